@@ -1,0 +1,96 @@
+//! Which form of handler a function is: its attribute and its arguments must agree.
+
+use proc_macro2::Span;
+use syn::{Error, Result, Type, spanned::Spanned};
+
+use crate::{
+    arguments::{Batch, HandlerArguments},
+    signature::{Function, Given, Taken},
+};
+
+/// Which of the call traits fits.
+pub(crate) enum Form<'a> {
+    Single,
+    Transactional(&'a Type),
+    Batch(&'a Type, Batch),
+}
+
+impl<'a> Form<'a> {
+    /// The form of the function, or why it has none.
+    pub(crate) fn of(arguments: &HandlerArguments, function: &'a Function) -> Result<Self> {
+        let mut connections = function.given.iter().filter_map(|(given, span)| match given {
+            Given::Connection(connection) => Some((connection, *span)),
+            _ => None,
+        });
+        let connection = connections.next();
+        if let Some((_, span)) = connections.next() {
+            return Err(Error::new(span, "there is one transaction: take one `&mut` connection"));
+        }
+        check_takes(arguments, function)?;
+        let form = Self::fitting(arguments, function, connection)?;
+        function.given.iter().try_for_each(|(given, span)| form.check(&function.takes, given, *span))?;
+        Ok(form)
+    }
+
+    fn fitting(
+        arguments: &HandlerArguments,
+        function: &'a Function,
+        connection: Option<(&'a Type, Span)>,
+    ) -> Result<Self> {
+        let refuse = |span, mend: &str| Err(Error::new(span, mend));
+        match (&function.takes, arguments.batch, connection, arguments.transactional) {
+            (Taken::Events(event), None, ..) => refuse(
+                event.span(),
+                "a `Vec` of events is for a batch handler: add `batch = 100`, or take a single event",
+            ),
+            (Taken::Events(_), Some(_), Some((_, span)), _) => {
+                refuse(span, "a batch has no transaction of its own: take a `State` with a pool instead")
+            }
+            (Taken::Events(event), Some((batch, _)), None, _) => Ok(Self::Batch(event, batch)),
+            (_, Some((_, span)), ..) => {
+                refuse(span, "a batch handler takes several events: make the first argument a `Vec<E>`")
+            }
+            (_, None, Some((connection, _)), Some(_)) => Ok(Self::Transactional(connection)),
+            (_, None, Some((_, span)), None) => {
+                refuse(span, "only a transactional handler is given a connection: add `transactional`")
+            }
+            (_, None, None, Some(span)) => refuse(
+                span,
+                "a transactional handler writes through its connection: \
+                 take `&mut` of it, such as `tx: &mut sqlx::PgConnection`",
+            ),
+            (_, None, None, None) => Ok(Self::Single),
+        }
+    }
+
+    fn check(&self, takes: &Taken, given: &Given, span: Span) -> Result<()> {
+        let refuse = |mend: &str| Err(Error::new(span, mend));
+        match (given, self) {
+            (Given::Failure, _) => refuse("only a fallback handler is told about a failure"),
+            (Given::Delivery, _) if matches!(takes, Taken::Record) => {
+                refuse("the delivery is in the record: use `record.delivery`")
+            }
+            (Given::Delivery, Form::Batch(..)) => {
+                refuse("a batch has a delivery for each of its records: take `&[&Delivery]`")
+            }
+            (Given::Deliveries, Form::Single | Form::Transactional(_)) => {
+                refuse("only a batch handler has several deliveries: take `&Delivery`")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_takes(arguments: &HandlerArguments, function: &Function) -> Result<()> {
+    match (&function.takes, &arguments.record_types) {
+        (Taken::Record, None) => {
+            let mend = "which records does it take? Add `every`, or `types(\"order.placed\", …)`";
+            Err(Error::new(function.name.span(), mend))
+        }
+        (Taken::Event(_) | Taken::Events(_), Some((_, span))) => {
+            let mend = "its event says which records it takes: take this out, or make the first argument a `&Record`";
+            Err(Error::new(*span, mend))
+        }
+        _ => Ok(()),
+    }
+}

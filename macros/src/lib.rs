@@ -1,0 +1,182 @@
+//! The macros of [Keylane](https://docs.rs/keylane): the derive for events and the attributes for
+//! handlers.
+//!
+//! They are re-exported by `keylane` (feature `macros`, on by default); use them from there. They
+//! write nothing that could not be written by hand: an event is an `impl OutboxEvent`, a handler is a
+//! `Registration` of the function it stands on, which stays as it is and can be called in tests.
+
+mod arguments;
+mod call;
+mod duration;
+mod event;
+mod fallback;
+mod form;
+mod handler;
+mod key;
+mod name;
+mod options;
+mod retry;
+mod signature;
+
+use proc_macro2::TokenStream;
+
+/// Makes a struct an event: something that can be scheduled, under a stable name and with a key.
+///
+/// ```
+/// use keylane::OutboxEvent;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, OutboxEvent)]
+/// #[outbox(record_type = "flight.departed", key = "aircraft-{tail}")]
+/// struct FlightDeparted {
+///     tail: String,
+///     minutes_late: u32,
+/// }
+///
+/// let event = FlightDeparted { tail: "D-AIUR".to_owned(), minutes_late: 0 };
+/// assert_eq!(event.key(), "aircraft-D-AIUR");
+/// assert_eq!(FlightDeparted::RECORD_TYPE, "flight.departed");
+/// ```
+///
+/// # Options of `#[outbox(…)]`
+///
+/// | option | meaning |
+/// | --- | --- |
+/// | `record_type = "…"` | The name stored with every record: 1 to 128 ASCII letters, digits and `. _ - : /`. It outlives the Rust name, so never change it. |
+/// | `key = "…"` | What orders the events, with fields in braces: `{tail}`, `{0}`, `{order.id}`, `{number:05}`; `{{` and `}}` stand for braces. |
+/// | `constant_key` | Allows a `key` without a field. All events of the type then wait for one another. |
+/// | `key_with = path` | Instead of `key`: a function from `&Self` to a `String`. The only way for an enum. |
+/// | `crate = path` | Where `keylane` is, if it goes by another name. |
+#[proc_macro_derive(OutboxEvent, attributes(outbox))]
+pub fn derive_outbox_event(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    event::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Makes an `async fn` a handler, to be given to the builder by `handlers![…]`.
+///
+/// ```
+/// use keylane::{Delivery, HandlerError, OutboxEvent, State, outbox_handler};
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize, OutboxEvent)]
+/// # #[outbox(record_type = "flight.departed", key = "aircraft-{tail}")]
+/// # struct FlightDeparted { tail: String }
+/// # #[derive(Clone)]
+/// # struct Books;
+/// # impl Books { async fn enter(&self, _: &str, _: u32) -> Result<(), std::io::Error> { Ok(()) } }
+///
+/// #[outbox_handler(id = "bookkeeper", retry(exponential, max_retries = 3), timeout = "30s")]
+/// async fn keep_books(
+///     event: FlightDeparted,
+///     delivery: &Delivery,
+///     State(books): State<Books>,
+/// ) -> Result<(), HandlerError> {
+///     books.enter(&event.tail, delivery.attempt).await?;
+///     Ok(())
+/// }
+/// ```
+///
+/// # Arguments
+///
+/// The first argument decides the form of the handler; the others may follow in any order.
+///
+/// | first argument | form | may be followed by |
+/// | --- | --- | --- |
+/// | `event: E` | typed | `&Delivery`, `State<T>` |
+/// | `record: &Record` | generic: payload as bytes; needs `every` or `types(…)` | `State<T>` |
+/// | `events: Vec<E>` | batch; needs `batch` | `&[&Delivery]`, `State<T>` |
+/// | `event: E` or `record: &Record`, with `transactional` | transactional | `&mut` connection (needed), `&Delivery`, `State<T>` |
+///
+/// The connection of a transactional handler, such as `&mut sqlx::PgConnection`, is in the transaction
+/// that completes the record: what is written through it happens exactly once.
+///
+/// # Result
+///
+/// `Result<(), E>`, where `E` is a `HandlerError`, a `ClassifiedError`, or any other error. A batch
+/// handler may return a `Vec` with one result a record instead. From `Result<(), E>` of a batch,
+/// `Ok(())` is read as all delivered, and `Err` as the first one failed and the others not tried.
+///
+/// # Options
+///
+/// | option | meaning |
+/// | --- | --- |
+/// | `id = "…"` | Needed. Stored with every record for this handler: 1 to 128 ASCII letters, digits and `. _ - : /`. |
+/// | `retry(kind, …)` | This handler's retry policy; see below. |
+/// | `timeout = "30s"` | How long one call may take. |
+/// | `stop_on_first_failure = false` | Whether a failing record stops the later ones of its lane. |
+/// | `after_failure = "block"` or `"continue"` | What becomes of the lane when a record has failed for good. |
+/// | `batch = 100` or `batch(size = 100, mixed)` | Up to this many records in a call: a run of one lane, or a mix of several. |
+/// | `transactional` | The handler writes in the transaction that completes the record. |
+/// | `every` or `types("a", "b")` | Which records a generic handler takes. |
+/// | `crate = path` | Where `keylane` is, if it goes by another name. |
+///
+/// Kinds of `retry`: `exponential` (`initial`, `multiplier`), `linear` (`initial`, `increment`), `fixed`
+/// (`delay`) and `never`. All but the last also take `max_retries = 3`, `max_delay = "1m"`,
+/// `jitter = 0.1`, `retry_on = ["timeout"]` and `never_on = ["refused"]`. What is left out is as in
+/// `RetryPolicy::default()`. Durations are written like `"500ms"`, `"30s"`, `"1m 30s"` or `"2h"`.
+#[proc_macro_attribute]
+pub fn outbox_handler(
+    attribute: proc_macro::TokenStream,
+    item: proc_macro::TokenStream,
+) -> proc_macro::TokenStream {
+    beside(item.into(), |item| handler::expand(attribute.into(), item)).into()
+}
+
+/// Makes an `async fn` a fallback handler: it takes over what a handler could not deliver.
+///
+/// If it succeeds the record counts as delivered, else it is FAILED.
+///
+/// ```
+/// use keylane::{Failure, HandlerError, OutboxEvent, Record, State, outbox_fallback_handler};
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize, OutboxEvent)]
+/// # #[outbox(record_type = "flight.departed", key = "aircraft-{tail}")]
+/// # struct FlightDeparted { tail: String }
+/// # #[derive(Clone)]
+/// # struct Books;
+/// # impl Books { async fn strike(&self, _: &str, _: &str) -> Result<(), std::io::Error> { Ok(()) } }
+///
+/// #[outbox_fallback_handler(of = "bookkeeper")]
+/// async fn refused(
+///     event: FlightDeparted,
+///     failure: &Failure,
+///     State(books): State<Books>,
+/// ) -> Result<(), std::io::Error> {
+///     books.strike(&event.tail, &failure.error).await
+/// }
+///
+/// #[outbox_fallback_handler(default)]
+/// async fn any_other(record: &Record, failure: &Failure) -> Result<(), HandlerError> {
+///     Err(HandlerError::permanent(format!("{}: {}", record.delivery.handler, failure.error)))
+/// }
+/// ```
+///
+/// # Arguments
+///
+/// First `event: E` or `record: &Record`; then, in any order and as needed, `&Failure` and `State<T>`.
+///
+/// # Options
+///
+/// | option | meaning |
+/// | --- | --- |
+/// | `of = "…"` | The id of the handler whose fallback it is. |
+/// | `default` | Instead of `of`: the fallback of all handlers without one. Takes a `&Record`. |
+/// | `crate = path` | Where `keylane` is, if it goes by another name. |
+#[proc_macro_attribute]
+pub fn outbox_fallback_handler(
+    attribute: proc_macro::TokenStream,
+    item: proc_macro::TokenStream,
+) -> proc_macro::TokenStream {
+    beside(item.into(), |item| fallback::expand(attribute.into(), item)).into()
+}
+
+/// The item as it came, and beside it what was made of it or what is wrong with it.
+fn beside(item: TokenStream, expand: impl FnOnce(TokenStream) -> syn::Result<TokenStream>) -> TokenStream {
+    let added = expand(item.clone()).unwrap_or_else(|error| {
+        let mut added = error.into_compile_error();
+        added.extend(call::refused(item.clone()));
+        added
+    });
+    let mut tokens = item;
+    tokens.extend(added);
+    tokens
+}

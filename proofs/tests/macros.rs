@@ -1,0 +1,71 @@
+//! Compile tests of the macros: what they accept, and in which words they refuse the rest.
+//!
+//! After a change of a message, `TRYBUILD=overwrite cargo test -p keylane-proofs --test macros` writes
+//! the `.stderr` files anew; read them as a user would before you commit them.
+
+use std::{error::Error, fmt, time::Duration};
+
+use keylane::{
+    ClassifiedError, HandlerError,
+    handler::convert::{Returned, ViaClassifiedError as _, ViaError as _, ViaHandlerError as _},
+};
+
+#[test]
+fn forms_that_compile_and_mistakes_that_do_not() {
+    let cases = trybuild::TestCases::new();
+    cases.pass("tests/ui/pass/*.rs");
+    cases.compile_fail("tests/ui/fail/*.rs");
+}
+
+#[derive(Debug)]
+struct Busy;
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("busy")
+    }
+}
+
+impl Error for Busy {}
+
+impl ClassifiedError for Busy {
+    fn class(&self) -> Option<&'static str> {
+        Some("busy")
+    }
+
+    fn is_permanent(&self) -> bool {
+        true
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        Some(Duration::from_secs(7))
+    }
+}
+
+/// As the macros write it for a function's error, whatever its type.
+macro_rules! converted {
+    ($error:expr) => {
+        (&&&Returned::new($error)).into_handler_error()
+    };
+}
+
+#[test]
+fn a_classified_error_keeps_its_class() {
+    let error = converted!(Busy);
+    let fault = error.fault();
+    assert_eq!((fault.class, fault.permanent), (Some("busy"), true));
+    assert_eq!(fault.retry_after, Some(Duration::from_secs(7)));
+}
+
+#[test]
+fn a_handler_error_is_kept_as_it_is() {
+    let error = converted!(HandlerError::permanent("no such aircraft").class("unknown"));
+    assert_eq!((error.fault().class, error.fault().permanent), (Some("unknown"), true));
+    assert_eq!(error.text(100), "no such aircraft");
+}
+
+#[test]
+fn any_other_error_has_no_class() {
+    let error = converted!(fmt::Error);
+    assert_eq!((error.fault().class, error.fault().permanent), (None, false));
+}

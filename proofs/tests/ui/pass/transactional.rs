@@ -1,0 +1,34 @@
+//! Transactional handlers: the connection of the completing transaction.
+
+use keylane::{Delivery, HandlerError, OutboxEvent, Record, State, handler::Declare, outbox_handler};
+use serde::{Deserialize, Serialize};
+use sqlx::SqliteConnection;
+
+#[derive(Serialize, Deserialize, OutboxEvent)]
+#[outbox(record_type = "order.placed", key = "order-{id}")]
+struct OrderPlaced {
+    id: i64,
+}
+
+#[outbox_handler(id = "ledger", transactional, retry(fixed, delay = "1s"))]
+async fn ledger(
+    event: OrderPlaced,
+    State(factor): State<i64>,
+    tx: &mut SqliteConnection,
+    delivery: &Delivery,
+) -> Result<(), sqlx::Error> {
+    let statement = sqlx::query("INSERT INTO ledger VALUES ($1, $2)").bind(event.id * factor);
+    statement.bind(&delivery.key).execute(&mut *tx).await?;
+    Ok(())
+}
+
+#[outbox_handler(id = "copy", transactional, every)]
+async fn copy(record: &Record, tx: &mut sqlx::sqlite::SqliteConnection) -> Result<(), HandlerError> {
+    sqlx::query("INSERT INTO copy VALUES ($1)").bind(&record.payload).execute(tx).await?;
+    Ok(())
+}
+
+fn main() {
+    let _ = <ledger as Declare>::declare();
+    let _ = <copy as Declare>::declare();
+}

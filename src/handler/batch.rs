@@ -1,0 +1,54 @@
+//! The records of a batch as events.
+
+use super::{
+    error::{FailureKind, HandlerError},
+    forms::BatchResults,
+};
+use crate::{
+    codec,
+    record::{Delivery, OutboxEvent, Record},
+};
+
+/// A batch decoded up to the first record that cannot be decoded.
+pub struct DecodedBatch<'a, E> {
+    /// The events, in order.
+    pub events: Vec<E>,
+    /// What the handler is told about each of them.
+    pub deliveries: Vec<&'a Delivery>,
+    /// What comes after them.
+    pub undecodable: Undecodable,
+}
+
+/// The decode error of the record after the last event, if there is one.
+#[derive(Debug)]
+pub struct Undecodable(Option<HandlerError>);
+
+impl<'a, E: OutboxEvent> DecodedBatch<'a, E> {
+    /// Decodes the records in order.
+    pub fn of(records: &[&'a Record]) -> Self {
+        let mut batch = Self { events: Vec::new(), deliveries: Vec::new(), undecodable: Undecodable(None) };
+        for record in records {
+            match codec::decode(&record.delivery.content_type, &record.payload) {
+                Ok(event) => batch.events.push(event),
+                Err(error) => {
+                    let error = HandlerError::of_kind(FailureKind::Decode, error);
+                    batch.undecodable = Undecodable(Some(error));
+                    break;
+                }
+            }
+            batch.deliveries.push(&record.delivery);
+        }
+        batch
+    }
+}
+
+impl Undecodable {
+    /// Adds the decode error to the handler's results, once all of its `count` events were tried.
+    pub fn close(self, mut results: BatchResults, count: usize) -> BatchResults {
+        results.truncate(count);
+        if results.len() == count {
+            results.extend(self.0.map(Err));
+        }
+        results
+    }
+}

@@ -1,0 +1,199 @@
+//! What a handler returns when it fails, and what a fallback handler is told about it.
+
+use std::{any::Any, borrow::Cow, error::Error, fmt, time::Duration};
+
+use crate::{record::Delivery, rules::retry::Fault};
+
+/// Errors that know how they should be retried.
+///
+/// The macros find an implementation of this trait by themselves; plain handlers say
+/// [`HandlerError::classified`].
+pub trait ClassifiedError: Error + Send + Sync + 'static {
+    /// The class that `retry_on` and `never_on` lists name, such as `"timeout"`.
+    fn class(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether trying again is of no use, whatever the policy says.
+    fn is_permanent(&self) -> bool {
+        false
+    }
+
+    /// How long to wait before the next attempt, as a broker's or server's `Retry-After` asks.
+    fn retry_after(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// A failed attempt. Any error turns into one by `?`; it is then retried by the handler's policy.
+pub struct HandlerError {
+    source: Box<dyn Error + Send + Sync>,
+    class: Option<Cow<'static, str>>,
+    permanent: bool,
+    retry_after: Option<Duration>,
+    kind: FailureKind,
+}
+
+/// What ended an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// The handler returned an error.
+    Error,
+    /// The handler took longer than its timeout.
+    Timeout,
+    /// The handler panicked.
+    Panic,
+    /// The payload could not be decoded into the handler's event.
+    Decode,
+}
+
+impl FailureKind {
+    /// The word used in logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Timeout => "timeout",
+            Self::Panic => "panic",
+            Self::Decode => "decode",
+        }
+    }
+}
+
+impl HandlerError {
+    /// An error that the retry policy decides about.
+    pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self {
+            source: error.into(),
+            class: None,
+            permanent: false,
+            retry_after: None,
+            kind: FailureKind::Error,
+        }
+    }
+
+    /// An error that no retry can mend: straight to the fallback handler, or FAILED.
+    pub fn permanent(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { permanent: true, ..Self::new(error) }
+    }
+
+    /// An error with what it says about itself.
+    pub fn classified<E: ClassifiedError>(error: E) -> Self {
+        Self {
+            class: error.class().map(Cow::Borrowed),
+            permanent: error.is_permanent(),
+            retry_after: error.retry_after(),
+            ..Self::new(error)
+        }
+    }
+
+    /// Sets the class that `retry_on` and `never_on` lists name.
+    #[must_use]
+    pub fn class(mut self, class: impl Into<Cow<'static, str>>) -> Self {
+        self.class = Some(class.into());
+        self
+    }
+
+    /// Asks for this delay before the next attempt, cut to the policy's longest.
+    #[must_use]
+    pub fn retry_after(mut self, delay: Duration) -> Self {
+        self.retry_after = Some(delay);
+        self
+    }
+
+    pub(crate) fn of_kind(kind: FailureKind, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { kind, permanent: kind == FailureKind::Decode, ..Self::new(error) }
+    }
+
+    pub(crate) fn timed_out(limit: Duration) -> Self {
+        Self::of_kind(FailureKind::Timeout, format!("no result within {} ms", limit.as_millis()))
+    }
+
+    /// The text of a panic, if it has one.
+    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Self::of_kind(FailureKind::Panic, format!("panicked: {}", text.unwrap_or("no text")))
+    }
+
+    /// What ended the attempt.
+    pub fn kind(&self) -> FailureKind {
+        self.kind
+    }
+
+    /// What the retry rule needs to know.
+    pub fn fault(&self) -> Fault<'_> {
+        Fault { permanent: self.permanent, class: self.class.as_deref(), retry_after: self.retry_after }
+    }
+
+    /// The texts of the error's sources, outermost first, without the error itself.
+    pub fn chain(&self) -> Vec<String> {
+        let mut texts = Vec::new();
+        let mut source = self.source.source();
+        while let Some(error) = source {
+            texts.push(error.to_string());
+            source = error.source();
+        }
+        texts
+    }
+
+    /// The error and its sources in one line, cut to `limit` bytes, control characters taken out.
+    pub fn text(&self, limit: usize) -> String {
+        let mut text = self.source.to_string();
+        for cause in self.chain() {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+        let mut text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        text.truncate(text.floor_char_boundary(limit));
+        text
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for HandlerError {
+    fn from(error: E) -> Self {
+        Self::new(error)
+    }
+}
+
+impl fmt::Display for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.source.fmt(f)
+    }
+}
+
+impl fmt::Debug for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandlerError")
+            .field("source", &self.source)
+            .field("class", &self.class)
+            .field("permanent", &self.permanent)
+            .field("retry_after", &self.retry_after)
+            .field("kind", &self.kind)
+            .finish()
+    }
+}
+
+/// What a fallback handler is told about the record it takes over.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Failure {
+    /// The record, as its handler was told.
+    pub delivery: Delivery,
+    /// How often the handler was tried.
+    pub attempts: u32,
+    /// The text of the last error.
+    pub error: String,
+    /// The texts of its sources, outermost first.
+    pub chain: Vec<String>,
+    /// The class that the last error declared.
+    pub class: Option<String>,
+    /// What ended the last attempt.
+    pub kind: FailureKind,
+    /// Whether the retries were spent (else the error was not one to retry).
+    pub retries_exhausted: bool,
+    /// From scheduling to the end of the last attempt, by the database's and then this process's clock.
+    pub since_scheduled: Duration,
+    /// How long the last attempt took.
+    pub last_attempt_took: Duration,
+}

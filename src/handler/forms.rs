@@ -1,0 +1,93 @@
+//! The plain-trait forms: what to implement when no macro is wanted.
+
+use std::future::Future;
+
+use super::error::{Failure, HandlerError};
+use crate::{
+    database::Database,
+    record::{Delivery, OutboxEvent, Record},
+};
+
+/// Handles one event at a time. Register it with [`Registration::typed`](super::Registration::typed).
+pub trait Handler: Send + Sync + 'static {
+    /// The event it takes.
+    type Event: OutboxEvent;
+
+    /// Handles one event. It may be called again for the same event (at least once): use
+    /// [`Delivery::event_id`] to make it idempotent.
+    ///
+    /// # Cancel safety
+    /// The future is dropped at its timeout and when this instance loses the partition.
+    fn handle(
+        &self,
+        event: Self::Event,
+        delivery: &Delivery,
+    ) -> impl Future<Output = Result<(), HandlerError>> + Send;
+}
+
+/// Handles records of any type. Register it with [`Registration::generic`](super::Registration::generic).
+pub trait GenericHandler: Send + Sync + 'static {
+    /// Handles one record, payload as stored.
+    fn handle(&self, record: &Record) -> impl Future<Output = Result<(), HandlerError>> + Send;
+}
+
+/// One result for each record of a batch, in the order given. Fewer results than records: the
+/// rest were not tried and come again without an attempt counted.
+pub type BatchResults = Vec<Result<(), HandlerError>>;
+
+/// Handles several events at once. Register it with [`Registration::batch`](super::Registration::batch).
+///
+/// Under stop-on-first-failure the results after the first failure of a lane do not count: those
+/// records come again after it, in order. So handle a lane in order and stop at its first failure.
+pub trait BatchHandler: Send + Sync + 'static {
+    /// The event it takes.
+    type Event: OutboxEvent;
+
+    /// Handles the events; `deliveries` has the same length and order.
+    fn handle(
+        &self,
+        events: Vec<Self::Event>,
+        deliveries: &[&Delivery],
+    ) -> impl Future<Output = BatchResults> + Send;
+}
+
+/// Handles one event inside the transaction in which its completion is written: what it writes
+/// through `tx` happens exactly once. Register it with
+/// [`Registration::transactional`](super::Registration::transactional).
+pub trait TransactionalHandler<DB: Database>: Send + Sync + 'static {
+    /// The event it takes.
+    type Event: OutboxEvent;
+
+    /// Handles one event. Write through `tx` only, and do not commit or roll it back.
+    fn handle(
+        &self,
+        event: Self::Event,
+        tx: &mut DB::Connection,
+        delivery: &Delivery,
+    ) -> impl Future<Output = Result<(), HandlerError>> + Send;
+}
+
+/// Takes what a handler could not deliver. Register it with
+/// [`Registration::fallback`](super::Registration::fallback).
+pub trait FallbackHandler: Send + Sync + 'static {
+    /// The event it takes.
+    type Event: OutboxEvent;
+
+    /// Success completes the record; an error makes it FAILED.
+    fn handle(
+        &self,
+        event: Self::Event,
+        failure: &Failure,
+    ) -> impl Future<Output = Result<(), HandlerError>> + Send;
+}
+
+/// Takes what any handler without a fallback of its own could not deliver. Register it with
+/// [`Registration::default_fallback`](super::Registration::default_fallback).
+pub trait GenericFallbackHandler: Send + Sync + 'static {
+    /// Success completes the record; an error makes it FAILED.
+    fn handle(
+        &self,
+        record: &Record,
+        failure: &Failure,
+    ) -> impl Future<Output = Result<(), HandlerError>> + Send;
+}

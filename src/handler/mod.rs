@@ -1,0 +1,33 @@
+//! Handlers: the user's code, in each form that Keylane can call.
+//!
+//! | form | trait | given | returns |
+//! | --- | --- | --- | --- |
+//! | typed | [`Handler`] | one event | `Result<(), E>` |
+//! | generic | [`GenericHandler`] | one record, payload as bytes | `Result<(), E>` |
+//! | batch | [`BatchHandler`] | a run of one key, or a mix across keys | one result a record |
+//! | transactional | [`TransactionalHandler`] | one event and the transaction of its completion | `Result<(), E>` |
+//! | fallback | [`FallbackHandler`], [`GenericFallbackHandler`] | the event and its [`Failure`] | `Result<(), E>` |
+//!
+//! `#[outbox_handler]` and `#[outbox_fallback_handler]` write the same [`Registration`] from an
+//! `async fn`; they use nothing that is not public here.
+
+mod batch;
+mod context;
+pub mod convert;
+mod error;
+mod forms;
+mod registration;
+mod registry;
+
+pub use batch::{DecodedBatch, Undecodable};
+pub use context::{Context, State, States};
+pub use error::{ClassifiedError, Failure, FailureKind, HandlerError};
+pub use forms::{
+    BatchHandler, BatchResults, FallbackHandler, GenericFallbackHandler, GenericHandler, Handler,
+    TransactionalHandler,
+};
+pub use registration::{
+    BatchCall, BoxFuture, Call, Declare, FallbackCall, Registration, Takes, TransactionalCall,
+};
+pub use registry::{RegistryError, Route};
+pub(crate) use registry::{Adopt, Defaults, EVERY_TYPE, Entry, Form, Registry, is_valid_name};

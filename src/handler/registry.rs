@@ -1,0 +1,305 @@
+//! The registry: all handlers of an outbox, checked once, then read-only.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    context::States,
+    registration::{BatchCall, Call, DeclaredForm, FallbackCall, Kind, Options, Registration, Takes},
+};
+use crate::{
+    record::{AfterFailure, NAME_LIMIT_BYTES},
+    rules::{lifecycle::LaneRules, retry::RetryPolicy},
+    store::TransactionalRun,
+};
+
+/// The record type under which a handler of every type is published.
+pub(crate) const EVERY_TYPE: &str = "*";
+
+/// What is wrong with the handlers given to a builder.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// Two handlers have one id.
+    #[error("handler id {id:?} is used twice; ids are stored with records, so each must be unique")]
+    DuplicateHandler {
+        /// The id.
+        id: String,
+    },
+    /// A handler id or record type is empty, too long, or not plain.
+    #[error(
+        "{what} {name:?} is not valid: it needs 1 to 128 bytes of letters, digits and . _ - : / (it has {length})"
+    )]
+    Name {
+        /// `handler id` or `record type`.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// Two Rust types claim one record type.
+    #[error("record type {record_type:?} is declared twice, by {first} and by {second}; rename one of them")]
+    DuplicateEvent {
+        /// The record type.
+        record_type: String,
+        /// A Rust type.
+        first: &'static str,
+        /// Another Rust type.
+        second: &'static str,
+    },
+    /// A handler needs a shared value that the builder was not given.
+    #[error("handler {handler:?} needs State<{state}>, but the builder was given none: add .state(value)")]
+    MissingState {
+        /// The handler, or its fallback.
+        handler: String,
+        /// The Rust type.
+        state: &'static str,
+    },
+    /// A fallback names a handler that is not there.
+    #[error("fallback handler of {of:?}: there is no handler with that id")]
+    UnknownHandler {
+        /// The id it names.
+        of: String,
+    },
+    /// A handler has two fallbacks.
+    #[error("handler {of:?} has two fallback handlers; keep one")]
+    DuplicateFallback {
+        /// The handler id, or `every handler` for the default.
+        of: String,
+    },
+    /// A transactional handler was written for another database.
+    #[error("handler {handler:?} takes a transaction of {wanted}, but this outbox is on {database}")]
+    WrongDatabase {
+        /// The handler.
+        handler: String,
+        /// The database it was written for.
+        wanted: &'static str,
+        /// The database of the outbox.
+        database: &'static str,
+    },
+    /// An option of a handler is out of range.
+    #[error("handler {handler:?}: {problem}")]
+    Option {
+        /// The handler.
+        handler: String,
+        /// The sentence.
+        problem: String,
+    },
+}
+
+/// What applies to handlers that do not say otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct Defaults {
+    pub(crate) retry: RetryPolicy,
+    pub(crate) timeout: Duration,
+    pub(crate) stop_on_first_failure: bool,
+    pub(crate) after_failure: Option<AfterFailure>,
+}
+
+/// How a handler is called.
+#[derive(Clone)]
+pub(crate) enum Form {
+    Single(Arc<dyn Call>),
+    Batch { call: Arc<dyn BatchCall>, size: usize, mixed: bool },
+    Transactional(Arc<dyn TransactionalRun>),
+}
+
+/// One handler with everything needed to call it and to judge the result.
+pub(crate) struct Entry {
+    pub(crate) id: String,
+    pub(crate) takes: Takes,
+    pub(crate) form: Form,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) timeout: Duration,
+    pub(crate) lane_rules: LaneRules,
+    pub(crate) fallback: Option<Arc<dyn FallbackCall>>,
+}
+
+/// Which handler takes which record type, as stored in `outbox_handler`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Route {
+    /// A record type, or `*` for every type.
+    pub record_type: String,
+    /// The handler id.
+    pub handler: String,
+}
+
+/// All handlers of an outbox.
+pub(crate) struct Registry {
+    entries: HashMap<String, Arc<Entry>>,
+    pub(crate) states: States,
+}
+
+/// Turns a declared transactional handler into one that can be run, or names its database.
+pub(crate) type Adopt<'a> =
+    &'a dyn Fn(&(dyn std::any::Any + Send + Sync)) -> Option<Arc<dyn TransactionalRun>>;
+
+impl Registry {
+    pub(crate) fn build(
+        registrations: Vec<Registration>,
+        states: States,
+        defaults: &Defaults,
+        database: &'static str,
+        adopt: Adopt<'_>,
+    ) -> Result<Self, Vec<RegistryError>> {
+        let mut problems = Vec::new();
+        let mut entries: HashMap<String, Entry> = HashMap::new();
+        let mut events: HashMap<String, &'static str> = HashMap::new();
+        let mut fallbacks = Vec::new();
+        for Registration { kind, needs, options } in registrations {
+            let name = match &kind {
+                Kind::Handler { id, .. } => id.clone(),
+                Kind::Fallback { of, .. } => format!("fallback of {}", of.as_deref().unwrap_or("every handler")),
+            };
+            for (_, state) in needs.iter().filter(|(id, _)| !states.contains(*id)) {
+                problems.push(RegistryError::MissingState { handler: name.clone(), state });
+            }
+            match kind {
+                Kind::Fallback { of, call } => fallbacks.push((of, call)),
+                Kind::Handler { id, takes, form } => {
+                    check_names(&id, &takes, &mut events, &mut problems);
+                    check_options(&id, &form, &options, &mut problems);
+                    match adopt_form(&id, form, database, adopt) {
+                        Err(problem) => problems.push(problem),
+                        Ok(form) => {
+                            let entry = entry(id.clone(), takes, form, options, defaults);
+                            if entries.insert(id.clone(), entry).is_some() {
+                                problems.push(RegistryError::DuplicateHandler { id });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        attach_fallbacks(fallbacks, &mut entries, &mut problems);
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        Ok(Self { entries: entries.into_iter().map(|(id, entry)| (id, Arc::new(entry))).collect(), states })
+    }
+
+    /// The handler with this id, if it takes the record type.
+    pub(crate) fn entry(&self, handler: &str, record_type: &str) -> Option<&Arc<Entry>> {
+        let entry = self.entries.get(handler)?;
+        let takes = entry.takes.record_types.as_ref();
+        takes.is_none_or(|types| types.iter().any(|known| known == record_type)).then_some(entry)
+    }
+
+    /// Whether there is a handler with this id.
+    pub(crate) fn knows(&self, handler: &str) -> bool {
+        self.entries.contains_key(handler)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.entries.values()
+    }
+
+    /// Which handler takes which record type, as published for those who schedule.
+    pub(crate) fn routes(&self) -> BTreeSet<Route> {
+        let routes = self.entries.values().flat_map(|entry| {
+            let every = || vec![EVERY_TYPE.to_owned()];
+            let types = entry.takes.record_types.clone().unwrap_or_else(every);
+            types.into_iter().map(|record_type| Route { record_type, handler: entry.id.clone() })
+        });
+        routes.collect()
+    }
+}
+
+fn entry(id: String, takes: Takes, form: Form, options: Options, defaults: &Defaults) -> Entry {
+    let stop_on_first_failure = options.stop_on_first_failure.unwrap_or(defaults.stop_on_first_failure);
+    let by_stop = if stop_on_first_failure { AfterFailure::Block } else { AfterFailure::Continue };
+    let after_failure = options.after_failure.or(defaults.after_failure).unwrap_or(by_stop);
+    Entry {
+        id,
+        takes,
+        form,
+        retry: options.retry.unwrap_or_else(|| defaults.retry.clone()),
+        timeout: options.timeout.unwrap_or(defaults.timeout),
+        lane_rules: LaneRules { stop_on_first_failure, after_failure },
+        fallback: None,
+    }
+}
+
+/// Whether a handler id or record type is short and plain.
+pub(crate) fn is_valid_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:/".contains(&byte);
+    (1..=NAME_LIMIT_BYTES).contains(&name.len()) && name.bytes().all(plain)
+}
+
+fn check_names(
+    id: &str,
+    takes: &Takes,
+    events: &mut HashMap<String, &'static str>,
+    problems: &mut Vec<RegistryError>,
+) {
+    let types = takes.record_types.iter().flatten().map(|name| ("record type", name.as_str()));
+    for (what, name) in types.chain([("handler id", id)]).filter(|(_, name)| !is_valid_name(name)) {
+        problems.push(RegistryError::Name { what, name: name.to_owned(), length: name.len() });
+    }
+    let Some(second) = takes.event else { return };
+    for record_type in takes.record_types.iter().flatten() {
+        let first = *events.entry(record_type.clone()).or_insert(second);
+        if first != second {
+            problems.push(RegistryError::DuplicateEvent { record_type: record_type.clone(), first, second });
+        }
+    }
+}
+
+fn check_options(id: &str, form: &DeclaredForm, options: &Options, problems: &mut Vec<RegistryError>) {
+    let mut problem = |problem: String| problems.push(RegistryError::Option { handler: id.to_owned(), problem });
+    if let DeclaredForm::Batch { size: 0, .. } = form {
+        problem("batch size is 0, but must be at least 1".to_owned());
+    }
+    if options.timeout.is_some_and(|timeout| timeout.is_zero()) {
+        problem("timeout is 0s: every call would fail; leave it out for the default".to_owned());
+    }
+    options.retry.iter().flat_map(|retry| retry.problems("retry")).for_each(problem);
+}
+
+fn adopt_form(
+    handler: &str,
+    form: DeclaredForm,
+    database: &'static str,
+    adopt: Adopt<'_>,
+) -> Result<Form, RegistryError> {
+    Ok(match form {
+        DeclaredForm::Single(call) => Form::Single(call),
+        DeclaredForm::Batch { call, size, mixed } => Form::Batch { call, size, mixed },
+        DeclaredForm::Transactional { call, database: wanted } => {
+            let wrong = || RegistryError::WrongDatabase { handler: handler.to_owned(), wanted, database };
+            Form::Transactional(adopt(&*call).ok_or_else(wrong)?)
+        }
+    })
+}
+
+fn attach_fallbacks(
+    fallbacks: Vec<(Option<String>, Arc<dyn FallbackCall>)>,
+    entries: &mut HashMap<String, Entry>,
+    problems: &mut Vec<RegistryError>,
+) {
+    let mut default = None;
+    for (of, call) in fallbacks {
+        let Some(of) = of else {
+            if default.replace(call).is_some() {
+                problems.push(RegistryError::DuplicateFallback { of: "every handler".to_owned() });
+            }
+            continue;
+        };
+        match entries.get_mut(&of) {
+            None => problems.push(RegistryError::UnknownHandler { of }),
+            Some(entry) if entry.fallback.is_some() => problems.push(RegistryError::DuplicateFallback { of }),
+            Some(entry) => entry.fallback = Some(call),
+        }
+    }
+    for entry in entries.values_mut().filter(|entry| entry.fallback.is_none()) {
+        entry.fallback.clone_from(&default);
+    }
+}

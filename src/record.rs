@@ -1,0 +1,294 @@
+//! Records: what a service schedules, what a handler is given, and the words for their lives.
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fmt,
+    time::{Duration, SystemTime},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use uuid::Uuid;
+
+use crate::{instance::Generation, partition::Partition};
+
+/// The longest record key, in bytes of UTF-8.
+pub const KEY_LIMIT_BYTES: usize = 255;
+/// The longest record type and handler id, in bytes.
+pub const NAME_LIMIT_BYTES: usize = 128;
+/// The header under which a trace id is stored and passed on.
+pub const TRACE_ID_HEADER: &str = "trace_id";
+
+/// Headers of a record: short text pairs that travel with the payload.
+pub type Headers = BTreeMap<String, String>;
+
+/// An event that a service schedules. `#[derive(OutboxEvent)]` writes this.
+///
+/// The record type is stored with every record and names the event for years: choose it by hand and
+/// never rename it. The key orders: records of one key are delivered one after another.
+pub trait OutboxEvent: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The stable name of this event, 1 to 128 bytes, such as `order.placed`.
+    const RECORD_TYPE: &'static str;
+
+    /// The key of this event, 1 to 255 bytes without NUL, such as `order-42`.
+    fn key(&self) -> Cow<'_, str>;
+}
+
+/// The status of a stored record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Status {
+    /// Waits to be delivered; the only status that a poll reads.
+    Pending = 0,
+    /// Delivered, and kept because `completed = "keep"`.
+    Completed = 1,
+    /// Its retries and its fallback are spent; a person decides.
+    Failed = 2,
+    /// Waits behind a record that has stopped its lane.
+    Held = 3,
+    /// Not due yet: scheduled for later, or waiting for its next attempt.
+    Delayed = 4,
+}
+
+impl Status {
+    /// All statuses, in the order of their numbers.
+    pub const ALL: [Self; 5] = [Self::Pending, Self::Completed, Self::Failed, Self::Held, Self::Delayed];
+
+    /// The number stored in `outbox_record.status`.
+    pub const fn code(self) -> i64 {
+        self as i64
+    }
+
+    /// The status with this stored number.
+    pub fn from_code(code: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.code() == code)
+    }
+
+    /// The word used in logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Held => "held",
+            Self::Delayed => "delayed",
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// When a record may be delivered for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Due {
+    /// At once.
+    #[default]
+    Now,
+    /// This long after the database's clock at the insert.
+    After(Duration),
+    /// Not before this time, by the database's clock.
+    At(SystemTime),
+}
+
+/// A record on its way into the database: one event for one handler.
+#[derive(Clone, Debug)]
+pub struct NewRecord {
+    /// Identity given to handlers, brokers and inboxes; a uuid v7.
+    pub event_id: Uuid,
+    /// Where it goes.
+    pub partition: Partition,
+    /// What orders it.
+    pub key: String,
+    /// Who takes it.
+    pub handler: String,
+    /// What it is.
+    pub record_type: String,
+    /// How the payload is encoded, as a media type.
+    pub content_type: String,
+    /// The encoded event.
+    pub payload: Vec<u8>,
+    /// Headers, as stored.
+    pub headers: Headers,
+    /// When it may be delivered.
+    pub due: Due,
+}
+
+/// The database's own sequence number of a record: the only order there is.
+pub type RecordId = i64;
+
+/// What a handler is told about the record it is given.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Delivery {
+    /// The sequence number in this database. For idempotency use [`Delivery::event_id`].
+    pub id: RecordId,
+    /// The identity of the event; the same for every attempt and every handler.
+    pub event_id: Uuid,
+    /// The record key.
+    pub key: String,
+    /// The id of the handler that the record is for.
+    pub handler: String,
+    /// The record type.
+    pub record_type: String,
+    /// The media type of the payload.
+    pub content_type: String,
+    /// The partition of the key.
+    pub partition: Partition,
+    /// The generation under which this instance owns the partition: a fencing token for systems
+    /// that can compare one.
+    pub generation: Generation,
+    /// 1 for the first attempt.
+    pub attempt: u32,
+    /// The headers given at scheduling.
+    pub headers: Headers,
+    /// How long ago the record was scheduled, by the database's clock, when it was fetched.
+    pub age: Duration,
+}
+
+impl Delivery {
+    /// The trace id given at scheduling, if any.
+    pub fn trace_id(&self) -> Option<&str> {
+        self.headers.get(TRACE_ID_HEADER).map(String::as_str)
+    }
+}
+
+/// A record out of the database, ready to be handled.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Everything but the payload.
+    pub delivery: Delivery,
+    /// The encoded event.
+    pub payload: Vec<u8>,
+}
+
+impl Record {
+    /// Failures counted so far.
+    pub fn failures(&self) -> u32 {
+        self.delivery.attempt - 1
+    }
+
+    /// The lane this record belongs to.
+    pub fn lane(&self) -> Lane {
+        Lane {
+            partition: self.delivery.partition,
+            key: self.delivery.key.clone(),
+            handler: self.delivery.handler.clone(),
+        }
+    }
+}
+
+/// A lane: the queue of one key for one handler, the unit of order.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Lane {
+    /// The partition of the key.
+    pub partition: Partition,
+    /// The record key.
+    pub key: String,
+    /// The handler id.
+    pub handler: String,
+}
+
+/// Keys can be personal data: the debug form shows the partition and the handler only.
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lane({}, {}, key of {} bytes)", self.partition, self.handler, self.key.len())
+    }
+}
+
+/// Why a lane stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StopReason {
+    /// A record waits for its next attempt.
+    Retrying,
+    /// A record has failed for good; a person decides.
+    Blocked,
+    /// This build has no such handler; an instance that has it takes the lane up.
+    Unroutable,
+}
+
+impl StopReason {
+    /// The word stored in `outbox_lane.reason`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Retrying => "retrying",
+            Self::Blocked => "blocked",
+            Self::Unroutable => "unroutable",
+        }
+    }
+
+    /// The reason with this stored word.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Retrying, Self::Blocked, Self::Unroutable].into_iter().find(|reason| reason.as_str() == word)
+    }
+}
+
+/// A stopped lane as stored: a row exists only while the lane stands still.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// Which lane.
+    pub lane: Lane,
+    /// Why.
+    pub reason: StopReason,
+    /// The record that stops it.
+    pub record: RecordId,
+    /// Whether that record still exists; if not, nothing stops the lane any more.
+    pub record_exists: bool,
+}
+
+/// What is written about one record after it was handled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// Which record.
+    pub id: RecordId,
+    /// Failures counted when it was fetched; the write is refused if another has counted since.
+    pub failures: u32,
+    /// What to write.
+    pub change: Change,
+}
+
+/// The possible outcomes as the database sees them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Delivered: delete, archive or keep, as configured.
+    Complete,
+    /// As `Complete`, and the lane that this record had stopped goes on: its held records return.
+    CompleteAndResume,
+    /// Nothing stops the lane any more (the record was completed in its handler's own transaction,
+    /// or this build knows its handler): its held records return.
+    Resume,
+    /// Failed, another attempt after the delay. `stop`: later records of the lane wait for it.
+    Retry {
+        /// From the database's clock.
+        delay: Duration,
+        /// Why it failed, cut to a limit.
+        error: String,
+        /// Whether the lane stands still meanwhile.
+        stop: bool,
+    },
+    /// Failed for good.
+    Fail {
+        /// Why it failed, cut to a limit.
+        error: String,
+        /// What becomes of the lane.
+        lane: AfterFailure,
+    },
+    /// No handler here: the lane stands still, no attempt is counted.
+    Unroutable,
+    /// A later record of a lane that stands still: out of the pending set until it goes on.
+    Hold {
+        /// The record that stops the lane; the hold is refused if it no longer does.
+        behind: RecordId,
+    },
+}
+
+/// What becomes of a lane whose record failed for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterFailure {
+    /// It stands still until someone retries, discards or rewrites the record.
+    Block,
+    /// It goes on, and if this record had stopped it, its held records return.
+    Continue,
+}

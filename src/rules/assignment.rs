@@ -1,0 +1,165 @@
+//! Who should own which partition.
+//!
+//! Wanted, and tested as properties: *total* (every partition has an owner while anyone lives),
+//! *balanced* (shares differ by at most one), *minimal* (no partition moves unless balance or a
+//! death demands it), *idempotent* (an assignment assigned again does not change), and *the same
+//! for every observer* of the same view, so that no leader is needed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    instance::{Claim, InstanceId},
+    partition::{PARTITION_COUNT, Partition, PartitionSet},
+};
+
+/// The wanted owner of each partition, by its number.
+pub type Assignment = [Option<InstanceId>; PARTITION_COUNT];
+
+/// What one instance has to do to get from the present claims to an assignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Moves {
+    /// Free (or left behind by the dead) and meant for this instance: claim now.
+    pub claim: PartitionSet,
+    /// Owned by this instance and meant for another: drain, then release.
+    pub release: PartitionSet,
+    /// Meant for this instance, but a live instance still holds them.
+    pub awaited: PartitionSet,
+}
+
+/// Assigns all partitions to the live instances, starting from the present claims.
+///
+/// Everyone keeps what it has up to its share, the lowest numbers first; what is over or free goes
+/// to those below their share, in the order of their ids. Of the shares that are one larger, those
+/// who hold most keep them (ties by id), which makes the moves minimal.
+pub fn assign(live: &BTreeSet<InstanceId>, claims: &[Claim; PARTITION_COUNT]) -> Assignment {
+    let mut assignment = [None; PARTITION_COUNT];
+    if live.is_empty() {
+        return assignment;
+    }
+    let mut room = shares(live, claims);
+    for partition in Partition::all() {
+        let owner = claims[partition.index()].owner;
+        if let Some((owner, left)) = owner.and_then(|owner| Some((owner, room.get_mut(&owner)?)))
+            && *left > 0
+        {
+            *left -= 1;
+            assignment[partition.index()] = Some(owner);
+        }
+    }
+    let mut takers = room.into_iter().flat_map(|(id, left)| std::iter::repeat_n(id, left));
+    for slot in assignment.iter_mut().filter(|slot| slot.is_none()) {
+        *slot = takers.next();
+    }
+    assignment
+}
+
+/// How many partitions each live instance should own; the sum is 256.
+fn shares(live: &BTreeSet<InstanceId>, claims: &[Claim; PARTITION_COUNT]) -> BTreeMap<InstanceId, usize> {
+    let mut held: BTreeMap<InstanceId, usize> = live.iter().map(|id| (*id, 0)).collect();
+    for owner in claims.iter().filter_map(|claim| claim.owner) {
+        if let Some(count) = held.get_mut(&owner) {
+            *count += 1;
+        }
+    }
+    let (base, larger) = (PARTITION_COUNT / live.len(), PARTITION_COUNT % live.len());
+    let mut by_holding: Vec<(InstanceId, usize)> = held.into_iter().collect();
+    by_holding.sort_by_key(|(id, count)| (std::cmp::Reverse(*count), *id));
+    by_holding
+        .into_iter()
+        .enumerate()
+        .map(|(rank, (id, _))| (id, base + usize::from(rank < larger)))
+        .collect()
+}
+
+/// The part of an assignment that `me` carries out.
+///
+/// `may_own` are the instances whose claims still count: active and draining ones. A claim of
+/// anyone else is free.
+pub fn moves(
+    me: InstanceId,
+    assignment: &Assignment,
+    may_own: &BTreeSet<InstanceId>,
+    claims: &[Claim; PARTITION_COUNT],
+) -> Moves {
+    let mut moves = Moves::default();
+    for partition in Partition::all() {
+        let wanted = assignment[partition.index()] == Some(me);
+        match claims[partition.index()].owner.filter(|owner| may_own.contains(owner)) {
+            Some(owner) if owner == me && !wanted => moves.release.insert(partition),
+            Some(owner) if owner != me && wanted => moves.awaited.insert(partition),
+            None if wanted => moves.claim.insert(partition),
+            _ => {}
+        }
+    }
+    moves
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn id(number: u128) -> InstanceId {
+        InstanceId::from(Uuid::from_u128(number))
+    }
+
+    fn live(count: u128) -> BTreeSet<InstanceId> {
+        (1..=count).map(id).collect()
+    }
+
+    fn claims(assignment: &Assignment) -> [Claim; PARTITION_COUNT] {
+        assignment.map(|owner| Claim { owner, ..Claim::default() })
+    }
+
+    fn settled(count: u128) -> [Claim; PARTITION_COUNT] {
+        claims(&assign(&live(count), &[Claim::default(); PARTITION_COUNT]))
+    }
+
+    fn moved(from: &[Claim; PARTITION_COUNT], to: &Assignment) -> usize {
+        from.iter().zip(to).filter(|(claim, owner)| claim.owner != **owner).count()
+    }
+
+    #[test]
+    fn a_fourth_instance_takes_exactly_sixty_four() {
+        let three = settled(3);
+        let four = assign(&live(4), &three);
+        assert_eq!(moved(&three, &four), 64);
+        assert_eq!(four.iter().filter(|owner| **owner == Some(id(4))).count(), 64);
+    }
+
+    #[test]
+    fn a_death_moves_only_what_the_dead_held() {
+        let four = settled(4);
+        let three = assign(&[id(1), id(2), id(4)].into(), &four);
+        assert_eq!(moved(&four, &three), 64);
+    }
+
+    #[test]
+    fn with_nobody_alive_nobody_owns() {
+        assert!(assign(&BTreeSet::new(), &settled(3)).iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn more_instances_than_partitions_leave_some_idle() {
+        let crowd = settled(300);
+        assert!(crowd.iter().all(|claim| claim.owner.is_some()));
+    }
+
+    #[test]
+    fn moves_are_my_part_only() {
+        let one = settled(1);
+        let two = assign(&live(2), &one);
+        let mine = moves(id(1), &two, &live(2), &one);
+        let theirs = moves(id(2), &two, &live(2), &one);
+        assert_eq!((mine.release.len(), mine.claim.len(), mine.awaited.len()), (128, 0, 0));
+        assert_eq!((theirs.release.len(), theirs.claim.len(), theirs.awaited.len()), (0, 0, 128));
+    }
+
+    #[test]
+    fn the_partitions_of_the_dead_are_free_to_claim() {
+        let two = settled(2);
+        let alone = assign(&live(1), &two);
+        assert_eq!(moves(id(1), &alone, &live(1), &two).claim.len(), 128);
+    }
+}

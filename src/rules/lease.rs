@@ -1,0 +1,57 @@
+//! How long an instance may trust its own last heartbeat.
+//!
+//! An observer may declare an instance dead no earlier than the stale timeout after it last saw the
+//! beat move, and it cannot see a beat before it was sent. So the deadline counts from when the last
+//! acknowledged heartbeat was *sent*, not from when its answer came, less a margin for clock rates
+//! and for the work between the check and its effect.
+
+use std::time::Duration;
+
+/// The margin subtracted from the stale timeout: a tenth of it.
+pub fn margin(stale_timeout: Duration) -> Duration {
+    stale_timeout / 10
+}
+
+/// Until when, on the clock that gave `sent_at`, the instance may act on its ownership.
+pub fn trusted_until(sent_at: Duration, stale_timeout: Duration) -> Duration {
+    sent_at + stale_timeout.saturating_sub(margin(stale_timeout))
+}
+
+/// Whether two readings of the wall clock and of the monotonic clock disagree by more than the
+/// tolerance: the process or its machine was stopped in a way that the monotonic clock missed.
+///
+/// Each pair is `(wall, monotonic)`.
+pub fn clocks_jumped(
+    before: (Duration, Duration),
+    after: (Duration, Duration),
+    tolerance: Duration,
+) -> bool {
+    let wall = after.0.as_nanos().abs_diff(before.0.as_nanos());
+    let monotonic = after.1.as_nanos().abs_diff(before.1.as_nanos());
+    wall > monotonic && wall - monotonic > tolerance.as_nanos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn trust_ends_before_others_may_evict() {
+        assert_eq!(trusted_until(s(100), s(30)), s(127));
+    }
+
+    #[test]
+    fn a_forward_jump_of_the_wall_clock_is_seen() {
+        assert!(clocks_jumped((s(1000), s(10)), (s(1060), s(20)), s(1)));
+        assert!(!clocks_jumped((s(1000), s(10)), (s(1010), s(20)), s(1)));
+    }
+
+    #[test]
+    fn a_wall_clock_set_back_is_no_pause() {
+        assert!(!clocks_jumped((s(1000), s(10)), (s(995), s(20)), s(1)));
+    }
+}

@@ -1,0 +1,133 @@
+//! What follows from an attempt, and what is written about it.
+
+use std::time::Duration;
+
+use super::retry::{Fault, RetryPolicy};
+use crate::record::{AfterFailure, Change};
+
+/// What follows from one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Delivered.
+    Complete,
+    /// Try again after the delay.
+    Retry {
+        /// From the database's clock.
+        delay: Duration,
+    },
+    /// Retries are spent: call the fallback handler.
+    Fallback,
+    /// Retries are spent and there is no fallback, or it failed too.
+    Fail,
+}
+
+/// How the lanes of a handler behave around failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneRules {
+    /// A failed record stops the later ones of its lane.
+    pub stop_on_first_failure: bool,
+    /// What becomes of the lane when a record has failed for good.
+    pub after_failure: AfterFailure,
+}
+
+/// What follows from an attempt of the handler. `failures` counts this attempt if it failed.
+pub fn after_handler(
+    fault: Option<Fault<'_>>,
+    failures: u32,
+    policy: &RetryPolicy,
+    has_fallback: bool,
+    roll: f64,
+) -> Step {
+    let Some(fault) = fault else { return Step::Complete };
+    match policy.delay(failures, fault, roll) {
+        Some(delay) => Step::Retry { delay },
+        None if has_fallback => Step::Fallback,
+        None => Step::Fail,
+    }
+}
+
+/// What follows from a call of the fallback handler.
+pub fn after_fallback(succeeded: bool) -> Step {
+    if succeeded { Step::Complete } else { Step::Fail }
+}
+
+/// What to write for a step. `stopped_lane`: this record had stopped its lane before.
+///
+/// [`Step::Fallback`] is no end, so it has no change.
+pub fn change(step: Step, stopped_lane: bool, rules: LaneRules, error: &str) -> Option<Change> {
+    let error = error.to_owned();
+    match step {
+        Step::Complete if stopped_lane => Some(Change::CompleteAndResume),
+        Step::Complete => Some(Change::Complete),
+        Step::Retry { delay } => Some(Change::Retry { delay, error, stop: rules.stop_on_first_failure }),
+        Step::Fail => Some(Change::Fail { error, lane: rules.after_failure }),
+        Step::Fallback => None,
+    }
+}
+
+/// Whether the later records of a lane may go on once this change is durable.
+pub fn lane_goes_on(change: &Change) -> bool {
+    match change {
+        Change::Complete | Change::CompleteAndResume | Change::Resume => true,
+        Change::Retry { stop, .. } => !stop,
+        Change::Fail { lane, .. } => *lane == AfterFailure::Continue,
+        Change::Unroutable | Change::Hold { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STOP: LaneRules = LaneRules { stop_on_first_failure: true, after_failure: AfterFailure::Block };
+    const GO_ON: LaneRules = LaneRules { stop_on_first_failure: false, after_failure: AfterFailure::Continue };
+
+    fn step(fault: Option<Fault<'_>>, failures: u32, has_fallback: bool) -> Step {
+        after_handler(fault, failures, &RetryPolicy::default(), has_fallback, 0.5)
+    }
+
+    #[test]
+    fn success_completes() {
+        assert_eq!(step(None, 0, true), Step::Complete);
+    }
+
+    #[test]
+    fn failures_are_retried_until_spent_then_fall_back_or_fail() {
+        let fault = Some(Fault::default());
+        assert_eq!(step(fault, 1, true), Step::Retry { delay: Duration::from_secs(2) });
+        assert_eq!(step(fault, 3, true), Step::Retry { delay: Duration::from_secs(8) });
+        assert_eq!(step(fault, 4, true), Step::Fallback);
+        assert_eq!(step(fault, 4, false), Step::Fail);
+    }
+
+    #[test]
+    fn a_permanent_error_skips_the_retries() {
+        let fault = Some(Fault { permanent: true, ..Fault::default() });
+        assert_eq!(step(fault, 1, true), Step::Fallback);
+        assert_eq!(step(fault, 1, false), Step::Fail);
+    }
+
+    #[test]
+    fn the_fallback_ends_it_either_way() {
+        assert_eq!(after_fallback(true), Step::Complete);
+        assert_eq!(after_fallback(false), Step::Fail);
+    }
+
+    #[test]
+    fn a_lane_goes_on_as_its_rules_say() {
+        let goes_on = |step, rules| lane_goes_on(&change(step, false, rules, "e").unwrap());
+        let retry = Step::Retry { delay: Duration::from_secs(1) };
+        assert!(goes_on(Step::Complete, STOP));
+        assert!(!goes_on(retry, STOP));
+        assert!(goes_on(retry, GO_ON));
+        assert!(!goes_on(Step::Fail, STOP));
+        assert!(goes_on(Step::Fail, GO_ON));
+    }
+
+    #[test]
+    fn completing_what_stopped_a_lane_resumes_it() {
+        assert_eq!(change(Step::Complete, true, STOP, ""), Some(Change::CompleteAndResume));
+        assert_eq!(change(Step::Complete, false, STOP, ""), Some(Change::Complete));
+        assert_eq!(change(Step::Fallback, false, STOP, ""), None);
+    }
+}

@@ -1,0 +1,131 @@
+//! Which instances have gone silent, and which hold on to what is no longer theirs.
+//!
+//! An observer watches beat *counters* with its own monotonic clock; timestamps of other hosts play
+//! no part. Whenever the observer itself was interrupted (the database was away, it was paused), its
+//! windows start afresh: otherwise the first to come back after an outage would evict everybody.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{
+    instance::{InstanceId, Member},
+    partition::PartitionSet,
+};
+
+/// What an observer remembers between its looks.
+#[derive(Clone, Debug, Default)]
+pub struct Observations {
+    looked_at: Option<Duration>,
+    beats: BTreeMap<InstanceId, (i64, Duration)>,
+    awaited: BTreeMap<InstanceId, Duration>,
+}
+
+/// One that should be evicted, and the beat at which it was seen to be silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspect {
+    /// Who.
+    pub id: InstanceId,
+    /// The beat last seen; an eviction succeeds only if it still stands.
+    pub beat: i64,
+    /// How long the observer has seen it unchanged.
+    pub silent_for: Duration,
+}
+
+impl Observations {
+    /// Takes in a view of the live members at `now` and names those silent for `stale_timeout`.
+    ///
+    /// If more than `gap_limit` passed since the last look, every window starts at `now`; the second
+    /// value tells so.
+    pub fn look(
+        &mut self,
+        members: &[Member],
+        now: Duration,
+        stale_timeout: Duration,
+        gap_limit: Duration,
+    ) -> (Vec<Suspect>, bool) {
+        let interrupted = self.looked_at.is_some_and(|last| now.saturating_sub(last) > gap_limit);
+        if interrupted {
+            self.beats.clear();
+            self.awaited.clear();
+        }
+        self.looked_at = Some(now);
+        let live = members.iter().filter(|member| member.state.is_live());
+        self.beats = live
+            .map(|member| match self.beats.get(&member.id) {
+                Some((beat, since)) if *beat == member.beat => (member.id, (*beat, *since)),
+                _ => (member.id, (member.beat, now)),
+            })
+            .collect();
+        let silent = self.beats.iter().map(|(id, (beat, since))| Suspect {
+            id: *id,
+            beat: *beat,
+            silent_for: now.saturating_sub(*since),
+        });
+        (silent.filter(|suspect| suspect.silent_for >= stale_timeout).collect(), interrupted)
+    }
+
+    /// Takes in which live instances hold partitions that others wait for, and names those that
+    /// have held on for `limit`: they beat, but they do not let go, so they are evicted whole.
+    pub fn overdue(
+        &mut self,
+        holders: &BTreeMap<InstanceId, PartitionSet>,
+        now: Duration,
+        limit: Duration,
+    ) -> Vec<InstanceId> {
+        self.awaited.retain(|id, _| holders.contains_key(id));
+        for id in holders.keys() {
+            self.awaited.entry(*id).or_insert(now);
+        }
+        let overdue = self.awaited.iter().filter(|(_, since)| now.saturating_sub(**since) >= limit);
+        overdue.map(|(id, _)| *id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::instance::InstanceState;
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn member(number: u128, beat: i64) -> Member {
+        Member { id: InstanceId::from(Uuid::from_u128(number)), state: InstanceState::Active, beat }
+    }
+
+    fn suspects(seen: &mut Observations, members: &[Member], now: u64) -> Vec<u128> {
+        let (suspects, _) = seen.look(members, s(now), s(30), s(20));
+        suspects.iter().map(|suspect| suspect.id.as_uuid().as_u128()).collect()
+    }
+
+    #[test]
+    fn a_counter_that_stands_still_is_suspect_and_one_that_moves_is_not() {
+        let mut seen = Observations::default();
+        for tick in 0..3 {
+            assert!(suspects(&mut seen, &[member(1, 7), member(2, tick)], tick as u64 * 10).is_empty());
+        }
+        assert_eq!(suspects(&mut seen, &[member(1, 7), member(2, 3)], 30), [1]);
+    }
+
+    #[test]
+    fn an_observer_that_was_interrupted_suspects_nobody() {
+        let mut seen = Observations::default();
+        assert!(suspects(&mut seen, &[member(1, 7)], 0).is_empty());
+        assert!(suspects(&mut seen, &[member(1, 7)], 600).is_empty(), "an outage evicts nobody");
+        assert!(suspects(&mut seen, &[member(1, 7)], 615).is_empty());
+        assert_eq!(suspects(&mut seen, &[member(1, 7)], 630), [1]);
+    }
+
+    #[test]
+    fn one_that_does_not_let_go_is_overdue() {
+        let mut seen = Observations::default();
+        let holder = member(1, 0).id;
+        let holders = BTreeMap::from([(holder, PartitionSet::ALL)]);
+        assert!(seen.overdue(&holders, s(0), s(60)).is_empty());
+        assert_eq!(seen.overdue(&holders, s(60), s(60)), [holder]);
+        assert!(seen.overdue(&BTreeMap::new(), s(61), s(60)).is_empty());
+        assert!(seen.overdue(&holders, s(62), s(60)).is_empty(), "letting go once starts it afresh");
+    }
+}

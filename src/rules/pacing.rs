@@ -1,0 +1,61 @@
+//! How many records to fetch, and when to look again.
+
+use std::time::Duration;
+
+/// What limits one fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetchLimits {
+    /// Records a fetch at most.
+    pub batch_size: usize,
+    /// Records in flight at most.
+    pub max_in_flight: usize,
+    /// Payload bytes in flight at most.
+    pub max_in_flight_bytes: usize,
+}
+
+/// How many records to fetch next, 0 when there is no room.
+///
+/// `mean_bytes` is the mean payload seen lately: the byte limit is kept by fetching fewer records.
+pub fn fetch_size(limits: FetchLimits, in_flight: usize, in_flight_bytes: usize, mean_bytes: usize) -> usize {
+    let slots = limits.max_in_flight.saturating_sub(in_flight);
+    let bytes = limits.max_in_flight_bytes.saturating_sub(in_flight_bytes);
+    let by_bytes = bytes / mean_bytes.max(1);
+    // An empty pipeline always fetches one, however large, so that nothing waits for ever.
+    let least = usize::from(in_flight == 0);
+    limits.batch_size.min(slots).min(by_bytes).max(least)
+}
+
+/// The pause before the next look when nothing wakes the poller: the interval, a tenth to either
+/// side by `roll` (0 to 1), so that replicas do not poll in step.
+pub fn pause(poll_interval: Duration, roll: f64) -> Duration {
+    poll_interval.mul_f64(0.9 + 0.2 * roll.clamp(0.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: FetchLimits =
+        FetchLimits { batch_size: 500, max_in_flight: 1000, max_in_flight_bytes: 1_000_000 };
+
+    #[test]
+    fn a_fetch_is_cut_by_the_tightest_limit() {
+        assert_eq!(fetch_size(LIMITS, 0, 0, 100), 500);
+        assert_eq!(fetch_size(LIMITS, 800, 0, 100), 200);
+        assert_eq!(fetch_size(LIMITS, 1, 0, 100_000), 10);
+        assert_eq!(fetch_size(LIMITS, 1000, 0, 100), 0);
+    }
+
+    #[test]
+    fn one_record_larger_than_the_budget_still_goes() {
+        assert_eq!(fetch_size(LIMITS, 0, 0, 5_000_000), 1);
+        assert_eq!(fetch_size(LIMITS, 1, 5_000_000, 5_000_000), 0);
+    }
+
+    #[test]
+    fn the_pause_is_spread_around_the_interval() {
+        let second = Duration::from_secs(1);
+        assert_eq!(pause(second, 0.0), Duration::from_millis(900));
+        assert_eq!(pause(second, 1.0), Duration::from_millis(1100));
+    }
+}

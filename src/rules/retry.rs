@@ -1,0 +1,259 @@
+//! Whether and when a failed record is tried again.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// How the delay grows with the failures.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Backoff {
+    /// Always the same delay.
+    Fixed {
+        /// The delay.
+        #[serde(with = "humantime_serde")]
+        delay: Duration,
+    },
+    /// `initial + (failures - 1) * increment`.
+    Linear {
+        /// After the first failure.
+        #[serde(with = "humantime_serde")]
+        initial: Duration,
+        /// Added with each further failure.
+        #[serde(with = "humantime_serde")]
+        increment: Duration,
+    },
+    /// `initial * multiplier ^ (failures - 1)`.
+    Exponential {
+        /// After the first failure.
+        #[serde(with = "humantime_serde")]
+        initial: Duration,
+        /// At least 1.
+        multiplier: f64,
+    },
+}
+
+/// A retry policy: data, so that it prints, compares and can be tested.
+///
+/// The defaults are those of Namastack Outbox: exponential from 2 s, doubling, at most 1 min, three
+/// retries, no jitter, every error retried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetryPolicy {
+    /// How the delay grows.
+    pub backoff: Backoff,
+    /// Attempts after the first; 0 means never retried.
+    pub max_retries: u32,
+    /// The longest delay, before jitter and also for `Retry-After`.
+    #[serde(with = "humantime_serde")]
+    pub max_delay: Duration,
+    /// A share of the delay, 0 to 1: the delay is drawn from `delay * (1 ± jitter)`.
+    pub jitter: f64,
+    /// If not empty, only errors of these classes are retried.
+    pub retry_on: Vec<String>,
+    /// Errors of these classes are never retried; stronger than `retry_on`.
+    pub never_on: Vec<String>,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            backoff: Backoff::Exponential { initial: Duration::from_secs(2), multiplier: 2.0 },
+            max_retries: 3,
+            max_delay: Duration::from_secs(60),
+            jitter: 0.0,
+            retry_on: Vec::new(),
+            never_on: Vec::new(),
+        }
+    }
+}
+
+/// What the rule needs to know of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Fault<'a> {
+    /// The error said that trying again is of no use.
+    pub permanent: bool,
+    /// The class that the error declared.
+    pub class: Option<&'a str>,
+    /// The error asked to wait this long.
+    pub retry_after: Option<Duration>,
+}
+
+impl RetryPolicy {
+    /// Exponential back-off with the defaults: 2 s, doubling.
+    pub fn exponential() -> Self {
+        Self::default()
+    }
+
+    /// Always the same delay.
+    pub fn fixed(delay: Duration) -> Self {
+        Self { backoff: Backoff::Fixed { delay }, ..Self::default() }
+    }
+
+    /// A delay that grows by `increment` with each failure.
+    pub fn linear(initial: Duration, increment: Duration) -> Self {
+        Self { backoff: Backoff::Linear { initial, increment }, ..Self::default() }
+    }
+
+    /// No retries at all.
+    pub fn never() -> Self {
+        Self { max_retries: 0, ..Self::default() }
+    }
+
+    /// Sets the delay after the first failure.
+    #[must_use]
+    pub fn initial_delay(mut self, first: Duration) -> Self {
+        match &mut self.backoff {
+            Backoff::Fixed { delay } => *delay = first,
+            Backoff::Linear { initial, .. } | Backoff::Exponential { initial, .. } => *initial = first,
+        }
+        self
+    }
+
+    /// Sets the factor of exponential back-off; makes the back-off exponential.
+    #[must_use]
+    pub fn multiplier(mut self, multiplier: f64) -> Self {
+        let (Backoff::Fixed { delay: initial }
+        | Backoff::Linear { initial, .. }
+        | Backoff::Exponential { initial, .. }) = self.backoff;
+        self.backoff = Backoff::Exponential { initial, multiplier };
+        self
+    }
+
+    /// Sets how often a record is tried again.
+    #[must_use]
+    pub fn max_retries(mut self, retries: u32) -> Self {
+        self.max_retries = retries;
+        self
+    }
+
+    /// Sets the longest delay.
+    #[must_use]
+    pub fn max_delay(mut self, delay: Duration) -> Self {
+        self.max_delay = delay;
+        self
+    }
+
+    /// Sets the jitter, a share of the delay from 0 to 1.
+    #[must_use]
+    pub fn jitter(mut self, share: f64) -> Self {
+        self.jitter = share;
+        self
+    }
+
+    /// Retries only errors of these classes.
+    #[must_use]
+    pub fn retry_on<C: Into<String>>(mut self, classes: impl IntoIterator<Item = C>) -> Self {
+        self.retry_on = classes.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Never retries errors of these classes.
+    #[must_use]
+    pub fn never_on<C: Into<String>>(mut self, classes: impl IntoIterator<Item = C>) -> Self {
+        self.never_on = classes.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The delay before the next attempt, or `None` when there is none.
+    ///
+    /// `failures` counts this one, so it is at least 1. `roll` is a number in `0..1`.
+    pub fn delay(&self, failures: u32, fault: Fault<'_>, roll: f64) -> Option<Duration> {
+        if fault.permanent || failures > self.max_retries || !self.retries_class(fault.class) {
+            return None;
+        }
+        if let Some(wanted) = fault.retry_after {
+            return Some(wanted.min(self.max_delay));
+        }
+        let steps = f64::from(failures.saturating_sub(1));
+        let seconds = match self.backoff {
+            Backoff::Fixed { delay } => delay.as_secs_f64(),
+            Backoff::Linear { initial, increment } => initial.as_secs_f64() + steps * increment.as_secs_f64(),
+            Backoff::Exponential { initial, multiplier } => initial.as_secs_f64() * multiplier.powf(steps),
+        };
+        let capped = seconds.min(self.max_delay.as_secs_f64());
+        let spread = 1.0 + self.jitter.clamp(0.0, 1.0) * (2.0 * roll - 1.0);
+        Duration::try_from_secs_f64(capped * spread).ok()
+    }
+
+    fn retries_class(&self, class: Option<&str>) -> bool {
+        let listed = |list: &[String]| class.is_some_and(|class| list.iter().any(|entry| entry == class));
+        !listed(&self.never_on) && (self.retry_on.is_empty() || listed(&self.retry_on))
+    }
+
+    /// What is wrong with this policy, each as a sentence that begins with `at`.
+    pub fn problems(&self, at: &str) -> Vec<String> {
+        let mut problems = Vec::new();
+        if !(0.0..=1.0).contains(&self.jitter) {
+            problems.push(format!("{at}.jitter is {}, but must be a share from 0 to 1", self.jitter));
+        }
+        if self.max_delay.is_zero() {
+            problems.push(format!("{at}.max_delay is 0s: failed records would spin; set it to at least 1ms"));
+        }
+        if let Backoff::Exponential { multiplier, .. } = self.backoff
+            && !(multiplier.is_finite() && multiplier >= 1.0)
+        {
+            problems.push(format!("{at}.multiplier is {multiplier}, but must be a number of at least 1"));
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn delays(policy: &RetryPolicy) -> Vec<Option<Duration>> {
+        (1..=5).map(|failures| policy.delay(failures, Fault::default(), 0.5)).collect()
+    }
+
+    #[test]
+    fn the_default_is_two_four_eight_and_then_spent() {
+        assert_eq!(delays(&RetryPolicy::default()), [Some(s(2)), Some(s(4)), Some(s(8)), None, None]);
+    }
+
+    #[test]
+    fn fixed_and_linear_grow_as_they_say() {
+        let fixed = RetryPolicy::fixed(s(5)).max_retries(2);
+        assert_eq!(delays(&fixed), [Some(s(5)), Some(s(5)), None, None, None]);
+        let linear = RetryPolicy::linear(s(2), s(3)).max_retries(3);
+        assert_eq!(delays(&linear), [Some(s(2)), Some(s(5)), Some(s(8)), None, None]);
+    }
+
+    #[test]
+    fn the_cap_holds_against_overflow() {
+        let policy = RetryPolicy::exponential().max_retries(u32::MAX);
+        assert_eq!(policy.delay(u32::MAX, Fault::default(), 0.5), Some(s(60)));
+    }
+
+    #[test]
+    fn classes_decide() {
+        let policy = RetryPolicy::default().retry_on(["timeout"]).never_on(["refused"]);
+        let delay = |class| policy.delay(1, Fault { class, ..Fault::default() }, 0.5).is_some();
+        assert!(delay(Some("timeout")));
+        assert!(!delay(Some("refused")));
+        assert!(!delay(Some("other")), "not on the list of those retried");
+        assert!(!delay(None));
+    }
+
+    #[test]
+    fn permanent_is_never_retried_and_retry_after_is_kept_to_the_cap() {
+        let policy = RetryPolicy::default();
+        assert_eq!(policy.delay(1, Fault { permanent: true, ..Fault::default() }, 0.5), None);
+        let wait = |seconds| Fault { retry_after: Some(s(seconds)), ..Fault::default() };
+        assert_eq!(policy.delay(1, wait(7), 0.5), Some(s(7)));
+        assert_eq!(policy.delay(1, wait(7000), 0.5), Some(s(60)));
+    }
+
+    #[test]
+    fn jitter_stays_within_its_share() {
+        let policy = RetryPolicy::fixed(s(10)).jitter(0.2);
+        assert_eq!(policy.delay(1, Fault::default(), 0.0), Some(s(8)));
+        assert_eq!(policy.delay(1, Fault::default(), 0.5), Some(s(10)));
+        assert!(policy.delay(1, Fault::default(), 0.999).unwrap() < s(12));
+    }
+}

@@ -1,0 +1,152 @@
+//! Errors of the store, sorted by what to do about them.
+
+use std::error::Error;
+
+/// What to do about a database error. One total table per dialect sorts every error into these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorClass {
+    /// Deadlock, serialization failure, lock wait: the same again, after a short pause.
+    Retry,
+    /// The connection is of no more use.
+    Reconnect,
+    /// The server is a standby or read-only: reconnect, there may be another primary.
+    WrongNode,
+    /// Disk, memory or connections are used up: wait.
+    Resource,
+    /// A value does not fit: this record is at fault, not its neighbours.
+    Record,
+    /// A unique key exists already.
+    Duplicate,
+    /// Tables, rights or versions are wrong: a person must act.
+    Setup,
+}
+
+impl ErrorClass {
+    /// All classes.
+    pub const ALL: [Self; 7] = [
+        Self::Retry,
+        Self::Reconnect,
+        Self::WrongNode,
+        Self::Resource,
+        Self::Record,
+        Self::Duplicate,
+        Self::Setup,
+    ];
+}
+
+/// A database call that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{call} failed")]
+#[non_exhaustive]
+pub struct StoreError {
+    /// Which call, such as `settle`.
+    pub call: &'static str,
+    /// What to do about it.
+    pub class: ErrorClass,
+    /// The driver's error, or the timeout.
+    #[source]
+    pub source: Box<dyn Error + Send + Sync>,
+}
+
+impl StoreError {
+    pub(crate) fn new(
+        call: &'static str,
+        class: ErrorClass,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self { call, class, source: source.into() }
+    }
+
+    /// The error and its sources in one line.
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut source: Option<&dyn Error> = Some(&*self.source);
+        while let Some(error) = source {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            source = error.source();
+        }
+        text
+    }
+}
+
+/// Why a store could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Each connection to it would be another database.
+    #[error(
+        "an in-memory SQLite database cannot be shared between connections; use a file, or keylane::memory for tests"
+    )]
+    InMemory,
+    /// Transactional handlers would starve.
+    #[error(
+        "the pool has at most {has} connections, but {needs} are needed (transactional_concurrency + 1); enlarge the pool or lower the setting"
+    )]
+    PoolTooSmall {
+        /// Its largest size.
+        has: u32,
+        /// What the settings need.
+        needs: u32,
+    },
+}
+
+/// Why a schema cannot be used by this build.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// The tables are not there.
+    #[error("the outbox tables are missing: call Outbox::migrate(), or have a DBA run the output of `keylane migrate --print`")]
+    Missing,
+    /// The tables are older than this build needs.
+    #[error("the outbox schema is version {found}, this build needs {needed}: call Outbox::migrate()")]
+    Older {
+        /// In the database.
+        found: i64,
+        /// In this build.
+        needed: i64,
+    },
+    /// The tables are newer than this build knows.
+    #[error("the outbox schema is version {found}, this build knows only {known}: deploy a newer build")]
+    Newer {
+        /// In the database.
+        found: i64,
+        /// In this build.
+        known: i64,
+    },
+    /// Keys would go to other partitions than those stored.
+    #[error("outbox_meta says {found}, this build hashes with {expected}: run a build that matches, or drain the outbox and recreate its tables")]
+    Hash {
+        /// `hash % count` in the database.
+        found: String,
+        /// `hash % count` in this build.
+        expected: String,
+    },
+    /// Someone deleted or added partition rows.
+    #[error("outbox_partition has {found} rows instead of 256: insert the missing partition numbers 0 to 255 with generation 0")]
+    Partitions {
+        /// Rows found.
+        found: i64,
+    },
+    /// The server accepts no writes.
+    #[error("the database is read-only (a standby, or default_transaction_read_only is on): connect to the primary")]
+    ReadOnly,
+    /// Ids would not follow the order of inserts.
+    #[error("the server hands out ids in steps of {step} (auto_increment_increment), as multi-primary clusters do: ids then do not follow the order of inserts; route all writers to one node and set the step to 1")]
+    IdStep {
+        /// The step.
+        step: i64,
+    },
+    /// The server is too old.
+    #[error("{server} is too old: Keylane needs {needed}")]
+    Server {
+        /// As the server names itself.
+        server: String,
+        /// The least version.
+        needed: &'static str,
+    },
+    /// A statement failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

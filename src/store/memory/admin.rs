@@ -1,0 +1,136 @@
+//! What people do: look, mend, clear away; the published routes; and a schema that needs nothing.
+
+use std::{collections::BTreeMap, ops::Bound, time::Duration};
+
+use async_trait::async_trait;
+
+use super::{MemoryStore, outbox::Outbox, rows::Row};
+use crate::{
+    handler::Route,
+    record::{RecordId, Status},
+    store::{AdminStore, Counts, FailedRecord, Mend, SchemaError, SchemaStore, StoppedLane, StoreError},
+};
+
+#[async_trait]
+impl AdminStore for MemoryStore {
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        self.call("counts", |outbox, _| {
+            let mut records = BTreeMap::new();
+            outbox.records.all().for_each(|(_, row)| *records.entry(row.status).or_default() += 1);
+            let mut lanes = BTreeMap::new();
+            let reasons = outbox.lanes.values().map(|row| row.reason.as_str().to_owned());
+            reasons.for_each(|reason| *lanes.entry(reason).or_default() += 1);
+            Counts { records: records.into_iter().collect(), stopped_lanes: lanes.into_iter().collect() }
+        })
+        .await
+    }
+
+    async fn stopped_lanes(&self, after: RecordId, limit: usize) -> Result<Vec<StoppedLane>, StoreError> {
+        self.call("stopped lanes", |outbox, now| {
+            let rows = outbox.lanes.range((Bound::Excluded(after), Bound::Unbounded)).take(limit);
+            let lanes = rows.map(|(id, stopped)| {
+                let record = outbox.records.get(*id);
+                StoppedLane {
+                    lane: stopped.lane.clone(),
+                    reason: stopped.reason.as_str().to_owned(),
+                    record: *id,
+                    event_id: record.map(|row| row.new.event_id),
+                    record_type: record.map(|row| row.new.record_type.clone()),
+                    attempts: record.map_or(0, |row| row.attempts),
+                    last_error: record.and_then(|row| row.last_error.clone()),
+                    held: stopped.held,
+                    since: now.saturating_duration_since(stopped.since),
+                }
+            });
+            lanes.collect()
+        })
+        .await
+    }
+
+    async fn failed(&self, after: RecordId, limit: usize) -> Result<Vec<FailedRecord>, StoreError> {
+        self.call("failed", |outbox, _| {
+            let failed = outbox.records.all().filter(|(id, row)| *id > after && row.status == Status::Failed);
+            failed.take(limit).map(|(id, row)| failed_record(id, row)).collect()
+        })
+        .await
+    }
+
+    async fn mend(&self, id: RecordId, mend: &Mend) -> Result<bool, StoreError> {
+        self.call("mend", |outbox, _| {
+            let mended = outbox.records.get(id).is_some_and(|row| row.status == Status::Failed)
+                && apply(outbox, id, mend);
+            if mended {
+                outbox.resume_lane(id);
+            }
+            mended
+        })
+        .await
+    }
+
+    async fn purge(&self, older_than: Duration, dedup_older_than: Duration) -> Result<u64, StoreError> {
+        self.call("purge", |outbox, now| {
+            let completed = outbox.records.purge_completed(older_than, now);
+            completed + outbox.purge_others(older_than, dedup_older_than, now)
+        })
+        .await
+    }
+
+    async fn publish_routes(&self, routes: &[Route]) -> Result<(), StoreError> {
+        self.call("publish routes", |outbox, _| outbox.routes.extend(routes.iter().cloned())).await
+    }
+
+    async fn routes(&self) -> Result<Vec<Route>, StoreError> {
+        self.call("routes", |outbox, _| outbox.routes.iter().cloned().collect()).await
+    }
+
+    async fn retire_handler(&self, handler: &str) -> Result<bool, StoreError> {
+        self.call("retire handler", |outbox, _| {
+            let before = outbox.routes.len();
+            outbox.routes.retain(|route| route.handler != handler);
+            outbox.routes.len() < before
+        })
+        .await
+    }
+}
+
+fn failed_record(id: RecordId, row: &Row) -> FailedRecord {
+    FailedRecord {
+        id,
+        event_id: row.new.event_id,
+        lane: row.lane(),
+        record_type: row.new.record_type.clone(),
+        attempts: row.attempts,
+        last_error: row.last_error.clone(),
+    }
+}
+
+fn apply(outbox: &mut Outbox, id: RecordId, mend: &Mend) -> bool {
+    let again = |row: &mut Row| {
+        row.status = Status::Pending;
+        row.attempts = 0;
+        row.next_attempt = None;
+    };
+    match mend {
+        Mend::Retry => outbox.records.change(id, again),
+        Mend::Replace(payload) => outbox.records.change(id, |row| {
+            again(row);
+            row.new.payload.clone_from(payload);
+        }),
+        Mend::Discard => outbox.records.remove(id).is_some(),
+    }
+}
+
+#[async_trait]
+impl SchemaStore for MemoryStore {
+    async fn migrate(&self) -> Result<(), SchemaError> {
+        self.call("migrate", |_, _| ()).await.map_err(SchemaError::from)
+    }
+
+    async fn check(&self) -> Result<(), SchemaError> {
+        self.call("check", |_, _| ()).await.map_err(SchemaError::from)
+    }
+
+    fn script(&self) -> String {
+        "-- an outbox in memory has no schema\n".to_owned()
+    }
+}

@@ -1,0 +1,140 @@
+//! Members and claims.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::{
+    MemoryStore,
+    outbox::{InstanceRow, Outbox},
+};
+use crate::{
+    instance::{Claim, ClusterView, Generation, InstanceId, InstanceState, Member},
+    partition::{Partition, PartitionSet},
+    store::{ClusterStore, ErrorClass, NewInstance, StoreError},
+};
+
+#[async_trait]
+impl ClusterStore for MemoryStore {
+    async fn join(&self, instance: &NewInstance) -> Result<(), StoreError> {
+        let joined = self.call("join", |outbox, now| {
+            let new = !outbox.instances.contains_key(&instance.id);
+            if new {
+                let row = InstanceRow { state: InstanceState::Active, beat: 0, last_beat: now };
+                outbox.instances.insert(instance.id, row);
+                outbox.guards.extend((0..instance.guard_rows).map(|slot| ((instance.id, slot), 0)));
+            }
+            new
+        });
+        match joined.await? {
+            true => Ok(()),
+            false => Err(StoreError::new("join", ErrorClass::Duplicate, "there is such an instance already")),
+        }
+    }
+
+    async fn beat(&self, me: InstanceId) -> Result<bool, StoreError> {
+        self.call("beat", |outbox, now| match outbox.instances.get_mut(&me) {
+            Some(row) if row.state.is_live() => {
+                row.beat += 1;
+                row.last_beat = now;
+                true
+            }
+            _ => false,
+        })
+        .await
+    }
+
+    async fn view(&self) -> Result<ClusterView, StoreError> {
+        self.call("view", |outbox, _| {
+            let live = outbox.instances.iter().filter(|(_, row)| row.state.is_live());
+            let members = live.map(|(id, row)| Member { id: *id, state: row.state, beat: row.beat });
+            ClusterView { members: members.collect(), claims: outbox.claims }
+        })
+        .await
+    }
+
+    async fn evict(&self, id: InstanceId, beat: Option<i64>) -> Result<bool, StoreError> {
+        self.call("evict", |outbox, _| {
+            let Some(row) = outbox.instances.get_mut(&id) else { return false };
+            if !row.state.is_live() || beat.is_some_and(|seen| seen != row.beat) {
+                return false;
+            }
+            row.state = InstanceState::Dead;
+            outbox.close_guards(id);
+            true
+        })
+        .await
+    }
+
+    async fn claim(
+        &self,
+        me: InstanceId,
+        wanted: &[(Partition, Generation)],
+    ) -> Result<Vec<(Partition, Generation)>, StoreError> {
+        self.call("claim", |outbox, _| {
+            let active = outbox.instances.get(&me).is_some_and(|row| row.state == InstanceState::Active);
+            for (partition, seen) in wanted.iter().filter(|_| active) {
+                let claim = outbox.claims[partition.index()];
+                let free = !claim.owner.is_some_and(|owner| outbox.is_live(owner));
+                if free && claim.generation == *seen {
+                    outbox.claims[partition.index()] =
+                        Claim { owner: Some(me), generation: Generation(seen.0 + 1) };
+                }
+            }
+            let owned =
+                owned(outbox, me).map(|partition| (partition, outbox.claims[partition.index()].generation));
+            owned.collect()
+        })
+        .await
+    }
+
+    async fn release(&self, me: InstanceId, partitions: PartitionSet) -> Result<usize, StoreError> {
+        self.call("release", |outbox, _| release(outbox, me, partitions)).await
+    }
+
+    async fn drain(&self, me: InstanceId) -> Result<(), StoreError> {
+        self.call("drain", |outbox, _| match outbox.instances.get_mut(&me) {
+            Some(row) if row.state == InstanceState::Active => row.state = InstanceState::Draining,
+            _ => {}
+        })
+        .await
+    }
+
+    async fn leave(&self, me: InstanceId) -> Result<(), StoreError> {
+        self.call("leave", |outbox, _| {
+            if let Some(row) = outbox.instances.get_mut(&me).filter(|row| row.state.is_live()) {
+                row.state = InstanceState::Stopped;
+            }
+            outbox.close_guards(me);
+            release(outbox, me, PartitionSet::ALL);
+        })
+        .await
+    }
+
+    async fn forget(&self, silent_for: Duration) -> Result<usize, StoreError> {
+        self.call("forget", |outbox, now| forget(outbox, silent_for, now)).await
+    }
+}
+
+fn owned(outbox: &Outbox, me: InstanceId) -> impl Iterator<Item = Partition> {
+    Partition::all().filter(move |partition| outbox.claims[partition.index()].owner == Some(me))
+}
+
+fn release(outbox: &mut Outbox, me: InstanceId, partitions: PartitionSet) -> usize {
+    let given: Vec<Partition> = owned(outbox, me).filter(|owned| partitions.contains(*owned)).collect();
+    given.iter().for_each(|partition| outbox.claims[partition.index()].owner = None);
+    given.len()
+}
+
+fn forget(outbox: &mut Outbox, silent_for: Duration, now: Instant) -> usize {
+    let before = outbox.instances.len();
+    let Outbox { instances, guards, claims, .. } = outbox;
+    instances.retain(|id, row| {
+        row.state.is_live()
+            || now.saturating_duration_since(row.last_beat) < silent_for
+            || claims.iter().any(|claim| claim.owner == Some(*id))
+    });
+    guards.retain(|(id, _), _| instances.contains_key(id));
+    before - instances.len()
+}

@@ -1,0 +1,55 @@
+//! Failures on demand, for tests of whatever must survive them.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Mutex, PoisonError},
+};
+
+use crate::store::{ErrorClass, StoreError};
+
+/// How a call fails on demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing is done.
+    NotApplied,
+    /// It is done, but the answer is lost.
+    LostReply,
+}
+
+/// The faults still to come, by call.
+#[derive(Debug, Default)]
+pub(super) struct Faults(Mutex<HashMap<String, VecDeque<Fault>>>);
+
+impl Faults {
+    pub(super) fn add(&self, call: &str, times: usize, fault: Fault) {
+        let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.entry(call.to_owned()).or_default().extend(std::iter::repeat_n(fault, times));
+    }
+
+    /// Takes the next fault of a call.
+    pub(super) fn next(&self, call: &str) -> Option<Fault> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(call)?.pop_front()
+    }
+
+    /// Does the work of a call, or fails it before or after.
+    pub(super) fn around<T>(&self, call: &'static str, work: impl FnOnce() -> T) -> Result<T, StoreError> {
+        match self.next(call) {
+            None => Ok(work()),
+            Some(fault @ Fault::NotApplied) => Err(fault.error(call)),
+            Some(fault @ Fault::LostReply) => {
+                work();
+                Err(fault.error(call))
+            }
+        }
+    }
+}
+
+impl Fault {
+    pub(super) fn error(self, call: &'static str) -> StoreError {
+        let text = match self {
+            Self::NotApplied => "connection lost before the call, as the test asked",
+            Self::LostReply => "connection lost before the answer, as the test asked",
+        };
+        StoreError::new(call, ErrorClass::Reconnect, text)
+    }
+}

@@ -1,0 +1,70 @@
+//! Locks that a transaction holds until its end: on keys (strict order) and on dedup keys.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+
+use crate::store::{ErrorClass, StoreError, Tables};
+
+/// How long a transaction waits for another's lock, as servers do, before it is told to try again.
+const LOCK_WAIT: Duration = Duration::from_secs(50);
+
+/// What is locked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Lock {
+    Key(Tables, String),
+    DedupKey(Tables, String),
+}
+
+/// The locks in use, by what they lock.
+#[derive(Debug, Default)]
+pub(super) struct Locks(Mutex<HashMap<Lock, Arc<AsyncMutex<()>>>>);
+
+/// The locks of one transaction; dropping it releases them.
+#[derive(Debug)]
+pub(super) struct Held {
+    locks: Arc<Locks>,
+    held: HashMap<Lock, OwnedMutexGuard<()>>,
+}
+
+impl Held {
+    pub(super) fn none(locks: &Arc<Locks>) -> Self {
+        Self { locks: Arc::clone(locks), held: HashMap::new() }
+    }
+
+    /// Takes a lock, unless this transaction has it already.
+    pub(super) async fn take(&mut self, call: &'static str, lock: Lock) -> Result<(), StoreError> {
+        if self.held.contains_key(&lock) {
+            return Ok(());
+        }
+        let waiting = self.locks.of(&lock).lock_owned();
+        let Ok(guard) = tokio::time::timeout(LOCK_WAIT, waiting).await else {
+            return Err(StoreError::new(call, ErrorClass::Retry, "another transaction keeps its lock"));
+        };
+        self.held.insert(lock, guard);
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.held.clear();
+        self.locks.forget_unused();
+    }
+}
+
+impl Locks {
+    fn of(&self, lock: &Lock) -> Arc<AsyncMutex<()>> {
+        let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(locks.entry(lock.clone()).or_default())
+    }
+
+    fn forget_unused(&self) {
+        let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+    }
+}

@@ -1,0 +1,130 @@
+//! The tables of one outbox, and the writes that several calls share.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::rows::{Row, Rows};
+use crate::{
+    handler::Route,
+    instance::{Claim, InstanceId, InstanceState},
+    partition::PARTITION_COUNT,
+    record::{Lane, RecordId, StopReason},
+    store::{CLOSED, Guard},
+};
+
+/// The tables of one outbox.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    last_id: RecordId,
+    pub(super) records: Rows,
+    /// Archived rows and when they were completed.
+    pub(super) archive: BTreeMap<RecordId, (Row, Instant)>,
+    /// Stopped lanes by the record that stops them.
+    pub(super) lanes: BTreeMap<RecordId, StoppedRow>,
+    /// The record that stops each of those lanes: a lane stands still once.
+    stopped_by: HashMap<Lane, RecordId>,
+    pub(super) instances: BTreeMap<InstanceId, InstanceRow>,
+    pub(super) guards: BTreeMap<(InstanceId, u32), i64>,
+    pub(super) claims: [Claim; PARTITION_COUNT],
+    pub(super) routes: BTreeSet<Route>,
+    /// When each key was noted.
+    pub(super) dedup_keys: HashMap<String, Instant>,
+}
+
+/// One row of `outbox_lane`.
+#[derive(Clone, Debug)]
+pub(super) struct StoppedRow {
+    pub(super) lane: Lane,
+    pub(super) reason: StopReason,
+    pub(super) held: u64,
+    pub(super) since: Instant,
+}
+
+/// One row of `outbox_instance`.
+#[derive(Clone, Debug)]
+pub(super) struct InstanceRow {
+    pub(super) state: InstanceState,
+    pub(super) beat: i64,
+    pub(super) last_beat: Instant,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self {
+            last_id: 0,
+            records: Rows::default(),
+            archive: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            stopped_by: HashMap::new(),
+            instances: BTreeMap::new(),
+            guards: BTreeMap::new(),
+            claims: [Claim::default(); PARTITION_COUNT],
+            routes: BTreeSet::new(),
+            dedup_keys: HashMap::new(),
+        }
+    }
+}
+
+impl Outbox {
+    /// Draws an id; it is used up even if its transaction rolls back.
+    pub(super) fn draw_id(&mut self) -> RecordId {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// The fence: moves the counter on, or finds it gone.
+    pub(super) fn move_guard(&mut self, guard: Guard) -> bool {
+        match self.guards.get_mut(&(guard.instance, guard.slot)) {
+            Some(counter) if *counter == guard.counter => {
+                *counter += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Closes the guard rows of an instance: whatever it still writes finds no counter.
+    pub(super) fn close_guards(&mut self, instance: InstanceId) {
+        let rows = self.guards.range_mut((instance, 0)..=(instance, u32::MAX));
+        rows.for_each(|(_, counter)| *counter = CLOSED);
+    }
+
+    /// Whether an instance may own partitions.
+    pub(super) fn is_live(&self, instance: InstanceId) -> bool {
+        self.instances.get(&instance).is_some_and(|row| row.state.is_live())
+    }
+
+    /// The lane of this record stands still from now on, or for another reason; a lane that
+    /// another record has stopped stays as it is.
+    pub(super) fn stop_lane(&mut self, id: RecordId, reason: StopReason, now: Instant) {
+        if let Some(stopped) = self.lanes.get_mut(&id) {
+            stopped.reason = reason;
+            return;
+        }
+        let Some(lane) = self.records.get(id).map(Row::lane) else { return };
+        if !self.stopped_by.contains_key(&lane) {
+            self.stopped_by.insert(lane.clone(), id);
+            self.lanes.insert(id, StoppedRow { lane, reason, held: 0, since: now });
+        }
+    }
+
+    /// This record stops nothing any more: what was held behind it returns.
+    pub(super) fn resume_lane(&mut self, id: RecordId) {
+        if let Some(stopped) = self.lanes.remove(&id) {
+            self.stopped_by.remove(&stopped.lane);
+            self.records.return_held(&stopped.lane);
+        }
+    }
+
+    /// Deletes archived rows and dedup keys this old; how many there were.
+    pub(super) fn purge_others(&mut self, older_than: Duration, dedup: Duration, now: Instant) -> u64 {
+        let before = self.archive.len() + self.dedup_keys.len();
+        self.archive.retain(|_, (_, at)| now.saturating_duration_since(*at) < older_than);
+        self.dedup_keys.retain(|_, at| now.saturating_duration_since(*at) < dedup);
+        (before - self.archive.len() - self.dedup_keys.len()) as u64
+    }
+}

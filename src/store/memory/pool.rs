@@ -1,0 +1,265 @@
+//! The user's side: pool, connection and transaction.
+
+use std::{
+    collections::BTreeSet,
+    ops::{Deref, DerefMut},
+    sync::Arc,
+};
+
+use tokio::time::Instant;
+
+use super::{
+    Data, Fault, MemoryStore, Shared,
+    locks::{Held, Lock},
+    rows::Row,
+    transactional::MemoryTransactional,
+};
+use crate::{
+    database::{Database, HasDatabase, Pool, sealed::Sealed},
+    handler::{BoxFuture, TransactionalCall},
+    record::{Due, NewRecord, RecordId, Status},
+    store::{ErrorClass, OpenError, Store, StoreError, StoreSettings, Tables, TransactionalRun},
+};
+
+/// The database in memory, as [`Database`] names it.
+#[derive(Clone, Copy, Debug)]
+pub enum Memory {}
+
+/// Stands where a database pool would. All clones share one set of tables.
+#[derive(Clone, Debug)]
+pub struct MemoryPool {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// The connection of a transaction: what is written on it appears at the commit.
+#[derive(Debug)]
+pub struct MemoryConnection {
+    shared: Arc<Shared>,
+    inserted: Vec<(Tables, RecordId, Row)>,
+    dedup_keys: Vec<(Tables, String)>,
+    effects: Vec<String>,
+    held: Held,
+}
+
+/// A transaction; dropping it rolls it back.
+#[derive(Debug)]
+pub struct MemoryTransaction(MemoryConnection);
+
+impl MemoryPool {
+    /// An empty outbox of its own.
+    pub fn new() -> Self {
+        Self { shared: Arc::new(Shared::new()) }
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// Only if [`fail_next`](Self::fail_next) asked for one.
+    pub async fn begin(&self) -> Result<MemoryTransaction, StoreError> {
+        tokio::task::yield_now().await;
+        self.shared.faults.around("begin", || {
+            MemoryTransaction(MemoryConnection {
+                shared: Arc::clone(&self.shared),
+                inserted: Vec::new(),
+                dedup_keys: Vec::new(),
+                effects: Vec::new(),
+                held: Held::none(&self.shared.locks),
+            })
+        })
+    }
+
+    /// The effects of all committed transactions, in the order of the commits.
+    pub fn effects(&self) -> Vec<String> {
+        self.shared.data().effects.clone()
+    }
+
+    /// Makes the next calls of this name fail as a broken connection does. The names are those in
+    /// [`StoreError::call`]: `begin`, `commit`, `fetch`, `due`, `settle`, `resolve`, `beat`, `view` …
+    pub fn fail_next(&self, call: &str, times: usize, fault: Fault) {
+        self.shared.faults.add(call, times, fault);
+    }
+}
+
+impl Default for MemoryPool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryConnection {
+    /// Writes a text that appears in [`MemoryPool::effects`] at the commit: the business row of a
+    /// test.
+    pub fn push_effect(&mut self, effect: impl Into<String>) {
+        self.effects.push(effect.into());
+    }
+
+    /// What was written so far becomes visible.
+    fn write(&mut self, data: &mut Data) {
+        for (tables, id, row) in self.inserted.drain(..) {
+            data.outbox(&tables).records.insert(id, row);
+        }
+        for (tables, key) in self.dedup_keys.drain(..) {
+            data.outbox(&tables).dedup_keys.insert(key, Instant::now());
+        }
+        data.effects.append(&mut self.effects);
+    }
+
+    fn insert(&mut self, tables: &Tables, records: &[NewRecord]) -> Result<(), StoreError> {
+        let out_of_range = || StoreError::new("insert", ErrorClass::Record, "the due time is out of range");
+        let now = Instant::now();
+        for record in records {
+            let next_attempt = match record.due {
+                Due::Now => None,
+                Due::After(delay) => Some(now.checked_add(delay).ok_or_else(out_of_range)?),
+                Due::At(time) => Some(self.shared.instant_of(time).ok_or_else(out_of_range)?),
+            };
+            let row = Row {
+                new: record.clone(),
+                created: now,
+                status: if next_attempt.is_some() { Status::Delayed } else { Status::Pending },
+                attempts: 0,
+                next_attempt,
+                completed: None,
+                last_error: None,
+            };
+            let id = self.shared.data().outbox(tables).draw_id();
+            self.inserted.push((tables.clone(), id, row));
+        }
+        Ok(())
+    }
+
+    async fn note_dedup_key(&mut self, tables: &Tables, key: &str) -> Result<bool, StoreError> {
+        let noted = |shared: &Shared| shared.data().outbox(tables).dedup_keys.contains_key(key);
+        if noted(&self.shared) || self.dedup_keys.iter().any(|(of, own)| of == tables && own == key) {
+            return Ok(false);
+        }
+        // Whoever notes it at the same time decides by its commit or rollback.
+        self.held.take("note dedup key", Lock::DedupKey(tables.clone(), key.to_owned())).await?;
+        if noted(&self.shared) {
+            return Ok(false);
+        }
+        self.dedup_keys.push((tables.clone(), key.to_owned()));
+        Ok(true)
+    }
+}
+
+impl MemoryTransaction {
+    /// Makes everything visible that was written on the transaction.
+    ///
+    /// # Errors
+    /// Only if [`MemoryPool::fail_next`] asked for one.
+    pub async fn commit(mut self) -> Result<(), StoreError> {
+        tokio::task::yield_now().await;
+        let shared = Arc::clone(&self.0.shared);
+        shared.faults.around("commit", || self.write(&mut shared.data()))
+    }
+
+    /// Gives up everything that was written on the transaction.
+    ///
+    /// # Errors
+    /// Never; as in sqlx, so that a test can change its database.
+    pub async fn rollback(self) -> Result<(), StoreError> {
+        drop(self);
+        Ok(())
+    }
+
+    pub(super) fn write(&mut self, data: &mut Data) {
+        self.0.write(data);
+    }
+}
+
+impl Deref for MemoryTransaction {
+    type Target = MemoryConnection;
+
+    fn deref(&self) -> &MemoryConnection {
+        &self.0
+    }
+}
+
+impl DerefMut for MemoryTransaction {
+    fn deref_mut(&mut self) -> &mut MemoryConnection {
+        &mut self.0
+    }
+}
+
+impl Sealed for Memory {}
+impl Sealed for MemoryPool {}
+impl Sealed for MemoryConnection {}
+
+impl Pool for MemoryPool {
+    type Database = Memory;
+}
+
+impl HasDatabase for MemoryConnection {
+    type Database = Memory;
+}
+
+impl Database for Memory {
+    const NAME: &'static str = "memory";
+    type Pool = MemoryPool;
+    type Connection = MemoryConnection;
+    type Transaction = MemoryTransaction;
+
+    fn begin(pool: &MemoryPool) -> BoxFuture<'_, Result<MemoryTransaction, StoreError>> {
+        Box::pin(pool.begin())
+    }
+
+    fn commit(tx: MemoryTransaction) -> BoxFuture<'static, Result<(), StoreError>> {
+        Box::pin(tx.commit())
+    }
+
+    fn insert<'a>(
+        conn: &'a mut MemoryConnection,
+        tables: &'a Tables,
+        records: &'a [NewRecord],
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move { conn.insert(tables, records) })
+    }
+
+    fn note_dedup_key<'a>(
+        conn: &'a mut MemoryConnection,
+        tables: &'a Tables,
+        dedup_key: &'a str,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(conn.note_dedup_key(tables, dedup_key))
+    }
+
+    fn lock_keys<'a>(
+        conn: &'a mut MemoryConnection,
+        tables: &'a Tables,
+        keys: &'a [&'a str],
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            for key in keys {
+                conn.held.take("lock keys", Lock::Key(tables.clone(), (*key).to_owned())).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn handlers_of<'a>(
+        conn: &'a mut MemoryConnection,
+        tables: &'a Tables,
+        record_type: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        Box::pin(async move {
+            let mut data = conn.shared.data();
+            let routes = data.outbox(tables).routes.iter();
+            let taken = routes.filter(|route| [record_type, "*"].contains(&route.record_type.as_str()));
+            let handlers: BTreeSet<String> = taken.map(|route| route.handler.clone()).collect();
+            Ok(handlers.into_iter().collect())
+        })
+    }
+
+    fn open(pool: &MemoryPool, settings: StoreSettings) -> Result<Arc<dyn Store>, OpenError> {
+        Ok(Arc::new(MemoryStore::new(Arc::clone(&pool.shared), settings)))
+    }
+
+    fn transactional(
+        pool: &MemoryPool,
+        settings: &StoreSettings,
+        call: Arc<dyn TransactionalCall<Self>>,
+    ) -> Arc<dyn TransactionalRun> {
+        Arc::new(MemoryTransactional { pool: pool.clone(), settings: settings.clone(), call })
+    }
+}

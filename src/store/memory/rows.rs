@@ -1,0 +1,157 @@
+//! The table of records with its indexes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::{
+    instance::Generation,
+    partition::Partition,
+    record::{Delivery, Lane, NewRecord, Record, RecordId, Status},
+};
+
+/// One row of `outbox_record`.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) new: NewRecord,
+    pub(super) created: Instant,
+    pub(super) status: Status,
+    pub(super) attempts: u32,
+    /// Set while the status is delayed.
+    pub(super) next_attempt: Option<Instant>,
+    pub(super) completed: Option<Instant>,
+    pub(super) last_error: Option<String>,
+}
+
+/// All rows, and those that a worker looks for, in the order in which it wants them.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    rows: BTreeMap<RecordId, Row>,
+    pending: BTreeSet<(Partition, RecordId)>,
+    delayed: BTreeSet<(Partition, Option<Instant>, RecordId)>,
+    held: HashMap<Lane, BTreeSet<RecordId>>,
+}
+
+impl Row {
+    pub(super) fn lane(&self) -> Lane {
+        Lane { partition: self.new.partition, key: self.new.key.clone(), handler: self.new.handler.clone() }
+    }
+
+    /// Whether an outcome may still be written.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.status, Status::Pending | Status::Delayed)
+    }
+
+    fn record(&self, id: RecordId, now: Instant) -> Record {
+        let new = self.new.clone();
+        Record {
+            delivery: Delivery {
+                id,
+                event_id: new.event_id,
+                key: new.key,
+                handler: new.handler,
+                record_type: new.record_type,
+                content_type: new.content_type,
+                partition: new.partition,
+                generation: Generation::default(),
+                attempt: self.attempts.saturating_add(1),
+                headers: new.headers,
+                age: now.saturating_duration_since(self.created),
+            },
+            payload: new.payload,
+        }
+    }
+}
+
+impl Rows {
+    pub(super) fn insert(&mut self, id: RecordId, row: Row) {
+        self.index(id, &row);
+        self.rows.insert(id, row);
+    }
+
+    pub(super) fn remove(&mut self, id: RecordId) -> Option<Row> {
+        let row = self.rows.remove(&id)?;
+        self.unindex(id, &row);
+        Some(row)
+    }
+
+    pub(super) fn get(&self, id: RecordId) -> Option<&Row> {
+        self.rows.get(&id)
+    }
+
+    /// Changes a row and brings the indexes along. Returns whether there is such a row.
+    pub(super) fn change(&mut self, id: RecordId, change: impl FnOnce(&mut Row)) -> bool {
+        let Some(mut row) = self.remove(id) else { return false };
+        change(&mut row);
+        self.insert(id, row);
+        true
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = (RecordId, &Row)> {
+        self.rows.iter().map(|(id, row)| (*id, row))
+    }
+
+    /// The pending records of a partition, from its head.
+    pub(super) fn pending(&self, partition: Partition, now: Instant) -> impl Iterator<Item = Record> {
+        let range = self.pending.range((partition, RecordId::MIN)..=(partition, RecordId::MAX));
+        self.records(range.map(|(_, id)| *id), now)
+    }
+
+    /// The delayed records of a partition whose time has come, the longest due first.
+    pub(super) fn due(&self, partition: Partition, now: Instant) -> impl Iterator<Item = Record> {
+        let range =
+            self.delayed.range((partition, None, RecordId::MIN)..=(partition, Some(now), RecordId::MAX));
+        self.records(range.map(|(_, _, id)| *id), now)
+    }
+
+    /// Returns the held records of a lane to the pending ones.
+    pub(super) fn return_held(&mut self, lane: &Lane) {
+        for id in self.held.get(lane).cloned().unwrap_or_default() {
+            self.change(id, |row| row.status = Status::Pending);
+        }
+    }
+
+    /// Deletes completed rows this old; how many there were.
+    pub(super) fn purge_completed(&mut self, older_than: Duration, now: Instant) -> u64 {
+        let old = |row: &Row| {
+            row.status == Status::Completed
+                && row.completed.is_some_and(|at| now.saturating_duration_since(at) >= older_than)
+        };
+        let ids: Vec<RecordId> = self.all().filter(|(_, row)| old(row)).map(|(id, _)| id).collect();
+        ids.iter().filter_map(|id| self.remove(*id)).count() as u64
+    }
+
+    fn records(&self, ids: impl Iterator<Item = RecordId>, now: Instant) -> impl Iterator<Item = Record> {
+        ids.filter_map(move |id| self.rows.get(&id).map(|row| row.record(id, now)))
+    }
+
+    fn index(&mut self, id: RecordId, row: &Row) {
+        match row.status {
+            Status::Pending => drop(self.pending.insert((row.new.partition, id))),
+            Status::Delayed => drop(self.delayed.insert((row.new.partition, row.next_attempt, id))),
+            Status::Held => drop(self.held.entry(row.lane()).or_default().insert(id)),
+            Status::Completed | Status::Failed => {}
+        }
+    }
+
+    fn unindex(&mut self, id: RecordId, row: &Row) {
+        match row.status {
+            Status::Pending => drop(self.pending.remove(&(row.new.partition, id))),
+            Status::Delayed => drop(self.delayed.remove(&(row.new.partition, row.next_attempt, id))),
+            Status::Held => {
+                let lane = row.lane();
+                let rest = self.held.get_mut(&lane).map_or(0, |ids| {
+                    ids.remove(&id);
+                    ids.len()
+                });
+                if rest == 0 {
+                    self.held.remove(&lane);
+                }
+            }
+            Status::Completed | Status::Failed => {}
+        }
+    }
+}

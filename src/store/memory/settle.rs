@@ -1,0 +1,148 @@
+//! Writing outcomes, in the order of the SQL stores: completions, failures, what is set aside,
+//! holds, and last the lanes that go on.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::outbox::Outbox;
+use crate::{
+    record::{AfterFailure, Change, RecordId, Settlement, Status, StopReason},
+    store::{Completed, Guard, Settled},
+};
+
+impl Outbox {
+    /// Writes outcomes if the guard is found; `None` if it is not.
+    pub(super) fn settle(
+        &mut self,
+        guard: Guard,
+        settlements: &[Settlement],
+        completed: Completed,
+        now: Instant,
+    ) -> Option<Settled> {
+        if !self.move_guard(guard) {
+            return None;
+        }
+        let mut settled = Settled::default();
+        let mut resumed = Vec::new();
+        for Settlement { id, failures, change } in settlements {
+            let (applied, goes_on) = match change {
+                Change::Complete => (self.complete(*id, *failures, completed, now), false),
+                Change::CompleteAndResume => (self.complete(*id, *failures, completed, now), true),
+                Change::Retry { delay, error, stop } => {
+                    (self.retry(*id, *failures, (*delay, *stop), error, now), false)
+                }
+                Change::Fail { error, lane } => {
+                    (self.fail(*id, *failures, *lane, error, now), *lane == AfterFailure::Continue)
+                }
+                Change::Unroutable => (self.set_aside_unroutable(*id, now), false),
+                Change::Resume => {
+                    resumed.push(*id);
+                    continue;
+                }
+                Change::Hold { .. } => continue,
+            };
+            settled.applied += usize::from(applied);
+            resumed.extend((applied && goes_on).then_some(*id));
+        }
+        for Settlement { id, change, .. } in settlements {
+            if let Change::Hold { behind } = change {
+                settled.held += usize::from(self.hold(*id, *behind));
+            }
+        }
+        resumed.into_iter().for_each(|id| self.resume_lane(id));
+        Some(settled)
+    }
+
+    /// Deletes, archives or keeps a delivered record.
+    pub(super) fn complete(
+        &mut self,
+        id: RecordId,
+        failures: u32,
+        completed: Completed,
+        now: Instant,
+    ) -> bool {
+        if !self.is_open(id, failures) {
+            return false;
+        }
+        match completed {
+            Completed::Keep => self.records.change(id, |row| {
+                row.status = Status::Completed;
+                row.completed = Some(now);
+                row.next_attempt = None;
+            }),
+            Completed::Delete => self.records.remove(id).is_some(),
+            Completed::Archive => match self.records.remove(id) {
+                Some(row) => self.archive.insert(id, (row, now)).is_none(),
+                None => false,
+            },
+        }
+    }
+
+    /// The compare of every outcome: nobody else has counted an attempt or ended the record.
+    fn is_open(&self, id: RecordId, failures: u32) -> bool {
+        self.records.get(id).is_some_and(|row| row.is_open() && row.attempts == failures)
+    }
+
+    fn retry(
+        &mut self,
+        id: RecordId,
+        failures: u32,
+        (delay, stop): (Duration, bool),
+        error: &str,
+        now: Instant,
+    ) -> bool {
+        let applied = self.is_open(id, failures)
+            && self.records.change(id, |row| {
+                row.status = Status::Delayed;
+                row.attempts += 1;
+                row.last_error = Some(error.to_owned());
+                row.next_attempt = now.checked_add(delay);
+            });
+        if applied && stop {
+            self.stop_lane(id, StopReason::Retrying, now);
+        }
+        applied
+    }
+
+    fn fail(&mut self, id: RecordId, failures: u32, lane: AfterFailure, error: &str, now: Instant) -> bool {
+        let applied = self.is_open(id, failures)
+            && self.records.change(id, |row| {
+                row.status = Status::Failed;
+                row.attempts += 1;
+                row.last_error = Some(error.to_owned());
+                row.next_attempt = None;
+            });
+        if applied && lane == AfterFailure::Block {
+            self.stop_lane(id, StopReason::Blocked, now);
+        }
+        applied
+    }
+
+    fn set_aside_unroutable(&mut self, id: RecordId, now: Instant) -> bool {
+        let applied = self.set_aside(id);
+        if applied {
+            self.stop_lane(id, StopReason::Unroutable, now);
+        }
+        applied
+    }
+
+    /// Holds a record, unless its lane was released meanwhile.
+    fn hold(&mut self, id: RecordId, behind: RecordId) -> bool {
+        if !self.lanes.contains_key(&behind) || !self.set_aside(id) {
+            return false;
+        }
+        if let Some(stopped) = self.lanes.get_mut(&behind) {
+            stopped.held += 1;
+        }
+        true
+    }
+
+    fn set_aside(&mut self, id: RecordId) -> bool {
+        let open = self.records.get(id).is_some_and(super::rows::Row::is_open);
+        open && self.records.change(id, |row| {
+            row.status = Status::Held;
+            row.next_attempt = None;
+        })
+    }
+}

@@ -1,0 +1,318 @@
+//! The store: everything a database must do for Keylane, as four traits over plain words.
+//!
+//! Only ages and delays cross this seam, never timestamps: the database's clock is the only wall
+//! clock. Every write of an outcome carries a [`Guard`], which the database checks *by writing it*
+//! in the same transaction; see `docs/guarantees.md`, "The fence".
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use crate::{
+    handler::{HandlerError, Route, States},
+    instance::{ClusterView, Generation, InstanceId},
+    partition::{Partition, PartitionSet},
+    record::{Lane, Record, RecordId, Settlement, Status, Stop},
+};
+
+mod error;
+pub(crate) mod memory;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub(crate) mod sql;
+mod tables;
+
+pub use error::{ErrorClass, OpenError, SchemaError, StoreError};
+pub use tables::{BadName, Tables};
+
+/// What becomes of a completed record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Completed {
+    /// Its row is deleted: the fastest, and the table stays small.
+    #[default]
+    Delete,
+    /// Its row moves to `outbox_archive` in the same statement.
+    Archive,
+    /// Its row stays, with status completed.
+    Keep,
+}
+
+/// What a store must know at opening.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct StoreSettings {
+    /// The names of the tables.
+    pub tables: Tables,
+    /// What becomes of completed records.
+    pub completed: Completed,
+    /// How long one database call may take.
+    pub call_timeout: Duration,
+    /// Commit settlements without waiting for the disk (PostgreSQL).
+    pub async_settle: bool,
+}
+
+/// The right to write outcomes: a row of `outbox_fence` at a counter value. Each write moves the
+/// counter on by one; an evictor closes the row, and every later write finds its value gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// Whose.
+    pub instance: InstanceId,
+    /// Which of its guard rows: 0 is the settler's, transactional handlers have one each.
+    pub slot: u32,
+    /// The value that must be found.
+    pub counter: i64,
+}
+
+/// The slot of the settler.
+pub const SETTLER_SLOT: u32 = 0;
+/// The counter of a closed guard row.
+pub const CLOSED: i64 = -1;
+
+/// A settle that was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Records written, other than holds.
+    pub applied: usize,
+    /// Records held. Fewer than asked: a lane was released meanwhile, its records stay pending.
+    pub held: usize,
+}
+
+/// Why a settle was not written, or may not have been.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettleError {
+    /// The guard row was closed or moved on by another: this instance has been evicted.
+    #[error("fenced: the guard row of this instance is gone or closed")]
+    Fenced,
+    /// The statement failed or its answer was lost: ask [`RecordStore::resolve`].
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What became of a settle whose answer was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// It was written.
+    Applied,
+    /// It was not, and it never will be: the counter has been raised past its value.
+    NotApplied,
+    /// This instance has been evicted.
+    Closed,
+}
+
+/// What the delivery wing may do.
+#[async_trait]
+#[doc(hidden)]
+pub trait RecordStore: Send + Sync + 'static {
+    /// Pending records of these partitions in turn, each partition's from its head in id order,
+    /// without those in `skip`.
+    async fn fetch(
+        &self,
+        partitions: &[Partition],
+        skip: &[RecordId],
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError>;
+
+    /// Delayed records of these partitions whose time has come, the longest due first.
+    async fn due(
+        &self,
+        partitions: PartitionSet,
+        skip: &[RecordId],
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError>;
+
+    /// The stopped lanes of these partitions.
+    async fn stops(&self, partitions: PartitionSet) -> Result<Vec<Stop>, StoreError>;
+
+    /// Writes outcomes and moves the guard's counter on, all or nothing.
+    async fn settle(&self, guard: Guard, settlements: &[Settlement]) -> Result<Settled, SettleError>;
+
+    /// Finds out what became of a settle whose answer was lost, and makes that final.
+    async fn resolve(&self, guard: Guard) -> Result<Resolution, StoreError>;
+}
+
+/// A process that joins.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct NewInstance {
+    /// New at each start.
+    pub id: InstanceId,
+    /// For people: `service-7f` or the like.
+    pub name: String,
+    /// The version of the library.
+    pub version: String,
+    /// How many guard rows it needs.
+    pub guard_rows: u32,
+}
+
+/// What the cluster wing may do.
+#[async_trait]
+#[doc(hidden)]
+pub trait ClusterStore: Send + Sync + 'static {
+    /// Writes the instance row and its guard rows (counters at 0).
+    async fn join(&self, instance: &NewInstance) -> Result<(), StoreError>;
+    /// Moves the beat counter on. False: this instance has been evicted.
+    async fn beat(&self, me: InstanceId) -> Result<bool, StoreError>;
+    /// All live members and all claims.
+    async fn view(&self) -> Result<ClusterView, StoreError>;
+    /// Declares a live instance dead and closes its guard rows, in one transaction. With a beat:
+    /// only if the beat still stands. Returns whether it was done.
+    async fn evict(&self, id: InstanceId, beat: Option<i64>) -> Result<bool, StoreError>;
+    /// Claims partitions by compare-and-set on their generation, only free ones and those of dead or
+    /// stopped owners. Returns all that `me` owns afterwards.
+    async fn claim(
+        &self,
+        me: InstanceId,
+        wanted: &[(Partition, Generation)],
+    ) -> Result<Vec<(Partition, Generation)>, StoreError>;
+    /// Gives partitions back. Returns how many were still owned.
+    async fn release(&self, me: InstanceId, partitions: PartitionSet) -> Result<usize, StoreError>;
+    /// Turns an active instance into a draining one.
+    async fn drain(&self, me: InstanceId) -> Result<(), StoreError>;
+    /// Leaves: closes the guard rows, frees what is still owned, and turns STOPPED.
+    async fn leave(&self, me: InstanceId) -> Result<(), StoreError>;
+    /// Deletes rows of stopped and dead instances that own nothing and have been silent that long.
+    async fn forget(&self, silent_for: Duration) -> Result<usize, StoreError>;
+}
+
+/// Numbers of records, for people and alarms.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Records by status.
+    pub records: Vec<(Status, u64)>,
+    /// Stopped lanes by reason word.
+    pub stopped_lanes: Vec<(String, u64)>,
+}
+
+impl Counts {
+    /// Records of this status.
+    pub fn of(&self, status: Status) -> u64 {
+        self.records.iter().filter(|(found, _)| *found == status).map(|(_, count)| count).sum()
+    }
+}
+
+/// A lane that stands still, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoppedLane {
+    /// Which lane.
+    pub lane: Lane,
+    /// Why: `retrying`, `blocked` or `unroutable`.
+    pub reason: String,
+    /// The record that stops it.
+    pub record: RecordId,
+    /// The identity of its event.
+    pub event_id: Option<Uuid>,
+    /// Its record type.
+    pub record_type: Option<String>,
+    /// Its failed attempts.
+    pub attempts: u32,
+    /// The last error, cut to 1,000 bytes.
+    pub last_error: Option<String>,
+    /// Records held behind it.
+    pub held: u64,
+    /// How long it has stood still.
+    pub since: Duration,
+}
+
+/// A record that has failed for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FailedRecord {
+    /// The record.
+    pub id: RecordId,
+    /// The identity of its event.
+    pub event_id: Uuid,
+    /// Its lane.
+    pub lane: Lane,
+    /// Its record type.
+    pub record_type: String,
+    /// Its failed attempts.
+    pub attempts: u32,
+    /// The last error, cut to 1,000 bytes.
+    pub last_error: Option<String>,
+}
+
+/// What to do with a failed record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub enum Mend {
+    /// Deliver it again, from attempt 1.
+    Retry,
+    /// Deliver it again with another payload.
+    Replace(Vec<u8>),
+    /// Give it up: it is deleted.
+    Discard,
+}
+
+/// What people may do.
+#[async_trait]
+#[doc(hidden)]
+pub trait AdminStore: Send + Sync + 'static {
+    /// Counts by status and reason.
+    async fn counts(&self) -> Result<Counts, StoreError>;
+    /// Stopped lanes with a record id above `after`, in that order.
+    async fn stopped_lanes(&self, after: RecordId, limit: usize) -> Result<Vec<StoppedLane>, StoreError>;
+    /// Failed records with an id above `after`, in that order.
+    async fn failed(&self, after: RecordId, limit: usize) -> Result<Vec<FailedRecord>, StoreError>;
+    /// Mends a failed record, and lets the lane go on that it has stopped. Returns whether there
+    /// was such a failed record.
+    async fn mend(&self, id: RecordId, mend: &Mend) -> Result<bool, StoreError>;
+    /// Deletes completed, archived and dedup rows older than this, in batches. Returns how many.
+    async fn purge(&self, older_than: Duration, dedup_older_than: Duration) -> Result<u64, StoreError>;
+    /// Publishes which handler takes which record type.
+    async fn publish_routes(&self, routes: &[Route]) -> Result<(), StoreError>;
+    /// All published routes.
+    async fn routes(&self) -> Result<Vec<Route>, StoreError>;
+    /// Takes a handler out of the published routes: nothing more is scheduled for it.
+    async fn retire_handler(&self, handler: &str) -> Result<bool, StoreError>;
+}
+
+/// What a schema needs.
+#[async_trait]
+#[doc(hidden)]
+pub trait SchemaStore: Send + Sync + 'static {
+    /// Brings the schema up to this build's version; safe to run by several at once.
+    async fn migrate(&self) -> Result<(), SchemaError>;
+    /// Refuses a schema that does not fit this build.
+    async fn check(&self) -> Result<(), SchemaError>;
+    /// The statements that `migrate` would run on an empty database, for a DBA.
+    fn script(&self) -> String;
+}
+
+/// All of them.
+#[doc(hidden)]
+pub trait Store: RecordStore + ClusterStore + AdminStore + SchemaStore {
+    /// Whether the heartbeat may have a thread and a runtime of its own.
+    fn own_thread(&self) -> bool;
+    /// The same database over connections of its own, for the heartbeat's runtime.
+    fn for_heartbeat(&self) -> Arc<dyn Store>;
+}
+
+/// What became of one record in its handler's own transaction.
+#[derive(Debug)]
+#[doc(hidden)]
+pub enum Transacted {
+    /// Committed: effects and completion together.
+    Committed,
+    /// The handler failed, everything was rolled back.
+    Failed(HandlerError),
+    /// The database failed before the commit, everything was rolled back. No attempt counts.
+    Aborted(StoreError),
+    /// Another owner has settled the record, or this instance has been evicted.
+    Fenced,
+    /// The answer of the commit was lost: ask [`RecordStore::resolve`].
+    Unknown(StoreError),
+}
+
+/// Runs a transactional handler.
+#[async_trait]
+#[doc(hidden)]
+pub trait TransactionalRun: Send + Sync + 'static {
+    /// Begins, calls the handler, moves the guard's counter on, writes the completion, commits.
+    ///
+    /// A failure leaves the counter where it was. Dropping the future closes its connection.
+    async fn run(&self, guard: Guard, record: &Record, states: &States, timeout: Duration) -> Transacted;
+}

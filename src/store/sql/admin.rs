@@ -1,0 +1,179 @@
+//! What people do: look, mend, clear away; and the published routes.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use async_trait::async_trait;
+use sqlx::AssertSqlSafe;
+use std::sync::Arc;
+
+use super::{
+    SqlStore, begin, commit,
+    dialect::list,
+    driver::{Driver, Kind, Row, Value},
+    query,
+    records::numbers,
+    safe,
+    settle::resume_lanes,
+    with_lists,
+};
+use crate::{
+    handler::Route,
+    partition::{Partition, PartitionSet},
+    record::{Lane, RecordId, Status},
+    store::{AdminStore, Counts, FailedRecord, Mend, StoppedLane, StoreError},
+};
+
+/// Rows that one purge statement deletes at most.
+const PURGE_BATCH: i64 = 5_000;
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn lane(row: &Row, first: usize) -> Option<Lane> {
+    let partition = Partition::new(row.int(first))?;
+    Some(Lane { partition, key: row.text(first + 1), handler: row.text(first + 2) })
+}
+
+#[async_trait]
+impl<D: Driver> AdminStore for SqlStore<D> {
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        let records = self.read("counts", safe(&self.sql.counts), vec![], &[Kind::Int, Kind::Int]).await?;
+        let lanes =
+            self.read("counts", safe(&self.sql.count_lanes), vec![], &[Kind::Text, Kind::Int]).await?;
+        let records = records.iter().filter_map(|row| Some((Status::from_code(row.int(0))?, row.int(1) as u64)));
+        Ok(Counts {
+            records: records.collect(),
+            stopped_lanes: lanes.iter().map(|row| (row.text(0), row.int(1) as u64)).collect(),
+        })
+    }
+
+    async fn stopped_lanes(&self, after: RecordId, limit: usize) -> Result<Vec<StoppedLane>, StoreError> {
+        const KINDS: &[Kind] = &[
+            Kind::Int, Kind::Text, Kind::Text, Kind::Text, Kind::Int, Kind::Uuid, Kind::Text, Kind::Int,
+            Kind::Text, Kind::Int, Kind::Int,
+        ];
+        let values = vec![after.into(), Value::Int(limit as i64)];
+        let rows = self.read("stopped lanes", safe(&self.sql.stopped_lanes), values, KINDS).await?;
+        let lanes = rows.iter().filter_map(|row| {
+            Some(StoppedLane {
+                lane: lane(row, 0)?,
+                reason: row.text(3),
+                record: row.int(4),
+                event_id: row.uuid(5),
+                record_type: row.optional_text(6),
+                attempts: u32::try_from(row.int(7)).unwrap_or(u32::MAX),
+                last_error: row.optional_text(8),
+                held: row.int(9) as u64,
+                since: Duration::from_micros(u64::try_from(row.int(10)).unwrap_or(0)),
+            })
+        });
+        Ok(lanes.collect())
+    }
+
+    async fn failed(&self, after: RecordId, limit: usize) -> Result<Vec<FailedRecord>, StoreError> {
+        const KINDS: &[Kind] = &[
+            Kind::Int, Kind::Uuid, Kind::Int, Kind::Text, Kind::Text, Kind::Text, Kind::Int, Kind::Text,
+        ];
+        let values = vec![after.into(), Value::Int(limit as i64)];
+        let rows = self.read("failed", safe(&self.sql.failed), values, KINDS).await?;
+        let failed = rows.iter().filter_map(|row| {
+            Some(FailedRecord {
+                id: row.int(0),
+                event_id: row.uuid(1)?,
+                lane: lane(row, 2)?,
+                record_type: row.text(5),
+                attempts: u32::try_from(row.int(6)).unwrap_or(u32::MAX),
+                last_error: row.optional_text(7),
+            })
+        });
+        Ok(failed.collect())
+    }
+
+    async fn mend(&self, id: RecordId, mend: &Mend) -> Result<bool, StoreError> {
+        let (sql, values) = match mend {
+            Mend::Retry => (&self.sql.mend_retry, vec![id.into()]),
+            Mend::Replace(payload) => (&self.sql.mend_replace, vec![payload.clone().into(), id.into()]),
+            Mend::Discard => (&self.sql.mend_discard, vec![id.into()]),
+        };
+        self.call("mend", async {
+            let mut conn = self.control.borrow().await?;
+            begin::<D>(&mut conn).await?;
+            let mended = D::execute(&mut conn, safe(sql), values).await? == 1;
+            if mended {
+                resume_lanes::<D>(&mut conn, &self.sql, &BTreeSet::from([id])).await?;
+            }
+            commit::<D>(&mut conn).await?;
+            conn.keep();
+            Ok(mended)
+        })
+        .await
+    }
+
+    async fn purge(&self, older_than: Duration, dedup_older_than: Duration) -> Result<u64, StoreError> {
+        let all = [("{partitions}", numbers(PartitionSet::ALL))];
+        let completed = with_lists(&self.sql.old_completed, &all);
+        let mut purged = self.purge_batches(completed, &self.sql.purge_completed, older_than).await?;
+        purged += self.purge_batches(safe(&self.sql.old_archived), &self.sql.purge_archived, older_than).await?;
+        let dedup_age = vec![Value::Int(micros(dedup_older_than))];
+        Ok(purged + self.write("purge", &self.sql.purge_dedup, dedup_age).await?)
+    }
+
+    async fn publish_routes(&self, routes: &[Route]) -> Result<(), StoreError> {
+        for route in routes {
+            let values = || vec![route.record_type.as_str().into(), route.handler.as_str().into()];
+            if self.write("publish routes", &self.sql.touch_route, values()).await? == 0 {
+                self.write("publish routes", &self.sql.insert_route, values()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn routes(&self) -> Result<Vec<Route>, StoreError> {
+        let rows = self.read("routes", safe(&self.sql.routes), vec![], &[Kind::Text, Kind::Text]).await?;
+        Ok(rows.iter().map(|row| Route { record_type: row.text(0), handler: row.text(1) }).collect())
+    }
+
+    async fn retire_handler(&self, handler: &str) -> Result<bool, StoreError> {
+        Ok(self.write("retire handler", &self.sql.retire_handler, vec![handler.into()]).await? > 0)
+    }
+}
+
+impl<D: Driver> SqlStore<D> {
+    /// One query by itself.
+    pub(super) async fn read(
+        &self,
+        name: &'static str,
+        sql: AssertSqlSafe<Arc<str>>,
+        values: Vec<Value>,
+        kinds: &'static [Kind],
+    ) -> Result<Vec<Row>, StoreError> {
+        self.call(name, async {
+            let mut conn = self.control.borrow().await?;
+            let rows = query::<D>(&mut conn, sql, values, kinds).await?;
+            conn.keep();
+            Ok(rows)
+        })
+        .await
+    }
+
+    async fn purge_batches(
+        &self,
+        find: AssertSqlSafe<Arc<str>>,
+        delete: &Arc<str>,
+        older_than: Duration,
+    ) -> Result<u64, StoreError> {
+        let mut purged = 0;
+        loop {
+            let values = vec![Value::Int(micros(older_than)), Value::Int(PURGE_BATCH)];
+            let find = AssertSqlSafe(Arc::clone(&find.0));
+            let old = self.read("purge", find, values, &[Kind::Int]).await?;
+            if old.is_empty() {
+                return Ok(purged);
+            }
+            let ids = list(old.iter().map(|row| row.int(0)));
+            let delete = Arc::from(delete.replace("{ids}", &ids));
+            purged += self.write("purge", &delete, Vec::new()).await?;
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Members and claims.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{
+    SqlStore, begin, commit,
+    dialect::list,
+    driver::{Driver, Kind, Value},
+    query,
+    records::numbers,
+    safe, with_lists,
+};
+use crate::{
+    instance::{Claim, ClusterView, Generation, InstanceId, Member},
+    partition::{PARTITION_COUNT, Partition, PartitionSet},
+    store::{ClusterStore, NewInstance, StoreError},
+};
+
+fn id(instance: InstanceId) -> Value {
+    instance.to_string().into()
+}
+
+#[async_trait]
+impl<D: Driver> ClusterStore for SqlStore<D> {
+    async fn join(&self, instance: &NewInstance) -> Result<(), StoreError> {
+        self.call("join", async {
+            let mut conn = self.control.borrow().await?;
+            begin::<D>(&mut conn).await?;
+            let values =
+                vec![id(instance.id), instance.name.as_str().into(), instance.version.as_str().into()];
+            D::execute(&mut conn, safe(&self.sql.join_instance), values).await?;
+            for slot in 0..instance.guard_rows {
+                let values = vec![id(instance.id), Value::Int(i64::from(slot))];
+                D::execute(&mut conn, safe(&self.sql.join_guard), values).await?;
+            }
+            commit::<D>(&mut conn).await?;
+            conn.keep();
+            Ok(())
+        })
+        .await
+    }
+
+    async fn beat(&self, me: InstanceId) -> Result<bool, StoreError> {
+        Ok(self.write("beat", &self.sql.beat, vec![id(me)]).await? == 1)
+    }
+
+    async fn view(&self) -> Result<ClusterView, StoreError> {
+        let (members, claims) = self
+            .call("view", async {
+                let mut conn = self.control.borrow().await?;
+                let members = safe(&self.sql.view_members);
+                let members =
+                    query::<D>(&mut conn, members, Vec::new(), &[Kind::Text, Kind::Text, Kind::Int]).await?;
+                let claims = safe(&self.sql.view_claims);
+                let claims =
+                    query::<D>(&mut conn, claims, Vec::new(), &[Kind::Int, Kind::Text, Kind::Int]).await?;
+                conn.keep();
+                Ok((members, claims))
+            })
+            .await?;
+        let mut view = ClusterView { members: Vec::new(), claims: [Claim::default(); PARTITION_COUNT] };
+        for row in members {
+            if let (Ok(id), Ok(state)) = (row.text(0).parse(), row.text(1).parse()) {
+                view.members.push(Member { id, state, beat: row.int(2) });
+            }
+        }
+        for row in claims {
+            if let Some(partition) = Partition::new(row.int(0)) {
+                let owner = row.optional_text(1).and_then(|owner| owner.parse().ok());
+                view.claims[partition.index()] = Claim { owner, generation: Generation(row.int(2)) };
+            }
+        }
+        Ok(view)
+    }
+
+    async fn evict(&self, who: InstanceId, beat: Option<i64>) -> Result<bool, StoreError> {
+        let mut values = vec![id(who)];
+        values.extend(beat.map(Value::Int));
+        let sql = if beat.is_some() { &self.sql.evict_silent } else { &self.sql.evict_overdue };
+        self.call("evict", async {
+            let mut conn = self.control.borrow().await?;
+            begin::<D>(&mut conn).await?;
+            let evicted = D::execute(&mut conn, safe(sql), values).await? == 1;
+            if evicted {
+                D::execute(&mut conn, safe(&self.sql.close_guards), vec![id(who)]).await?;
+            }
+            commit::<D>(&mut conn).await?;
+            conn.keep();
+            Ok(evicted)
+        })
+        .await
+    }
+
+    async fn claim(
+        &self,
+        me: InstanceId,
+        wanted: &[(Partition, Generation)],
+    ) -> Result<Vec<(Partition, Generation)>, StoreError> {
+        let partitions = list(wanted.iter().map(|(partition, _)| i64::from(partition.number())));
+        let claims = wanted
+            .iter()
+            .map(|(partition, generation)| generation.0 * PARTITION_COUNT as i64 + i64::from(partition.number()));
+        let sql = with_lists(&self.sql.claim, &[("{partitions}", partitions), ("{claims}", list(claims))]);
+        let rows = self
+            .call("claim", async {
+                let mut conn = self.control.borrow().await?;
+                D::execute(&mut conn, sql, vec![id(me), id(me)]).await?;
+                let owned = safe(&self.sql.owned);
+                let rows = query::<D>(&mut conn, owned, vec![id(me)], &[Kind::Int, Kind::Int]).await?;
+                conn.keep();
+                Ok(rows)
+            })
+            .await?;
+        let owned = rows.iter().filter_map(|row| Some((Partition::new(row.int(0))?, Generation(row.int(1)))));
+        Ok(owned.collect())
+    }
+
+    async fn release(&self, me: InstanceId, partitions: PartitionSet) -> Result<usize, StoreError> {
+        let sql = with_lists(&self.sql.release, &[("{partitions}", numbers(partitions))]);
+        let released = self.call("release", async {
+            let mut conn = self.control.borrow().await?;
+            let released = D::execute(&mut conn, sql, vec![id(me)]).await?;
+            conn.keep();
+            Ok(released)
+        });
+        Ok(released.await? as usize)
+    }
+
+    async fn drain(&self, me: InstanceId) -> Result<(), StoreError> {
+        self.write("drain", &self.sql.drain_instance, vec![id(me)]).await.map(|_| ())
+    }
+
+    async fn leave(&self, me: InstanceId) -> Result<(), StoreError> {
+        self.call("leave", async {
+            let mut conn = self.control.borrow().await?;
+            begin::<D>(&mut conn).await?;
+            for sql in [&self.sql.stop_instance, &self.sql.close_guards, &self.sql.release_all] {
+                D::execute(&mut conn, safe(sql), vec![id(me)]).await?;
+            }
+            commit::<D>(&mut conn).await?;
+            conn.keep();
+            Ok(())
+        })
+        .await
+    }
+
+    async fn forget(&self, silent_for: Duration) -> Result<usize, StoreError> {
+        let age = Value::Int(i64::try_from(silent_for.as_micros()).unwrap_or(i64::MAX));
+        let forgotten = self.write("forget", &self.sql.forget_instances, vec![age]).await?;
+        if forgotten > 0 {
+            self.write("forget", &self.sql.forget_guards, Vec::new()).await?;
+        }
+        Ok(forgotten as usize)
+    }
+}
+
+impl<D: Driver> SqlStore<D> {
+    /// One statement by itself.
+    pub(super) async fn write(
+        &self,
+        name: &'static str,
+        sql: &std::sync::Arc<str>,
+        values: Vec<Value>,
+    ) -> Result<u64, StoreError> {
+        self.call(name, async {
+            let mut conn = self.control.borrow().await?;
+            let rows = D::execute(&mut conn, safe(sql), values).await?;
+            conn.keep();
+            Ok(rows)
+        })
+        .await
+    }
+}

@@ -1,0 +1,128 @@
+//! What differs between the databases in the text of a statement: data, not code.
+
+use crate::store::Tables;
+
+/// The fragments of one family of databases.
+#[derive(Debug)]
+pub(crate) struct Dialect {
+    /// `$1` becomes `?`; the statements name each parameter once, in order.
+    pub(crate) question_marks: bool,
+    /// The database's clock.
+    pub(crate) now: &'static str,
+    /// Microseconds since a time; `@` is the column.
+    pub(crate) age: &'static str,
+    /// A time that many microseconds ago; `@` is the parameter.
+    pub(crate) ago: &'static str,
+    /// A time that many microseconds from now; `@` is the parameter.
+    pub(crate) later: &'static str,
+    /// A time that many microseconds after 1970; `@` is the parameter.
+    pub(crate) at: &'static str,
+    /// An expression as a 64-bit integer; `@` is the expression.
+    pub(crate) int: &'static str,
+    /// The start and the end of an insert that leaves an existing row alone.
+    pub(crate) insert_new: (&'static str, &'static str),
+    /// Locks the rows that a SELECT reads.
+    pub(crate) lock: &'static str,
+    /// Opens a transaction that writes.
+    pub(crate) begin: &'static str,
+}
+
+impl Dialect {
+    /// Fills the tokens of a statement, all but the lists of integers that change with each call.
+    pub(crate) fn render(&self, template: &str, tables: &Tables) -> String {
+        let mut sql = template
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("--"))
+            .collect::<Vec<_>>()
+            .join(" ")
+            .replace("{outbox}", &tables.qualifier())
+            .replace("{index}", tables.prefix())
+            .replace("{now}", self.now)
+            .replace("{insert_new}", self.insert_new.0)
+            .replace("{or_nothing}", self.insert_new.1)
+            .replace("{lock}", self.lock);
+        for (name, fragment) in
+            [("age", self.age), ("ago", self.ago), ("later", self.later), ("at", self.at), ("int", self.int)]
+        {
+            sql = expand(&sql, name, fragment);
+        }
+        if self.question_marks {
+            sql = with_question_marks(&sql);
+        }
+        sql
+    }
+}
+
+/// Replaces each `{name:argument}` by the fragment with the argument in it.
+fn expand(sql: &str, name: &str, fragment: &str) -> String {
+    let start = format!("{{{name}:");
+    let mut expanded = String::with_capacity(sql.len());
+    let mut rest = sql;
+    while let Some((before, after)) = rest.split_once(&start) {
+        let (argument, after) = after.split_once('}').unwrap_or((after, ""));
+        expanded.push_str(before);
+        expanded.push_str(&fragment.replace('@', argument));
+        rest = after;
+    }
+    expanded.push_str(rest);
+    expanded
+}
+
+fn with_question_marks(sql: &str) -> String {
+    let mut text = String::with_capacity(sql.len());
+    let mut chars = sql.chars().peekable();
+    while let Some(c) = chars.next() {
+        // A dollar is a parameter only before a digit; JSON paths have theirs in quotes before a point.
+        if c == '$' && chars.peek().is_some_and(char::is_ascii_digit) {
+            while chars.next_if(char::is_ascii_digit).is_some() {}
+            text.push('?');
+        } else {
+            text.push(c);
+        }
+    }
+    text
+}
+
+/// Integers of our own as a list in a statement; an empty list matches nothing.
+pub(crate) fn list(numbers: impl IntoIterator<Item = i64>) -> String {
+    let mut text = String::new();
+    for number in numbers {
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(&number.to_string());
+    }
+    if text.is_empty() { "NULL".to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_and_parameters_are_filled() {
+        let dialect = Dialect {
+            question_marks: true,
+            now: "NOW",
+            age: "AGE(@)",
+            ago: "AGO(@)",
+            later: "LATER(@)",
+            at: "AT(@)",
+            int: "INT(@)",
+            insert_new: ("INSERT IGNORE INTO", ""),
+            lock: "FOR UPDATE",
+            begin: "BEGIN",
+        };
+        let template = "-- why\nSELECT {int:a}, {age:b}\nFROM {outbox}x WHERE t < {ago:$1} AND p = '$.id' AND u = $2 {lock}";
+        assert_eq!(
+            dialect.render(template, &Tables::default()),
+            "SELECT INT(a), AGE(b) FROM outbox_x WHERE t < AGO(?) AND p = '$.id' AND u = ? FOR UPDATE"
+        );
+    }
+
+    #[test]
+    fn an_empty_list_matches_nothing() {
+        assert_eq!(list([]), "NULL");
+        assert_eq!(list([3, 1, 2]), "3,1,2");
+    }
+}

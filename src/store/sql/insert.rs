@@ -1,0 +1,108 @@
+//! The producer's side: inserting on the user's own connection.
+
+use std::sync::Arc;
+
+use sqlx::AssertSqlSafe;
+
+use super::{
+    driver::{Driver, Kind, Value},
+    safe, store_error,
+};
+use crate::{
+    record::{Due, Headers, NewRecord},
+    store::{ErrorClass, StoreError, Tables},
+};
+
+/// Rows of one statement at most: eight parameters each stay below every driver's limit.
+const CHUNK: usize = 1000;
+
+/// Records that share their due time, on their way into one statement.
+pub(crate) struct Insert<'a> {
+    pub(crate) rows: &'a [NewRecord],
+    /// `INSERT INTO … (columns)`.
+    pub(crate) head: String,
+    /// What is written as `next_attempt_at`, `@` for the parameter, and its microseconds.
+    pub(crate) due: Option<(&'static str, i64)>,
+}
+
+/// The columns that every record has, in the order in which drivers bind them.
+pub(crate) const COLUMNS: &str =
+    "event_id, partition_no, record_key, handler, record_type, content_type, payload, headers";
+/// How many those are.
+pub(crate) const COLUMN_COUNT: usize = 8;
+
+impl Insert<'_> {
+    /// The text with one group of values a row; `parameter` writes the nth parameter, from 1.
+    #[cfg(any(feature = "mysql", feature = "sqlite"))]
+    pub(crate) fn with_values(&self, parameter: impl Fn(usize) -> String) -> AssertSqlSafe<String> {
+        let row: Vec<String> = (1..=COLUMN_COUNT).map(&parameter).collect();
+        let row = match self.due {
+            Some((due, _)) => format!("({}, 4, {})", row.join(", "), due.replace('@', &parameter(9))),
+            None => format!("({})", row.join(", ")),
+        };
+        AssertSqlSafe(format!("{} VALUES {}", self.head, vec![row; self.rows.len()].join(", ")))
+    }
+}
+
+/// Inserts records in the order given, in few statements.
+pub(crate) async fn insert<D: Driver>(
+    conn: &mut D::Connection,
+    tables: &Tables,
+    records: &[NewRecord],
+) -> Result<(), StoreError> {
+    for group in records.chunk_by(|a, b| a.due == b.due) {
+        let due = due::<D>(group[0].due)?;
+        let columns = if due.is_some() { ", status, next_attempt_at" } else { "" };
+        let head = format!("INSERT INTO {}record ({COLUMNS}{columns})", tables.qualifier());
+        for rows in group.chunks(CHUNK) {
+            let insert = Insert { rows, head: head.clone(), due };
+            D::insert_rows(conn, insert).await.map_err(|error| store_error::<D>("insert", error))?;
+        }
+    }
+    Ok(())
+}
+
+fn due<D: Driver>(due: Due) -> Result<Option<(&'static str, i64)>, StoreError> {
+    let out_of_range = |_| StoreError::new("insert", ErrorClass::Record, "the due time is out of range");
+    Ok(match due {
+        Due::Now => None,
+        Due::After(delay) => {
+            Some((D::DIALECT.later, i64::try_from(delay.as_micros()).map_err(out_of_range)?))
+        }
+        Due::At(time) => {
+            let since_1970 = time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            Some((D::DIALECT.at, i64::try_from(since_1970.as_micros()).map_err(out_of_range)?))
+        }
+    })
+}
+
+/// Headers as stored: JSON text, or null when there are none.
+pub(crate) fn headers_text(headers: &Headers) -> Option<String> {
+    if headers.is_empty() { None } else { serde_json::to_string(headers).ok() }
+}
+
+/// Notes a dedup key; false if it was there.
+pub(crate) async fn note_dedup_key<D: Driver>(
+    conn: &mut D::Connection,
+    tables: &Tables,
+    dedup_key: &str,
+) -> Result<bool, StoreError> {
+    let sql = D::DIALECT.render(include_str!("statements/note_dedup_key.sql"), tables);
+    let noted = D::execute(conn, safe(&Arc::from(sql)), vec![dedup_key.into()]).await;
+    Ok(noted.map_err(|error| store_error::<D>("note dedup key", error))? == 1)
+}
+
+/// Who takes a record type.
+pub(crate) async fn handlers_of<D: Driver>(
+    conn: &mut D::Connection,
+    tables: &Tables,
+    record_type: &str,
+) -> Result<Vec<String>, StoreError> {
+    let sql = D::DIALECT.render(include_str!("statements/handlers_of.sql"), tables);
+    let values = vec![Value::from(record_type)];
+    let rows = D::query(conn, safe(&Arc::from(sql)), values, &[Kind::Text]).await;
+    let mut handlers: Vec<String> =
+        rows.map_err(|error| store_error::<D>("handlers of", error))?.iter().map(|row| row.text(0)).collect();
+    handlers.dedup();
+    Ok(handlers)
+}

@@ -1,0 +1,134 @@
+//! A connection of the store's own, opened when it is needed and never shared after a failure.
+
+use std::ops::{Deref, DerefMut};
+
+use sqlx::pool::PoolConnection;
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::driver::{Driver, Session};
+
+/// A place for one connection.
+pub(crate) struct Link<D: Driver> {
+    options: D::Options,
+    session: Session,
+    idle: Mutex<Option<D::Connection>>,
+}
+
+impl<D: Driver> Link<D> {
+    pub(crate) fn new(options: D::Options, session: Session) -> Self {
+        Self { options, session, idle: Mutex::new(None) }
+    }
+
+    /// Borrows the connection, opening it if there is none.
+    pub(crate) async fn borrow(&self) -> Result<Borrowed<'_, D>, sqlx::Error> {
+        let mut place = self.idle.lock().await;
+        let conn = match place.take() {
+            Some(conn) => conn,
+            None => D::connect(&self.options, self.session).await?,
+        };
+        Ok(Borrowed { place, conn: Some(conn) })
+    }
+}
+
+/// A borrowed connection. Only [`keep`](Self::keep) puts it back: after an error, a timeout or a
+/// cancelled call it is closed, with whatever was still open on it.
+pub(crate) struct Borrowed<'a, D: Driver> {
+    place: MutexGuard<'a, Option<D::Connection>>,
+    conn: Option<D::Connection>,
+}
+
+impl<D: Driver> Borrowed<'_, D> {
+    /// The work is done and the connection is clean.
+    pub(crate) fn keep(mut self) {
+        *self.place = self.conn.take();
+    }
+}
+
+#[expect(clippy::expect_used, reason = "the connection is there until `keep` takes the guard by value")]
+impl<D: Driver> Deref for Borrowed<'_, D> {
+    type Target = D::Connection;
+
+    fn deref(&self) -> &D::Connection {
+        self.conn.as_ref().expect("borrowed connection")
+    }
+}
+
+#[expect(clippy::expect_used, reason = "as above")]
+impl<D: Driver> DerefMut for Borrowed<'_, D> {
+    fn deref_mut(&mut self) -> &mut D::Connection {
+        self.conn.as_mut().expect("borrowed connection")
+    }
+}
+
+/// A connection lent by the user's pool. Unless it is kept, dropping it takes it out of the pool and
+/// closes it: a call that was cut off may have left anything open on it.
+pub(crate) struct Lent<DB: sqlx::Database>(Option<PoolConnection<DB>>);
+
+impl<DB: sqlx::Database> Lent<DB> {
+    pub(crate) fn new(conn: PoolConnection<DB>) -> Self {
+        Self(Some(conn))
+    }
+
+    /// The work is done and the connection is clean.
+    pub(crate) fn keep(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl<DB: sqlx::Database> Drop for Lent<DB> {
+    fn drop(&mut self) {
+        drop(self.0.take().map(PoolConnection::detach));
+    }
+}
+
+#[expect(clippy::expect_used, reason = "the connection is there until `keep` takes the guard by value")]
+impl<DB: sqlx::Database> Deref for Lent<DB> {
+    type Target = DB::Connection;
+
+    fn deref(&self) -> &DB::Connection {
+        self.0.as_ref().expect("lent connection")
+    }
+}
+
+#[expect(clippy::expect_used, reason = "as above")]
+impl<DB: sqlx::Database> DerefMut for Lent<DB> {
+    fn deref_mut(&mut self) -> &mut DB::Connection {
+        self.0.as_mut().expect("lent connection")
+    }
+}
+
+/// A transaction of [`Outbox::transaction`](crate::Outbox::transaction): dropping it closes its
+/// connection, and with it the transaction.
+pub struct OpenTransaction<DB: sqlx::Database>(Lent<DB>);
+
+impl<DB: Driver + sqlx::Database> OpenTransaction<DB>
+where
+    DB: crate::database::Database<Connection = <DB as sqlx::Database>::Connection>,
+    DB: Driver<Lent = Lent<DB>>,
+{
+    pub(crate) async fn begin(pool: &<DB as crate::database::Database>::Pool) -> Result<Self, sqlx::Error> {
+        let mut lent = DB::lend(pool).await?;
+        super::begin::<DB>(&mut lent).await?;
+        Ok(Self(lent))
+    }
+
+    pub(crate) async fn commit(mut self) -> Result<(), sqlx::Error> {
+        super::commit::<DB>(&mut self.0).await?;
+        self.0.keep();
+        Ok(())
+    }
+}
+
+impl<DB: sqlx::Database> Deref for OpenTransaction<DB> {
+    type Target = DB::Connection;
+
+    fn deref(&self) -> &DB::Connection {
+        &self.0
+    }
+}
+
+impl<DB: sqlx::Database> DerefMut for OpenTransaction<DB> {
+    fn deref_mut(&mut self) -> &mut DB::Connection {
+        &mut self.0
+    }
+}

@@ -1,0 +1,188 @@
+//! The store over sqlx: PostgreSQL, MySQL and MariaDB, SQLite.
+//!
+//! Statements are written once, in `statements/*.sql`, with fragments for what differs
+//! ([`dialect`]); the few that differ as a whole stand in a folder of their database. A database is
+//! one [`Driver`](driver::Driver).
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use sqlx::AssertSqlSafe;
+
+use self::{
+    driver::{Driver, Kind, Role, Row, Session, Value},
+    link::Link,
+    statements::Statements,
+};
+use super::{ErrorClass, Store, StoreError, StoreSettings};
+
+mod admin;
+mod cluster;
+pub(crate) mod dialect;
+pub(crate) mod driver;
+mod insert;
+mod link;
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod records;
+mod schema;
+mod settle;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+pub(crate) mod statements;
+mod transactional;
+
+pub(crate) use insert::{handlers_of, insert, note_dedup_key};
+pub(crate) use transactional::SqlTransactional;
+
+/// A store on one sqlx database, over connections of its own.
+pub(crate) struct SqlStore<D: Driver> {
+    settings: StoreSettings,
+    sql: Arc<Statements>,
+    options: D::Options,
+    poll: Link<D>,
+    settle: Link<D>,
+    control: Link<D>,
+    extra: ExtraSql,
+}
+
+/// Statements that only one database has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ExtraSql {
+    /// Guard and completions in one statement (PostgreSQL).
+    pub(crate) settle_at_once: Option<Arc<str>>,
+}
+
+impl<D: Driver> SqlStore<D> {
+    pub(crate) fn new(options: D::Options, settings: StoreSettings, extra: ExtraSql) -> Self {
+        let sql = Arc::new(Statements::render(&D::DIALECT, D::FAMILY, &settings.tables));
+        Self::over(options, settings, sql, extra)
+    }
+
+    fn over(options: D::Options, settings: StoreSettings, sql: Arc<Statements>, extra: ExtraSql) -> Self {
+        let link = |role, async_commit| {
+            Link::new(options.clone(), Session { role, timeout: settings.call_timeout, async_commit })
+        };
+        Self {
+            poll: link(Role::Poll, false),
+            settle: link(Role::Settle, settings.async_settle),
+            control: link(Role::Control, false),
+            settings,
+            sql,
+            options,
+            extra,
+        }
+    }
+
+    /// The only way to the database: runs `work` within the deadline. `work` borrows a connection
+    /// from a [`Link`] and keeps it only at its end: if it fails, is cut off or is dropped, the
+    /// connection is closed and nobody else ever gets it.
+    async fn call<T>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = Result<T, sqlx::Error>> + Send,
+    ) -> Result<T, StoreError> {
+        self.call_within(name, self.settings.call_timeout, work).await
+    }
+
+    async fn call_within<T>(
+        &self,
+        name: &'static str,
+        limit: Duration,
+        work: impl Future<Output = Result<T, sqlx::Error>> + Send,
+    ) -> Result<T, StoreError> {
+        within::<D, T>(name, limit, work).await
+    }
+}
+
+/// Runs a piece of work on a database within a limit of time.
+pub(crate) async fn within<D: Driver, T>(
+    name: &'static str,
+    limit: Duration,
+    work: impl Future<Output = Result<T, sqlx::Error>> + Send,
+) -> Result<T, StoreError> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(done) => done.map_err(|error| store_error::<D>(name, error)),
+        Err(_) => {
+            Err(StoreError::new(name, ErrorClass::Reconnect, format!("no answer within {} ms", limit.as_millis())))
+        }
+    }
+}
+
+/// Sorts an error of sqlx: the server's by the dialect's table, all else is a broken connection
+/// or a mistake of setup.
+pub(crate) fn store_error<D: Driver>(call: &'static str, error: sqlx::Error) -> StoreError {
+    let class = match &error {
+        sqlx::Error::Database(server) => D::class_of(&**server),
+        sqlx::Error::Configuration(_) | sqlx::Error::Migrate(_) => ErrorClass::Setup,
+        sqlx::Error::PoolTimedOut => ErrorClass::Resource,
+        sqlx::Error::Encode(_)
+        | sqlx::Error::Decode(_)
+        | sqlx::Error::ColumnDecode { .. }
+        | sqlx::Error::TypeNotFound { .. }
+        | sqlx::Error::ColumnNotFound(_)
+        | sqlx::Error::ColumnIndexOutOfBounds { .. } => ErrorClass::Record,
+        _ => ErrorClass::Reconnect,
+    };
+    StoreError::new(call, class, error)
+}
+
+/// A rendered statement. Its text holds our own words, validated names and integers, nothing else.
+pub(crate) fn safe(sql: &Arc<str>) -> AssertSqlSafe<Arc<str>> {
+    AssertSqlSafe(Arc::clone(sql))
+}
+
+/// A rendered statement with its lists of integers filled in.
+pub(crate) fn with_lists(sql: &str, lists: &[(&str, String)]) -> AssertSqlSafe<Arc<str>> {
+    let mut sql = sql.to_owned();
+    for (token, list) in lists {
+        sql = sql.replace(token, list);
+    }
+    AssertSqlSafe(Arc::from(sql))
+}
+
+/// Runs one statement.
+pub(crate) async fn execute<D: Driver>(
+    conn: &mut D::Connection,
+    sql: AssertSqlSafe<Arc<str>>,
+    values: Vec<Value>,
+) -> Result<u64, sqlx::Error> {
+    D::execute(conn, sql, values).await
+}
+
+/// Runs one query.
+pub(crate) async fn query<D: Driver>(
+    conn: &mut D::Connection,
+    sql: AssertSqlSafe<Arc<str>>,
+    values: Vec<Value>,
+    kinds: &'static [Kind],
+) -> Result<Vec<Row>, sqlx::Error> {
+    D::query(conn, sql, values, kinds).await
+}
+
+/// Opens a transaction that writes; the connection's fate decides about the rest.
+pub(crate) async fn begin<D: Driver>(conn: &mut D::Connection) -> Result<(), sqlx::Error> {
+    D::script(conn, AssertSqlSafe(Arc::from(D::DIALECT.begin))).await
+}
+
+/// Commits it.
+pub(crate) async fn commit<D: Driver>(conn: &mut D::Connection) -> Result<(), sqlx::Error> {
+    D::script(conn, AssertSqlSafe(Arc::from("COMMIT"))).await
+}
+
+/// Takes it back, so that the connection can be kept.
+pub(crate) async fn rollback<D: Driver>(conn: &mut D::Connection) -> Result<(), sqlx::Error> {
+    D::script(conn, AssertSqlSafe(Arc::from("ROLLBACK"))).await
+}
+
+impl<D: Driver> Store for SqlStore<D> {
+    fn own_thread(&self) -> bool {
+        true
+    }
+
+    fn for_heartbeat(&self) -> Arc<dyn Store> {
+        let sql = Arc::clone(&self.sql);
+        Arc::new(Self::over(self.options.clone(), self.settings.clone(), sql, self.extra.clone()))
+    }
+}

@@ -1,0 +1,181 @@
+//! MySQL 8 and later, MariaDB 10.6 and later.
+
+use std::sync::Arc;
+
+use sqlx::{
+    ConnectOptions, MySql, MySqlConnection,
+    mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError},
+};
+
+use super::{
+    ExtraSql,
+    dialect::{Dialect, list},
+    driver::{Driver, DriverResult, Family, Session, sqlx_codec, sqlx_database, sqlx_driver},
+    insert::{Insert, headers_text},
+    with_lists,
+};
+use crate::{
+    partition::Partition,
+    record::{Record, RecordId},
+    store::{ErrorClass, SchemaError, Tables},
+};
+
+sqlx_codec!(MySql, MySqlArguments, |row| Ok(get::<i64>(row, 10)?.unwrap_or(0)));
+sqlx_database!(MySql, MySqlConnection, "MySQL", |_: &crate::store::StoreSettings| ExtraSql::default(), |_| Ok(()));
+
+impl Driver for MySql {
+    type Options = MySqlConnectOptions;
+    const FAMILY: Family = Family::MySql;
+    const DIALECT: Dialect = Dialect {
+        question_marks: true,
+        now: "UTC_TIMESTAMP(6)",
+        age: "TIMESTAMPDIFF(MICROSECOND, @, UTC_TIMESTAMP(6))",
+        ago: "UTC_TIMESTAMP(6) - INTERVAL @ MICROSECOND",
+        later: "UTC_TIMESTAMP(6) + INTERVAL @ MICROSECOND",
+        at: "TIMESTAMP'1970-01-01 00:00:00.000000' + INTERVAL @ MICROSECOND",
+        int: "CAST(@ AS SIGNED)",
+        insert_new: ("INSERT IGNORE INTO", ""),
+        lock: "FOR UPDATE",
+        begin: "START TRANSACTION",
+    };
+
+    fn options(pool: &sqlx::MySqlPool) -> MySqlConnectOptions {
+        (*pool.connect_options()).clone()
+    }
+
+    fn connect(options: &MySqlConnectOptions, session: Session) -> DriverResult<'static, MySqlConnection> {
+        let options = options.clone();
+        let wait = session.timeout.as_secs().max(1);
+        Box::pin(async move {
+            let mut conn = options.connect().await?;
+            // Next-key locks of REPEATABLE READ would make fetches and inserts wait for one another.
+            let setup = format!(
+                "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+                 SET SESSION innodb_lock_wait_timeout = {wait}"
+            );
+            sqlx::raw_sql(sqlx::AssertSqlSafe(setup)).execute(&mut conn).await?;
+            Ok(conn)
+        })
+    }
+
+    fn class_of(error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
+        let number = error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number);
+        class_of_number(number.unwrap_or_default())
+    }
+
+    fn check_server(conn: &mut MySqlConnection) -> DriverResult<'_, Option<SchemaError>> {
+        Box::pin(async move {
+            let (version, step): (String, i64) =
+                sqlx::query_as("SELECT VERSION(), CAST(@@auto_increment_increment AS SIGNED)")
+                    .fetch_one(conn)
+                    .await?;
+            if step != 1 {
+                return Ok(Some(SchemaError::IdStep { step }));
+            }
+            let (oldest, needed) = match version.contains("MariaDB") {
+                true => ((10, 6), "MariaDB 10.6"),
+                false => ((8, 0), "MySQL 8.0"),
+            };
+            let too_old = release(&version) < oldest;
+            Ok(too_old.then_some(SchemaError::Server { server: version, needed }))
+        })
+    }
+
+    fn fetch<'c>(
+        conn: &'c mut MySqlConnection,
+        sql: &'c Arc<str>,
+        partitions: &'c [Partition],
+        skip: &'c [RecordId],
+        limit: usize,
+    ) -> DriverResult<'c, Vec<Record>> {
+        Box::pin(async move {
+            let mut records = Vec::new();
+            for part in in_order(partitions) {
+                let left = limit - records.len();
+                let sql = with_lists(
+                    sql,
+                    &[
+                        ("{partitions}", list(part.iter().map(|partition| i64::from(partition.number())))),
+                        ("{skip}", list(skip.iter().copied().chain([0]))),
+                        ("{limit}", left.to_string()),
+                    ],
+                );
+                let rows = sqlx::raw_sql(sql).fetch_all(&mut *conn).await?;
+                for row in &rows {
+                    records.push(record(row)?);
+                }
+                if records.len() >= limit {
+                    break;
+                }
+            }
+            Ok(records)
+        })
+    }
+
+    fn insert_rows<'c>(conn: &'c mut MySqlConnection, insert: Insert<'c>) -> DriverResult<'c, ()> {
+        Box::pin(async move {
+            let sql = insert.with_values(|_| "?".to_owned());
+            let mut query = sqlx::query(sql).persistent(insert.rows.len() == 1);
+            for row in insert.rows {
+                query = query
+                    .bind(row.event_id)
+                    .bind(i16::from(row.partition.number()))
+                    .bind(row.key.as_bytes())
+                    .bind(&row.handler)
+                    .bind(&row.record_type)
+                    .bind(&row.content_type)
+                    .bind(&row.payload)
+                    .bind(headers_text(&row.headers));
+                if let Some((_, micros)) = insert.due {
+                    query = query.bind(micros);
+                }
+            }
+            query.execute(conn).await.map(|_| ())
+        })
+    }
+
+    sqlx_driver!(MySql, MySqlConnection);
+}
+
+/// The turn of the partitions as runs of ascending numbers: each is one range scan in index order.
+pub(super) fn in_order(partitions: &[Partition]) -> impl Iterator<Item = &[Partition]> {
+    partitions.chunk_by(|a, b| a < b)
+}
+
+/// Major and minor of a version text such as `10.11.19-MariaDB`.
+fn release(version: &str) -> (u32, u32) {
+    let mut numbers = version.split(['.', '-']).map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// Locks keys until the end of the user's transaction, so that ids of a key follow its commits.
+/// `GET_LOCK` would outlive the transaction, so a row a key is counted up.
+async fn lock_keys(conn: &mut MySqlConnection, tables: &Tables, keys: &[&str]) -> Result<(), sqlx::Error> {
+    for keys in keys.chunks(500) {
+        let sql = format!(
+            "INSERT INTO {}key (record_key, sequence) VALUES {} ON DUPLICATE KEY UPDATE sequence = sequence + 1",
+            tables.qualifier(),
+            vec!["(?, 1)"; keys.len()].join(", ")
+        );
+        let mut query = sqlx::query(sqlx::AssertSqlSafe(sql)).persistent(keys.len() == 1);
+        for key in keys {
+            query = query.bind(key.as_bytes());
+        }
+        query.execute(&mut *conn).await?;
+    }
+    Ok(())
+}
+
+/// What to do about an error number. Total: unknown numbers break the connection, which is always
+/// safe. Numbers, not SQLSTATEs: engines of this family disagree about those.
+pub(crate) fn class_of_number(number: u16) -> ErrorClass {
+    match number {
+        1213 | 1205 | 1020 | 3024 | 1969 | 3572 | 6235 | 9007 => ErrorClass::Retry,
+        1290 | 1792 | 1836 | 1047 => ErrorClass::WrongNode,
+        1040 | 1041 | 1021 | 1114 | 1203 | 1226 => ErrorClass::Resource,
+        1153 | 1406 | 1366 | 1264 | 1265 | 1292 | 1048 | 1364 | 3140 | 3819 | 4025 => ErrorClass::Record,
+        1062 | 1586 => ErrorClass::Duplicate,
+        1044 | 1045 | 1049 | 1050 | 1054 | 1064 | 1142 | 1143 | 1146 | 1227 | 1305 | 1370 => ErrorClass::Setup,
+        _ => ErrorClass::Reconnect,
+    }
+}

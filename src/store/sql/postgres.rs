@@ -1,0 +1,233 @@
+//! PostgreSQL 15 and later.
+
+use std::sync::Arc;
+
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, PgConnection, Postgres,
+    postgres::{PgArguments, PgConnectOptions, types::PgInterval},
+};
+use uuid::Uuid;
+
+use super::{
+    ExtraSql,
+    dialect::Dialect,
+    driver::{Driver, DriverResult, Family, Role, Session, sqlx_codec, sqlx_database, sqlx_driver},
+    insert::{COLUMNS, Insert, headers_text},
+};
+use crate::{
+    partition::Partition,
+    record::{Record, RecordId},
+    store::{Completed, ErrorClass, Guard, SchemaError, StoreSettings, Tables},
+};
+
+sqlx_codec!(Postgres, PgArguments, |row| {
+    let age = get::<PgInterval>(row, 10)?;
+    Ok(age.map_or(0, |age| age.microseconds + i64::from(age.days) * 86_400_000_000))
+});
+sqlx_database!(Postgres, PgConnection, "PostgreSQL", settle_at_once, |_| Ok(()));
+
+fn settle_at_once(settings: &StoreSettings) -> ExtraSql {
+    let template = match settings.completed {
+        Completed::Delete => include_str!("statements/postgres/settle_delete.sql"),
+        Completed::Archive => include_str!("statements/postgres/settle_archive.sql"),
+        Completed::Keep => include_str!("statements/postgres/settle_keep.sql"),
+    };
+    let sql = Postgres::DIALECT.render(template, &settings.tables);
+    ExtraSql { settle_at_once: Some(Arc::from(sql)) }
+}
+
+impl Driver for Postgres {
+    type Options = PgConnectOptions;
+    const FAMILY: Family = Family::Postgres;
+    const DIALECT: Dialect = Dialect {
+        question_marks: false,
+        now: "clock_timestamp()",
+        age: "(extract(epoch FROM clock_timestamp() - @) * 1000000)::int8",
+        ago: "clock_timestamp() - @ * interval '1 microsecond'",
+        later: "clock_timestamp() + @ * interval '1 microsecond'",
+        at: "timestamptz 'epoch' + @ * interval '1 microsecond'",
+        int: "(@)::int8",
+        insert_new: ("INSERT INTO", "ON CONFLICT DO NOTHING"),
+        lock: "FOR UPDATE",
+        begin: "BEGIN ISOLATION LEVEL READ COMMITTED",
+    };
+
+    fn options(pool: &sqlx::PgPool) -> PgConnectOptions {
+        (*pool.connect_options()).clone()
+    }
+
+    fn connect(options: &PgConnectOptions, session: Session) -> DriverResult<'static, PgConnection> {
+        let timeout = session.timeout.as_millis().to_string();
+        let mut settings = vec![
+            ("statement_timeout", timeout.clone()),
+            ("idle_in_transaction_session_timeout", timeout),
+            ("default_transaction_isolation", "read committed".to_owned()),
+        ];
+        if session.role == Role::Settle && session.async_commit {
+            settings.push(("synchronous_commit", "off".to_owned()));
+        }
+        let options = options.clone().application_name("keylane").options(settings);
+        Box::pin(async move { options.connect().await })
+    }
+
+    fn class_of(error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
+        class_of_state(&error.code().unwrap_or_default())
+    }
+
+    fn check_server(conn: &mut PgConnection) -> DriverResult<'_, Option<SchemaError>> {
+        Box::pin(async move {
+            let (version, read_only): (String, bool) = sqlx::query_as(
+                "SELECT current_setting('server_version_num'), \
+                 pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'",
+            )
+            .fetch_one(conn)
+            .await?;
+            if version.parse::<u32>().unwrap_or(0) < 150_000 {
+                let server = format!("PostgreSQL {version}");
+                return Ok(Some(SchemaError::Server { server, needed: "PostgreSQL 15" }));
+            }
+            Ok(read_only.then_some(SchemaError::ReadOnly))
+        })
+    }
+
+    fn fetch<'c>(
+        conn: &'c mut PgConnection,
+        sql: &'c Arc<str>,
+        partitions: &'c [Partition],
+        skip: &'c [RecordId],
+        limit: usize,
+    ) -> DriverResult<'c, Vec<Record>> {
+        let numbers: Vec<i16> = partitions.iter().map(|partition| i16::from(partition.number())).collect();
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        Box::pin(async move {
+            let query = sqlx::query(AssertSqlSafe(Arc::clone(sql)));
+            let rows = query.bind(numbers).bind(skip).bind(limit).bind(limit).fetch_all(conn).await?;
+            rows.iter().map(record).collect()
+        })
+    }
+
+    fn complete_at_once<'c>(
+        conn: &'c mut PgConnection,
+        sql: &'c Arc<str>,
+        guard: Guard,
+        ids: Vec<RecordId>,
+        attempts: Vec<i32>,
+    ) -> DriverResult<'c, (i64, usize)> {
+        Box::pin(async move {
+            let (moved, applied): (i64, i64) = sqlx::query_as(AssertSqlSafe(Arc::clone(sql)))
+                .bind(guard.instance.to_string())
+                .bind(i64::from(guard.slot))
+                .bind(guard.counter)
+                .bind(ids)
+                .bind(attempts)
+                .fetch_one(conn)
+                .await?;
+            Ok((moved, usize::try_from(applied).unwrap_or(0)))
+        })
+    }
+
+    fn insert_rows<'c>(conn: &'c mut PgConnection, insert: Insert<'c>) -> DriverResult<'c, ()> {
+        Box::pin(async move {
+            match insert.rows {
+                [row] => insert_one(conn, &insert, row).await,
+                rows => insert_many(conn, &insert, rows).await,
+            }
+        })
+    }
+
+    sqlx_driver!(Postgres, PgConnection);
+}
+
+fn due_values(insert: &Insert<'_>) -> (String, Option<i64>) {
+    match insert.due {
+        Some((due, micros)) => (format!(", 4, {}", due.replace('@', "$9")), Some(micros)),
+        None => (String::new(), None),
+    }
+}
+
+async fn insert_one(
+    conn: &mut PgConnection,
+    insert: &Insert<'_>,
+    row: &crate::record::NewRecord,
+) -> Result<(), sqlx::Error> {
+    let (due, micros) = due_values(insert);
+    let sql = format!("{} VALUES ($1, $2, $3, $4, $5, $6, $7, $8{due})", insert.head);
+    let mut query = sqlx::query(AssertSqlSafe(sql))
+        .bind(row.event_id)
+        .bind(i16::from(row.partition.number()))
+        .bind(&row.key)
+        .bind(&row.handler)
+        .bind(&row.record_type)
+        .bind(&row.content_type)
+        .bind(&row.payload)
+        .bind(headers_text(&row.headers));
+    if let Some(micros) = micros {
+        query = query.bind(micros);
+    }
+    query.execute(conn).await.map(|_| ())
+}
+
+async fn insert_many(
+    conn: &mut PgConnection,
+    insert: &Insert<'_>,
+    rows: &[crate::record::NewRecord],
+) -> Result<(), sqlx::Error> {
+    let (due, micros) = due_values(insert);
+    let sql = format!(
+        "{} SELECT {COLUMNS}{due} FROM unnest($1::uuid[], $2::int2[], $3::text[], $4::text[], $5::text[], \
+         $6::text[], $7::bytea[], $8::text[]) WITH ORDINALITY AS x ({COLUMNS}, position) ORDER BY position",
+        insert.head
+    );
+    let texts = |column: fn(&crate::record::NewRecord) -> &str| rows.iter().map(column).collect::<Vec<_>>();
+    let mut query = sqlx::query(AssertSqlSafe(sql))
+        .bind(rows.iter().map(|row| row.event_id).collect::<Vec<Uuid>>())
+        .bind(rows.iter().map(|row| i16::from(row.partition.number())).collect::<Vec<_>>())
+        .bind(texts(|row| &row.key))
+        .bind(texts(|row| &row.handler))
+        .bind(texts(|row| &row.record_type))
+        .bind(texts(|row| &row.content_type))
+        .bind(rows.iter().map(|row| row.payload.as_slice()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| headers_text(&row.headers)).collect::<Vec<_>>());
+    if let Some(micros) = micros {
+        query = query.bind(micros);
+    }
+    query.execute(conn).await.map(|_| ())
+}
+
+/// The namespace of the advisory locks of the strict order level: `keyl` in ASCII.
+const LOCK_NAMESPACE: i32 = 0x6b65_796c;
+
+/// Locks keys until the end of the user's transaction, so that ids of a key follow its commits.
+async fn lock_keys(conn: &mut PgConnection, tables: &Tables, keys: &[&str]) -> Result<(), sqlx::Error> {
+    let qualifier = tables.qualifier();
+    let hash = |key: &str| {
+        let hash = xxhash_rust::xxh3::xxh3_64(format!("{qualifier}\0{key}").as_bytes());
+        (hash & u64::from(u32::MAX)) as u32 as i32
+    };
+    let mut hashes: Vec<i32> = keys.iter().map(|key| hash(key)).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    sqlx::query("SELECT pg_advisory_xact_lock($1, hash) FROM unnest($2::int4[]) AS hash")
+        .bind(LOCK_NAMESPACE)
+        .bind(hashes)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// What to do about a SQLSTATE. Total: unknown classes break the connection, which is always safe.
+pub(crate) fn class_of_state(state: &str) -> ErrorClass {
+    match state {
+        "40001" | "40P01" | "55P03" | "57014" => ErrorClass::Retry,
+        "25006" => ErrorClass::WrongNode,
+        "23505" => ErrorClass::Duplicate,
+        "57P01" | "57P02" | "57P03" | "57P05" | "26000" | "0A000" => ErrorClass::Reconnect,
+        _ => match state.get(..2) {
+            Some("53") => ErrorClass::Resource,
+            Some("22" | "23" | "54") => ErrorClass::Record,
+            Some("42" | "3F" | "3D" | "28") => ErrorClass::Setup,
+            _ => ErrorClass::Reconnect,
+        },
+    }
+}
+

@@ -1,0 +1,97 @@
+//! Reading records and settling lost replies.
+
+use async_trait::async_trait;
+
+use super::{
+    SqlStore,
+    dialect::list,
+    driver::{Driver, Kind, Value},
+    query, safe, with_lists,
+};
+use crate::{
+    partition::{Partition, PartitionSet},
+    record::{Lane, Record, RecordId, Settlement, Stop, StopReason},
+    store::{CLOSED, Guard, RecordStore, Resolution, SettleError, Settled, StoreError},
+};
+
+#[async_trait]
+impl<D: Driver> RecordStore for SqlStore<D> {
+    async fn fetch(
+        &self,
+        partitions: &[Partition],
+        skip: &[RecordId],
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        self.call("fetch", async {
+            let mut conn = self.poll.borrow().await?;
+            let records = D::fetch(&mut conn, &self.sql.fetch, partitions, skip, limit).await?;
+            conn.keep();
+            Ok(records)
+        })
+        .await
+    }
+
+    async fn due(
+        &self,
+        partitions: PartitionSet,
+        skip: &[RecordId],
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        let partitions: Vec<Partition> = partitions.iter().collect();
+        self.call("due", async {
+            let mut conn = self.poll.borrow().await?;
+            let records = D::fetch(&mut conn, &self.sql.due, &partitions, skip, limit).await?;
+            conn.keep();
+            Ok(records)
+        })
+        .await
+    }
+
+    async fn stops(&self, partitions: PartitionSet) -> Result<Vec<Stop>, StoreError> {
+        const KINDS: &[Kind] = &[Kind::Int, Kind::Text, Kind::Text, Kind::Text, Kind::Int, Kind::Int];
+        let sql = with_lists(&self.sql.stops, &[("{partitions}", numbers(partitions))]);
+        let rows = self
+            .call("stops", async {
+                let mut conn = self.poll.borrow().await?;
+                let rows = query::<D>(&mut conn, sql, Vec::new(), KINDS).await?;
+                conn.keep();
+                Ok(rows)
+            })
+            .await?;
+        let stops = rows.iter().filter_map(|row| {
+            let lane =
+                Lane { partition: Partition::new(row.int(0))?, key: row.text(1), handler: row.text(2) };
+            let reason = StopReason::parse(&row.text(3))?;
+            Some(Stop { lane, reason, record: row.int(4), record_exists: row.int(5) == 1 })
+        });
+        Ok(stops.collect())
+    }
+
+    async fn settle(&self, guard: Guard, settlements: &[Settlement]) -> Result<Settled, SettleError> {
+        self.settle_batch(guard, settlements).await
+    }
+
+    async fn resolve(&self, guard: Guard) -> Result<Resolution, StoreError> {
+        let who = || vec![Value::from(guard.instance.to_string()), Value::Int(i64::from(guard.slot))];
+        self.call("resolve", async {
+            let mut conn = self.settle.borrow().await?;
+            let mut moved = who();
+            moved.push(Value::Int(guard.counter));
+            // Raising the counter makes the lost statement harmless if it has not run yet.
+            let raised = D::execute(&mut conn, safe(&self.sql.move_guard), moved).await? == 1;
+            let rows = query::<D>(&mut conn, safe(&self.sql.read_guard), who(), &[Kind::Int]).await?;
+            conn.keep();
+            let counter = rows.first().map_or(CLOSED, |row| row.int(0));
+            Ok(match raised {
+                _ if counter == CLOSED => Resolution::Closed,
+                true => Resolution::NotApplied,
+                false => Resolution::Applied,
+            })
+        })
+        .await
+    }
+}
+
+pub(super) fn numbers(partitions: PartitionSet) -> String {
+    list(partitions.iter().map(|partition| i64::from(partition.number())))
+}

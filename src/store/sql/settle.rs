@@ -1,0 +1,297 @@
+//! Writing outcomes: the guard first, then everything of the batch, in one transaction.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde::Serialize;
+
+use super::{
+    SqlStore, begin, commit,
+    dialect::list,
+    driver::{Driver, Kind, Value},
+    query, rollback, safe, with_lists,
+};
+use crate::{
+    record::{AfterFailure, Change, RecordId, Settlement, Status, StopReason},
+    store::{Completed, Guard, SettleError, Settled, StoreError},
+};
+
+/// Held records that return within the usual deadline; each further so many add a second to it.
+const RETURNED_PER_SECOND: i64 = 10_000;
+
+/// A batch sorted by what is written.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// Completed ids by their count of failures.
+    completed: BTreeMap<u32, Vec<RecordId>>,
+    failures: Vec<FailureRow>,
+    retrying: Vec<RecordId>,
+    blocked: Vec<RecordId>,
+    unroutable: Vec<RecordId>,
+    /// Held ids by the record that stops their lane.
+    held: BTreeMap<RecordId, Vec<RecordId>>,
+    resumed: BTreeSet<RecordId>,
+}
+
+/// One element of the JSON that `write_failures` reads.
+#[derive(Serialize)]
+struct FailureRow {
+    id: RecordId,
+    attempts: u32,
+    status: i64,
+    /// Microseconds.
+    delay: Option<u64>,
+    error: String,
+}
+
+impl Batch {
+    pub(super) fn sort(settlements: &[Settlement]) -> Self {
+        let mut batch = Self::default();
+        for settlement in settlements {
+            batch.add(settlement);
+        }
+        batch
+    }
+
+    fn add(&mut self, Settlement { id, failures, change }: &Settlement) {
+        let mut fail = |status: Status, delay: Option<Duration>, error: &str| {
+            let delay = delay.map(|delay| u64::try_from(delay.as_micros()).unwrap_or(u64::MAX >> 1));
+            let error = error.to_owned();
+            self.failures.push(FailureRow { id: *id, attempts: *failures, status: status.code(), delay, error });
+        };
+        match change {
+            Change::Complete => self.completed.entry(*failures).or_default().push(*id),
+            Change::CompleteAndResume => {
+                self.completed.entry(*failures).or_default().push(*id);
+                self.resumed.insert(*id);
+            }
+            Change::Resume => drop(self.resumed.insert(*id)),
+            Change::Retry { delay, error, stop } => {
+                fail(Status::Delayed, Some(*delay), error);
+                if *stop {
+                    self.retrying.push(*id);
+                }
+            }
+            Change::Fail { error, lane } => {
+                fail(Status::Failed, None, error);
+                match lane {
+                    AfterFailure::Block => self.blocked.push(*id),
+                    AfterFailure::Continue => drop(self.resumed.insert(*id)),
+                }
+            }
+            Change::Unroutable => self.unroutable.push(*id),
+            Change::Hold { behind } => self.held.entry(*behind).or_default().push(*id),
+        }
+    }
+
+    /// Whether there is nothing but completions.
+    fn completes_only(&self) -> bool {
+        self.failures.is_empty()
+            && self.unroutable.is_empty()
+            && self.held.is_empty()
+            && self.resumed.is_empty()
+    }
+}
+
+impl<D: Driver> SqlStore<D> {
+    pub(super) async fn settle_batch(
+        &self,
+        guard: Guard,
+        settlements: &[Settlement],
+    ) -> Result<Settled, SettleError> {
+        let batch = Batch::sort(settlements);
+        let done = match &self.extra.settle_at_once {
+            Some(sql) if batch.completes_only() => self.settle_at_once(sql, guard, &batch).await?,
+            _ => self.settle_in_steps(guard, &batch).await?,
+        };
+        done.ok_or(SettleError::Fenced)
+    }
+
+    /// Guard and completions in one statement.
+    async fn settle_at_once(
+        &self,
+        sql: &Arc<str>,
+        guard: Guard,
+        batch: &Batch,
+    ) -> Result<Option<Settled>, StoreError> {
+        let mut ids = Vec::new();
+        let mut attempts = Vec::new();
+        for (failures, group) in &batch.completed {
+            ids.extend_from_slice(group);
+            attempts.extend(std::iter::repeat_n(i32::try_from(*failures).unwrap_or(i32::MAX), group.len()));
+        }
+        self.call("settle", async {
+            let mut conn = self.settle.borrow().await?;
+            let (moved, applied) = D::complete_at_once(&mut conn, sql, guard, ids, attempts).await?;
+            conn.keep();
+            Ok((moved == 1).then_some(Settled { applied, held: 0 }))
+        })
+        .await
+    }
+
+    /// Guard first, then one statement a kind of outcome, then the commit.
+    async fn settle_in_steps(&self, guard: Guard, batch: &Batch) -> Result<Option<Settled>, StoreError> {
+        let lanes = self.lanes_to_resume(batch).await?;
+        let returned: i64 = lanes.iter().map(|(_, held)| held).sum();
+        let extra = Duration::from_secs(u64::try_from(returned / RETURNED_PER_SECOND).unwrap_or(0));
+        self.call_within("settle", self.settings.call_timeout + extra, async {
+            let mut conn = self.settle.borrow().await?;
+            begin::<D>(&mut conn).await?;
+            if !move_guard::<D>(&mut conn, &self.sql.move_guard, guard).await? {
+                rollback::<D>(&mut conn).await?;
+                conn.keep();
+                return Ok(None);
+            }
+            let mut settled = Settled::default();
+            settled.applied += self.write_completions(&mut conn, batch).await?;
+            settled.applied += self.write_failures(&mut conn, batch).await?;
+            settled.applied += self.set_aside_unroutable(&mut conn, batch).await?;
+            settled.held = self.write_holds(&mut conn, batch).await?;
+            self.resume(&mut conn, batch).await?;
+            commit::<D>(&mut conn).await?;
+            conn.keep();
+            Ok(Some(settled))
+        })
+        .await
+    }
+
+    async fn write_completions(
+        &self,
+        conn: &mut D::Connection,
+        batch: &Batch,
+    ) -> Result<usize, sqlx::Error> {
+        let mut applied = 0;
+        for (failures, ids) in &batch.completed {
+            let ids = [("{ids}", list(ids.iter().copied()))];
+            let attempts = || vec![Value::Int(i64::from(*failures))];
+            let sql = match self.settings.completed {
+                Completed::Keep => &self.sql.complete_keep,
+                Completed::Delete => &self.sql.complete_delete,
+                Completed::Archive => {
+                    D::execute(conn, with_lists(&self.sql.copy_to_archive, &ids), attempts()).await?;
+                    &self.sql.complete_delete
+                }
+            };
+            applied += D::execute(conn, with_lists(sql, &ids), attempts()).await?;
+        }
+        Ok(applied as usize)
+    }
+
+    async fn write_failures(&self, conn: &mut D::Connection, batch: &Batch) -> Result<usize, sqlx::Error> {
+        if batch.failures.is_empty() {
+            return Ok(0);
+        }
+        let json = serde_json::to_string(&batch.failures).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        let applied = D::execute(conn, safe(&self.sql.write_failures), vec![json.into()]).await?;
+        self.stop_lanes(conn, StopReason::Retrying, &batch.retrying).await?;
+        self.stop_lanes(conn, StopReason::Blocked, &batch.blocked).await?;
+        Ok(applied as usize)
+    }
+
+    async fn stop_lanes(
+        &self,
+        conn: &mut D::Connection,
+        reason: StopReason,
+        ids: &[RecordId],
+    ) -> Result<(), sqlx::Error> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let ids = [("{ids}", list(ids.iter().copied()))];
+        for sql in [&self.sql.reason_of_lanes, &self.sql.stop_lanes] {
+            D::execute(conn, with_lists(sql, &ids), vec![reason.as_str().into()]).await?;
+        }
+        Ok(())
+    }
+
+    async fn set_aside_unroutable(
+        &self,
+        conn: &mut D::Connection,
+        batch: &Batch,
+    ) -> Result<usize, sqlx::Error> {
+        if batch.unroutable.is_empty() {
+            return Ok(0);
+        }
+        self.stop_lanes(conn, StopReason::Unroutable, &batch.unroutable).await?;
+        let ids = [("{ids}", list(batch.unroutable.iter().copied()))];
+        Ok(D::execute(conn, with_lists(&self.sql.set_aside, &ids), Vec::new()).await? as usize)
+    }
+
+    /// Holds records behind lanes that still stand still; the others stay pending.
+    async fn write_holds(&self, conn: &mut D::Connection, batch: &Batch) -> Result<usize, sqlx::Error> {
+        if batch.held.is_empty() {
+            return Ok(0);
+        }
+        let behind = ("{ids}", list(batch.held.keys().copied()));
+        let counts = batch.held.iter().map(|(record, held)| format!("WHEN {record} THEN {}", held.len()));
+        let counts = ("{counts}", counts.collect::<Vec<_>>().join(" "));
+        D::execute(conn, with_lists(&self.sql.count_held, &[behind.clone(), counts]), Vec::new()).await?;
+        let stopped = query::<D>(conn, with_lists(&self.sql.lanes_of, &[behind]), Vec::new(), LANE).await?;
+        let held: Vec<RecordId> =
+            stopped.iter().filter_map(|row| batch.held.get(&row.int(3))).flatten().copied().collect();
+        if held.is_empty() {
+            return Ok(0);
+        }
+        let ids = [("{ids}", list(held))];
+        Ok(D::execute(conn, with_lists(&self.sql.set_aside, &ids), Vec::new()).await? as usize)
+    }
+
+    async fn lanes_to_resume(&self, batch: &Batch) -> Result<Vec<(RecordId, i64)>, StoreError> {
+        if batch.resumed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = [("{ids}", list(batch.resumed.iter().copied()))];
+        self.call("settle", async {
+            let mut conn = self.settle.borrow().await?;
+            let rows =
+                query::<D>(&mut conn, with_lists(&self.sql.lanes_of, &ids), Vec::new(), LANE).await?;
+            conn.keep();
+            Ok(rows.iter().map(|row| (row.int(3), row.int(4))).collect())
+        })
+        .await
+    }
+
+    /// Lets the lanes go on that these records had stopped: their held records return.
+    async fn resume(&self, conn: &mut D::Connection, batch: &Batch) -> Result<(), sqlx::Error> {
+        resume_lanes::<D>(conn, &self.sql, &batch.resumed).await
+    }
+}
+
+const LANE: &[Kind] = &[Kind::Int, Kind::Text, Kind::Text, Kind::Int, Kind::Int];
+
+/// Deletes the lane rows of these records and returns what was held behind them. The rows go
+/// first: a hold on its way either counts before, and its records return, or finds no row.
+pub(super) async fn resume_lanes<D: Driver>(
+    conn: &mut D::Connection,
+    sql: &super::statements::Statements,
+    records: &BTreeSet<RecordId>,
+) -> Result<(), sqlx::Error> {
+    if records.is_empty() {
+        return Ok(());
+    }
+    let ids = [("{ids}", list(records.iter().copied()))];
+    let lanes = query::<D>(conn, with_lists(&sql.lanes_of, &ids), Vec::new(), LANE).await?;
+    D::execute(conn, with_lists(&sql.resume_lanes, &ids), Vec::new()).await?;
+    for lane in lanes {
+        let values = vec![lane.int(0).into(), lane.text(1).into(), lane.text(2).into()];
+        D::execute(conn, safe(&sql.return_held), values).await?;
+    }
+    Ok(())
+}
+
+/// The fence: moves the counter on; false if it was not found.
+pub(super) async fn move_guard<D: Driver>(
+    conn: &mut D::Connection,
+    sql: &Arc<str>,
+    guard: Guard,
+) -> Result<bool, sqlx::Error> {
+    let values = vec![
+        guard.instance.to_string().into(),
+        Value::Int(i64::from(guard.slot)),
+        Value::Int(guard.counter),
+    ];
+    Ok(D::execute(conn, safe(sql), values).await? == 1)
+}

@@ -1,0 +1,146 @@
+//! SQLite in WAL mode, several processes on one file.
+
+use std::{sync::Arc, time::Duration};
+
+use sqlx::{
+    ConnectOptions, Sqlite, SqliteConnection,
+    sqlite::{SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
+};
+
+use super::{
+    ExtraSql,
+    dialect::{Dialect, list},
+    driver::{Driver, DriverResult, Family, Role, Session, sqlx_codec, sqlx_database, sqlx_driver},
+    insert::{Insert, headers_text},
+    with_lists,
+};
+use crate::{
+    partition::Partition,
+    record::{Record, RecordId},
+    store::{ErrorClass, OpenError, StoreSettings, Tables},
+};
+
+sqlx_codec!(Sqlite, SqliteArguments, |row| Ok(get::<i64>(row, 10)?.unwrap_or(0)));
+sqlx_database!(Sqlite, SqliteConnection, "SQLite", |_: &StoreSettings| ExtraSql::default(), check_pool);
+
+fn check_pool(pool: &sqlx::SqlitePool) -> Result<(), OpenError> {
+    let options = pool.connect_options();
+    let file = options.get_filename().to_string_lossy().into_owned();
+    let in_memory = file.is_empty() || file.contains(":memory:") || file.contains("sqlx-in-memory");
+    if in_memory { Err(OpenError::InMemory) } else { Ok(()) }
+}
+
+impl Driver for Sqlite {
+    type Options = SqliteConnectOptions;
+    const FAMILY: Family = Family::Sqlite;
+    const DIALECT: Dialect = Dialect {
+        question_marks: false,
+        now: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
+        age: "(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - @)",
+        ago: "CAST(unixepoch('subsec') * 1000000 AS INTEGER) - @",
+        later: "CAST(unixepoch('subsec') * 1000000 AS INTEGER) + @",
+        at: "@",
+        int: "@",
+        insert_new: ("INSERT INTO", "ON CONFLICT DO NOTHING"),
+        lock: "",
+        begin: "BEGIN IMMEDIATE",
+    };
+
+    fn options(pool: &sqlx::SqlitePool) -> SqliteConnectOptions {
+        (*pool.connect_options()).clone()
+    }
+
+    fn connect(options: &SqliteConnectOptions, session: Session) -> DriverResult<'static, SqliteConnection> {
+        // A writer waits for the others less long than its caller waits for it.
+        let busy = session.timeout.mul_f64(0.8).max(Duration::from_millis(50));
+        let mut options =
+            options.clone().journal_mode(SqliteJournalMode::Wal).busy_timeout(busy).foreign_keys(true);
+        if session.role == Role::Settle && session.async_commit {
+            options = options.synchronous(SqliteSynchronous::Normal);
+        }
+        Box::pin(async move { options.connect().await })
+    }
+
+    fn class_of(error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
+        let code = error.code().and_then(|code| code.parse().ok()).unwrap_or(0);
+        match class_of_code(code) {
+            // SQLite has one code for every mistake in a statement.
+            _ if code == 1 && error.message().starts_with("no such") => ErrorClass::Setup,
+            class => class,
+        }
+    }
+
+    fn fetch<'c>(
+        conn: &'c mut SqliteConnection,
+        sql: &'c Arc<str>,
+        partitions: &'c [Partition],
+        skip: &'c [RecordId],
+        limit: usize,
+    ) -> DriverResult<'c, Vec<Record>> {
+        Box::pin(async move {
+            let mut records = Vec::new();
+            for part in partitions.chunk_by(|a, b| a < b) {
+                let left = limit - records.len();
+                let sql = with_lists(
+                    sql,
+                    &[
+                        ("{partitions}", list(part.iter().map(|partition| i64::from(partition.number())))),
+                        ("{skip}", list(skip.iter().copied().chain([0]))),
+                        ("{limit}", left.to_string()),
+                    ],
+                );
+                let rows = sqlx::raw_sql(sql).fetch_all(&mut *conn).await?;
+                for row in &rows {
+                    records.push(record(row)?);
+                }
+                if records.len() >= limit {
+                    break;
+                }
+            }
+            Ok(records)
+        })
+    }
+
+    fn insert_rows<'c>(conn: &'c mut SqliteConnection, insert: Insert<'c>) -> DriverResult<'c, ()> {
+        Box::pin(async move {
+            let sql = insert.with_values(|_| "?".to_owned());
+            let mut query = sqlx::query(sql).persistent(insert.rows.len() == 1);
+            for row in insert.rows {
+                query = query
+                    .bind(row.event_id)
+                    .bind(i64::from(row.partition.number()))
+                    .bind(&row.key)
+                    .bind(&row.handler)
+                    .bind(&row.record_type)
+                    .bind(&row.content_type)
+                    .bind(&row.payload)
+                    .bind(headers_text(&row.headers));
+                if let Some((_, micros)) = insert.due {
+                    query = query.bind(micros);
+                }
+            }
+            query.execute(conn).await.map(|_| ())
+        })
+    }
+
+    sqlx_driver!(Sqlite, SqliteConnection);
+}
+
+/// Nothing to lock: SQLite has one writer at a time, so ids follow commits by themselves.
+async fn lock_keys(_: &mut SqliteConnection, _: &Tables, _: &[&str]) -> Result<(), sqlx::Error> {
+    Ok(())
+}
+
+/// What to do about a result code, extended or not. Total: unknown codes break the connection,
+/// which is always safe.
+pub(crate) fn class_of_code(code: i64) -> ErrorClass {
+    match (code, code & 0xff) {
+        (2067 | 1555 | 2579, _) => ErrorClass::Duplicate,
+        (_, 5 | 6 | 9) => ErrorClass::Retry,
+        (_, 8) => ErrorClass::WrongNode,
+        (_, 7 | 13) => ErrorClass::Resource,
+        (_, 18 | 19 | 20) => ErrorClass::Record,
+        (_, 1 | 3 | 11 | 26) => ErrorClass::Setup,
+        _ => ErrorClass::Reconnect,
+    }
+}

@@ -1,0 +1,44 @@
+//! Every statement, rendered once for its database.
+
+use std::sync::Arc;
+
+use super::{dialect::Dialect, driver::Family};
+use crate::store::Tables;
+
+macro_rules! statements {
+    (shared: $($shared:ident)* ; own: $($own:ident)*) => {
+        /// The statements of one store, ready but for the lists of integers that change with each call.
+        #[derive(Debug)]
+        pub(crate) struct Statements {
+            $(pub(crate) $shared: Arc<str>,)*
+            $(pub(crate) $own: Arc<str>,)*
+        }
+
+        impl Statements {
+            pub(crate) fn render(dialect: &Dialect, family: Family, tables: &Tables) -> Self {
+                let render = |template: &str| Arc::from(dialect.render(template, tables));
+                Self {
+                    $($shared: render(include_str!(concat!("statements/", stringify!($shared), ".sql"))),)*
+                    $($own: render(match family {
+                        Family::Postgres => include_str!(concat!("statements/postgres/", stringify!($own), ".sql")),
+                        Family::MySql => include_str!(concat!("statements/mysql/", stringify!($own), ".sql")),
+                        Family::Sqlite => include_str!(concat!("statements/sqlite/", stringify!($own), ".sql")),
+                    }),)*
+                }
+            }
+        }
+    };
+}
+
+statements! {
+    shared:
+        join_instance join_guard beat view_members view_claims evict_silent evict_overdue close_guards
+        claim owned release release_all drain_instance stop_instance forget_instances forget_guards
+        move_guard read_guard complete_delete complete_keep copy_to_archive reason_of_lanes stop_lanes
+        set_aside count_held lanes_of resume_lanes return_held stops
+        counts count_lanes stopped_lanes failed mend_retry mend_replace mend_discard
+        old_completed purge_completed old_archived purge_archived purge_dedup
+        touch_route insert_route routes retire_handler handlers_of note_dedup_key
+        meta count_partitions probe_write;
+    own: fetch due write_failures
+}

@@ -1,0 +1,5 @@
+-- Delivered records move to the archive: copied here, then deleted by complete_delete.
+INSERT INTO {outbox}archive
+       (id, created_at, event_id, attempts, partition_no, record_key, handler, record_type, content_type, payload, headers)
+SELECT id, created_at, event_id, attempts, partition_no, record_key, handler, record_type, content_type, payload, headers
+FROM {outbox}record WHERE id IN ({ids}) AND attempts = $1 AND status IN (0, 4) {lock}

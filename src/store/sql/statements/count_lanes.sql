@@ -1,0 +1,2 @@
+-- Stopped lanes by reason.
+SELECT reason, count(*) FROM {outbox}lane GROUP BY reason

@@ -1,0 +1,2 @@
+-- Takes nothing more. Called by ClusterStore::drain.
+UPDATE {outbox}instance SET state = 'DRAINING' WHERE instance_id = $1 AND state = 'ACTIVE'

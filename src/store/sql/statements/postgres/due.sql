@@ -1,0 +1,10 @@
+-- Delayed records whose time has come, by the partial index (partition_no, next_attempt_at).
+SELECT r.id, r.event_id, r.partition_no::int8, r.record_key, r.handler, r.record_type, r.content_type,
+       r.payload, r.headers, r.attempts::int8, clock_timestamp() - r.created_at
+FROM unnest($1::int2[]) AS p (no)
+CROSS JOIN LATERAL (
+    SELECT * FROM {outbox}record o
+    WHERE o.partition_no = p.no AND o.status = 4 AND o.next_attempt_at <= clock_timestamp()
+      AND o.id <> ALL ($2::int8[])
+    ORDER BY o.next_attempt_at LIMIT $3
+) AS r LIMIT $4

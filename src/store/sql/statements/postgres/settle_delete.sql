@@ -1,0 +1,12 @@
+-- Guard and completions in one statement: what is deleted is joined to the guard row written here,
+-- so nothing is deleted unless the counter was found and moved on.
+WITH guard AS (
+    UPDATE {outbox}fence SET counter = counter + 1
+    WHERE instance_id = $1 AND slot = $2 AND counter = $3 RETURNING slot
+), done AS (
+    DELETE FROM {outbox}record r
+    USING guard, unnest($4::int8[], $5::int4[]) AS x (id, attempts)
+    WHERE r.id = x.id AND r.attempts = x.attempts AND r.status IN (0, 4)
+    RETURNING r.id
+)
+SELECT (SELECT count(*) FROM guard), (SELECT count(*) FROM done)

@@ -1,0 +1,11 @@
+-- As settle_delete, but the records stay with status completed.
+WITH guard AS (
+    UPDATE {outbox}fence SET counter = counter + 1
+    WHERE instance_id = $1 AND slot = $2 AND counter = $3 RETURNING slot
+), done AS (
+    UPDATE {outbox}record r SET status = 1, completed_at = clock_timestamp(), next_attempt_at = NULL
+    FROM guard, unnest($4::int8[], $5::int4[]) AS x (id, attempts)
+    WHERE r.id = x.id AND r.attempts = x.attempts AND r.status IN (0, 4)
+    RETURNING r.id
+)
+SELECT (SELECT count(*) FROM guard), (SELECT count(*) FROM done)

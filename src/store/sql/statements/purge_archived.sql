@@ -1,0 +1,1 @@
+DELETE FROM {outbox}archive WHERE id IN ({ids})

@@ -1,0 +1,1 @@
+DELETE FROM {outbox}record WHERE id IN ({ids}) AND status = 1

@@ -1,0 +1,117 @@
+//! Handlers inside the transaction of their completion.
+
+use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures::FutureExt;
+
+use super::{
+    begin, commit, rollback,
+    dialect::list,
+    driver::{Driver, Value},
+    settle::{move_guard, resume_lanes},
+    statements::Statements,
+    with_lists, within,
+};
+use crate::{
+    handler::{Context, HandlerError, States, TransactionalCall},
+    record::Record,
+    store::{Completed, Guard, StoreError, StoreSettings, Transacted, TransactionalRun},
+};
+
+/// Runs a transactional handler on connections out of the user's pool.
+pub(crate) struct SqlTransactional<D: Driver> {
+    pool: D::Pool,
+    settings: StoreSettings,
+    sql: Arc<Statements>,
+    call: Arc<dyn TransactionalCall<D>>,
+}
+
+impl<D: Driver> SqlTransactional<D> {
+    pub(crate) fn new(
+        pool: D::Pool,
+        settings: StoreSettings,
+        call: Arc<dyn TransactionalCall<D>>,
+    ) -> Self {
+        let sql = Arc::new(Statements::render(&D::DIALECT, D::FAMILY, &settings.tables));
+        Self { pool, settings, sql, call }
+    }
+
+    async fn open(&self) -> Result<D::Lent, StoreError> {
+        within::<D, _>("begin", self.settings.call_timeout, async {
+            let mut conn = D::lend(&self.pool).await?;
+            begin::<D>(&mut conn).await?;
+            Ok(conn)
+        })
+        .await
+    }
+
+    /// After a failure that the handler reported itself, the connection is clean once rolled back.
+    async fn take_back(&self, mut conn: D::Lent) {
+        let limit = self.settings.call_timeout;
+        if within::<D, _>("rollback", limit, rollback::<D>(&mut conn)).await.is_ok() {
+            D::give_back(conn);
+        }
+    }
+
+    /// The fence and the completion, last before the commit so that the guard row is held briefly.
+    async fn complete(
+        &self,
+        conn: &mut D::Connection,
+        guard: Guard,
+        record: &Record,
+    ) -> Result<bool, sqlx::Error> {
+        if !move_guard::<D>(conn, &self.sql.move_guard, guard).await? {
+            return Ok(false);
+        }
+        let ids = [("{ids}", list([record.delivery.id]))];
+        let attempts = || vec![Value::Int(i64::from(record.failures()))];
+        let sql = match self.settings.completed {
+            Completed::Keep => &self.sql.complete_keep,
+            Completed::Delete => &self.sql.complete_delete,
+            Completed::Archive => {
+                D::execute(conn, with_lists(&self.sql.copy_to_archive, &ids), attempts()).await?;
+                &self.sql.complete_delete
+            }
+        };
+        let completed = D::execute(conn, with_lists(sql, &ids), attempts()).await? == 1;
+        if completed && record.failures() > 0 {
+            resume_lanes::<D>(conn, &self.sql, &BTreeSet::from([record.delivery.id])).await?;
+        }
+        Ok(completed)
+    }
+}
+
+#[async_trait]
+impl<D: Driver> TransactionalRun for SqlTransactional<D> {
+    async fn run(&self, guard: Guard, record: &Record, states: &States, timeout: Duration) -> Transacted {
+        let mut conn = match self.open().await {
+            Ok(conn) => conn,
+            Err(error) => return Transacted::Aborted(error),
+        };
+        // Until the commit, dropping the connection takes everything back.
+        let handled = AssertUnwindSafe(self.call.call(Context::new(record, states), &mut conn)).catch_unwind();
+        match tokio::time::timeout(timeout, handled).await {
+            Err(_) => return Transacted::Failed(HandlerError::timed_out(timeout)),
+            Ok(Err(panic)) => return Transacted::Failed(HandlerError::panicked(&*panic)),
+            Ok(Ok(Err(error))) => {
+                self.take_back(conn).await;
+                return Transacted::Failed(error);
+            }
+            Ok(Ok(Ok(()))) => {}
+        }
+        let limit = self.settings.call_timeout;
+        match within::<D, _>("complete", limit, self.complete(&mut conn, guard, record)).await {
+            Ok(true) => {}
+            Ok(false) => return Transacted::Fenced,
+            Err(error) => return Transacted::Aborted(error),
+        }
+        match within::<D, _>("commit", limit, commit::<D>(&mut conn)).await {
+            Ok(()) => {
+                D::give_back(conn);
+                Transacted::Committed
+            }
+            Err(error) => Transacted::Unknown(error),
+        }
+    }
+}
