@@ -27,4 +27,16 @@ impl Clock {
             Self::Tokio(origin) => origin.elapsed(),
         }
     }
+
+    /// The wall clock less this one, in microseconds; constant for a clock that can be paused.
+    pub(crate) fn wall_offset_us(self) -> i64 {
+        match self {
+            Self::Boot => {
+                let wall = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+                let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+                (wall.tv_sec - boot.tv_sec) * 1_000_000 + (wall.tv_nsec - boot.tv_nsec) / 1_000
+            }
+            Self::Tokio(_) => 0,
+        }
+    }
 }

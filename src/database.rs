@@ -65,6 +65,12 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
         record_type: &'a str,
     ) -> BoxFuture<'a, Result<Vec<String>, StoreError>>;
 
+    /// The largest size of the pool, if it has one.
+    #[doc(hidden)]
+    fn pool_size(_: &Self::Pool) -> Option<u32> {
+        None
+    }
+
     /// Opens the store of the workers. Opens no connection yet.
     #[doc(hidden)]
     fn open(pool: &Self::Pool, settings: StoreSettings) -> Result<Arc<dyn Store>, OpenError>;

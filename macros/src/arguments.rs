@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proc_macro2::{Span, TokenStream};
 use syn::{
-    Error, Ident, LitBool, LitInt, LitStr, Path, Result,
+    Error, Ident, LitBool, LitStr, Path, Result,
     parse::{ParseStream, Parser},
     parse_quote,
 };
@@ -157,7 +157,7 @@ impl Batch {
     fn read(name: &Ident, input: ParseStream<'_>) -> Result<Self> {
         const EXAMPLE: &str = "batch = 100` or `batch(size = 100, mixed)";
         if !input.peek(syn::token::Paren) {
-            let size = Self::size(&options::value(name, input, EXAMPLE)?)?;
+            let size = Self::size(name, input, EXAMPLE)?;
             return Ok(Self { size, mixed: false });
         }
         let content = options::inside(name, input, EXAMPLE)?;
@@ -165,7 +165,7 @@ impl Batch {
         let mut options = Options::new(&["size", "mixed"]);
         options.read(&content, |name, input| {
             match name == "size" {
-                true => size = Some(Self::size(&options::value(name, input, "size = 100")?)?),
+                true => size = Some(Self::size(name, input, "size = 100")?),
                 false => {
                     options::flag(name, input)?;
                     mixed = true;
@@ -177,10 +177,10 @@ impl Batch {
         Ok(Self { size, mixed })
     }
 
-    fn size(literal: &LitInt) -> Result<usize> {
-        match literal.base10_parse()? {
-            0 => Err(Error::new(literal.span(), "a batch of 0 records takes nothing: write at least 1")),
-            size => Ok(size),
+    fn size(name: &Ident, input: ParseStream<'_>, example: &str) -> Result<usize> {
+        match options::count(name, input, example)? {
+            (0, span) => Err(Error::new(span, "a batch of 0 records takes nothing: write at least 1")),
+            (size, _) => Ok(size),
         }
     }
 }

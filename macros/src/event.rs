@@ -175,7 +175,9 @@ fn member(name: &str, span: Span) -> Result<Member> {
 fn unknown(name: &str, known: &[String], data: &Data) -> String {
     match data {
         Data::Struct(_) if known.is_empty() => {
-            format!("the key names `{name}`, but the struct has no fields: add one, or write a constant key")
+            format!(
+                "the key names `{name}`, but the struct has no fields: add one, or write `key = \"…\", constant_key`"
+            )
         }
         Data::Struct(_) => {
             format!("the key names `{name}`, which is not a field; the fields are {}", options::names(known))

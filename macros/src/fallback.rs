@@ -2,7 +2,7 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::{Error, Result, spanned::Spanned};
+use syn::{Error, Result};
 
 use crate::{
     arguments::FallbackArguments,
@@ -42,23 +42,23 @@ fn check(arguments: &FallbackArguments, function: &Function) -> Result<()> {
         Taken::Event(event) if arguments.of.is_none() => {
             let mend =
                 "the default fallback takes records of every type: make the first argument a `&Record`";
-            return Err(Error::new(event.span(), mend));
+            return Err(Error::new_spanned(event, mend));
         }
         Taken::Events(events) => {
             let mend =
                 "a fallback takes one event at a time: make the first argument an event `E` or a `&Record`";
-            return Err(Error::new(events.span(), mend));
+            return Err(Error::new_spanned(events, mend));
         }
         Taken::Event(_) | Taken::Record => {}
     }
-    for (given, span) in &function.given {
+    for (given, ty) in &function.given {
         let mend = match given {
             Given::Delivery => "the delivery is in the failure: take `&Failure` and use `failure.delivery`",
             Given::Deliveries => "a fallback takes one event at a time: take `&Failure`",
             Given::Connection(_) => "a fallback has no transaction: take a `State` with a pool",
             Given::Failure | Given::State(_) => continue,
         };
-        return Err(Error::new(*span, mend));
+        return Err(Error::new_spanned(ty, mend));
     }
     Ok(())
 }

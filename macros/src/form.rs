@@ -1,7 +1,6 @@
 //! Which form of handler a function is: its attribute and its arguments must agree.
 
-use proc_macro2::Span;
-use syn::{Error, Result, Type, spanned::Spanned};
+use syn::{Error, Result, Type};
 
 use crate::{
     arguments::{Batch, HandlerArguments},
@@ -18,41 +17,42 @@ pub(crate) enum Form<'a> {
 impl<'a> Form<'a> {
     /// The form of the function, or why it has none.
     pub(crate) fn of(arguments: &HandlerArguments, function: &'a Function) -> Result<Self> {
-        let mut connections = function.given.iter().filter_map(|(given, span)| match given {
-            Given::Connection(connection) => Some((connection, *span)),
+        let mut connections = function.given.iter().filter_map(|(given, ty)| match given {
+            Given::Connection(connection) => Some((connection, ty)),
             _ => None,
         });
         let connection = connections.next();
-        if let Some((_, span)) = connections.next() {
-            return Err(Error::new(span, "there is one transaction: take one `&mut` connection"));
+        if let Some((_, ty)) = connections.next() {
+            return Err(Error::new_spanned(ty, "there is one transaction: take one `&mut` connection"));
         }
         check_takes(arguments, function)?;
         let form = Self::fitting(arguments, function, connection)?;
-        function.given.iter().try_for_each(|(given, span)| form.check(&function.takes, given, *span))?;
+        function.given.iter().try_for_each(|(given, ty)| form.check(&function.takes, given, ty))?;
         Ok(form)
     }
 
     fn fitting(
         arguments: &HandlerArguments,
         function: &'a Function,
-        connection: Option<(&'a Type, Span)>,
+        connection: Option<(&'a Type, &Type)>,
     ) -> Result<Self> {
         let refuse = |span, mend: &str| Err(Error::new(span, mend));
+        let refuse_type = |ty: &Type, mend: &str| Err(Error::new_spanned(ty, mend));
         match (&function.takes, arguments.batch, connection, arguments.transactional) {
-            (Taken::Events(event), None, ..) => refuse(
-                event.span(),
+            (Taken::Events(event), None, ..) => refuse_type(
+                event,
                 "a `Vec` of events is for a batch handler: add `batch = 100`, or take a single event",
             ),
-            (Taken::Events(_), Some(_), Some((_, span)), _) => {
-                refuse(span, "a batch has no transaction of its own: take a `State` with a pool instead")
+            (Taken::Events(_), Some(_), Some((_, ty)), _) => {
+                refuse_type(ty, "a batch has no transaction of its own: take a `State` with a pool instead")
             }
             (Taken::Events(event), Some((batch, _)), None, _) => Ok(Self::Batch(event, batch)),
             (_, Some((_, span)), ..) => {
                 refuse(span, "a batch handler takes several events: make the first argument a `Vec<E>`")
             }
             (_, None, Some((connection, _)), Some(_)) => Ok(Self::Transactional(connection)),
-            (_, None, Some((_, span)), None) => {
-                refuse(span, "only a transactional handler is given a connection: add `transactional`")
+            (_, None, Some((_, ty)), None) => {
+                refuse_type(ty, "only a transactional handler is given a connection: add `transactional`")
             }
             (_, None, None, Some(span)) => refuse(
                 span,
@@ -63,10 +63,10 @@ impl<'a> Form<'a> {
         }
     }
 
-    fn check(&self, takes: &Taken, given: &Given, span: Span) -> Result<()> {
-        let refuse = |mend: &str| Err(Error::new(span, mend));
+    fn check(&self, takes: &Taken, given: &Given, ty: &Type) -> Result<()> {
+        let refuse = |mend: &str| Err(Error::new_spanned(ty, mend));
         match (given, self) {
-            (Given::Failure, _) => refuse("only a fallback handler is told about a failure"),
+            (Given::Failure, _) => refuse("only a fallback handler is told about a failure: take it out"),
             (Given::Delivery, _) if matches!(takes, Taken::Record) => {
                 refuse("the delivery is in the record: use `record.delivery`")
             }

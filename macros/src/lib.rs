@@ -75,6 +75,8 @@ pub fn derive_outbox_event(input: proc_macro::TokenStream) -> proc_macro::TokenS
 /// }
 /// ```
 ///
+/// A handler that no `handlers![…]` names is reported by the compiler as never used.
+///
 /// # Arguments
 ///
 /// The first argument decides the form of the handler; the others may follow in any order.
@@ -179,4 +181,37 @@ fn beside(item: TokenStream, expand: impl FnOnce(TokenStream) -> syn::Result<Tok
     let mut tokens = item;
     tokens.extend(added);
     tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(text: &str) -> TokenStream {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_renamed_library_is_named_everywhere() {
+        let check = |added: TokenStream| {
+            let added = added.to_string();
+            assert!(added.contains("my :: outbox"), "{added}");
+            assert!(!added.contains("keylane"), "{added}");
+        };
+        let handler = |options: &str, function: &str| {
+            let attribute = tokens(&format!("id = \"a\", crate = my::outbox, {options}"));
+            check(handler::expand(attribute, tokens(function)).unwrap());
+        };
+        handler(
+            "retry(exponential), timeout = \"1s\", after_failure = \"block\"",
+            "async fn f(e: E, d: &Delivery, s: State<T>) -> R {}",
+        );
+        handler("every", "pub async fn f(r: &Record) -> R {}");
+        handler("batch = 2", "async fn f(e: Vec<E>, d: &[&Delivery], s: State<T>) -> Vec<R> {}");
+        handler("transactional", "async fn f(e: E, tx: &mut C) -> R {}");
+        let fallback = tokens("async fn f(e: E, f: &Failure, s: State<T>) -> R {}");
+        check(fallback::expand(tokens("of = \"a\", crate = my::outbox"), fallback).unwrap());
+        let event = "#[outbox(record_type = \"e\", key = \"{id}\", crate = my::outbox)] struct E { id: u8 }";
+        check(event::expand(tokens(event)).unwrap());
+    }
 }

@@ -3,9 +3,11 @@
 //! Every attribute reads its options here, so that an unknown one, a repeated one and one without its
 //! value are refused in the same words everywhere.
 
+use std::{fmt, str::FromStr};
+
 use proc_macro2::Span;
 use syn::{
-    Error, Ident, Path, Result, Token,
+    Error, Ident, LitInt, Path, Result, Token,
     ext::IdentExt,
     parse::{Parse, ParseStream},
     punctuated::Punctuated,
@@ -65,6 +67,17 @@ pub(crate) fn value<T: Parse>(name: &Ident, input: ParseStream<'_>, example: &st
     }
     let span = input.span();
     input.parse().map_err(|_| mend(span))
+}
+
+/// The whole number after `name =`. An error shows the example.
+pub(crate) fn count<T: FromStr<Err: fmt::Display>>(
+    name: &Ident,
+    input: ParseStream<'_>,
+    example: &str,
+) -> Result<(T, Span)> {
+    let literal: LitInt = value(name, input, example)?;
+    let mend = |_| Error::new(literal.span(), format!("write it as `{example}`"));
+    Ok((literal.base10_parse().map_err(mend)?, literal.span()))
 }
 
 /// Nothing: the option is said by its name alone.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{Error, Ident, Lit, LitInt, LitStr, Path, Result, Token, ext::IdentExt, parse::ParseStream};
+use syn::{Error, Ident, Lit, LitStr, Path, Result, Token, ext::IdentExt, parse::ParseStream};
 
 use crate::{
     duration,
@@ -110,8 +110,7 @@ impl Retry {
                 self.max_delay = Some(duration::read_positive("max_delay", &literal)?);
             }
             "max_retries" => {
-                let count: LitInt = options::value(name, input, "max_retries = 3")?;
-                self.max_retries = Some(count.base10_parse()?);
+                self.max_retries = Some(options::count(name, input, "max_retries = 3")?.0);
             }
             "multiplier" => {
                 let wanted = |value: f64| value.is_finite() && value >= 1.0;

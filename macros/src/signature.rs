@@ -3,13 +3,12 @@
 //! Types are compared by the last segment of their paths, so `&keylane::Delivery` and `&Delivery` are
 //! the same. The body is never parsed: it goes back to the compiler as it came.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{
     Attribute, Error, FnArg, GenericArgument, Ident, PathArguments, Result, ReturnType, Safety, Signature,
     Type, TypeReference, Visibility,
     parse::{Parse, ParseStream},
-    spanned::Spanned,
 };
 
 /// A function that can be a handler.
@@ -18,8 +17,8 @@ pub(crate) struct Function {
     pub(crate) name: Ident,
     /// What its first argument takes.
     pub(crate) takes: Taken,
-    /// What its further arguments are given.
-    pub(crate) given: Vec<(Given, Span)>,
+    /// What its further arguments are given, and the types that say so.
+    pub(crate) given: Vec<(Given, Type)>,
     pub(crate) returns: Type,
 }
 
@@ -88,7 +87,7 @@ impl Function {
             return Err(Error::new(signature.paren_token.span.join(), mend));
         };
         let takes = Taken::of(first)?;
-        let given = types.map(|ty| Ok((Given::of(ty)?, ty.span()))).collect::<Result<_>>()?;
+        let given = types.map(|ty| Ok((Given::of(ty)?, ty.clone()))).collect::<Result<_>>()?;
         Ok(Self { visibility, name: signature.ident, takes, given, returns })
     }
 

@@ -194,6 +194,11 @@ impl Registry {
         self.entries.contains_key(handler)
     }
 
+    /// Whether any handler runs in the transaction of its completion.
+    pub(crate) fn transactional(&self) -> bool {
+        self.entries.values().any(|entry| matches!(entry.form, Form::Transactional(_)))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -64,6 +64,30 @@ pub struct Guard {
     pub counter: i64,
 }
 
+impl Guard {
+    /// The guard after a write under it.
+    #[must_use]
+    pub fn moved(self) -> Self {
+        Self { counter: self.counter + 1, ..self }
+    }
+
+    /// The guard after [`RecordStore::resolve`] has raised it: by two, so that a write that did run
+    /// and a raise whose own reply was lost can be told apart.
+    #[must_use]
+    pub fn raised(self) -> Self {
+        Self { counter: self.counter + 2, ..self }
+    }
+
+    /// What a counter read after raising says about the write under this guard.
+    pub fn resolution(self, counter: i64) -> Resolution {
+        match counter {
+            counter if counter == self.moved().counter => Resolution::Applied,
+            counter if counter == self.raised().counter => Resolution::NotApplied,
+            _ => Resolution::Closed,
+        }
+    }
+}
+
 /// The slot of the settler.
 pub const SETTLER_SLOT: u32 = 0;
 /// The counter of a closed guard row.
@@ -95,7 +119,7 @@ pub enum SettleError {
 pub enum Resolution {
     /// It was written.
     Applied,
-    /// It was not, and it never will be: the counter has been raised past its value.
+    /// It was not, and it never will be: the counter has been raised, see [`Guard::raised`].
     NotApplied,
     /// This instance has been evicted.
     Closed,
@@ -128,7 +152,8 @@ pub trait RecordStore: Send + Sync + 'static {
     /// Writes outcomes and moves the guard's counter on, all or nothing.
     async fn settle(&self, guard: Guard, settlements: &[Settlement]) -> Result<Settled, SettleError>;
 
-    /// Finds out what became of a settle whose answer was lost, and makes that final.
+    /// Finds out what became of a settle whose answer was lost, and makes that final: raises the
+    /// counter by two if it still has the guard's value, then reads it. May be repeated.
     async fn resolve(&self, guard: Guard) -> Result<Resolution, StoreError>;
 }
 

@@ -395,6 +395,10 @@ macro_rules! sqlx_database {
                 Box::pin(crate::store::sql::handlers_of::<$database>(conn, tables, record_type))
             }
 
+            fn pool_size(pool: &Self::Pool) -> Option<u32> {
+                Some(pool.options().get_max_connections())
+            }
+
             fn open(
                 pool: &Self::Pool,
                 settings: crate::store::StoreSettings,

@@ -75,18 +75,12 @@ impl<D: Driver> RecordStore for SqlStore<D> {
         let who = || vec![Value::from(guard.instance.to_string()), Value::Int(i64::from(guard.slot))];
         self.call("resolve", async {
             let mut conn = self.settle.borrow().await?;
-            let mut moved = who();
-            moved.push(Value::Int(guard.counter));
-            // Raising the counter makes the lost statement harmless if it has not run yet.
-            let raised = D::execute(&mut conn, safe(&self.sql.move_guard), moved).await? == 1;
+            let mut raise = who();
+            raise.push(Value::Int(guard.counter));
+            D::execute(&mut conn, safe(&self.sql.raise_guard), raise).await?;
             let rows = query::<D>(&mut conn, safe(&self.sql.read_guard), who(), &[Kind::Int]).await?;
             conn.keep();
-            let counter = rows.first().map_or(CLOSED, |row| row.int(0));
-            Ok(match raised {
-                _ if counter == CLOSED => Resolution::Closed,
-                true => Resolution::NotApplied,
-                false => Resolution::Applied,
-            })
+            Ok(guard.resolution(rows.first().map_or(CLOSED, |row| row.int(0))))
         })
         .await
     }

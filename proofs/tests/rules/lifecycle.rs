@@ -1,0 +1,81 @@
+//! What follows from an attempt: one step for every case, and never a retry of a lost cause.
+
+use keylane::{
+    AfterFailure, Change,
+    rules::lifecycle::{LaneRules, Step, after_fallback, after_handler, change, lane_goes_on},
+};
+use proptest::{option, prelude::*};
+
+use super::retry::{fault, policy};
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        Just(Step::Complete),
+        super::millis(0..=1000).prop_map(|delay| Step::Retry { delay }),
+        Just(Step::Fallback),
+        Just(Step::Fail),
+    ]
+}
+
+fn lane_rules() -> impl Strategy<Value = LaneRules> {
+    (any::<bool>(), any::<bool>()).prop_map(|(stop_on_first_failure, block)| LaneRules {
+        stop_on_first_failure,
+        after_failure: if block { AfterFailure::Block } else { AfterFailure::Continue },
+    })
+}
+
+proptest! {
+    #![proptest_config(super::config())]
+
+    #[test]
+    fn each_attempt_has_its_step(
+        fault in option::of(fault()), failures in 1..30_u32, policy in policy(), has_fallback: bool, roll in 0.0..1.0_f64,
+    ) {
+        let step = after_handler(fault, failures, &policy, has_fallback, roll);
+        let delay = fault.and_then(|fault| policy.delay(failures, fault, roll));
+        let expected = match (fault, delay, has_fallback) {
+            (None, ..) => Step::Complete,
+            (Some(_), Some(delay), _) => Step::Retry { delay },
+            (Some(_), None, true) => Step::Fallback,
+            (Some(_), None, false) => Step::Fail,
+        };
+        prop_assert_eq!(step, expected);
+        if fault.is_some_and(|fault| fault.permanent) || failures > policy.max_retries {
+            let retried = matches!(step, Step::Retry { .. });
+            prop_assert!(!retried);
+        }
+    }
+
+    #[test]
+    fn a_fallback_ends_it(succeeded: bool) {
+        prop_assert_eq!(after_fallback(succeeded), if succeeded { Step::Complete } else { Step::Fail });
+    }
+
+    #[test]
+    fn each_end_is_written(step in step(), stopped_lane: bool, rules in lane_rules(), error in ".*") {
+        let change = change(step, stopped_lane, rules, &error);
+        let expected = match step {
+            Step::Complete if stopped_lane => Some(Change::CompleteAndResume),
+            Step::Complete => Some(Change::Complete),
+            Step::Retry { delay } => Some(Change::Retry { delay, error, stop: rules.stop_on_first_failure }),
+            Step::Fail => Some(Change::Fail { error, lane: rules.after_failure }),
+            Step::Fallback => None,
+        };
+        prop_assert_eq!(change, expected);
+    }
+
+    /// Order rests on this: no later record of a lane may pass one that was neither delivered nor
+    /// given up, unless the handler said so.
+    #[test]
+    fn a_lane_passes_only_what_is_done_or_allowed(step in step(), stopped_lane: bool, rules in lane_rules()) {
+        if let Some(change) = change(step, stopped_lane, rules, "") {
+            let allowed = match step {
+                Step::Complete => true,
+                Step::Retry { .. } => !rules.stop_on_first_failure,
+                Step::Fail => rules.after_failure == AfterFailure::Continue,
+                Step::Fallback => false,
+            };
+            prop_assert_eq!(lane_goes_on(&change), allowed);
+        }
+    }
+}

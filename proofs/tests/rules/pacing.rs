@@ -1,0 +1,54 @@
+//! How many records to fetch, and when to look again.
+
+use keylane::rules::pacing::{FetchLimits, fetch_size, pause};
+use proptest::prelude::*;
+
+fn limits() -> impl Strategy<Value = FetchLimits> {
+    (1..10_000_usize, 1..10_000_usize, 1..100_000_000_usize).prop_map(
+        |(batch_size, max_in_flight, max_in_flight_bytes)| FetchLimits {
+            batch_size,
+            max_in_flight,
+            max_in_flight_bytes,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(super::config())]
+
+    #[test]
+    fn a_fetch_keeps_all_limits(
+        limits in limits(), in_flight in 0..20_000_usize, bytes in 0..200_000_000_usize, mean in 0..1_000_000_usize,
+    ) {
+        let size = fetch_size(limits, in_flight, bytes, mean);
+        prop_assert!(size <= limits.batch_size);
+        prop_assert!(in_flight + size <= limits.max_in_flight.max(in_flight));
+        // Only an empty pipeline may go over the limit of bytes, by one record.
+        let within = bytes + size * mean <= limits.max_in_flight_bytes;
+        prop_assert!(size == 0 || within || (size == 1 && in_flight == 0));
+    }
+
+    #[test]
+    fn an_empty_pipeline_always_fetches(limits in limits(), bytes: usize, mean: usize) {
+        prop_assert!(fetch_size(limits, 0, bytes, mean) >= 1);
+    }
+
+    /// No limit is left unused without need.
+    #[test]
+    fn a_fetch_is_as_large_as_the_limits_allow(
+        limits in limits(), in_flight in 1..10_000_usize, bytes in 0..100_000_000_usize, mean in 1..100_000_usize,
+    ) {
+        let more = fetch_size(limits, in_flight, bytes, mean) + 1;
+        prop_assert!(
+            more > limits.batch_size
+                || in_flight + more > limits.max_in_flight
+                || bytes + more * mean > limits.max_in_flight_bytes
+        );
+    }
+
+    #[test]
+    fn a_pause_is_within_a_tenth_of_the_interval(interval in super::millis(1..=3_600_000), roll in -1.0..2.0_f64) {
+        let pause = pause(interval, roll);
+        prop_assert!(interval.mul_f64(0.899_999) <= pause && pause <= interval.mul_f64(1.100_001));
+    }
+}

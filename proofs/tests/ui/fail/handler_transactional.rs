@@ -1,0 +1,41 @@
+use keylane::{HandlerError, OutboxEvent, outbox_handler};
+use serde::{Deserialize, Serialize};
+use sqlx::{Sqlite, SqliteConnection, Transaction};
+
+#[derive(Serialize, Deserialize, OutboxEvent)]
+#[outbox(record_type = "order.placed", key = "order-{id}")]
+struct OrderPlaced {
+    id: u64,
+}
+
+#[outbox_handler(id = "none", transactional)]
+async fn no_connection(_: OrderPlaced) -> Result<(), HandlerError> {
+    Ok(())
+}
+
+#[outbox_handler(id = "unsaid")]
+async fn unsaid(_: OrderPlaced, _: &mut SqliteConnection) -> Result<(), HandlerError> {
+    Ok(())
+}
+
+#[outbox_handler(id = "two", transactional)]
+async fn two(_: OrderPlaced, _: &mut SqliteConnection, _: &mut SqliteConnection) -> Result<(), HandlerError> {
+    Ok(())
+}
+
+#[outbox_handler(id = "transaction", transactional)]
+async fn transaction(_: OrderPlaced, _: &mut Transaction<'_, Sqlite>) -> Result<(), HandlerError> {
+    Ok(())
+}
+
+#[outbox_handler(id = "batch", transactional, batch = 10)]
+async fn batch(_: Vec<OrderPlaced>, _: &mut SqliteConnection) -> Result<(), HandlerError> {
+    Ok(())
+}
+
+#[outbox_handler(id = "batch", batch = 10)]
+async fn batch_unsaid(_: Vec<OrderPlaced>, _: &mut SqliteConnection) -> Result<(), HandlerError> {
+    Ok(())
+}
+
+fn main() {}

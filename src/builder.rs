@@ -1,0 +1,149 @@
+//! Building an outbox: everything is checked here, nothing is connected.
+
+use std::sync::Arc;
+
+use crate::{
+    config::{Config, ConfigError},
+    database::Database,
+    handler::{Defaults, Registration, Registry, RegistryError, States, TransactionalCall},
+    outbox::{Inner, Outbox},
+    schedule::{Routes, Scheduler},
+    store::{OpenError, TransactionalRun},
+    telemetry::{LogObserver, Observer, Observers},
+    wake::Wake,
+};
+
+/// Why an outbox could not be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The configuration has problems.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The handlers have problems.
+    #[error("handlers have {} problem(s): {}", .problems.len(), join(.problems))]
+    Handlers {
+        /// All of them.
+        problems: Vec<RegistryError>,
+    },
+    /// The database cannot be used as it was given.
+    #[error(transparent)]
+    Database(#[from] OpenError),
+}
+
+fn join(problems: &[RegistryError]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Builds an [`Outbox`].
+#[must_use = "finish with .build()"]
+pub struct OutboxBuilder<DB: Database> {
+    pool: DB::Pool,
+    config: Config,
+    registrations: Vec<Registration>,
+    states: States,
+    observers: Vec<Arc<dyn Observer>>,
+}
+
+impl<DB: Database> OutboxBuilder<DB> {
+    pub(crate) fn new(pool: DB::Pool) -> Self {
+        Self {
+            pool,
+            config: Config::default(),
+            registrations: Vec::new(),
+            states: States::default(),
+            observers: vec![Arc::new(LogObserver)],
+        }
+    }
+
+    /// Sets all settings.
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Shares a value with handlers that ask for `State<T>`. One value a type.
+    pub fn state<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.states.insert(value);
+        self
+    }
+
+    /// Adds one handler or fallback handler.
+    pub fn handler(mut self, registration: Registration) -> Self {
+        self.registrations.push(registration);
+        self
+    }
+
+    /// Adds handlers and fallback handlers; see [`handlers!`](crate::handlers).
+    pub fn handlers(mut self, registrations: impl IntoIterator<Item = Registration>) -> Self {
+        self.registrations.extend(registrations);
+        self
+    }
+
+    /// Adds an observer of signals beside the log.
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// Checks everything and builds. No connection is opened.
+    ///
+    /// # Errors
+    /// [`BuildError`] with all problems of its kind.
+    pub async fn build(self) -> Result<Outbox<DB>, BuildError> {
+        let Self { pool, config, registrations, states, observers } = self;
+        config.validate()?;
+        let settings = config.store_settings();
+        let defaults = Defaults {
+            retry: config.retry.clone(),
+            timeout: config.delivery.handler_timeout,
+            stop_on_first_failure: config.delivery.stop_on_first_failure,
+            after_failure: config.delivery.on_failed.map(Into::into),
+        };
+        let adopt = |call: &(dyn std::any::Any + Send + Sync)| -> Option<Arc<dyn TransactionalRun>> {
+            let call = call.downcast_ref::<Arc<dyn TransactionalCall<DB>>>()?;
+            Some(DB::transactional(&pool, &settings, Arc::clone(call)))
+        };
+        let registry = Registry::build(registrations, states, &defaults, DB::NAME, &adopt)
+            .map_err(|problems| BuildError::Handlers { problems })?;
+        check_timeouts(&config, &registry)?;
+        let needs = registry.transactional().then_some(config.delivery.transactional_concurrency as u32 + 1);
+        if let (Some(needs), Some(has)) = (needs, DB::pool_size(&pool))
+            && has < needs
+        {
+            return Err(OpenError::PoolTooSmall { has, needs }.into());
+        }
+        let store = DB::open(&pool, settings.clone())?;
+        let scheduler = Scheduler {
+            tables: settings.tables,
+            config: config.schedule.clone(),
+            routes: Arc::new(Routes::new(registry.routes())),
+            store: Arc::clone(&store),
+        };
+        Ok(Outbox {
+            inner: Arc::new(Inner {
+                pool,
+                config,
+                store,
+                registry: Arc::new(registry),
+                scheduler,
+                wake: Wake::default(),
+                observers: Observers(Arc::new(observers)),
+            }),
+        })
+    }
+}
+
+/// A handler that may take longer than others wait for its partition would get its instance evicted.
+fn check_timeouts(config: &Config, registry: &Registry) -> Result<(), ConfigError> {
+    let limit = config.cluster.handover_timeout.saturating_sub(config.database.call_timeout);
+    let too_long = registry.entries().filter(|entry| entry.timeout > limit).map(|entry| {
+        format!(
+            "handler {:?} has a timeout of {:?}, but cluster.handover_timeout less database.call_timeout is \
+             {limit:?}: raise handover_timeout or lower the handler's timeout",
+            entry.id, entry.timeout
+        )
+    });
+    let problems: Vec<String> = too_long.collect();
+    if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
+}

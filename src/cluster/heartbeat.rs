@@ -1,0 +1,145 @@
+//! The heartbeat: on a thread, a runtime and a connection of its own, so that busy handlers cannot
+//! delay it; and a watchdog, so that it stops when the worker runtime is wedged.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tokio::{sync::watch, task::JoinHandle, time::Instant};
+
+use super::ClusterConfig;
+use crate::{
+    instance::InstanceId,
+    ownership::Ownership,
+    store::Store,
+    telemetry::{Observers, Signal},
+    wake::Wake,
+};
+
+/// After a beat that failed, the next is tried this much sooner than usual.
+const RETRY_SHARE: u32 = 5;
+
+/// The pulse of the worker runtime: moved on by a task there, watched by the heartbeat.
+#[derive(Clone, Default)]
+pub(crate) struct Pulse(Arc<AtomicU64>);
+
+impl Pulse {
+    /// Moves the pulse on until dropped.
+    pub(crate) async fn keep(self, interval: Duration) {
+        loop {
+            self.0.fetch_add(1, SeqCst);
+            tokio::time::sleep(interval / 2).await;
+        }
+    }
+}
+
+/// A running heartbeat; dropping it stops it.
+pub(crate) struct Heartbeat {
+    stop: watch::Sender<bool>,
+    task: Option<JoinHandle<()>>,
+}
+
+/// What the heartbeat works with.
+pub(crate) struct Beating {
+    store: Arc<dyn Store>,
+    me: InstanceId,
+    config: ClusterConfig,
+    ownership: Ownership,
+    observers: Observers,
+    pulse: Pulse,
+    evicted: Wake,
+}
+
+impl Heartbeat {
+    /// Starts to beat. `evicted` is nudged when the instance row says so.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn start(
+        store: &Arc<dyn Store>,
+        me: InstanceId,
+        config: &ClusterConfig,
+        ownership: &Ownership,
+        observers: &Observers,
+        pulse: &Pulse,
+        evicted: &Wake,
+    ) -> std::io::Result<Self> {
+        let (stop, stopped) = watch::channel(false);
+        let beating = Beating {
+            store: store.for_heartbeat(),
+            me,
+            config: config.clone(),
+            ownership: ownership.clone(),
+            observers: observers.clone(),
+            pulse: pulse.clone(),
+            evicted: evicted.clone(),
+        };
+        if !store.own_thread() {
+            return Ok(Self { stop, task: Some(tokio::spawn(beating.run(stopped))) });
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        std::thread::Builder::new()
+            .name("keylane-heartbeat".to_owned())
+            .spawn(move || runtime.block_on(beating.run(stopped)))?;
+        Ok(Self { stop, task: None })
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+impl Beating {
+    async fn run(self, mut stopped: watch::Receiver<bool>) {
+        let limit = self.config.stale_instance_timeout / 2;
+        let mut pulse = (self.pulse.0.load(SeqCst), Instant::now());
+        loop {
+            let now = self.pulse.0.load(SeqCst);
+            if now != pulse.0 {
+                pulse = (now, Instant::now());
+            }
+            // A wedged worker runtime delivers nothing: let the others have its partitions.
+            let wedged = pulse.1.elapsed() > limit;
+            let pause = match wedged {
+                true => self.config.heartbeat_interval,
+                false => match self.beat().await {
+                    Some(pause) => pause,
+                    None => return,
+                },
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                _ = stopped.changed() => return,
+            }
+        }
+    }
+
+    /// One beat. Returns the pause until the next, or `None` if this instance has been evicted.
+    async fn beat(&self) -> Option<Duration> {
+        let sent_at = self.ownership.clock().now();
+        match self.store.beat(self.me).await {
+            Ok(true) => {
+                self.ownership.renew(sent_at, self.config.stale_instance_timeout);
+                Some(self.config.heartbeat_interval)
+            }
+            Ok(false) => {
+                self.ownership.lose();
+                self.evicted.nudge();
+                None
+            }
+            Err(error) => {
+                self.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
+                Some(self.config.heartbeat_interval / RETRY_SHARE)
+            }
+        }
+    }
+}

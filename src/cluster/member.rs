@@ -1,0 +1,198 @@
+//! The member: one look at the cluster after another, and this instance's part of what follows.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{sync::watch, time::Instant};
+
+use super::ClusterConfig;
+use crate::{
+    instance::{ClusterView, Generation, InstanceId, InstanceState},
+    ownership::Ownership,
+    partition::{Partition, PartitionSet},
+    rules::{
+        assignment::{Moves, assign, moves},
+        liveness::Observations,
+    },
+    store::{Store, StoreError},
+    telemetry::{Observers, Signal},
+};
+
+/// Why a member came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// Another instance has declared this one dead.
+    Evicted,
+    /// It was asked to drain, and all its partitions are released.
+    Drained,
+}
+
+/// One instance in the cluster.
+pub(crate) struct Member {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) me: InstanceId,
+    pub(crate) config: ClusterConfig,
+    /// How long a look may be late before the windows start afresh.
+    pub(crate) gap_limit: Duration,
+    pub(crate) ownership: Ownership,
+    pub(crate) observers: Observers,
+    /// Turns true when this instance is to leave.
+    pub(crate) draining: watch::Receiver<bool>,
+}
+
+impl Member {
+    /// Takes part until evicted or drained.
+    pub(crate) async fn run(mut self) -> Departure {
+        let mut observations = Observations::default();
+        loop {
+            let looked_at = Instant::now();
+            if *self.draining.borrow() {
+                return self.leave().await;
+            }
+            match self.tick(&mut observations).await {
+                Ok(true) => {}
+                Ok(false) => return Departure::Evicted,
+                Err(error) => self.report(&error),
+            }
+            self.wait_until(looked_at + self.config.rebalance_interval).await;
+        }
+    }
+
+    /// Waits for the next tick, releasing what has drained meanwhile.
+    async fn wait_until(&mut self, next: Instant) {
+        loop {
+            let ownership = self.ownership.clone();
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => return,
+                _ = self.draining.changed() => return,
+                () = ownership.permit_returned() => self.release_drained().await,
+            }
+        }
+    }
+
+    /// One look and what follows. False: this instance is not among the living any more.
+    async fn tick(&self, observations: &mut Observations) -> Result<bool, StoreError> {
+        let mut view = self.store.view().await?;
+        if !view.members.iter().any(|member| member.id == self.me) {
+            return Ok(false);
+        }
+        self.evict_silent(&mut view, observations).await?;
+        let alive = |wanted: fn(InstanceState) -> bool| -> BTreeSet<InstanceId> {
+            view.members.iter().filter(|member| wanted(member.state)).map(|member| member.id).collect()
+        };
+        let active = alive(|state| state == InstanceState::Active);
+        let may_own = alive(InstanceState::is_live);
+        let assignment = assign(&active, &view.claims);
+        let moves = moves(self.me, &assignment, &may_own, &view.claims);
+        self.carry_out(&moves, &view).await?;
+        self.evict_overdue(&moves, &view, observations).await?;
+        Ok(true)
+    }
+
+    async fn evict_silent(
+        &self,
+        view: &mut ClusterView,
+        observations: &mut Observations,
+    ) -> Result<(), StoreError> {
+        let now = self.ownership.clock().now();
+        let stale = self.config.stale_instance_timeout;
+        let (suspects, interrupted) = observations.look(&view.members, now, stale, self.gap_limit);
+        if interrupted {
+            self.observers.emit(Signal::ObservationInterrupted);
+        }
+        for suspect in suspects.into_iter().filter(|suspect| suspect.id != self.me) {
+            if self.store.evict(suspect.id, Some(suspect.beat)).await? {
+                let silent_for = Some(suspect.silent_for);
+                self.observers.emit(Signal::PeerEvicted { instance: suspect.id, silent_for });
+            }
+            // Evicted by us or by another, or alive after all: the next look tells. Its partitions
+            // are claimed by compare-and-set, so a wrong guess costs nothing.
+            view.members.retain(|member| member.id != suspect.id);
+        }
+        Ok(())
+    }
+
+    async fn carry_out(&self, moves: &Moves, view: &ClusterView) -> Result<(), StoreError> {
+        if !moves.release.is_empty() {
+            self.ownership.drain(moves.release);
+        }
+        self.release_drained().await;
+        if moves.claim.is_empty() {
+            return Ok(());
+        }
+        let wanted: Vec<(Partition, Generation)> = moves
+            .claim
+            .iter()
+            .map(|partition| (partition, view.claims[partition.index()].generation))
+            .collect();
+        let owned = self.store.claim(self.me, &wanted).await?;
+        let partitions = self.ownership.grant(&owned);
+        if !partitions.is_empty() {
+            self.observers.emit(Signal::PartitionsGranted { partitions });
+        }
+        Ok(())
+    }
+
+    /// Evicts instances that beat but have not let go of what this one waits for.
+    async fn evict_overdue(
+        &self,
+        moves: &Moves,
+        view: &ClusterView,
+        observations: &mut Observations,
+    ) -> Result<(), StoreError> {
+        let mut holders: BTreeMap<InstanceId, PartitionSet> = BTreeMap::new();
+        for partition in moves.awaited.iter() {
+            if let Some(owner) = view.claims[partition.index()].owner {
+                holders.entry(owner).or_default().insert(partition);
+            }
+        }
+        let now = self.ownership.clock().now();
+        for instance in observations.overdue(&holders, now, self.config.handover_timeout) {
+            if self.store.evict(instance, None).await? {
+                self.observers.emit(Signal::PeerEvicted { instance, silent_for: None });
+            }
+        }
+        Ok(())
+    }
+
+    async fn release_drained(&self) {
+        let drained = self.ownership.drained();
+        if drained.is_empty() {
+            return;
+        }
+        match self.store.release(self.me, drained).await {
+            Ok(_) => {
+                self.ownership.forget(drained);
+                self.observers.emit(Signal::PartitionsReleased { partitions: drained });
+            }
+            Err(error) => self.report(&error),
+        }
+    }
+
+    /// Drains everything and releases each partition as it goes idle.
+    async fn leave(&self) -> Departure {
+        let pause = self.config.heartbeat_interval / 5;
+        while let Err(error) = self.store.drain(self.me).await {
+            self.report(&error);
+            tokio::time::sleep(pause).await;
+        }
+        self.ownership.drain(self.ownership.held());
+        loop {
+            self.release_drained().await;
+            if self.ownership.held().is_empty() {
+                return Departure::Drained;
+            }
+            tokio::select! {
+                () = self.ownership.permit_returned() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    fn report(&self, error: &StoreError) {
+        self.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
+    }
+}

@@ -1,0 +1,88 @@
+//! The cluster wing: heartbeat, view, assignment, claim, drain, release.
+//!
+//! ```text
+//!   own thread:   beat ──▶ outbox_instance ──▶ answer renews the lease (from the time it was sent)
+//!   every tick:   view ──▶ who is silent? evict ──▶ assign ──▶ my moves
+//!                                                   ├─ drain ──▶ permits gone ──▶ release
+//!                                                   └─ claim what is free or left by the dead
+//! ```
+//!
+//! There is no leader. Every instance computes the same assignment from the same view and carries
+//! out its own part; views that differ cost a lost compare-and-set, never two owners. Liveness is a
+//! beat counter watched with the observer's own clock. An instance stops trusting itself before the
+//! others may declare it dead, and its guard rows are closed in the transaction that does so, so
+//! even one that wakes from a long sleep between its last look and its write changes nothing.
+//!
+//! Words: to *evict* is to turn a live instance DEAD; *draining* is a partition (or an instance) that
+//! finishes what it has and starts nothing; *overdue* is an instance that beats but does not let go.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+mod heartbeat;
+mod member;
+
+pub(crate) use heartbeat::{Heartbeat, Pulse};
+pub(crate) use member::{Departure, Member};
+
+/// How partitions are shared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClusterConfig {
+    /// Time between two heartbeats.
+    #[serde(with = "humantime_serde")]
+    pub heartbeat_interval: Duration,
+    /// An instance whose beat stands still this long is declared dead. It stops itself a tenth
+    /// earlier.
+    #[serde(with = "humantime_serde")]
+    pub stale_instance_timeout: Duration,
+    /// Time between two looks at the cluster.
+    #[serde(with = "humantime_serde")]
+    pub rebalance_interval: Duration,
+    /// How long a stopping instance finishes what it has before it cancels the rest.
+    #[serde(with = "humantime_serde")]
+    pub graceful_shutdown_timeout: Duration,
+    /// An instance that beats but holds on to what others wait for is evicted after this time.
+    #[serde(with = "humantime_serde")]
+    pub handover_timeout: Duration,
+    /// Rows of stopped and dead instances are deleted after this time.
+    #[serde(with = "humantime_serde")]
+    pub forget_instances_after: Duration,
+    /// The name of this process, for people; the host name and process id if not given.
+    pub instance_name: Option<String>,
+}
+
+impl Default for ClusterConfig {
+    fn default() -> Self {
+        Self {
+            heartbeat_interval: Duration::from_secs(5),
+            stale_instance_timeout: Duration::from_secs(30),
+            rebalance_interval: Duration::from_secs(10),
+            graceful_shutdown_timeout: Duration::from_secs(15),
+            handover_timeout: Duration::from_secs(60),
+            forget_instances_after: Duration::from_secs(24 * 3600),
+            instance_name: None,
+        }
+    }
+}
+
+impl ClusterConfig {
+    pub(crate) fn problems(&self, problems: &mut Vec<String>) {
+        if let Some(name) = self.instance_name.as_ref().filter(|name| !(1..=255).contains(&name.len())) {
+            problems.push(format!("cluster.instance_name has {} bytes, but must have 1 to 255", name.len()));
+        }
+        if self.forget_instances_after < self.stale_instance_timeout * 10 {
+            problems.push(format!(
+                "cluster.forget_instances_after is {:?}, but must be at least ten times \
+                 cluster.stale_instance_timeout ({:?})",
+                self.forget_instances_after, self.stale_instance_timeout
+            ));
+        }
+    }
+
+    /// A look later than this after the one before counts as an interruption.
+    pub(crate) fn gap_limit(&self, call_timeout: Duration) -> Duration {
+        self.rebalance_interval * 2 + call_timeout
+    }
+}

@@ -1,0 +1,242 @@
+//! Settings: plain structs with serde, defaults and a check that reports every problem at once.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cluster::ClusterConfig,
+    delivery::DeliveryConfig,
+    record::KEY_LIMIT_BYTES,
+    rules::{lease, retry::RetryPolicy},
+    store::{Completed, StoreSettings, Tables},
+};
+
+/// All settings of an outbox. Durations are written as in `5s`, `1m 30s`.
+///
+/// ```
+/// let config: keylane::Config = toml::from_str(r#"
+///     table_prefix = "billing_outbox_"
+///     [delivery]
+///     poll_interval = "1s"
+///     [retry]
+///     max_retries = 5
+/// "#)?;
+/// config.validate()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Before each table's name; lower-case letters, digits, underscores, at most 32. Two outboxes in
+    /// one database have two prefixes.
+    pub table_prefix: String,
+    /// The schema (PostgreSQL) or database (MySQL) of the tables; the connection's own if not given.
+    pub schema: Option<String>,
+    /// What `schedule` accepts and promises.
+    pub schedule: ScheduleConfig,
+    /// How records are delivered.
+    pub delivery: DeliveryConfig,
+    /// How partitions are shared.
+    pub cluster: ClusterConfig,
+    /// The retry policy of handlers that have none of their own.
+    pub retry: RetryPolicy,
+    /// What becomes of completed records.
+    pub retention: RetentionConfig,
+    /// How the database is used.
+    pub database: DatabaseConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            table_prefix: Tables::default().prefix().to_owned(),
+            schema: None,
+            schedule: ScheduleConfig::default(),
+            delivery: DeliveryConfig::default(),
+            cluster: ClusterConfig::default(),
+            retry: RetryPolicy::default(),
+            retention: RetentionConfig::default(),
+            database: DatabaseConfig::default(),
+        }
+    }
+}
+
+/// How strongly the order of a key follows the order of commits. The truth table is in
+/// `docs/guarantees.md`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrderLevel {
+    /// If the commit of A returned before B was scheduled, A is delivered first; the order inside
+    /// one transaction is kept. Costs nothing.
+    #[default]
+    Causal,
+    /// Besides: transactions that schedule for one key wait for one another, so that delivery
+    /// follows the order of commits.
+    Strict,
+}
+
+/// What `schedule` accepts and promises.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScheduleConfig {
+    /// How strongly the order of a key follows the order of commits.
+    pub order: OrderLevel,
+    /// The largest payload, in bytes.
+    pub max_payload_bytes: usize,
+    /// The largest sum of header names and values of a record, in bytes.
+    pub max_header_bytes: usize,
+    /// How old the list of published handlers may be that `schedule` uses.
+    #[serde(with = "humantime_serde")]
+    pub route_refresh: Duration,
+}
+
+impl Default for ScheduleConfig {
+    fn default() -> Self {
+        Self {
+            order: OrderLevel::Causal,
+            max_payload_bytes: 1024 * 1024,
+            max_header_bytes: 8 * 1024,
+            route_refresh: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What becomes of completed records.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetentionConfig {
+    /// Delete, archive or keep.
+    pub completed: Completed,
+    /// How long archived and kept records stay.
+    #[serde(with = "humantime_serde")]
+    pub completed_for: Duration,
+    /// How long a dedup key is remembered.
+    #[serde(with = "humantime_serde")]
+    pub dedup_for: Duration,
+    /// How often old rows are cleared away.
+    #[serde(with = "humantime_serde")]
+    pub purge_interval: Duration,
+}
+
+impl Default for RetentionConfig {
+    fn default() -> Self {
+        Self {
+            completed: Completed::Delete,
+            completed_for: Duration::from_secs(7 * 24 * 3600),
+            dedup_for: Duration::from_secs(7 * 24 * 3600),
+            purge_interval: Duration::from_secs(600),
+        }
+    }
+}
+
+/// How the database is used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DatabaseConfig {
+    /// How long one call may take; then its connection is closed.
+    #[serde(with = "humantime_serde")]
+    pub call_timeout: Duration,
+    /// Commit outcomes without waiting for the disk. A crash of the database may forget the last
+    /// moments of outcomes: those records are delivered again. PostgreSQL and SQLite.
+    pub async_settle: bool,
+}
+
+impl Default for DatabaseConfig {
+    fn default() -> Self {
+        Self { call_timeout: Duration::from_secs(5), async_settle: true }
+    }
+}
+
+/// Everything that is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub struct ConfigError {
+    /// Each problem as one sentence: the value, the limit, the mend.
+    pub problems: Vec<String>,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "configuration has {} problem(s): {}", self.problems.len(), self.problems.join("; "))
+    }
+}
+
+impl Config {
+    /// Checks every value and what must hold between them.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with all problems, not only the first.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let mut problems = Vec::new();
+        if let Err(error) = self.table_names() {
+            problems.push(error.to_string());
+        }
+        self.zeros(&mut problems);
+        self.delivery.problems(&mut problems);
+        self.cluster.problems(&mut problems);
+        problems.extend(self.retry.problems("retry"));
+        self.relations(&mut problems);
+        if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
+    }
+
+    pub(crate) fn table_names(&self) -> Result<Tables, crate::store::BadName> {
+        Tables::new(self.schema.as_deref(), &self.table_prefix)
+    }
+
+    pub(crate) fn store_settings(&self) -> StoreSettings {
+        StoreSettings {
+            tables: self.table_names().unwrap_or_default(),
+            completed: self.retention.completed,
+            call_timeout: self.database.call_timeout,
+            async_settle: self.database.async_settle,
+        }
+    }
+
+    fn zeros(&self, problems: &mut Vec<String>) {
+        let durations = [
+            ("schedule.route_refresh", self.schedule.route_refresh),
+            ("delivery.poll_interval", self.delivery.poll_interval),
+            ("delivery.handler_timeout", self.delivery.handler_timeout),
+            ("cluster.heartbeat_interval", self.cluster.heartbeat_interval),
+            ("cluster.stale_instance_timeout", self.cluster.stale_instance_timeout),
+            ("cluster.rebalance_interval", self.cluster.rebalance_interval),
+            ("retention.purge_interval", self.retention.purge_interval),
+            ("database.call_timeout", self.database.call_timeout),
+        ];
+        for (name, _) in durations.iter().filter(|(_, duration)| duration.is_zero()) {
+            problems.push(format!("{name} is 0s, but must be longer; leave it out for the default"));
+        }
+        if self.schedule.max_payload_bytes < KEY_LIMIT_BYTES {
+            let limit = self.schedule.max_payload_bytes;
+            problems.push(format!("schedule.max_payload_bytes is {limit}, but must be at least {KEY_LIMIT_BYTES}"));
+        }
+    }
+
+    fn relations(&self, problems: &mut Vec<String>) {
+        let cluster = &self.cluster;
+        let stale = cluster.stale_instance_timeout;
+        let trusted = stale.saturating_sub(lease::margin(stale));
+        if trusted < cluster.heartbeat_interval * 2 {
+            problems.push(format!(
+                "cluster.stale_instance_timeout is {stale:?}: less its margin it is shorter than two heartbeats \
+                 of {:?}, so one lost beat would stop delivery; make it at least three heartbeats",
+                cluster.heartbeat_interval
+            ));
+        }
+        let least = self.delivery.handler_timeout + self.database.call_timeout;
+        if cluster.handover_timeout < least {
+            problems.push(format!(
+                "cluster.handover_timeout is {:?}, but must be at least delivery.handler_timeout + \
+                 database.call_timeout ({least:?}): a slow handler would get its instance evicted",
+                cluster.handover_timeout
+            ));
+        }
+        if self.database.call_timeout >= stale {
+            problems.push(format!(
+                "database.call_timeout is {:?}, but must be shorter than cluster.stale_instance_timeout ({stale:?})",
+                self.database.call_timeout
+            ));
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! One look at the database: first the stops, then the pending records, then what has become due.
+
+use std::sync::Arc;
+
+use crate::{
+    instance::Generation,
+    partition::{Partition, PartitionSet},
+    record::{Record, RecordId, Stop},
+    store::{Store, StoreError},
+};
+
+/// What a look is to bring.
+pub(super) struct Look {
+    pub(super) epoch: u64,
+    /// Owned partitions in their turn.
+    pub(super) turn: Vec<Partition>,
+    /// Partitions whose stopped lanes are read first.
+    pub(super) stops: PartitionSet,
+    /// The generations under which those are owned.
+    pub(super) generations: Vec<(Partition, Generation)>,
+    /// Whether delayed records are looked for, too.
+    pub(super) due: bool,
+    pub(super) skip: Vec<RecordId>,
+    pub(super) limit: usize,
+}
+
+/// What it brought.
+pub(super) struct Seen {
+    pub(super) look: Look,
+    pub(super) stops: Vec<Stop>,
+    pub(super) records: Vec<Record>,
+    /// Whether the limit cut it short: look again at once.
+    pub(super) more: bool,
+    pub(super) error: Option<StoreError>,
+}
+
+/// Takes the look. The stops are read before the records: a lane that the list does not name is
+/// not stopped by anyone but this instance when the records are read, and of its own it knows.
+pub(super) async fn look(store: Arc<dyn Store>, look: Look) -> Seen {
+    let mut seen = Seen { look, stops: Vec::new(), records: Vec::new(), more: false, error: None };
+    if let Err(error) = fill(&*store, &mut seen).await {
+        seen.records.clear();
+        seen.error = Some(error);
+    }
+    seen
+}
+
+async fn fill(store: &dyn Store, seen: &mut Seen) -> Result<(), StoreError> {
+    let Look { turn, stops, due, skip, limit, .. } = &seen.look;
+    if !stops.is_empty() {
+        seen.stops = store.stops(*stops).await?;
+    }
+    if *due {
+        let owned = turn.iter().copied().collect();
+        seen.records = store.due(owned, skip, *limit).await?;
+        seen.more = seen.records.len() >= *limit;
+    }
+    let left = limit.saturating_sub(seen.records.len()).max(1);
+    let pending = store.fetch(turn, skip, left).await?;
+    seen.more |= pending.len() >= left;
+    seen.records.extend(pending);
+    Ok(())
+}

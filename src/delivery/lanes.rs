@@ -1,0 +1,318 @@
+//! The lanes in memory: what is queued, what runs, what stands still. No async, no IO.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
+
+use super::stops::StopState;
+use crate::{
+    handler::{Entry, Form},
+    ownership::Permit,
+    record::{Lane, Record, RecordId, Stop},
+};
+
+/// Records that one run of a lane takes at most, unless its handler takes batches.
+const RUN_LENGTH: usize = 32;
+
+/// A record in memory with its right to be worked on.
+pub(super) struct Item {
+    pub(super) record: Record,
+    pub(super) permit: Permit,
+    /// This record has stopped its lane, and its turn has come again.
+    pub(super) stops_lane: bool,
+}
+
+/// The part of a run that belongs to one lane.
+pub(super) struct LaneItems {
+    pub(super) lane: Lane,
+    pub(super) items: Vec<Item>,
+}
+
+/// Work for one task.
+pub(super) struct Run {
+    pub(super) entry: Arc<Entry>,
+    pub(super) lanes: Vec<LaneItems>,
+}
+
+#[derive(Default)]
+struct LaneState {
+    queue: VecDeque<Item>,
+    entry: Option<Arc<Entry>>,
+    running: bool,
+    waiting: bool,
+    stop: Option<StopState>,
+}
+
+struct Known {
+    bytes: usize,
+    /// Its outcome is on its way to the database.
+    writing: bool,
+}
+
+/// All lanes with something in memory.
+#[derive(Default)]
+pub(super) struct Lanes {
+    lanes: HashMap<Lane, LaneState>,
+    /// Lanes with queued items and no run, in the order in which they became so.
+    ready: VecDeque<Lane>,
+    /// Records in memory: queued, running or being written.
+    known: HashMap<RecordId, Known>,
+    bytes: usize,
+    running: usize,
+    tainted: HashSet<Lane>,
+    fetching: bool,
+    epoch: u64,
+}
+
+impl Lanes {
+    /// A fetch begins. Returns its epoch and what it must leave out.
+    pub(super) fn begin_fetch(&mut self) -> (u64, Vec<RecordId>) {
+        self.epoch += 1;
+        self.fetching = true;
+        self.tainted.clear();
+        (self.epoch, self.known.keys().copied().collect())
+    }
+
+    /// The fetch has been taken in.
+    pub(super) fn end_fetch(&mut self) {
+        self.fetching = false;
+        self.tainted.clear();
+    }
+
+    /// Whether rows of this lane in the fetch under way no longer count.
+    pub(super) fn is_tainted(&self, lane: &Lane) -> bool {
+        self.tainted.contains(lane)
+    }
+
+    pub(super) fn taint(&mut self, lane: &Lane) {
+        if self.fetching {
+            self.tainted.insert(lane.clone());
+        }
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.known.len()
+    }
+
+    pub(super) fn in_flight_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn knows(&self, id: RecordId) -> bool {
+        self.known.contains_key(&id)
+    }
+
+    /// Counts a record as in memory.
+    pub(super) fn note(&mut self, record: &Record) {
+        let bytes = record.payload.len();
+        if self.known.insert(record.delivery.id, Known { bytes, writing: false }).is_none() {
+            self.bytes += bytes;
+        }
+    }
+
+    /// Its outcome is durable, or it is given up here: the next fetch may bring it.
+    pub(super) fn forget(&mut self, id: RecordId) {
+        if let Some(known) = self.known.remove(&id) {
+            self.bytes -= known.bytes;
+        }
+    }
+
+    /// Its outcome is on its way to the database.
+    pub(super) fn writing(&mut self, id: RecordId) {
+        if let Some(known) = self.known.get_mut(&id) {
+            known.writing = true;
+        }
+    }
+
+    pub(super) fn stop_of(&self, lane: &Lane) -> Option<StopState> {
+        self.lanes.get(lane).and_then(|state| state.stop)
+    }
+
+    /// Queues a record in id order.
+    pub(super) fn push(&mut self, lane: Lane, entry: &Arc<Entry>, item: Item) {
+        self.note(&item.record);
+        let state = self.lanes.entry(lane.clone()).or_default();
+        state.entry.get_or_insert_with(|| Arc::clone(entry));
+        let id = item.record.delivery.id;
+        let place = state.queue.iter().rposition(|queued| queued.record.delivery.id < id);
+        state.queue.insert(place.map_or(0, |place| place + 1), item);
+        self.make_ready(lane);
+    }
+
+    /// Puts records that were not tried back to the head of their lane.
+    pub(super) fn put_back(&mut self, lane: &Lane, items: Vec<Item>) {
+        match self.lanes.get_mut(lane) {
+            Some(state) => items.into_iter().rev().for_each(|item| state.queue.push_front(item)),
+            None => items.iter().for_each(|item| self.forget(item.record.delivery.id)),
+        }
+    }
+
+    fn make_ready(&mut self, lane: Lane) {
+        if let Some(state) = self.lanes.get_mut(&lane) {
+            let may_run = state.stop.is_none() || state.queue.front().is_some_and(|item| item.stops_lane);
+            if !state.running && !state.waiting && !state.queue.is_empty() && may_run {
+                state.waiting = true;
+                self.ready.push_back(lane);
+            }
+        }
+    }
+
+    pub(super) fn runs(&self) -> usize {
+        self.running
+    }
+
+    /// The next run, if a lane is ready.
+    pub(super) fn next_run(&mut self) -> Option<Run> {
+        let first = self.take_ready()?;
+        let entry = self.lanes.get(&first).and_then(|state| state.entry.clone())?;
+        let (size, mixed) = match entry.form {
+            Form::Batch { size, mixed, .. } => (size, mixed),
+            _ => (RUN_LENGTH, false),
+        };
+        let mut lanes = vec![self.take_items(first, size)];
+        let mut taken = lanes[0].items.len();
+        while mixed && taken < size {
+            let same = |lane: &Lane| lane.handler == entry.id;
+            let Some(place) = self.ready.iter().position(same) else { break };
+            let Some(lane) = self.ready.remove(place) else { break };
+            let more = self.take_items(lane, size - taken);
+            taken += more.items.len();
+            lanes.push(more);
+        }
+        self.running += 1;
+        Some(Run { entry, lanes })
+    }
+
+    fn take_ready(&mut self) -> Option<Lane> {
+        while let Some(lane) = self.ready.pop_front() {
+            match self.lanes.get_mut(&lane) {
+                Some(state) if !state.queue.is_empty() => return Some(lane),
+                Some(state) => state.waiting = false,
+                None => {}
+            }
+        }
+        None
+    }
+
+    fn take_items(&mut self, lane: Lane, most: usize) -> LaneItems {
+        let mut items = Vec::new();
+        if let Some(state) = self.lanes.get_mut(&lane) {
+            state.waiting = false;
+            state.running = true;
+            // A record that stops its lane runs alone: what follows depends on it.
+            let most = if state.stop.is_some() { 1 } else { most };
+            items.extend(state.queue.drain(..most.min(state.queue.len())));
+        }
+        LaneItems { lane, items }
+    }
+
+    /// A run has ended; its lanes may run again.
+    pub(super) fn end_run(&mut self) {
+        self.running = self.running.saturating_sub(1);
+    }
+
+    /// The lane's part of a run has been taken in.
+    pub(super) fn end_lane(&mut self, lane: &Lane) {
+        if let Some(state) = self.lanes.get_mut(lane) {
+            state.running = false;
+        }
+        self.make_ready(lane.clone());
+        self.drop_if_idle(lane);
+    }
+
+    fn drop_if_idle(&mut self, lane: &Lane) {
+        let idle = |state: &LaneState| {
+            state.queue.is_empty() && !state.running && !state.waiting && state.stop.is_none()
+        };
+        if self.lanes.get(lane).is_some_and(idle) {
+            self.lanes.remove(lane);
+        }
+    }
+
+    /// The lane stands still. Returns what was queued behind.
+    pub(super) fn stop(&mut self, lane: &Lane, stop: StopState) -> Vec<Item> {
+        let state = self.lanes.entry(lane.clone()).or_default();
+        state.stop = Some(stop);
+        state.queue.drain(..).collect()
+    }
+
+    /// The row of the lane is written.
+    pub(super) fn stop_is_durable(&mut self, lane: &Lane) {
+        let epoch = self.epoch;
+        if let Some(stop) = self.lanes.get_mut(lane).and_then(|state| state.stop.as_mut()) {
+            stop.durable_since = Some(epoch);
+        }
+    }
+
+    /// The lane goes on, from the head of what is pending in the database.
+    pub(super) fn resume(&mut self, lane: &Lane) {
+        self.taint(lane);
+        if let Some(state) = self.lanes.get_mut(lane) {
+            state.stop = None;
+        }
+        self.drop_if_idle(lane);
+    }
+
+    /// Gives up what is queued in a lane; the database still has it.
+    pub(super) fn abandon(&mut self, lane: &Lane) {
+        self.taint(lane);
+        let queued: Vec<Item> =
+            self.lanes.get_mut(lane).map(|state| state.queue.drain(..).collect()).unwrap_or_default();
+        for item in queued {
+            self.forget(item.record.delivery.id);
+        }
+        self.drop_if_idle(lane);
+    }
+
+    /// Gives up the queues and the stops of lanes that may not be worked on any more.
+    pub(super) fn abandon_where(&mut self, closed: impl Fn(&Lane) -> bool) {
+        let lanes: Vec<Lane> = self.lanes.keys().filter(|lane| closed(lane)).cloned().collect();
+        for lane in lanes {
+            self.resume(&lane);
+            self.abandon(&lane);
+        }
+    }
+
+    /// No run is left and none will report: all that is not being written is given up.
+    pub(super) fn abandon_runs(&mut self) {
+        let gone = self.known.iter().filter(|(_, known)| !known.writing).map(|(id, _)| *id);
+        let gone: Vec<RecordId> = gone.collect();
+        gone.into_iter().for_each(|id| self.forget(id));
+        let stops = std::mem::take(&mut self.lanes).into_iter().filter(|(_, state)| state.stop.is_some());
+        self.lanes = stops.map(|(lane, state)| (lane, LaneState { stop: state.stop, ..LaneState::default() })).collect();
+        self.ready.clear();
+        self.running = 0;
+    }
+
+    /// Takes over a list of stops, read at the start of the fetch of this epoch, for the partitions
+    /// that `covers`.
+    pub(super) fn reconcile(&mut self, stops: &[Stop], epoch: u64, covers: impl Fn(&Lane) -> bool) {
+        let listed: HashMap<&Lane, &Stop> = stops.iter().map(|stop| (&stop.lane, stop)).collect();
+        let released = self.lanes.iter().filter(|(lane, state)| {
+            covers(lane)
+                && !listed.contains_key(*lane)
+                && state.stop.is_some_and(|stop| stop.is_refuted_by(epoch))
+        });
+        let released: Vec<Lane> = released.map(|(lane, _)| lane.clone()).collect();
+        for lane in released {
+            // The fetch of this epoch was read after the list: its rows count.
+            if let Some(state) = self.lanes.get_mut(&lane) {
+                state.stop = None;
+            }
+            self.drop_if_idle(&lane);
+        }
+        for stop in stops {
+            let state = self.lanes.entry(stop.lane.clone()).or_default();
+            let durable_since = Some(epoch.saturating_sub(1));
+            state.stop.get_or_insert(StopState { record: stop.record, reason: stop.reason, durable_since });
+        }
+    }
+
+    /// Whether any lane waits for a person or for another build.
+    pub(super) fn any_released_from_outside(&self) -> bool {
+        use crate::record::StopReason::{Blocked, Unroutable};
+        let outside = |stop: StopState| matches!(stop.reason, Blocked | Unroutable);
+        self.lanes.values().any(|state| state.stop.is_some_and(outside))
+    }
+}

@@ -1,0 +1,119 @@
+//! The delivery wing: fetch, lane, run, settle; one direction.
+//!
+//! ```text
+//!   database ──fetch──▶ lanes ──runs──▶ handlers ──outcomes──▶ settler ──▶ database
+//!      ▲                  │  permits ride along until the write is durable  │
+//!      └── wake, pause ───┴──────────── freed places ◀──────────────────────┘
+//! ```
+//!
+//! One task, the [`pipeline`], owns all bookkeeping; it fetches and settles at the same time, on a
+//! connection each. Handlers run in tasks of their own, one a lane at a time. Every fetch reads the
+//! pending set from its head, without what is in flight: nothing is ever remembered as "done up to
+//! here". A lane that stands still has a row in `outbox_lane`, and its later records are moved out
+//! of the pending set as they are met (status held), so that no poll pays for them twice.
+//!
+//! Words: a *stop* is a lane that stands still and the record that causes it; a *run* is one call
+//! sequence of a lane in a task; *tainted* is a lane whose rows in a fetch under way no longer count,
+//! because the lane's memory changed since the fetch began.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::AfterFailure;
+
+mod attempt;
+mod fetcher;
+mod lanes;
+mod pipeline;
+mod run;
+mod settler;
+mod stops;
+mod transaction;
+
+pub(crate) use pipeline::{Ended, Pipeline, Setup};
+
+/// What becomes of a key whose record has failed for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailed {
+    /// It stands still until someone retries, discards or rewrites the record.
+    Block,
+    /// It goes on.
+    Continue,
+}
+
+impl From<OnFailed> for AfterFailure {
+    fn from(on_failed: OnFailed) -> Self {
+        match on_failed {
+            OnFailed::Block => Self::Block,
+            OnFailed::Continue => Self::Continue,
+        }
+    }
+}
+
+/// How records are delivered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DeliveryConfig {
+    /// The longest pause between two looks when nothing wakes the poller.
+    #[serde(with = "humantime_serde")]
+    pub poll_interval: Duration,
+    /// Records a fetch at most.
+    pub batch_size: usize,
+    /// Records in memory at most.
+    pub max_in_flight: usize,
+    /// Payload bytes in memory at most; one larger record still goes, alone.
+    pub max_in_flight_bytes: usize,
+    /// Handler calls at once.
+    pub concurrency: usize,
+    /// Transactional handler calls at once; each holds a connection of the pool.
+    pub transactional_concurrency: usize,
+    /// How long one handler call may take; handlers can set their own.
+    #[serde(with = "humantime_serde")]
+    pub handler_timeout: Duration,
+    /// A failing record stops the later ones of its key.
+    pub stop_on_first_failure: bool,
+    /// What becomes of a key whose record has failed for good. Not given: `block` with
+    /// stop-on-first-failure, else `continue`.
+    pub on_failed: Option<OnFailed>,
+}
+
+impl Default for DeliveryConfig {
+    fn default() -> Self {
+        Self {
+            poll_interval: Duration::from_secs(2),
+            batch_size: 1000,
+            max_in_flight: 4000,
+            max_in_flight_bytes: 64 * 1024 * 1024,
+            concurrency: 256,
+            transactional_concurrency: 4,
+            handler_timeout: Duration::from_secs(30),
+            stop_on_first_failure: true,
+            on_failed: None,
+        }
+    }
+}
+
+impl DeliveryConfig {
+    pub(crate) fn problems(&self, problems: &mut Vec<String>) {
+        let counts = [
+            ("delivery.batch_size", self.batch_size, 10_000),
+            ("delivery.max_in_flight", self.max_in_flight, 100_000),
+            ("delivery.concurrency", self.concurrency, 100_000),
+            ("delivery.transactional_concurrency", self.transactional_concurrency, 1_000),
+        ];
+        for (name, value, most) in counts.into_iter().filter(|(_, value, most)| !(1..=*most).contains(value)) {
+            problems.push(format!("{name} is {value}, but must be from 1 to {most}"));
+        }
+        if self.max_in_flight < self.batch_size {
+            problems.push(format!(
+                "delivery.max_in_flight is {}, but must be at least delivery.batch_size ({})",
+                self.max_in_flight, self.batch_size
+            ));
+        }
+        if self.max_in_flight_bytes == 0 {
+            problems.push("delivery.max_in_flight_bytes is 0, but must be at least 1".to_owned());
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! A run: the records of one lane (or, for mixed batches, of several) through their handler.
+
+use std::sync::Arc;
+
+use super::{
+    attempt::{Surroundings, guarded, judge},
+    lanes::{Item, LaneItems, Run},
+    transaction::GuardPool,
+};
+use crate::{
+    handler::{BatchCall, BatchResults, Context, Entry, Form, HandlerError},
+    record::{Change, Lane, Record},
+    rules::lifecycle::lane_goes_on,
+    store::{StoreError, TransactionalRun},
+};
+
+/// How a record left its run.
+pub(super) enum Outcome {
+    /// This is to be written.
+    Write(Change),
+    /// Completed in its handler's own transaction; a lane that it had stopped goes on.
+    Written,
+    /// Not tried: it keeps its place.
+    Untried,
+    /// The database failed around it, no attempt counts: it is fetched again.
+    Aborted(StoreError),
+    /// Another owner has settled it: it is none of ours any more.
+    Gone,
+}
+
+/// A run that has ended.
+pub(super) struct Finished {
+    pub(super) lanes: Vec<FinishedLane>,
+}
+
+/// What became of the records of one lane, in their order.
+pub(super) struct FinishedLane {
+    pub(super) lane: Lane,
+    pub(super) items: Vec<(Item, Outcome)>,
+}
+
+impl Run {
+    /// Runs to the end, or to the first record after which the lane may not go on.
+    pub(super) async fn execute(self, around: Surroundings, guards: Arc<GuardPool>) -> Finished {
+        let Self { entry, lanes } = self;
+        let lanes = match &entry.form {
+            Form::Batch { call, .. } => run_batch(&entry, call, lanes, &around).await,
+            _ => {
+                let mut finished = Vec::with_capacity(lanes.len());
+                for LaneItems { lane, items } in lanes {
+                    let items = run_lane(&entry, items, &around, &guards).await;
+                    finished.push(FinishedLane { lane, items });
+                }
+                finished
+            }
+        };
+        Finished { lanes }
+    }
+}
+
+async fn run_lane(
+    entry: &Entry,
+    items: Vec<Item>,
+    around: &Surroundings,
+    guards: &Arc<GuardPool>,
+) -> Vec<(Item, Outcome)> {
+    let mut finished = Vec::with_capacity(items.len());
+    let mut goes_on = true;
+    for item in items {
+        // The last look at the lease, as close to the call as can be.
+        let outcome = match goes_on && item.permit.may_start() {
+            true => run_one(entry, &item, around, guards).await,
+            false => Outcome::Untried,
+        };
+        goes_on = match &outcome {
+            Outcome::Write(change) => lane_goes_on(change),
+            Outcome::Written => true,
+            Outcome::Untried | Outcome::Aborted(_) | Outcome::Gone => false,
+        };
+        finished.push((item, outcome));
+    }
+    finished
+}
+
+async fn run_one(entry: &Entry, item: &Item, around: &Surroundings, guards: &Arc<GuardPool>) -> Outcome {
+    let record = &item.record;
+    let started = around.clock.now();
+    let result = match &entry.form {
+        Form::Single(call) => {
+            guarded(entry.timeout, call.call(Context::new(record, &around.states))).await
+        }
+        Form::Transactional(call) => return run_in_transaction(entry, call, item, around, guards).await,
+        Form::Batch { .. } => return Outcome::Untried,
+    };
+    let took = around.clock.now().saturating_sub(started);
+    let result = result.and_then(|returned| returned);
+    Outcome::Write(judge(entry, record, item.stops_lane, result, took, around).await)
+}
+
+async fn run_in_transaction(
+    entry: &Entry,
+    call: &Arc<dyn TransactionalRun>,
+    item: &Item,
+    around: &Surroundings,
+    guards: &Arc<GuardPool>,
+) -> Outcome {
+    use super::transaction::Transacted;
+    let started = around.clock.now();
+    let transacted = guards.run(&**call, &item.record, &around.states, entry.timeout, &item.permit).await;
+    let took = around.clock.now().saturating_sub(started);
+    match transacted {
+        Transacted::Committed => Outcome::Written,
+        Transacted::Untried => Outcome::Untried,
+        Transacted::Gone => Outcome::Gone,
+        Transacted::Aborted(error) => Outcome::Aborted(error),
+        Transacted::Failed(error) => {
+            Outcome::Write(judge(entry, &item.record, item.stops_lane, Err(error), took, around).await)
+        }
+    }
+}
+
+async fn run_batch(
+    entry: &Entry,
+    call: &Arc<dyn BatchCall>,
+    lanes: Vec<LaneItems>,
+    around: &Surroundings,
+) -> Vec<FinishedLane> {
+    let may_start = lanes.iter().flat_map(|lane| &lane.items).all(|item| item.permit.may_start());
+    let records: Vec<&Record> = lanes.iter().flat_map(|lane| &lane.items).map(|item| &item.record).collect();
+    let started = around.clock.now();
+    let mut results = match may_start {
+        true => call_batch(entry, call, &records, around).await.into_iter(),
+        false => Vec::new().into_iter(),
+    };
+    let took = around.clock.now().saturating_sub(started);
+    let mut finished = Vec::with_capacity(lanes.len());
+    for LaneItems { lane, items } in lanes {
+        let mut judged = Vec::with_capacity(items.len());
+        // The prefix rule: once a lane may not go on, later results of it do not count.
+        let mut goes_on = true;
+        for item in items {
+            let result = results.next();
+            let outcome = match result.filter(|_| goes_on) {
+                Some(result) => {
+                    Outcome::Write(judge(entry, &item.record, item.stops_lane, result, took, around).await)
+                }
+                None => Outcome::Untried,
+            };
+            goes_on = matches!(&outcome, Outcome::Write(change) if lane_goes_on(change));
+            judged.push((item, outcome));
+        }
+        finished.push(FinishedLane { lane, items: judged });
+    }
+    finished
+}
+
+/// A call that fails as a whole fails its first record; one that returns nothing does too, or it
+/// would be called for ever.
+async fn call_batch(
+    entry: &Entry,
+    call: &Arc<dyn BatchCall>,
+    records: &[&Record],
+    around: &Surroundings,
+) -> BatchResults {
+    match guarded(entry.timeout, call.call(records, &around.states)).await {
+        Ok(results) if results.is_empty() => {
+            vec![Err(HandlerError::new("the batch handler returned no results"))]
+        }
+        Ok(results) => results,
+        Err(error) => vec![Err(error)],
+    }
+}

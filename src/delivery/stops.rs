@@ -1,0 +1,34 @@
+//! What is known of stopped lanes, and when what the database says may overrule it.
+
+use crate::record::{RecordId, StopReason};
+
+/// A lane that stands still, as remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StopState {
+    /// The record that stops the lane.
+    pub(super) record: RecordId,
+    pub(super) reason: StopReason,
+    /// The epoch in which its row became durable; `None` while the write is under way. A list of
+    /// stops read in the same or an earlier epoch may not have seen the row yet.
+    pub(super) durable_since: Option<u64>,
+}
+
+impl StopState {
+    /// Whether a list of stops read in `epoch` that lacks this one means that it was released.
+    pub(super) fn is_refuted_by(&self, epoch: u64) -> bool {
+        self.durable_since.is_some_and(|since| since < epoch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_read_before_the_stop_was_durable_says_nothing() {
+        let stop = |durable_since| StopState { record: 1, reason: StopReason::Blocked, durable_since };
+        assert!(!stop(None).is_refuted_by(9));
+        assert!(!stop(Some(9)).is_refuted_by(9));
+        assert!(stop(Some(8)).is_refuted_by(9));
+    }
+}

@@ -1,0 +1,235 @@
+//! The outbox: the handle that a service holds.
+
+use std::{sync::Arc, time::{Duration, SystemTime}};
+
+use crate::{
+    builder::OutboxBuilder,
+    config::Config,
+    database::{Database, Pool},
+    handler::Registry,
+    record::{OutboxEvent, RecordId},
+    runtime::{Running, StartError, start},
+    schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled, Scheduler},
+    store::{Counts, FailedRecord, Mend, SchemaError, StoppedLane, Store, StoreError},
+    telemetry::Observers,
+    wake::Wake,
+};
+
+/// An outbox in one database: schedules records in the user's transactions, and starts the workers
+/// that deliver them. Cheap to clone; a process may hold several.
+pub struct Outbox<DB: Database> {
+    pub(crate) inner: Arc<Inner<DB>>,
+}
+
+pub(crate) struct Inner<DB: Database> {
+    pub(crate) pool: DB::Pool,
+    pub(crate) config: Config,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) wake: Wake,
+    pub(crate) observers: Observers,
+}
+
+impl<DB: Database> Clone for Outbox<DB> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+/// Why [`Outbox::transaction`] did not commit.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransactionError<E> {
+    /// No transaction could be opened; the work was not run.
+    #[error("transaction could not begin")]
+    Begin(#[source] StoreError),
+    /// The work failed; everything was rolled back.
+    #[error("the work in the transaction failed")]
+    Work(#[source] E),
+    /// The commit failed or its answer was lost: it may have happened or not.
+    #[error("commit failed; whether it happened is not known")]
+    Commit(#[source] StoreError),
+}
+
+impl<DB: Database> Outbox<DB> {
+    /// Begins to build an outbox on a `PgPool`, `MySqlPool`, `SqlitePool` or
+    /// [`MemoryPool`](crate::memory::MemoryPool).
+    pub fn builder<P: Pool<Database = DB>>(pool: P) -> OutboxBuilder<DB>
+    where
+        DB: Database<Pool = P>,
+    {
+        OutboxBuilder::new(pool)
+    }
+
+    /// Creates the tables or brings them up to this build's version. Several processes may do so
+    /// at once.
+    ///
+    /// # Errors
+    /// [`SchemaError`]; nothing is half done except on MySQL, where running it again goes on.
+    pub async fn migrate(&self) -> Result<(), SchemaError> {
+        self.inner.store.migrate().await
+    }
+
+    /// The statements of [`migrate`](Self::migrate), for a DBA to run by hand.
+    pub fn migration_script(&self) -> String {
+        self.inner.store.script()
+    }
+
+    /// Schedules an event in the user's transaction: it is delivered if and only if that commits.
+    ///
+    /// Writes one record for each handler of the type. Call [`wake`](Self::wake) after the commit,
+    /// or the record waits for the next poll.
+    ///
+    /// # Errors
+    /// [`ScheduleError`], before anything is written unless the database refused.
+    ///
+    /// # Cancel safety
+    /// As the user's own statements on that connection: roll the transaction back.
+    pub async fn schedule<E: OutboxEvent>(
+        &self,
+        conn: &mut DB::Connection,
+        event: &E,
+    ) -> Result<Scheduled, ScheduleError> {
+        self.schedule_with(conn, event, ScheduleOptions::new()).await
+    }
+
+    /// As [`schedule`](Self::schedule), with headers, a due time, an event id or a dedup key.
+    pub async fn schedule_with<E: OutboxEvent>(
+        &self,
+        conn: &mut DB::Connection,
+        event: &E,
+        options: ScheduleOptions,
+    ) -> Result<Scheduled, ScheduleError> {
+        self.schedule_raw(conn, RawEvent::encode(event)?, options).await
+    }
+
+    /// As [`schedule`](Self::schedule), delivered not before a time of the database's clock.
+    pub async fn schedule_at<E: OutboxEvent>(
+        &self,
+        conn: &mut DB::Connection,
+        event: &E,
+        time: SystemTime,
+    ) -> Result<Scheduled, ScheduleError> {
+        self.schedule_with(conn, event, ScheduleOptions::new().at(time)).await
+    }
+
+    /// As [`schedule`](Self::schedule), delivered after a delay by the database's clock.
+    pub async fn schedule_after<E: OutboxEvent>(
+        &self,
+        conn: &mut DB::Connection,
+        event: &E,
+        delay: Duration,
+    ) -> Result<Scheduled, ScheduleError> {
+        self.schedule_with(conn, event, ScheduleOptions::new().after(delay)).await
+    }
+
+    /// Schedules many events in few statements, in the order given.
+    pub async fn schedule_all<'e, E: OutboxEvent>(
+        &self,
+        conn: &mut DB::Connection,
+        events: impl IntoIterator<Item = &'e E>,
+    ) -> Result<Vec<Scheduled>, ScheduleError> {
+        let events = events.into_iter().map(RawEvent::encode).collect::<Result<Vec<_>, _>>()?;
+        self.inner.scheduler.schedule::<DB>(conn, events, &ScheduleOptions::new()).await
+    }
+
+    /// Schedules an event that is already encoded.
+    pub async fn schedule_raw(
+        &self,
+        conn: &mut DB::Connection,
+        event: RawEvent,
+        options: ScheduleOptions,
+    ) -> Result<Scheduled, ScheduleError> {
+        let scheduled = self.inner.scheduler.schedule::<DB>(conn, vec![event], &options).await?;
+        let none = || Scheduled { event_id: uuid::Uuid::nil(), records: 0, duplicate: false };
+        Ok(scheduled.into_iter().next().unwrap_or_else(none))
+    }
+
+    /// Runs work in a transaction of the pool, commits it and wakes the workers of this process.
+    ///
+    /// # Errors
+    /// [`TransactionError`]; the work's own error rolls everything back.
+    ///
+    /// # Cancel safety
+    /// Dropped before the commit, nothing is written; the connection is closed, never reused.
+    pub async fn transaction<T, E>(
+        &self,
+        work: impl AsyncFnOnce(&mut DB::Connection) -> Result<T, E>,
+    ) -> Result<T, TransactionError<E>> {
+        let mut tx = DB::begin(&self.inner.pool).await.map_err(TransactionError::Begin)?;
+        let done = work(&mut tx).await.map_err(TransactionError::Work)?;
+        DB::commit(tx).await.map_err(TransactionError::Commit)?;
+        self.wake();
+        Ok(done)
+    }
+
+    /// Tells the workers of this process that there may be work. Cheap: many calls count as one.
+    pub fn wake(&self) {
+        self.inner.wake.nudge();
+    }
+
+    /// Joins the cluster and starts to deliver. Waits, with back-off, while the database is down.
+    ///
+    /// # Errors
+    /// [`StartError`] for what waiting cannot mend.
+    pub async fn start(&self) -> Result<Running, StartError> {
+        start(&self.inner).await
+    }
+
+    /// Counts records by status and stopped lanes by reason. Reads the whole record table.
+    pub async fn counts(&self) -> Result<Counts, StoreError> {
+        self.inner.store.counts().await
+    }
+
+    /// Lists lanes that stand still, by the id of the record that stops them, above `after`.
+    pub async fn stopped_lanes(&self, after: RecordId, limit: usize) -> Result<Vec<StoppedLane>, StoreError> {
+        self.inner.store.stopped_lanes(after, limit).await
+    }
+
+    /// Lists records that have failed for good, by id, above `after`.
+    pub async fn failed(&self, after: RecordId, limit: usize) -> Result<Vec<FailedRecord>, StoreError> {
+        self.inner.store.failed(after, limit).await
+    }
+
+    /// Delivers a failed record again, from attempt 1; if it blocks its lane, the lane goes on after
+    /// it. False if there is no such failed record.
+    pub async fn retry(&self, record: RecordId) -> Result<bool, StoreError> {
+        self.mend(record, Mend::Retry).await
+    }
+
+    /// Deletes a failed record; if it blocks its lane, the lane goes on without it. False if there is
+    /// no such failed record.
+    pub async fn discard(&self, record: RecordId) -> Result<bool, StoreError> {
+        self.mend(record, Mend::Discard).await
+    }
+
+    /// As [`retry`](Self::retry), with another payload.
+    pub async fn replace_payload(&self, record: RecordId, payload: Vec<u8>) -> Result<bool, StoreError> {
+        self.mend(record, Mend::Replace(payload)).await
+    }
+
+    async fn mend(&self, record: RecordId, mend: Mend) -> Result<bool, StoreError> {
+        let mended = self.inner.store.mend(record, &mend).await?;
+        self.inner.wake.nudge();
+        Ok(mended)
+    }
+
+    /// Takes a handler out of the published list: nothing more is scheduled for it. False if it was
+    /// not listed. Its records stay; while nobody has it, they are unroutable.
+    pub async fn retire_handler(&self, handler: &str) -> Result<bool, StoreError> {
+        self.inner.store.retire_handler(handler).await
+    }
+
+    /// Deletes completed, archived and dedup rows older than their settings. The workers do so by
+    /// themselves. Returns how many.
+    pub async fn purge(&self) -> Result<u64, StoreError> {
+        let retention = &self.inner.config.retention;
+        self.inner.store.purge(retention.completed_for, retention.dedup_for).await
+    }
+
+    /// The settings it was built with.
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+}

@@ -1,0 +1,276 @@
+//! Ownership: the joint between the wings. The cluster wing grants and drains; the delivery wing
+//! takes permits.
+//!
+//! A permit rides with a record from the fetch until its outcome is durable: a partition is drained
+//! exactly when its permits are gone. The lease is one deadline for all partitions; when it passes,
+//! every permit stops being valid without a message.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+
+use crate::{
+    clock::Clock,
+    instance::Generation,
+    partition::{PARTITION_COUNT, Partition, PartitionSet},
+    rules::lease,
+    wake::Wake,
+};
+
+/// A wall clock that runs ahead of the monotonic one by more than this: the process stood still.
+const JUMP_TOLERANCE: Duration = Duration::from_millis(500);
+
+/// What this instance may act on.
+#[derive(Clone)]
+pub(crate) struct Ownership(Arc<Shared>);
+
+struct Shared {
+    clock: Clock,
+    /// Microseconds on the clock; 0 when there is no lease.
+    trusted_until: AtomicU64,
+    /// Wall minus monotonic clock at the last heartbeat, in microseconds.
+    wall_offset: AtomicI64,
+    slots: [Slot; PARTITION_COUNT],
+    returned: Notify,
+    changed: Wake,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// 0 when not owned: a claim makes it at least 1.
+    generation: AtomicI64,
+    draining: AtomicBool,
+    permits: AtomicU32,
+}
+
+impl Ownership {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self(Arc::new(Shared {
+            clock,
+            trusted_until: AtomicU64::new(0),
+            wall_offset: AtomicI64::new(clock.wall_offset_us()),
+            slots: std::array::from_fn(|_| Slot::default()),
+            returned: Notify::new(),
+            changed: Wake::default(),
+        }))
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.0.clock
+    }
+
+    /// Fires when partitions were granted or taken, or the lease was renewed or lost.
+    pub(crate) fn changed(&self) -> &Wake {
+        &self.0.changed
+    }
+
+    /// A heartbeat sent at `sent_at` was acknowledged.
+    pub(crate) fn renew(&self, sent_at: Duration, stale_timeout: Duration) {
+        let held = self.lease_holds();
+        let until = lease::trusted_until(sent_at, stale_timeout).as_micros() as u64;
+        self.0.wall_offset.store(self.0.clock.wall_offset_us(), SeqCst);
+        self.0.trusted_until.fetch_max(until, SeqCst);
+        if !held {
+            self.0.changed.nudge();
+        }
+    }
+
+    /// Ends the lease: this instance has been evicted or stops.
+    pub(crate) fn lose(&self) {
+        self.0.trusted_until.store(0, SeqCst);
+        self.0.changed.nudge();
+    }
+
+    /// How long the lease still holds.
+    pub(crate) fn lease_left(&self) -> Duration {
+        let until = Duration::from_micros(self.0.trusted_until.load(SeqCst));
+        until.saturating_sub(self.0.clock.now())
+    }
+
+    pub(crate) fn lease_holds(&self) -> bool {
+        let drift = self.0.clock.wall_offset_us() - self.0.wall_offset.load(SeqCst);
+        !self.lease_left().is_zero() && drift <= JUMP_TOLERANCE.as_micros() as i64
+    }
+
+    /// Takes over what the database says is owned.
+    pub(crate) fn grant(&self, owned: &[(Partition, Generation)]) -> PartitionSet {
+        let mut granted = PartitionSet::EMPTY;
+        for (partition, generation) in owned {
+            let slot = &self.0.slots[partition.index()];
+            if slot.generation.swap(generation.0, SeqCst) != generation.0 {
+                slot.draining.store(false, SeqCst);
+                granted.insert(*partition);
+            }
+        }
+        if !granted.is_empty() {
+            self.0.changed.nudge();
+        }
+        granted
+    }
+
+    /// From now on no permit is given for these, and no new call starts under an old one.
+    pub(crate) fn drain(&self, partitions: PartitionSet) {
+        for partition in partitions.iter() {
+            self.0.slots[partition.index()].draining.store(true, SeqCst);
+        }
+        self.0.changed.nudge();
+    }
+
+    /// Those of the draining partitions that no permit is out for.
+    pub(crate) fn drained(&self) -> PartitionSet {
+        let idle = |slot: &Slot| {
+            slot.generation.load(SeqCst) != 0
+                && slot.draining.load(SeqCst)
+                && slot.permits.load(SeqCst) == 0
+        };
+        Partition::all().filter(|partition| idle(&self.0.slots[partition.index()])).collect()
+    }
+
+    /// Forgets partitions after they were released.
+    pub(crate) fn forget(&self, partitions: PartitionSet) {
+        for partition in partitions.iter() {
+            let slot = &self.0.slots[partition.index()];
+            slot.generation.store(0, SeqCst);
+            slot.draining.store(false, SeqCst);
+        }
+        self.0.changed.nudge();
+    }
+
+    /// Owned, draining or not, whatever the lease.
+    pub(crate) fn held(&self) -> PartitionSet {
+        Partition::all().filter(|partition| self.generation(*partition).is_some()).collect()
+    }
+
+    /// What may be worked on now.
+    pub(crate) fn owned(&self) -> PartitionSet {
+        if !self.lease_holds() {
+            return PartitionSet::EMPTY;
+        }
+        Partition::all().filter(|partition| self.is_open(*partition)).collect()
+    }
+
+    pub(crate) fn is_open(&self, partition: Partition) -> bool {
+        let slot = &self.0.slots[partition.index()];
+        slot.generation.load(SeqCst) != 0 && !slot.draining.load(SeqCst)
+    }
+
+    pub(crate) fn generation(&self, partition: Partition) -> Option<Generation> {
+        let generation = self.0.slots[partition.index()].generation.load(SeqCst);
+        (generation != 0).then_some(Generation(generation))
+    }
+
+    /// A permit to work on one record of the partition.
+    pub(crate) fn permit(&self, partition: Partition) -> Option<Permit> {
+        let slot = &self.0.slots[partition.index()];
+        slot.permits.fetch_add(1, SeqCst);
+        let generation = Generation(slot.generation.load(SeqCst));
+        let permit = Permit { shared: Arc::clone(&self.0), partition, generation };
+        // Counted before it is looked at, so that a drain either sees it or is seen by it.
+        (generation.0 != 0 && !slot.draining.load(SeqCst) && self.lease_holds()).then_some(permit)
+    }
+
+    /// Permits that are out.
+    pub(crate) fn permits_out(&self) -> usize {
+        self.0.slots.iter().map(|slot| slot.permits.load(SeqCst) as usize).sum()
+    }
+
+    /// Returns after a permit was given back. Cancel safe.
+    pub(crate) async fn permit_returned(&self) {
+        self.0.returned.notified().await;
+    }
+}
+
+/// The right to work on one record, until it is dropped.
+pub(crate) struct Permit {
+    shared: Arc<Shared>,
+    partition: Partition,
+    generation: Generation,
+}
+
+impl Permit {
+    pub(crate) fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// Whether a handler call may start now: same owner, not draining, lease good.
+    pub(crate) fn may_start(&self) -> bool {
+        let slot = &self.shared.slots[self.partition.index()];
+        slot.generation.load(SeqCst) == self.generation.0
+            && !slot.draining.load(SeqCst)
+            && Ownership(Arc::clone(&self.shared)).lease_holds()
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let slot = &self.shared.slots[self.partition.index()];
+        if slot.permits.fetch_sub(1, SeqCst) == 1 && slot.draining.load(SeqCst) {
+            self.shared.returned.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STALE: Duration = Duration::from_secs(10);
+
+    fn owning_one() -> (Ownership, Partition) {
+        let ownership = Ownership::new(Clock::pausable());
+        let partition = Partition::of("a");
+        ownership.grant(&[(partition, Generation(7))]);
+        ownership.renew(ownership.clock().now(), STALE);
+        (ownership, partition)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_lease_lapses_by_itself_and_a_heartbeat_renews_it() {
+        let (ownership, partition) = owning_one();
+        let permit = ownership.permit(partition).unwrap();
+        assert!(permit.may_start());
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert!(!permit.may_start(), "a tenth before the others may evict");
+        assert!(ownership.owned().is_empty());
+        ownership.renew(ownership.clock().now(), STALE);
+        assert!(permit.may_start());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_answer_to_an_early_heartbeat_does_not_prolong_trust() {
+        let (ownership, partition) = owning_one();
+        let sent_at = ownership.clock().now();
+        tokio::time::advance(Duration::from_secs(8)).await;
+        ownership.renew(sent_at, STALE);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(ownership.permit(partition).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn draining_waits_for_the_permits_and_gives_no_new_ones() {
+        let (ownership, partition) = owning_one();
+        let permit = ownership.permit(partition).unwrap();
+        ownership.drain(PartitionSet::from_iter([partition]));
+        assert!(ownership.permit(partition).is_none());
+        assert!(!permit.may_start());
+        assert!(ownership.drained().is_empty());
+        drop(permit);
+        ownership.permit_returned().await;
+        assert!(ownership.drained().contains(partition));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_permit_of_an_older_generation_starts_nothing() {
+        let (ownership, partition) = owning_one();
+        let permit = ownership.permit(partition).unwrap();
+        ownership.grant(&[(partition, Generation(9))]);
+        assert!(!permit.may_start());
+        assert_eq!(ownership.permit(partition).unwrap().generation(), Generation(9));
+    }
+}

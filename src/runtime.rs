@@ -1,0 +1,307 @@
+//! The runtime: starts both wings, puts them together, and takes them down in order.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+    time::Instant,
+};
+
+use crate::{
+    clock::Clock,
+    cluster::{Departure, Heartbeat, Member, Pulse},
+    config::Config,
+    database::Database,
+    delivery::{Ended, Pipeline, Setup},
+    handler::Registry,
+    instance::InstanceId,
+    outbox::Inner,
+    ownership::Ownership,
+    partition::Partition,
+    schedule::Routes,
+    store::{ErrorClass, NewInstance, SchemaError, Store, StoreError},
+    telemetry::{Observers, Signal},
+    wake::Wake,
+};
+
+/// Pauses between tries while the database is away: from the first, doubling, to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Why the workers could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// An outbox without handlers only schedules.
+    #[error("this outbox has no handlers: it can schedule, but there is nothing to start")]
+    NoHandlers,
+    /// The schema does not fit this build.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// The system gave no thread for the heartbeat.
+    #[error("the heartbeat thread could not be started")]
+    Thread(#[from] std::io::Error),
+}
+
+/// What a shutdown came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShutdownReport {
+    /// Everything in flight was finished and handed over in time.
+    pub graceful: bool,
+    /// Records whose handlers were cancelled; another instance delivers them again.
+    pub cancelled: usize,
+}
+
+/// The workers of an outbox. Dropping it stops them at once, as a crash would: the others take over
+/// after `cluster.stale_instance_timeout`. [`shutdown`](Self::shutdown) hands over at once.
+pub struct Running {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<ShutdownReport>,
+    instance: watch::Receiver<InstanceId>,
+}
+
+impl Running {
+    /// Finishes what is in flight, hands the partitions over and leaves, within
+    /// `cluster.graceful_shutdown_timeout`; then cancels the rest.
+    pub async fn shutdown(mut self) -> ShutdownReport {
+        let _ = self.stop.send(true);
+        (&mut self.task).await.unwrap_or(ShutdownReport { graceful: false, cancelled: 0 })
+    }
+
+    /// Who this process is in the cluster now; new after an eviction.
+    pub fn instance(&self) -> InstanceId {
+        *self.instance.borrow()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Checks the schema, publishes the handlers, joins, and leaves the workers running.
+pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Running, StartError> {
+    if inner.registry.is_empty() {
+        return Err(StartError::NoHandlers);
+    }
+    let routes: Vec<_> = inner.registry.routes().into_iter().collect();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let ready = async {
+            inner.store.check().await?;
+            inner.store.publish_routes(&routes).await?;
+            Ok::<_, SchemaError>(inner.store.routes().await?)
+        };
+        match ready.await {
+            Ok(published) => {
+                inner.scheduler.routes.refresh(published);
+                break;
+            }
+            Err(SchemaError::Store(error)) if error.class != ErrorClass::Setup => {
+                inner.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
+            }
+            Err(error) => return Err(error.into()),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+    let (stop, stopped) = watch::channel(false);
+    let (joined, first) = oneshot::channel();
+    let (announce, instance) = watch::channel(InstanceId::generate());
+    let worker = Worker {
+        store: Arc::clone(&inner.store),
+        registry: Arc::clone(&inner.registry),
+        routes: Arc::clone(&inner.scheduler.routes),
+        config: inner.config.clone(),
+        wake: inner.wake.clone(),
+        observers: inner.observers.clone(),
+        stopped,
+        announce,
+    };
+    let task = tokio::spawn(worker.run(joined));
+    match first.await {
+        Ok(Err(error)) => Err(error.into()),
+        Ok(Ok(())) | Err(_) => Ok(Running { stop, task, instance }),
+    }
+}
+
+struct Worker {
+    store: Arc<dyn Store>,
+    registry: Arc<Registry>,
+    routes: Arc<Routes>,
+    config: Config,
+    wake: Wake,
+    observers: Observers,
+    stopped: watch::Receiver<bool>,
+    announce: watch::Sender<InstanceId>,
+}
+
+/// How a session ended.
+enum Session {
+    Evicted,
+    Left(ShutdownReport),
+}
+
+impl Worker {
+    /// One session after another: an evicted instance comes back under a new identity.
+    async fn run(mut self, joined: oneshot::Sender<std::io::Result<()>>) -> ShutdownReport {
+        let mut joined = Some(joined);
+        loop {
+            match self.session(&mut joined).await {
+                Session::Left(report) => return report,
+                Session::Evicted if *self.stopped.borrow() => {
+                    return ShutdownReport { graceful: false, cancelled: 0 };
+                }
+                Session::Evicted => {}
+            }
+        }
+    }
+
+    async fn session(&mut self, joined: &mut Option<oneshot::Sender<std::io::Result<()>>>) -> Session {
+        let me = InstanceId::generate();
+        let _ = self.announce.send(me);
+        if !self.join(me).await {
+            return Session::Left(ShutdownReport { graceful: true, cancelled: 0 });
+        }
+        let clock = if self.store.own_thread() { Clock::Boot } else { Clock::pausable() };
+        let ownership = Ownership::new(clock);
+        let (pulse, evicted) = (Pulse::default(), Wake::default());
+        let started = Heartbeat::start(
+            &self.store, me, &self.config.cluster, &ownership, &self.observers, &pulse, &evicted,
+        );
+        let _heartbeat = match started {
+            Ok(heartbeat) => heartbeat,
+            Err(error) => {
+                if let Some(joined) = joined.take() {
+                    let _ = joined.send(Err(error));
+                }
+                return Session::Left(ShutdownReport { graceful: false, cancelled: 0 });
+            }
+        };
+        self.observers.emit(Signal::Joined { instance: me });
+        if let Some(joined) = joined.take() {
+            let _ = joined.send(Ok(()));
+        }
+        let session = self.work(me, &ownership, pulse, &evicted).await;
+        if matches!(session, Session::Evicted) {
+            ownership.lose();
+            self.observers.emit(Signal::Evicted { instance: me });
+        } else {
+            self.leave(me).await;
+        }
+        session
+    }
+
+    /// Both wings until one of them ends. Dropping the pipeline cancels its handlers.
+    async fn work(&mut self, me: InstanceId, ownership: &Ownership, pulse: Pulse, evicted: &Wake) -> Session {
+        let pipeline = Pipeline::new(Setup {
+            store: Arc::clone(&self.store),
+            registry: Arc::clone(&self.registry),
+            config: self.config.delivery.clone(),
+            ownership: ownership.clone(),
+            wake: self.wake.clone(),
+            observers: self.observers.clone(),
+            instance: me,
+        });
+        let member = Member {
+            store: Arc::clone(&self.store),
+            me,
+            config: self.config.cluster.clone(),
+            gap_limit: self.config.cluster.gap_limit(self.config.database.call_timeout),
+            ownership: ownership.clone(),
+            observers: self.observers.clone(),
+            draining: self.stopped.clone(),
+        };
+        let stop = self.stopped.clone();
+        let limit = self.config.cluster.graceful_shutdown_timeout;
+        tokio::select! {
+            ended = pipeline.run() => match ended { Ended::Evicted => Session::Evicted },
+            departure = member.run() => match departure {
+                Departure::Evicted => Session::Evicted,
+                Departure::Drained => Session::Left(ShutdownReport { graceful: true, cancelled: 0 }),
+            },
+            () = evicted.nudged() => Session::Evicted,
+            () = overtime(stop, limit) => {
+                let cancelled = ownership.permits_out();
+                self.observers.emit(Signal::ShutdownForced { records: cancelled });
+                Session::Left(ShutdownReport { graceful: false, cancelled })
+            }
+            () = pulse.keep(self.config.cluster.heartbeat_interval) => Session::Evicted,
+            () = self.housekeeping(ownership) => Session::Evicted,
+        }
+    }
+
+    /// Joins, however long the database is away. False: asked to stop before it came to that.
+    async fn join(&mut self, me: InstanceId) -> bool {
+        let instance = NewInstance {
+            id: me,
+            name: self.config.cluster.instance_name.clone().unwrap_or_else(default_name),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            guard_rows: 1 + self.config.delivery.transactional_concurrency as u32,
+        };
+        let mut pause = FIRST_PAUSE;
+        while let Err(error) = self.store.join(&instance).await {
+            self.report(&error);
+            if *self.stopped.borrow() {
+                return false;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+        true
+    }
+
+    /// Leaves in the time of one call: without it, the others wait for the stale timeout.
+    async fn leave(&self, me: InstanceId) {
+        match self.store.leave(me).await {
+            Ok(()) => self.observers.emit(Signal::Left { instance: me }),
+            Err(error) => self.report(&error),
+        }
+    }
+
+    /// Keeps the list of handlers fresh and clears old rows away. Never ends.
+    async fn housekeeping(&self, ownership: &Ownership) {
+        let retention = &self.config.retention;
+        let mut purge_at = Instant::now() + retention.purge_interval;
+        loop {
+            tokio::time::sleep(self.config.schedule.route_refresh).await;
+            match self.store.routes().await {
+                Ok(published) => self.routes.refresh(published),
+                Err(error) => self.report(&error),
+            }
+            // One instance does it for all: the owner of partition 0.
+            let mine = Partition::new(0).is_some_and(|first| ownership.is_open(first));
+            if Instant::now() < purge_at || !mine || !ownership.lease_holds() {
+                continue;
+            }
+            purge_at = Instant::now() + retention.purge_interval;
+            if let Err(error) = self.store.purge(retention.completed_for, retention.dedup_for).await {
+                self.report(&error);
+            }
+            if let Err(error) = self.store.forget(self.config.cluster.forget_instances_after).await {
+                self.report(&error);
+            }
+        }
+    }
+
+    fn report(&self, error: &StoreError) {
+        self.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
+    }
+}
+
+/// Returns when a shutdown has taken longer than its limit.
+async fn overtime(mut stop: watch::Receiver<bool>, limit: Duration) {
+    if stop.wait_for(|stop| *stop).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    tokio::time::sleep(limit).await;
+}
+
+fn default_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "instance" } else { host.trim() };
+    format!("{host}-{}", std::process::id())
+}

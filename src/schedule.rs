@@ -1,0 +1,364 @@
+//! Scheduling: from an event to rows in the user's own transaction.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, PoisonError, RwLock},
+    time::{Duration, SystemTime},
+};
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::{
+    codec,
+    config::{OrderLevel, ScheduleConfig},
+    database::Database,
+    handler::{EVERY_TYPE, Route, is_valid_name},
+    partition::Partition,
+    record::{Due, Headers, KEY_LIMIT_BYTES, NewRecord, OutboxEvent, TRACE_ID_HEADER},
+    store::{Store, StoreError, Tables},
+};
+
+/// Distinct keys that one call may lock in the strict order level.
+const STRICT_KEYS: usize = 4_096;
+
+/// What was scheduled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Scheduled {
+    /// The identity of the event.
+    pub event_id: Uuid,
+    /// Records written: one for each handler of the type. 0 for a duplicate.
+    pub records: usize,
+    /// The dedup key was seen before; nothing was written.
+    pub duplicate: bool,
+}
+
+/// Why an event was not scheduled. Nothing was written, and the user's transaction is as usable as
+/// the database leaves it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScheduleError {
+    /// The key is empty.
+    #[error("record key is empty: give what must stay in order, such as order-42")]
+    EmptyKey,
+    /// The key is too long.
+    #[error("record key has {length} bytes, the limit is 255: shorten it or hash its tail")]
+    KeyTooLong {
+        /// In bytes of UTF-8.
+        length: usize,
+    },
+    /// The key has a NUL in it.
+    #[error("record key has a NUL character at byte {position}, which databases cannot store in text: take it out")]
+    NulInKey {
+        /// 0 is the first byte.
+        position: usize,
+    },
+    /// The record type is no valid name.
+    #[error("record type {record_type:?} is not valid: it needs 1 to 128 bytes of letters, digits and . _ - : /")]
+    RecordType {
+        /// As given.
+        record_type: String,
+    },
+    /// The payload is too large.
+    #[error("payload has {bytes} bytes, the limit is {limit} (schedule.max_payload_bytes): store it elsewhere and send its address, or raise the limit")]
+    PayloadTooLarge {
+        /// In bytes, encoded.
+        bytes: usize,
+        /// The setting.
+        limit: usize,
+    },
+    /// The headers are too large.
+    #[error("headers have {bytes} bytes, the limit is {limit} (schedule.max_header_bytes)")]
+    HeadersTooLarge {
+        /// Names and values together.
+        bytes: usize,
+        /// The setting.
+        limit: usize,
+    },
+    /// The dedup key is empty, too long or has a NUL.
+    #[error("dedup key has {length} bytes; it needs 1 to 255 without NUL")]
+    DedupKey {
+        /// In bytes.
+        length: usize,
+    },
+    /// Nobody has declared a handler for the type.
+    #[error("no handler takes record type {record_type:?}: register one and start it once, so that outbox_handler lists it; nothing was scheduled")]
+    NoHandler {
+        /// The type.
+        record_type: String,
+    },
+    /// Too many distinct keys for the strict order level.
+    #[error("{keys} distinct keys in one call, the limit is 4096 with schedule.order = \"strict\": split the call")]
+    TooManyKeys {
+        /// Distinct keys.
+        keys: usize,
+    },
+    /// The event could not be encoded.
+    #[error("event could not be encoded as JSON")]
+    Encode(#[from] serde_json::Error),
+    /// The database refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What can be said about an event besides its payload.
+#[derive(Clone, Debug, Default)]
+pub struct ScheduleOptions {
+    headers: Headers,
+    due: Due,
+    event_id: Option<Uuid>,
+    dedup_key: Option<String>,
+}
+
+impl ScheduleOptions {
+    /// No headers, due at once, a new event id, no dedup key.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a header.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets the trace id: the header `trace_id`.
+    #[must_use]
+    pub fn trace_id(self, trace_id: impl Into<String>) -> Self {
+        self.header(TRACE_ID_HEADER, trace_id)
+    }
+
+    /// Sets the identity of the event instead of a new uuid v7.
+    #[must_use]
+    pub fn event_id(mut self, event_id: Uuid) -> Self {
+        self.event_id = Some(event_id);
+        self
+    }
+
+    /// Delivers this long after the insert, by the database's clock. A delayed record does not hold
+    /// back its key: later records go first until it is due, then it goes before those still pending.
+    #[must_use]
+    pub fn after(mut self, delay: Duration) -> Self {
+        self.due = Due::After(delay);
+        self
+    }
+
+    /// Delivers not before this time, by the database's clock; see [`after`](Self::after).
+    #[must_use]
+    pub fn at(mut self, time: SystemTime) -> Self {
+        self.due = Due::At(time);
+        self
+    }
+
+    /// Schedules only if this key was not scheduled before, within `retention.dedup_for`.
+    #[must_use]
+    pub fn dedup_key(mut self, dedup_key: impl Into<String>) -> Self {
+        self.dedup_key = Some(dedup_key.into());
+        self
+    }
+}
+
+/// An event already encoded, for types that this process has no Rust type of.
+#[derive(Clone, Debug)]
+pub struct RawEvent {
+    /// What it is.
+    pub record_type: String,
+    /// What orders it.
+    pub key: String,
+    /// The media type of the payload; typed handlers decode `application/json`.
+    pub content_type: String,
+    /// The encoded event.
+    pub payload: Vec<u8>,
+}
+
+impl RawEvent {
+    pub(crate) fn encode<E: OutboxEvent>(event: &E) -> Result<Self, ScheduleError> {
+        Ok(Self {
+            record_type: E::RECORD_TYPE.to_owned(),
+            key: event.key().into_owned(),
+            content_type: codec::JSON.to_owned(),
+            payload: codec::encode(event)?,
+        })
+    }
+}
+
+/// Which handlers take which record type, as published; shared by all users of an outbox.
+pub(crate) struct Routes {
+    /// The handlers of this process, known without asking.
+    own: BTreeSet<Route>,
+    published: RwLock<Published>,
+}
+
+struct Published {
+    handlers: Arc<HashMap<String, Vec<String>>>,
+    refreshed: Option<Instant>,
+}
+
+impl Routes {
+    pub(crate) fn new(own: BTreeSet<Route>) -> Self {
+        let handlers = Arc::new(by_type(own.iter().cloned()));
+        Self { own, published: RwLock::new(Published { handlers, refreshed: None }) }
+    }
+
+    /// Takes over the published list.
+    pub(crate) fn refresh(&self, published: Vec<Route>) {
+        let handlers = Arc::new(by_type(self.own.iter().cloned().chain(published)));
+        let refreshed = Some(Instant::now());
+        *self.published.write().unwrap_or_else(PoisonError::into_inner) = Published { handlers, refreshed };
+    }
+
+    /// Whether the list is older than this; asking counts as the start of a refresh.
+    fn claim_refresh(&self, max_age: Duration) -> bool {
+        let mut published = self.published.write().unwrap_or_else(PoisonError::into_inner);
+        let stale = published.refreshed.is_none_or(|at| at.elapsed() > max_age);
+        if stale {
+            published.refreshed = Some(Instant::now());
+        }
+        stale
+    }
+
+    fn is_stale(&self, max_age: Duration) -> bool {
+        let published = self.published.read().unwrap_or_else(PoisonError::into_inner);
+        published.refreshed.is_none_or(|at| at.elapsed() > max_age)
+    }
+
+    /// The handlers of a type, sorted, those of every type included.
+    fn of(&self, record_type: &str) -> Vec<String> {
+        let published = self.published.read().unwrap_or_else(PoisonError::into_inner);
+        let handlers = [record_type, EVERY_TYPE].into_iter().filter_map(|name| published.handlers.get(name));
+        handlers.flatten().cloned().collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+fn by_type(routes: impl Iterator<Item = Route>) -> HashMap<String, Vec<String>> {
+    let mut handlers: HashMap<String, Vec<String>> = HashMap::new();
+    for route in routes {
+        handlers.entry(route.record_type).or_default().push(route.handler);
+    }
+    handlers
+}
+
+/// The scheduling half of an outbox.
+pub(crate) struct Scheduler {
+    pub(crate) tables: Tables,
+    pub(crate) config: ScheduleConfig,
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) store: Arc<dyn Store>,
+}
+
+impl Scheduler {
+    /// Checks the events, resolves their handlers and inserts their records, in the order given.
+    pub(crate) async fn schedule<DB: Database>(
+        &self,
+        conn: &mut DB::Connection,
+        events: Vec<RawEvent>,
+        options: &ScheduleOptions,
+    ) -> Result<Vec<Scheduled>, ScheduleError> {
+        let header_bytes: usize = options.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if header_bytes > self.config.max_header_bytes {
+            let limit = self.config.max_header_bytes;
+            return Err(ScheduleError::HeadersTooLarge { bytes: header_bytes, limit });
+        }
+        events.iter().try_for_each(|event| self.check(event))?;
+        let mut scheduled = Vec::with_capacity(events.len());
+        let mut records = Vec::with_capacity(events.len());
+        for event in &events {
+            let handlers = self.handlers_of::<DB>(conn, &event.record_type).await?;
+            let event_id = options.event_id.unwrap_or_else(Uuid::now_v7);
+            scheduled.push(Scheduled { event_id, records: handlers.len(), duplicate: false });
+            records.extend(handlers.into_iter().map(|handler| record(event, event_id, handler, options)));
+        }
+        if let Some(dedup_key) = &options.dedup_key
+            && !note::<DB>(conn, &self.tables, dedup_key).await?
+        {
+            scheduled.iter_mut().for_each(|done| (done.records, done.duplicate) = (0, true));
+            return Ok(scheduled);
+        }
+        if self.config.order == OrderLevel::Strict {
+            let keys: BTreeSet<&str> = events.iter().map(|event| event.key.as_str()).collect();
+            if keys.len() > STRICT_KEYS {
+                return Err(ScheduleError::TooManyKeys { keys: keys.len() });
+            }
+            let keys: Vec<&str> = keys.into_iter().collect();
+            DB::lock_keys(conn, &self.tables, &keys).await?;
+        }
+        DB::insert(conn, &self.tables, &records).await?;
+        Ok(scheduled)
+    }
+
+    fn check(&self, event: &RawEvent) -> Result<(), ScheduleError> {
+        let RawEvent { record_type, key, payload, .. } = event;
+        check_key(key)?;
+        if !is_valid_name(record_type) {
+            return Err(ScheduleError::RecordType { record_type: record_type.clone() });
+        }
+        let limit = self.config.max_payload_bytes;
+        if payload.len() > limit {
+            return Err(ScheduleError::PayloadTooLarge { bytes: payload.len(), limit });
+        }
+        Ok(())
+    }
+
+    /// Who takes a type: by the list in memory, and if that knows nobody, by the table itself.
+    async fn handlers_of<DB: Database>(
+        &self,
+        conn: &mut DB::Connection,
+        record_type: &str,
+    ) -> Result<Vec<String>, ScheduleError> {
+        let max_age = self.config.route_refresh;
+        if self.routes.is_stale(max_age) && self.routes.claim_refresh(max_age) {
+            let (routes, store) = (Arc::clone(&self.routes), Arc::clone(&self.store));
+            tokio::spawn(async move {
+                if let Ok(published) = store.routes().await {
+                    routes.refresh(published);
+                }
+            });
+        }
+        let handlers = self.routes.of(record_type);
+        if !handlers.is_empty() {
+            return Ok(handlers);
+        }
+        let handlers = DB::handlers_of(conn, &self.tables, record_type).await?;
+        match handlers.is_empty() {
+            true => Err(ScheduleError::NoHandler { record_type: record_type.to_owned() }),
+            false => Ok(handlers),
+        }
+    }
+}
+
+fn check_key(key: &str) -> Result<(), ScheduleError> {
+    match (key.len(), key.bytes().position(|byte| byte == 0)) {
+        (0, _) => Err(ScheduleError::EmptyKey),
+        (length, _) if length > KEY_LIMIT_BYTES => Err(ScheduleError::KeyTooLong { length }),
+        (_, Some(position)) => Err(ScheduleError::NulInKey { position }),
+        _ => Ok(()),
+    }
+}
+
+fn record(event: &RawEvent, event_id: Uuid, handler: String, options: &ScheduleOptions) -> NewRecord {
+    NewRecord {
+        event_id,
+        partition: Partition::of(&event.key),
+        key: event.key.clone(),
+        handler,
+        record_type: event.record_type.clone(),
+        content_type: event.content_type.clone(),
+        payload: event.payload.clone(),
+        headers: options.headers.clone(),
+        due: options.due,
+    }
+}
+
+async fn note<DB: Database>(
+    conn: &mut DB::Connection,
+    tables: &Tables,
+    dedup_key: &str,
+) -> Result<bool, ScheduleError> {
+    let length = dedup_key.len();
+    if !(1..=KEY_LIMIT_BYTES).contains(&length) || dedup_key.contains('\0') {
+        return Err(ScheduleError::DedupKey { length });
+    }
+    Ok(DB::note_dedup_key(conn, tables, dedup_key).await?)
+}

@@ -1,0 +1,195 @@
+//! Signals: everything that happens, named once. Logs, metrics, tests and pages listen to the same.
+//!
+//! Payloads never appear in a signal, and keys only in the lane of a signal, which the log writes
+//! without the key.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::{
+    instance::InstanceId,
+    partition::{Partition, PartitionSet},
+    record::{Lane, RecordId},
+};
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Signal {
+    /// This process has joined the cluster.
+    Joined {
+        /// As whom.
+        instance: InstanceId,
+    },
+    /// This process was evicted by another; it joins again under a new identity.
+    Evicted {
+        /// Who it was.
+        instance: InstanceId,
+    },
+    /// This process has left.
+    Left {
+        /// Who it was.
+        instance: InstanceId,
+    },
+    /// The last heartbeats got no answer in time: nothing is dispatched until one does.
+    LeaseLapsed,
+    /// This instance owns these partitions from now on.
+    PartitionsGranted {
+        /// Which.
+        partitions: PartitionSet,
+    },
+    /// This instance has given these partitions back.
+    PartitionsReleased {
+        /// Which.
+        partitions: PartitionSet,
+    },
+    /// This instance has declared another dead.
+    PeerEvicted {
+        /// Whom.
+        instance: InstanceId,
+        /// How long its beat stood still; `None`: it beats, but did not let go.
+        silent_for: Option<Duration>,
+    },
+    /// This observer was interrupted; its windows start afresh and nobody is suspected.
+    ObservationInterrupted,
+    /// A fetch has brought records.
+    Fetched {
+        /// How many.
+        records: usize,
+    },
+    /// Outcomes are durable.
+    Settled {
+        /// How many records.
+        records: usize,
+    },
+    /// A record failed and will be tried again.
+    RetryScheduled {
+        /// The record.
+        record: RecordId,
+        /// Its lane.
+        lane: Lane,
+        /// Failed attempts so far.
+        attempts: u32,
+        /// Until the next.
+        delay: Duration,
+    },
+    /// The fallback handler took a record over.
+    FallbackTaken {
+        /// The record.
+        record: RecordId,
+        /// Its lane.
+        lane: Lane,
+    },
+    /// A record has failed for good.
+    RecordFailed {
+        /// The record.
+        record: RecordId,
+        /// Its lane.
+        lane: Lane,
+        /// Failed attempts.
+        attempts: u32,
+        /// Whether the lane stands still now.
+        blocked: bool,
+    },
+    /// No handler here for a record: its lane waits for an instance that has one.
+    Unroutable {
+        /// The record.
+        record: RecordId,
+        /// Its lane.
+        lane: Lane,
+        /// Its record type.
+        record_type: String,
+    },
+    /// A record stood in a partition that is not its key's: set aside as failed.
+    Quarantined {
+        /// The record.
+        record: RecordId,
+        /// Where it stood.
+        partition: Partition,
+        /// Where its key belongs.
+        belongs: Partition,
+    },
+    /// A database call failed; it is tried again.
+    StoreFailed {
+        /// Which call.
+        call: &'static str,
+        /// The error and its sources.
+        error: String,
+    },
+    /// A settle whose reply was lost was cleared up.
+    LostReplyResolved {
+        /// Whether it had been written.
+        applied: bool,
+    },
+    /// Handlers did not end within the shutdown timeout and were cancelled.
+    ShutdownForced {
+        /// How many records were still in flight.
+        records: usize,
+    },
+}
+
+/// Listens to signals. Called on the worker's own tasks: be quick and never block.
+pub trait Observer: Send + Sync + 'static {
+    /// Something happened.
+    fn on(&self, signal: &Signal);
+}
+
+/// Writes signals to `tracing`, target `keylane`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogObserver;
+
+impl Observer for LogObserver {
+    fn on(&self, signal: &Signal) {
+        match signal {
+            Signal::RecordFailed { record, lane, attempts, blocked } => tracing::error!(
+                target: "keylane", record, partition = %lane.partition, handler = lane.handler, attempts, blocked,
+                "[ALERT] record failed for good"
+            ),
+            Signal::Unroutable { record, lane, record_type } => tracing::error!(
+                target: "keylane", record, partition = %lane.partition, handler = lane.handler, record_type,
+                "[ALERT] no handler for this record in this build; its key waits"
+            ),
+            Signal::Quarantined { record, partition, belongs } => tracing::error!(
+                target: "keylane", record, %partition, %belongs, "[ALERT] record stood in a wrong partition"
+            ),
+            Signal::Evicted { instance } => {
+                tracing::warn!(target: "keylane", %instance, "evicted by another instance; joining again");
+            }
+            Signal::LeaseLapsed => tracing::warn!(target: "keylane", "lease lapsed; dispatch stands still"),
+            Signal::PeerEvicted { instance, silent_for } => {
+                tracing::warn!(target: "keylane", %instance, ?silent_for, "declared a peer dead");
+            }
+            Signal::ShutdownForced { records } => {
+                tracing::warn!(target: "keylane", records, "shutdown timeout: cancelled what was in flight");
+            }
+            Signal::StoreFailed { call, error } => {
+                tracing::warn!(target: "keylane", call, error, "database call failed; trying again");
+            }
+            Signal::RetryScheduled { record, lane, attempts, delay } => tracing::info!(
+                target: "keylane", record, partition = %lane.partition, handler = lane.handler, attempts, ?delay,
+                "record failed; trying again"
+            ),
+            Signal::Fetched { .. } | Signal::Settled { .. } => {
+                tracing::trace!(target: "keylane", ?signal);
+            }
+            _ => tracing::info!(target: "keylane", ?signal),
+        }
+    }
+}
+
+/// The observers of one outbox.
+#[derive(Clone, Default)]
+pub(crate) struct Observers(pub(crate) Arc<Vec<Arc<dyn Observer>>>);
+
+impl Observers {
+    pub(crate) fn emit(&self, signal: Signal) {
+        for observer in self.0.iter() {
+            observer.on(&signal);
+        }
+    }
+}
+
+impl fmt::Debug for Observers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Observers({})", self.0.len())
+    }
+}

@@ -1,0 +1,203 @@
+//! The fence: no outcome is written unless the guard row stands at its value, and is moved on.
+
+use std::time::Duration;
+
+use keylane::{AfterFailure, Change, Guard, InstanceId, Resolution, SettleError, Settlement, Status};
+
+use crate::{
+    outbox::{Outbox, Worker, record, retry_after, settlement, stop},
+    target::Target,
+};
+
+/// One record for each kind of change that a worker can write, and those changes.
+struct EveryChange {
+    settlements: Vec<Settlement>,
+}
+
+impl EveryChange {
+    /// Two lanes stand still, with a record held behind the first; all else is pending.
+    async fn prepare<T: Target>(outbox: &Outbox<T>, owner: &mut Worker) -> Self {
+        let keys: Vec<String> = (0..9).map(|n| format!("order-{n}")).collect();
+        let ids = outbox.schedule_keys(&keys.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        let behind = outbox.schedule_keys(&["order-0", "order-0"]).await;
+        owner.settle([(ids[0], 0, stop()), (ids[1], 0, stop())]).await;
+        owner.settle([(behind[0], 0, Change::Hold { behind: ids[0] })]).await;
+        let error = "late".to_owned();
+        let fail = |lane| Change::Fail { error: error.clone(), lane };
+        let changes = [
+            (ids[0], 1, Change::CompleteAndResume),
+            (ids[1], 1, Change::Resume),
+            (ids[2], 0, Change::Complete),
+            (ids[3], 0, stop()),
+            (ids[4], 0, retry_after(Duration::ZERO)),
+            (ids[5], 0, fail(AfterFailure::Block)),
+            (ids[6], 0, fail(AfterFailure::Continue)),
+            (ids[7], 0, Change::Unroutable),
+            (behind[1], 0, Change::Hold { behind: ids[0] }),
+        ];
+        Self { settlements: changes.into_iter().map(settlement).collect() }
+    }
+
+    /// Asserts that the guard refuses each of them alone, and all together, and that nothing is
+    /// written.
+    async fn are_refused<T: Target>(&self, outbox: &Outbox<T>, guard: Guard) {
+        let before = everything(outbox).await;
+        for settlement in &self.settlements {
+            let refused = outbox.store.settle(guard, std::slice::from_ref(settlement)).await;
+            assert!(matches!(refused, Err(SettleError::Fenced)), "{:?}: {refused:?}", settlement.change);
+        }
+        let refused = outbox.store.settle(guard, &self.settlements).await;
+        assert!(matches!(refused, Err(SettleError::Fenced)), "all together: {refused:?}");
+        assert_eq!(everything(outbox).await, before, "a refused settle has written something");
+    }
+}
+
+/// Everything that an outcome could change.
+async fn everything<T: Target>(outbox: &Outbox<T>) -> String {
+    let pending: Vec<_> =
+        outbox.pending().await.iter().map(|record| (record.delivery.id, record.failures())).collect();
+    let mut stops: Vec<_> = outbox.stops().await.iter().map(|stop| (stop.record, stop.reason)).collect();
+    stops.sort_by_key(|(record, _)| *record);
+    let held: Vec<_> =
+        outbox.store.stopped_lanes(0, 100).await.unwrap().iter().map(|lane| lane.held).collect();
+    let counts = outbox.store.counts().await.unwrap();
+    let counts = Status::ALL.map(|status| counts.of(status));
+    let failed = outbox.store.failed(0, 100).await.unwrap();
+    format!("{pending:?} {stops:?} {held:?} {counts:?} {failed:?}")
+}
+
+pub(crate) async fn a_settle_moves_the_counter_on_by_one<T: Target>(outbox: &Outbox<T>) {
+    let ids = outbox.schedule_keys(&["order-1", "order-2", "order-3"]).await;
+    let mut worker = outbox.join().await;
+    for (counter, id) in ids.into_iter().enumerate() {
+        assert_eq!(worker.counter, counter as i64);
+        worker.settle([(id, 0, Change::Complete)]).await;
+    }
+    // A settle of another kind, and one of nothing, move it as well.
+    let id = outbox.schedule_keys(&["order-4"]).await[0];
+    worker.settle([(id, 0, stop())]).await;
+    worker.settle([]).await;
+    assert_eq!(outbox.store.resolve(worker.guard()).await.unwrap(), Resolution::NotApplied);
+}
+
+pub(crate) async fn fence_refuses_a_counter_that_is_behind<T: Target>(outbox: &Outbox<T>) {
+    let mut worker = outbox.join().await;
+    let every = EveryChange::prepare(outbox, &mut worker).await;
+    let counter = worker.counter - 1;
+    every.are_refused(outbox, Guard { counter, ..worker.guard() }).await;
+    worker.settle_all(every.settlements).await;
+}
+
+pub(crate) async fn fence_refuses_a_counter_that_is_ahead<T: Target>(outbox: &Outbox<T>) {
+    let mut worker = outbox.join().await;
+    let every = EveryChange::prepare(outbox, &mut worker).await;
+    let counter = worker.counter + 1;
+    every.are_refused(outbox, Guard { counter, ..worker.guard() }).await;
+    worker.settle_all(every.settlements).await;
+}
+
+pub(crate) async fn fence_refuses_an_evicted_instance<T: Target>(outbox: &Outbox<T>) {
+    let mut worker = outbox.join().await;
+    let every = EveryChange::prepare(outbox, &mut worker).await;
+    assert!(outbox.store.evict(worker.id, Some(0)).await.unwrap());
+    every.are_refused(outbox, worker.guard()).await;
+}
+
+pub(crate) async fn fence_refuses_an_instance_that_has_left<T: Target>(outbox: &Outbox<T>) {
+    let mut worker = outbox.join().await;
+    let every = EveryChange::prepare(outbox, &mut worker).await;
+    outbox.store.leave(worker.id).await.unwrap();
+    every.are_refused(outbox, worker.guard()).await;
+}
+
+pub(crate) async fn fence_refuses_without_a_guard_row<T: Target>(outbox: &Outbox<T>) {
+    let mut worker = outbox.join().await;
+    let every = EveryChange::prepare(outbox, &mut worker).await;
+    every.are_refused(outbox, Guard { instance: InstanceId::generate(), slot: 0, counter: 0 }).await;
+    every.are_refused(outbox, Guard { slot: 2, ..worker.guard() }).await;
+}
+
+pub(crate) async fn fence_refuses_a_forgotten_instance<T: Target>(outbox: &Outbox<T>) {
+    let mut worker = outbox.join().await;
+    let every = EveryChange::prepare(outbox, &mut worker).await;
+    outbox.store.leave(worker.id).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(outbox.store.forget(Duration::from_millis(1)).await.unwrap(), 1);
+    every.are_refused(outbox, worker.guard()).await;
+}
+
+pub(crate) async fn a_valid_guard_lets_every_change_through<T: Target>(outbox: &Outbox<T>) {
+    let mut worker = outbox.join().await;
+    let every = EveryChange::prepare(outbox, &mut worker).await;
+    let settled = worker.settle_all(every.settlements).await;
+    assert_eq!((settled.applied, settled.held), (7, 1));
+    assert_eq!(outbox.store.resolve(worker.guard()).await.unwrap(), Resolution::NotApplied);
+}
+
+pub(crate) async fn slots_count_apart<T: Target>(outbox: &Outbox<T>) {
+    let ids = outbox.schedule_keys(&["order-1", "order-2"]).await;
+    let mut worker = outbox.join().await;
+    worker.settle([(ids[0], 0, Change::Complete)]).await;
+    let second = Guard { slot: 1, counter: 0, ..worker.guard() };
+    let settled = outbox.store.settle(second, &[settlement((ids[1], 0, Change::Complete))]).await.unwrap();
+    assert_eq!(settled.applied, 1);
+    worker.settle([]).await;
+}
+
+pub(crate) async fn of_two_settles_with_one_guard_one_is_written<T: Target>(outbox: &Outbox<T>) {
+    let mut worker = outbox.join().await;
+    let second_store = outbox.store_that(keylane::Completed::Delete);
+    for round in 0..10 {
+        let ids = outbox.schedule_keys(&["order-1", "order-2"]).await;
+        let [one, other] = [ids[0], ids[1]].map(|id| {
+            // Both the fast way, which is one statement on PostgreSQL, and the long one.
+            let change = if round % 2 == 0 { Change::Complete } else { Change::CompleteAndResume };
+            [settlement((id, 0, change))]
+        });
+        let (one, other) = tokio::join!(
+            worker.store.settle(worker.guard(), &one),
+            second_store.settle(worker.guard(), &other)
+        );
+        assert!(one.is_ok() ^ other.is_ok(), "{one:?} and {other:?}");
+        let refused = if one.is_ok() { other } else { one };
+        assert!(matches!(refused, Err(SettleError::Fenced)), "{refused:?}");
+        worker.counter += 1;
+        assert_eq!(outbox.pending().await.len(), round + 1);
+    }
+}
+
+pub(crate) async fn nothing_is_written_after_an_eviction_came_through<T: Target>(outbox: &Outbox<T>) {
+    let evictor = outbox.store_that(keylane::Completed::Delete);
+    for _ in 0..10 {
+        let worker = outbox.join().await;
+        let id = outbox.schedule_keys(&["order-1"]).await[0];
+        let late = [settlement((id, 0, Change::Complete))];
+        let evicted_then_read = async {
+            assert!(evictor.evict(worker.id, Some(0)).await.unwrap());
+            outbox.pending().await.len()
+        };
+        let (settled, left) = tokio::join!(worker.store.settle(worker.guard(), &late), evicted_then_read);
+        // What the new owner sees after its eviction stays as it is.
+        assert_eq!(outbox.pending().await.len(), left, "written after the eviction");
+        match settled {
+            Ok(_) => assert_eq!(left, 0),
+            Err(SettleError::Fenced) => assert_eq!(left, 1),
+            Err(error) => panic!("{error:?}"),
+        }
+        outbox.join().await.settle([(id, 0, Change::Complete)]).await;
+    }
+}
+
+pub(crate) async fn settles_leave_all_guard_rows_in_place<T: Target>(outbox: &Outbox<T>) {
+    let (mut worker, bystander) = (outbox.join().await, outbox.join().await);
+    let every = EveryChange::prepare(outbox, &mut worker).await;
+    worker.settle_all(every.settlements).await;
+    outbox.schedule(&[record("order-1")]).await;
+    for (worker, counter) in [(&worker, worker.counter), (&bystander, 0)] {
+        let own = Guard { counter, ..worker.guard() };
+        assert_eq!(outbox.store.resolve(own).await.unwrap(), Resolution::NotApplied);
+        let second = Guard { slot: 1, counter: 0, ..worker.guard() };
+        assert_eq!(outbox.store.resolve(second).await.unwrap(), Resolution::NotApplied);
+        assert!(outbox.store.beat(worker.id).await.unwrap(), "the instance row is there");
+    }
+}

@@ -1,0 +1,155 @@
+//! Fetching pending records.
+
+use keylane::{Change, NewRecord, Partition};
+
+use crate::{
+    outbox::{ALL, Outbox, ids, keys, partition, record},
+    target::Target,
+};
+
+/// Records of these partitions, whatever their keys hash to.
+fn records_in(partitions: &[i64]) -> Vec<NewRecord> {
+    let new = |number: &i64| NewRecord { partition: partition(*number), ..record("order-1") };
+    partitions.iter().map(new).collect()
+}
+
+fn numbers(records: &[keylane::Record]) -> Vec<u8> {
+    records.iter().map(|record| record.delivery.partition.number()).collect()
+}
+
+pub(crate) async fn fetch_of_an_empty_outbox_is_empty<T: Target>(outbox: &Outbox<T>) {
+    assert!(outbox.pending().await.is_empty());
+    assert!(outbox.store.fetch(&[], &[], ALL).await.unwrap().is_empty());
+}
+
+pub(crate) async fn fetch_returns_a_partition_in_id_order<T: Target>(outbox: &Outbox<T>) {
+    for _ in 0..3 {
+        outbox.schedule(&records_in(&[7, 7, 7])).await;
+    }
+    let fetched = ids(&outbox.store.fetch(&[partition(7)], &[], ALL).await.unwrap());
+    assert_eq!(fetched.len(), 9);
+    assert!(fetched.is_sorted(), "{fetched:?}");
+}
+
+pub(crate) async fn fetch_takes_the_partitions_in_the_turn_given<T: Target>(outbox: &Outbox<T>) {
+    outbox.schedule(&records_in(&[3, 200, 3, 90, 200])).await;
+    let turn = [partition(200), partition(3), partition(90)];
+    let fetched = outbox.store.fetch(&turn, &[], ALL).await.unwrap();
+    assert_eq!(numbers(&fetched), [200, 200, 3, 3, 90]);
+    let heads = fetched.chunk_by(|a, b| a.delivery.partition == b.delivery.partition);
+    heads.for_each(|head| assert!(ids(head).is_sorted()));
+}
+
+pub(crate) async fn fetch_reads_only_the_partitions_named<T: Target>(outbox: &Outbox<T>) {
+    outbox.schedule(&records_in(&[0, 1, 254, 255])).await;
+    let fetched = outbox.store.fetch(&[partition(0), partition(255)], &[], ALL).await.unwrap();
+    assert_eq!(numbers(&fetched), [0, 255]);
+}
+
+pub(crate) async fn fetch_stops_at_its_limit<T: Target>(outbox: &Outbox<T>) {
+    outbox.schedule(&records_in(&[5; 10])).await;
+    let all = ids(&outbox.store.fetch(&[partition(5)], &[], ALL).await.unwrap());
+    for limit in [1, 4, 10, 11] {
+        let fetched = ids(&outbox.store.fetch(&[partition(5)], &[], limit).await.unwrap());
+        assert_eq!(fetched, all[..limit.min(10)]);
+    }
+}
+
+pub(crate) async fn fetch_takes_each_partition_from_its_head<T: Target>(outbox: &Outbox<T>) {
+    outbox.schedule(&records_in(&[1, 2, 1, 2, 1, 2])).await;
+    let whole = outbox.store.fetch(&[partition(1), partition(2)], &[], ALL).await.unwrap();
+    for limit in 1..=6 {
+        let fetched = outbox.store.fetch(&[partition(1), partition(2)], &[], limit).await.unwrap();
+        assert_eq!(fetched.len(), limit);
+        for number in [1, 2] {
+            let of = |records: &[keylane::Record]| -> Vec<i64> {
+                let own = records.iter().filter(|record| record.delivery.partition == partition(number));
+                own.map(|record| record.delivery.id).collect()
+            };
+            let head = of(&fetched);
+            assert_eq!(head, of(&whole)[..head.len()], "not the head of partition {number}");
+        }
+    }
+}
+
+pub(crate) async fn fetch_leaves_out_what_is_skipped<T: Target>(outbox: &Outbox<T>) {
+    outbox.schedule(&records_in(&[9; 5])).await;
+    let all = ids(&outbox.store.fetch(&[partition(9)], &[], ALL).await.unwrap());
+    let fetched = ids(&outbox.store.fetch(&[partition(9)], &[all[0], all[3]], ALL).await.unwrap());
+    assert_eq!(fetched, [all[1], all[2], all[4]]);
+    assert!(outbox.store.fetch(&[partition(9)], &all, ALL).await.unwrap().is_empty());
+}
+
+pub(crate) async fn what_is_skipped_does_not_use_up_the_limit<T: Target>(outbox: &Outbox<T>) {
+    outbox.schedule(&records_in(&[9; 6])).await;
+    let all = ids(&outbox.store.fetch(&[partition(9)], &[], ALL).await.unwrap());
+    let fetched = ids(&outbox.store.fetch(&[partition(9)], &all[..4], 2).await.unwrap());
+    assert_eq!(fetched, all[4..]);
+}
+
+pub(crate) async fn fetch_starts_at_the_head_every_time<T: Target>(outbox: &Outbox<T>) {
+    outbox.schedule(&records_in(&[4; 3])).await;
+    let first = ids(&outbox.store.fetch(&[partition(4)], &[], 2).await.unwrap());
+    let again = ids(&outbox.store.fetch(&[partition(4)], &[], 2).await.unwrap());
+    assert_eq!(first, again);
+}
+
+pub(crate) async fn fetch_sees_what_was_committed_since_the_last_fetch<T: Target>(outbox: &Outbox<T>) {
+    // A snapshot kept from the first fetch would never see the later ones.
+    for count in 1..=3 {
+        outbox.schedule_keys(&["order-1"]).await;
+        assert_eq!(outbox.pending().await.len(), count);
+    }
+}
+
+pub(crate) async fn every_field_comes_back_as_scheduled<T: Target>(outbox: &Outbox<T>) {
+    let new = NewRecord {
+        handler: "billing:invoice/2".to_owned(),
+        record_type: "invoice.sent-v1".to_owned(),
+        content_type: "application/cbor".to_owned(),
+        payload: vec![1, 2, 3],
+        headers: [("trace_id", "4bf92f35"), ("b", "2")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+        ..record("order-1")
+    };
+    outbox.schedule(std::slice::from_ref(&new)).await;
+    let fetched = outbox.pending().await.remove(0);
+    assert_eq!(fetched.payload, new.payload);
+    let delivery = fetched.delivery;
+    assert_eq!((delivery.event_id, delivery.partition), (new.event_id, Partition::of("order-1")));
+    assert_eq!((delivery.key, delivery.handler), (new.key, new.handler));
+    assert_eq!((delivery.record_type, delivery.content_type), (new.record_type, new.content_type));
+    assert_eq!((delivery.attempt, delivery.headers), (1, new.headers));
+}
+
+pub(crate) async fn one_event_for_three_handlers_is_three_records<T: Target>(outbox: &Outbox<T>) {
+    let event = record("order-1");
+    let handlers = ["audit", "billing", "mail"];
+    outbox.schedule(&handlers.map(|id| NewRecord { handler: id.to_owned(), ..event.clone() })).await;
+    let fetched = outbox.pending().await;
+    let taken: Vec<&str> = fetched.iter().map(|record| record.delivery.handler.as_str()).collect();
+    assert_eq!(taken, handlers);
+    assert!(fetched.iter().all(|record| record.delivery.event_id == event.event_id));
+}
+
+pub(crate) async fn a_wrong_partition_number_comes_back_as_it_is<T: Target>(outbox: &Outbox<T>) {
+    // Delivery compares it with the key and quarantines the record.
+    let wrong = partition(i64::from(Partition::of("order-1").number() ^ 1));
+    outbox.schedule(&[NewRecord { partition: wrong, ..record("order-1") }]).await;
+    let fetched = outbox.store.fetch(&[wrong], &[], ALL).await.unwrap();
+    assert_eq!((fetched[0].delivery.partition, fetched[0].delivery.key.as_str()), (wrong, "order-1"));
+    assert!(outbox.pending_ids("order-1").await.is_empty());
+}
+
+pub(crate) async fn two_outboxes_on_one_database_do_not_meet<T: Target>(outbox: &Outbox<T>) {
+    let other = outbox.beside();
+    other.store.migrate().await.unwrap();
+    outbox.schedule_keys(&["order-1"]).await;
+    other.schedule_keys(&["order-2", "order-3"]).await;
+    assert_eq!(keys(&outbox.pending().await), ["order-1"]);
+    assert_eq!(other.pending().await.len(), 2);
+    let mut worker = outbox.join().await;
+    assert!(other.store.view().await.unwrap().members.is_empty());
+    let foreign = ids(&other.pending().await)[1];
+    worker.settle([(foreign + 100, 0, Change::Complete)]).await;
+    assert_eq!(other.pending().await.len(), 2);
+}

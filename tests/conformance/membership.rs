@@ -1,0 +1,191 @@
+//! Instances: joining, beating, eviction, leaving.
+
+use std::time::Duration;
+
+use keylane::{Change, ErrorClass, Guard, InstanceId, InstanceState, Member, NewInstance, Resolution, SettleError};
+
+use crate::{
+    outbox::{Outbox, Worker},
+    target::Target,
+};
+
+async fn members<T: Target>(outbox: &Outbox<T>) -> Vec<Member> {
+    outbox.store.view().await.unwrap().members
+}
+
+async fn beat_of<T: Target>(outbox: &Outbox<T>, worker: &Worker) -> i64 {
+    members(outbox).await.iter().find(|member| member.id == worker.id).expect("a live member").beat
+}
+
+pub(crate) async fn join_makes_an_active_member<T: Target>(outbox: &Outbox<T>) {
+    let worker = outbox.join().await;
+    assert_eq!(members(outbox).await, [Member { id: worker.id, state: InstanceState::Active, beat: 0 }]);
+}
+
+pub(crate) async fn join_under_a_known_identity_is_refused<T: Target>(outbox: &Outbox<T>) {
+    let worker = outbox.join().await;
+    let again = NewInstance { id: worker.id, name: "x".to_owned(), version: "x".to_owned(), guard_rows: 1 };
+    let refused = outbox.store.join(&again).await.unwrap_err();
+    assert_eq!(refused.class, ErrorClass::Duplicate);
+    assert_eq!(members(outbox).await.len(), 1);
+    assert!(outbox.store.beat(worker.id).await.unwrap());
+}
+
+pub(crate) async fn a_dead_identity_cannot_join_again<T: Target>(outbox: &Outbox<T>) {
+    let worker = outbox.join().await;
+    assert!(outbox.store.evict(worker.id, None).await.unwrap());
+    let again = NewInstance { id: worker.id, name: "x".to_owned(), version: "x".to_owned(), guard_rows: 2 };
+    assert!(outbox.store.join(&again).await.is_err());
+    assert_eq!(outbox.store.resolve(worker.guard()).await.unwrap(), Resolution::Closed);
+}
+
+pub(crate) async fn a_beat_moves_only_its_own_counter<T: Target>(outbox: &Outbox<T>) {
+    let (one, other) = (outbox.join().await, outbox.join().await);
+    for beat in 1..=3 {
+        assert!(outbox.store.beat(one.id).await.unwrap());
+        assert_eq!(beat_of(outbox, &one).await, beat);
+    }
+    assert_eq!(beat_of(outbox, &other).await, 0);
+}
+
+pub(crate) async fn a_beat_of_a_stranger_is_refused<T: Target>(outbox: &Outbox<T>) {
+    assert!(!outbox.store.beat(InstanceId::generate()).await.unwrap());
+}
+
+pub(crate) async fn a_draining_member_still_beats<T: Target>(outbox: &Outbox<T>) {
+    let worker = outbox.join().await;
+    outbox.store.drain(worker.id).await.unwrap();
+    assert!(outbox.store.beat(worker.id).await.unwrap());
+    let state = InstanceState::Draining;
+    assert_eq!(members(outbox).await, [Member { id: worker.id, state, beat: 1 }]);
+}
+
+pub(crate) async fn draining_brings_nobody_back_to_life<T: Target>(outbox: &Outbox<T>) {
+    let (dead, gone) = (outbox.join().await, outbox.join().await);
+    outbox.store.evict(dead.id, None).await.unwrap();
+    outbox.store.leave(gone.id).await.unwrap();
+    for worker in [dead, gone] {
+        outbox.store.drain(worker.id).await.unwrap();
+        assert!(!outbox.store.beat(worker.id).await.unwrap());
+    }
+    assert!(members(outbox).await.is_empty());
+}
+
+pub(crate) async fn evict_succeeds_with_the_beat_that_was_seen<T: Target>(outbox: &Outbox<T>) {
+    let worker = outbox.join().await;
+    outbox.store.beat(worker.id).await.unwrap();
+    let seen = beat_of(outbox, &worker).await;
+    assert!(outbox.store.evict(worker.id, Some(seen)).await.unwrap());
+    assert!(members(outbox).await.is_empty());
+}
+
+pub(crate) async fn evict_is_refused_when_the_beat_has_moved<T: Target>(outbox: &Outbox<T>) {
+    let mut worker = outbox.join().await;
+    let seen = beat_of(outbox, &worker).await;
+    outbox.store.beat(worker.id).await.unwrap();
+    assert!(!outbox.store.evict(worker.id, Some(seen)).await.unwrap());
+    assert!(outbox.store.beat(worker.id).await.unwrap());
+    worker.settle([]).await;
+}
+
+pub(crate) async fn evict_without_a_beat_ends_one_that_beats<T: Target>(outbox: &Outbox<T>) {
+    let worker = outbox.join().await;
+    outbox.store.beat(worker.id).await.unwrap();
+    assert!(outbox.store.evict(worker.id, None).await.unwrap());
+    assert!(!outbox.store.beat(worker.id).await.unwrap());
+}
+
+pub(crate) async fn evict_succeeds_once<T: Target>(outbox: &Outbox<T>) {
+    let worker = outbox.join().await;
+    let (one, other) =
+        tokio::join!(outbox.store.evict(worker.id, Some(0)), outbox.store.evict(worker.id, Some(0)));
+    assert!(one.unwrap() ^ other.unwrap(), "exactly one of two evictors succeeds");
+    assert!(!outbox.store.evict(worker.id, Some(0)).await.unwrap());
+    assert!(!outbox.store.evict(worker.id, None).await.unwrap());
+}
+
+pub(crate) async fn evict_of_a_stranger_or_of_one_that_left_is_refused<T: Target>(outbox: &Outbox<T>) {
+    let worker = outbox.join().await;
+    outbox.store.leave(worker.id).await.unwrap();
+    assert!(!outbox.store.evict(worker.id, None).await.unwrap());
+    assert!(!outbox.store.evict(InstanceId::generate(), None).await.unwrap());
+}
+
+pub(crate) async fn evict_closes_all_guard_rows_of_that_instance_only<T: Target>(outbox: &Outbox<T>) {
+    let (evicted, mut other) = (outbox.join().await, outbox.join().await);
+    outbox.store.evict(evicted.id, None).await.unwrap();
+    for slot in 0..2 {
+        let guard = Guard { slot, ..evicted.guard() };
+        let refused = outbox.store.settle(guard, &[]).await;
+        assert!(matches!(refused, Err(SettleError::Fenced)), "slot {slot}");
+        assert_eq!(outbox.store.resolve(guard).await.unwrap(), Resolution::Closed);
+        let guard = Guard { slot, ..other.guard() };
+        assert_eq!(outbox.store.resolve(guard).await.unwrap(), Resolution::NotApplied);
+    }
+    other.counter += 1;
+    other.settle([]).await;
+}
+
+pub(crate) async fn a_draining_member_can_be_evicted<T: Target>(outbox: &Outbox<T>) {
+    let worker = outbox.join().await;
+    outbox.store.drain(worker.id).await.unwrap();
+    assert!(outbox.store.evict(worker.id, Some(0)).await.unwrap());
+    assert!(!outbox.store.beat(worker.id).await.unwrap());
+}
+
+pub(crate) async fn leave_ends_beats_and_closes_guards<T: Target>(outbox: &Outbox<T>) {
+    let (worker, other) = (outbox.join().await, outbox.join().await);
+    outbox.store.leave(worker.id).await.unwrap();
+    assert!(!outbox.store.beat(worker.id).await.unwrap());
+    assert_eq!(outbox.store.resolve(worker.guard()).await.unwrap(), Resolution::Closed);
+    assert_eq!(outbox.store.resolve(other.guard()).await.unwrap(), Resolution::NotApplied);
+    assert_eq!(members(outbox).await.len(), 1);
+}
+
+pub(crate) async fn an_evicted_instance_that_leaves_stays_fenced<T: Target>(outbox: &Outbox<T>) {
+    let id = outbox.schedule_keys(&["order-1"]).await[0];
+    let worker = outbox.join().await;
+    outbox.store.evict(worker.id, None).await.unwrap();
+    outbox.store.leave(worker.id).await.unwrap();
+    let late = [crate::outbox::settlement((id, 0, Change::Complete))];
+    assert!(matches!(outbox.store.settle(worker.guard(), &late).await, Err(SettleError::Fenced)));
+    assert_eq!(outbox.pending().await.len(), 1);
+}
+
+pub(crate) async fn forget_takes_the_gone_and_keeps_the_living<T: Target>(outbox: &Outbox<T>) {
+    let [alive, draining, dead, gone] =
+        [outbox.join().await, outbox.join().await, outbox.join().await, outbox.join().await];
+    outbox.store.drain(draining.id).await.unwrap();
+    outbox.store.evict(dead.id, None).await.unwrap();
+    outbox.store.leave(gone.id).await.unwrap();
+    assert_eq!(outbox.store.forget(Duration::from_secs(3600)).await.unwrap(), 0, "not silent for an hour");
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(outbox.store.forget(Duration::from_millis(10)).await.unwrap(), 2);
+    assert_eq!(outbox.store.forget(Duration::from_millis(10)).await.unwrap(), 0);
+    assert_eq!(members(outbox).await.len(), 2);
+    for (worker, fate) in [
+        (&alive, Resolution::NotApplied),
+        (&draining, Resolution::NotApplied),
+        (&dead, Resolution::Closed),
+        (&gone, Resolution::Closed),
+    ] {
+        assert_eq!(outbox.store.resolve(worker.guard()).await.unwrap(), fate);
+    }
+}
+
+pub(crate) async fn forget_keeps_the_dead_that_still_own_something<T: Target>(outbox: &Outbox<T>) {
+    let (dead, heir) = (outbox.join().await, outbox.join().await);
+    let first = crate::outbox::partition(0);
+    let owned = outbox.store.claim(dead.id, &[(first, keylane::Generation(0))]).await.unwrap();
+    outbox.store.evict(dead.id, None).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(outbox.store.forget(Duration::from_millis(1)).await.unwrap(), 0);
+    outbox.store.claim(heir.id, &owned).await.unwrap();
+    assert_eq!(outbox.store.forget(Duration::from_millis(1)).await.unwrap(), 1);
+}
+
+pub(crate) async fn the_heartbeats_store_is_the_same_database<T: Target>(outbox: &Outbox<T>) {
+    let worker = outbox.join().await;
+    assert!(outbox.store.for_heartbeat().beat(worker.id).await.unwrap());
+    assert_eq!(beat_of(outbox, &worker).await, 1);
+}

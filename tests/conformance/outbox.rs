@@ -1,0 +1,263 @@
+//! A fresh outbox, a worker that settles in it, and the words of the cases.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use keylane::{
+    Change, Completed, Database, Due, Guard, InstanceId, NewInstance, NewRecord, Partition, PartitionSet,
+    Record, RecordId, SETTLER_SLOT, Settled, Settlement, Stop, Store, StoreSettings, Tables,
+};
+use uuid::Uuid;
+
+use crate::target::{Connection, Pool, SqlTarget, Target, Tx};
+
+/// More than any case schedules.
+pub(crate) const ALL: usize = 10_000;
+
+/// An empty outbox that nobody else uses.
+pub(crate) struct Outbox<T: Target> {
+    pub(crate) pool: Pool<T>,
+    pub(crate) tables: Tables,
+    pub(crate) store: Arc<dyn Store>,
+    unique: String,
+}
+
+impl<T: Target> Outbox<T> {
+    /// `None` if the store is skipped.
+    pub(crate) async fn open() -> Option<Self> {
+        // The last bits of a uuid v7 are random.
+        let unique = format!("c{:012x}", Uuid::now_v7().as_u128() & 0xffff_ffff_ffff);
+        let pool = T::open(&unique).await?;
+        let outbox = Self::over(pool, unique.clone(), T::tables(&unique));
+        outbox.store.migrate().await.unwrap();
+        Some(outbox)
+    }
+
+    fn over(pool: Pool<T>, unique: String, tables: Tables) -> Self {
+        let settings = settings(&tables, Completed::Delete);
+        let store = T::Db::open(&pool, settings).unwrap();
+        Self { pool, tables, store, unique }
+    }
+
+    /// Another outbox on the same pool, whose tables are not made yet.
+    pub(crate) fn beside(&self) -> Self {
+        let unique = format!("{}b", self.unique);
+        Self::over(self.pool.clone(), unique.clone(), T::tables(&unique))
+    }
+
+    pub(crate) async fn erase(self) {
+        let Self { pool, unique, store, .. } = self;
+        drop(store);
+        T::erase(&pool, &unique).await;
+    }
+
+    /// Another process on the same tables.
+    pub(crate) fn store_with(&self, settings: StoreSettings) -> Arc<dyn Store> {
+        T::Db::open(&self.pool, settings).unwrap()
+    }
+
+    /// Another process on the same tables that treats completed records like this.
+    pub(crate) fn store_that(&self, completed: Completed) -> Arc<dyn Store> {
+        self.store_with(self.settings(completed))
+    }
+
+    pub(crate) fn settings(&self, completed: Completed) -> StoreSettings {
+        settings(&self.tables, completed)
+    }
+
+    pub(crate) async fn begin(&self) -> Tx<T> {
+        T::Db::begin(&self.pool).await.unwrap()
+    }
+
+    pub(crate) async fn commit(&self, tx: Tx<T>) {
+        T::Db::commit(tx).await.unwrap();
+    }
+
+    pub(crate) async fn insert(&self, conn: &mut Connection<T>, records: &[NewRecord]) {
+        T::Db::insert(conn, &self.tables, records).await.unwrap();
+    }
+
+    /// Schedules records in a transaction of their own.
+    pub(crate) async fn schedule(&self, records: &[NewRecord]) {
+        let mut tx = self.begin().await;
+        self.insert(&mut tx, records).await;
+        self.commit(tx).await;
+    }
+
+    /// Schedules one record for each key, in one transaction; their ids.
+    pub(crate) async fn schedule_keys(&self, keys: &[&str]) -> Vec<RecordId> {
+        let records: Vec<NewRecord> = keys.iter().map(|key| record(key)).collect();
+        self.schedule(&records).await;
+        self.ids_of(&records).await
+    }
+
+    /// The ids of pending records, in the order given.
+    pub(crate) async fn ids_of(&self, records: &[NewRecord]) -> Vec<RecordId> {
+        let pending = self.pending().await;
+        let id = |new: &NewRecord| {
+            let found = pending.iter().find(|record| {
+                record.delivery.event_id == new.event_id && record.delivery.handler == new.handler
+            });
+            found.expect("the record is pending").delivery.id
+        };
+        records.iter().map(id).collect()
+    }
+
+    /// All pending records, partition by partition.
+    pub(crate) async fn pending(&self) -> Vec<Record> {
+        let partitions: Vec<Partition> = Partition::all().collect();
+        self.store.fetch(&partitions, &[], ALL).await.unwrap()
+    }
+
+    /// All pending records of the partition of this key.
+    pub(crate) async fn pending_ids(&self, key: &str) -> Vec<RecordId> {
+        ids(&self.store.fetch(&[Partition::of(key)], &[], ALL).await.unwrap())
+    }
+
+    /// All records whose time has come.
+    pub(crate) async fn due(&self) -> Vec<Record> {
+        self.store.due(PartitionSet::ALL, &[], ALL).await.unwrap()
+    }
+
+    pub(crate) async fn stops(&self) -> Vec<Stop> {
+        self.store.stops(PartitionSet::ALL).await.unwrap()
+    }
+
+    /// A new instance with two guard rows.
+    pub(crate) async fn join(&self) -> Worker {
+        let id = InstanceId::generate();
+        let (name, version) = ("case".to_owned(), "0.0.0".to_owned());
+        self.store.join(&NewInstance { id, name, version, guard_rows: 2 }).await.unwrap();
+        Worker { id, counter: 0, store: Arc::clone(&self.store) }
+    }
+}
+
+impl<T: SqlTarget> Outbox<T> {
+    /// Statements with `{outbox}` for the names of the tables.
+    pub(crate) fn sql(&self, text: &str) -> String {
+        let qualifier = match self.tables.schema() {
+            Some(schema) => format!("{schema}.{}", self.tables.prefix()),
+            None => self.tables.prefix().to_owned(),
+        };
+        text.replace("{outbox}", &qualifier)
+    }
+
+    /// Runs statements in a transaction of their own.
+    pub(crate) async fn execute(&self, text: &str) -> u64 {
+        let mut tx = self.begin().await;
+        let done = T::execute(&mut tx, self.sql(text)).await.unwrap();
+        self.commit(tx).await;
+        done
+    }
+
+    pub(crate) async fn number(&self, text: &str) -> i64 {
+        let mut tx = self.begin().await;
+        let number = T::number(&mut tx, self.sql(text)).await;
+        self.commit(tx).await;
+        number
+    }
+
+    /// Rows of the guard table and of the instance table.
+    pub(crate) async fn guard_rows(&self) -> (i64, i64) {
+        let fences = self.number("SELECT count(*) FROM {outbox}fence").await;
+        (fences, self.number("SELECT count(*) FROM {outbox}instance").await)
+    }
+}
+
+/// An instance that writes outcomes on its first guard row.
+pub(crate) struct Worker {
+    pub(crate) id: InstanceId,
+    pub(crate) counter: i64,
+    pub(crate) store: Arc<dyn Store>,
+}
+
+impl Worker {
+    pub(crate) fn guard(&self) -> Guard {
+        Guard { instance: self.id, slot: SETTLER_SLOT, counter: self.counter }
+    }
+
+    /// The same instance, over another store.
+    pub(crate) fn over(self, store: Arc<dyn Store>) -> Self {
+        Self { store, ..self }
+    }
+
+    /// Writes outcomes: id, failures counted so far, change.
+    pub(crate) async fn settle<const N: usize>(&mut self, changes: [(RecordId, u32, Change); N]) -> Settled {
+        self.settle_all(changes.into_iter().map(settlement).collect()).await
+    }
+
+    pub(crate) async fn settle_all(&mut self, settlements: Vec<Settlement>) -> Settled {
+        let settled = self.store.settle(self.guard(), &settlements).await.unwrap();
+        self.counter += 1;
+        settled
+    }
+}
+
+pub(crate) fn settlement((id, failures, change): (RecordId, u32, Change)) -> Settlement {
+    Settlement { id, failures, change }
+}
+
+/// A first retry that stops the lane for an hour.
+pub(crate) fn stop() -> Change {
+    Change::Retry { delay: Duration::from_secs(3600), error: "refused".to_owned(), stop: true }
+}
+
+pub(crate) fn retry_after(delay: Duration) -> Change {
+    Change::Retry { delay, error: "refused".to_owned(), stop: false }
+}
+
+pub(crate) fn settings(tables: &Tables, completed: Completed) -> StoreSettings {
+    let call_timeout = Duration::from_secs(10);
+    StoreSettings { tables: tables.clone(), completed, call_timeout, async_settle: false }
+}
+
+/// A record of this key for the handler `bookkeeper`.
+pub(crate) fn record(key: &str) -> NewRecord {
+    NewRecord {
+        event_id: Uuid::now_v7(),
+        partition: Partition::of(key),
+        key: key.to_owned(),
+        handler: "bookkeeper".to_owned(),
+        record_type: "order.placed".to_owned(),
+        content_type: "application/json".to_owned(),
+        payload: br#"{"order":1}"#.to_vec(),
+        headers: Default::default(),
+        due: Due::Now,
+    }
+}
+
+pub(crate) fn due_record(key: &str, due: Due) -> NewRecord {
+    NewRecord { due, ..record(key) }
+}
+
+pub(crate) fn ids(records: &[Record]) -> Vec<RecordId> {
+    records.iter().map(|record| record.delivery.id).collect()
+}
+
+pub(crate) fn keys(records: &[Record]) -> Vec<String> {
+    records.iter().map(|record| record.delivery.key.clone()).collect()
+}
+
+pub(crate) fn partition(number: i64) -> Partition {
+    Partition::new(number).unwrap()
+}
+
+/// Two keys of one partition, so that only the key tells their lanes apart.
+pub(crate) fn neighbours() -> (String, String) {
+    let first = "neighbour-0".to_owned();
+    let same = |key: &String| Partition::of(key) == Partition::of(&first);
+    let second = (1..).map(|n| format!("neighbour-{n}")).find(same).unwrap();
+    (first, second)
+}
+
+/// Long enough for anything that is not waiting for a lock.
+const WAITS: Duration = Duration::from_millis(400);
+
+/// Asserts that `work` waits for something; it can go on afterwards.
+pub(crate) async fn assert_waits<F: Future + Unpin>(work: &mut F) {
+    assert!(tokio::time::timeout(WAITS, work).await.is_err(), "it should wait, but came through");
+}
+
+/// Asserts that `work` does not wait for anything.
+pub(crate) async fn promptly<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(5), work).await.expect("it should come through, but waits")
+}

@@ -1,0 +1,203 @@
+//! The five stores that every case runs on.
+
+use std::{env, future::Future, path::PathBuf, time::Duration};
+
+use keylane::{
+    Database, Tables,
+    memory::{Memory, MemoryPool},
+};
+use sqlx::{
+    AssertSqlSafe, Executor, MySql, Postgres, Row, Sqlite,
+    mysql::MySqlPoolOptions,
+    postgres::PgPoolOptions,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions},
+};
+
+pub(crate) type Pool<T> = <<T as Target>::Db as Database>::Pool;
+pub(crate) type Connection<T> = <<T as Target>::Db as Database>::Connection;
+pub(crate) type Tx<T> = <<T as Target>::Db as Database>::Transaction;
+
+/// A store under test.
+pub(crate) trait Target: Sized + Send + Sync + 'static {
+    /// Its type parameter.
+    type Db: Database;
+    /// The steps of its clock.
+    const CLOCK_STEP: Duration = Duration::from_micros(1);
+
+    /// Opens a pool; `unique` names this test. `None`: skipped, with a printed notice.
+    fn open(unique: &str) -> impl Future<Output = Option<Pool<Self>>>;
+    /// Table names of its own for a test.
+    fn tables(unique: &str) -> Tables;
+    /// Takes away what a passed test has made.
+    fn erase(pool: &Pool<Self>, unique: &str) -> impl Future<Output = ()>;
+}
+
+/// A store that can also be reached by SQL.
+pub(crate) trait SqlTarget: Target {
+    /// Runs statements as they are; rows written.
+    fn execute(
+        conn: &mut Connection<Self>,
+        sql: String,
+    ) -> impl Future<Output = Result<u64, sqlx::Error>>;
+    /// Reads one number.
+    fn number(conn: &mut Connection<Self>, sql: String) -> impl Future<Output = i64>;
+}
+
+/// A store on a server, where several transactions write at the same time.
+pub(crate) trait Server: SqlTarget {
+    /// Ends the transaction that was begun and begins one as the workers do.
+    const BEGIN_AGAIN: &str;
+    /// Makes a statement that waits for a lock fail after a second.
+    const WAIT_ONE_SECOND: &str;
+    /// The statements of a settle that completes records, in files of the library.
+    const SETTLE: &[&str];
+}
+
+pub(crate) struct PostgresTarget;
+pub(crate) struct MariaDbTarget;
+pub(crate) struct MySqlTarget;
+pub(crate) struct SqliteTarget;
+pub(crate) struct MemoryTarget;
+
+/// Connections that a test needs at most; the stores open a few of their own.
+const POOL_SIZE: u32 = 5;
+
+/// An address out of the environment: missing is a failure, never a skip.
+fn url(variable: &str) -> String {
+    env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run `eval \"$(dev/services env)\"` first"))
+}
+
+impl Target for PostgresTarget {
+    type Db = Postgres;
+
+    async fn open(_: &str) -> Option<sqlx::PgPool> {
+        let pool = PgPoolOptions::new().max_connections(POOL_SIZE).connect(&url("KEYLANE_TEST_POSTGRES_URL"));
+        Some(pool.await.expect("PostgreSQL answers"))
+    }
+
+    fn tables(unique: &str) -> Tables {
+        Tables::new(Some(unique), "outbox_").unwrap()
+    }
+
+    async fn erase(pool: &sqlx::PgPool, unique: &str) {
+        let sql = format!("DROP SCHEMA IF EXISTS {unique} CASCADE; DROP SCHEMA IF EXISTS {unique}b CASCADE");
+        pool.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.unwrap();
+    }
+}
+
+impl Server for PostgresTarget {
+    const BEGIN_AGAIN: &str = "ROLLBACK; BEGIN ISOLATION LEVEL READ COMMITTED";
+    const WAIT_ONE_SECOND: &str = "SET lock_timeout = '1s'";
+    const SETTLE: &[&str] = &[include_str!("../../src/store/sql/statements/postgres/settle_delete.sql")];
+}
+
+/// The two members of the MySQL family differ by their servers only.
+macro_rules! mysql_target {
+    ($target:ty, $open:expr) => {
+        impl Target for $target {
+            type Db = MySql;
+
+            async fn open(_: &str) -> Option<sqlx::MySqlPool> {
+                let url: Option<String> = $open;
+                let pool = MySqlPoolOptions::new().max_connections(POOL_SIZE).connect(&url?).await;
+                Some(pool.expect("the server answers"))
+            }
+
+            fn tables(unique: &str) -> Tables {
+                Tables::new(None, &format!("{unique}_")).unwrap()
+            }
+
+            async fn erase(pool: &sqlx::MySqlPool, unique: &str) {
+                let find = "SELECT CAST(table_name AS CHAR) FROM information_schema.tables \
+                            WHERE table_schema = database() AND table_name LIKE ?";
+                let tables: Vec<String> = sqlx::query_scalar(find)
+                    .bind(format!("{unique}%"))
+                    .fetch_all(pool)
+                    .await
+                    .unwrap();
+                if !tables.is_empty() {
+                    let drop = AssertSqlSafe(format!("DROP TABLE {}", tables.join(", ")));
+                    pool.execute(sqlx::raw_sql(drop)).await.unwrap();
+                }
+            }
+        }
+
+        impl Server for $target {
+            const BEGIN_AGAIN: &str = "ROLLBACK; SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+                                       START TRANSACTION";
+            const WAIT_ONE_SECOND: &str = "SET SESSION innodb_lock_wait_timeout = 1";
+            const SETTLE: &[&str] = &[
+                include_str!("../../src/store/sql/statements/move_guard.sql"),
+                include_str!("../../src/store/sql/statements/complete_delete.sql"),
+            ];
+        }
+    };
+}
+
+mysql_target!(MariaDbTarget, Some(url("KEYLANE_TEST_MARIADB_URL")));
+mysql_target!(MySqlTarget, {
+    let skip = env::var("KEYLANE_TEST_MYSQL_SKIP").ok();
+    skip.iter().for_each(|reason| eprintln!("MySQL is skipped: {reason}"));
+    skip.is_none().then(|| url("KEYLANE_TEST_MYSQL_URL"))
+});
+
+fn sqlite_file(unique: &str) -> PathBuf {
+    env::temp_dir().join(format!("keylane-{unique}.db"))
+}
+
+impl Target for SqliteTarget {
+    type Db = Sqlite;
+    const CLOCK_STEP: Duration = Duration::from_millis(1);
+
+    async fn open(unique: &str) -> Option<sqlx::SqlitePool> {
+        let options = SqliteConnectOptions::new()
+            .filename(sqlite_file(unique))
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .busy_timeout(Duration::from_secs(5));
+        Some(SqlitePoolOptions::new().max_connections(POOL_SIZE).connect_with(options).await.unwrap())
+    }
+
+    fn tables(unique: &str) -> Tables {
+        Tables::new(None, &format!("{unique}_")).unwrap()
+    }
+
+    async fn erase(pool: &sqlx::SqlitePool, unique: &str) {
+        pool.close().await;
+        let file = sqlite_file(unique);
+        for ending in ["db", "db-wal", "db-shm"] {
+            // The log and its index are gone already if the last connection has closed.
+            drop(std::fs::remove_file(file.with_extension(ending)));
+        }
+    }
+}
+
+impl Target for MemoryTarget {
+    type Db = Memory;
+
+    async fn open(_: &str) -> Option<MemoryPool> {
+        Some(MemoryPool::new())
+    }
+
+    fn tables(unique: &str) -> Tables {
+        Tables::new(None, &format!("{unique}_")).unwrap()
+    }
+
+    async fn erase(_: &MemoryPool, _: &str) {}
+}
+
+macro_rules! by_sql {
+    ($($target:ty),*) => {$(
+        impl SqlTarget for $target {
+            async fn execute(conn: &mut Connection<Self>, sql: String) -> Result<u64, sqlx::Error> {
+                Ok(sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await?.rows_affected())
+            }
+
+            async fn number(conn: &mut Connection<Self>, sql: String) -> i64 {
+                sqlx::query(AssertSqlSafe(sql)).fetch_one(conn).await.unwrap().get::<i64, _>(0)
+            }
+        }
+    )*};
+}
+
+by_sql!(PostgresTarget, MariaDbTarget, MySqlTarget, SqliteTarget);
