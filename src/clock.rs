@@ -28,15 +28,14 @@ impl Clock {
         }
     }
 
-    /// The wall clock less this one, in microseconds; constant for a clock that can be paused.
-    pub(crate) fn wall_offset_us(self) -> i64 {
+    /// The wall clock, since 1970. A clock that can be paused is its own wall clock.
+    pub(crate) fn wall(self) -> Duration {
         match self {
             Self::Boot => {
-                let wall = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-                let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-                (wall.tv_sec - boot.tv_sec) * 1_000_000 + (wall.tv_nsec - boot.tv_nsec) / 1_000
+                let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+                Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
             }
-            Self::Tokio(_) => 0,
+            Self::Tokio(_) => self.now(),
         }
     }
 }

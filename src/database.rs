@@ -92,6 +92,10 @@ pub trait Pool: sealed::Sealed {
 
 /// A connection that says which database it is to, so that a transactional handler needs only
 /// name the connection it takes.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a connection of an outbox database",
+    note = "take a connection such as `&mut sqlx::PgConnection`, `&mut sqlx::MySqlConnection` or `&mut sqlx::SqliteConnection`"
+)]
 pub trait HasDatabase: sealed::Sealed {
     /// The database of the connection.
     type Database: Database<Connection = Self>;

@@ -34,8 +34,9 @@ struct Shared {
     clock: Clock,
     /// Microseconds on the clock; 0 when there is no lease.
     trusted_until: AtomicU64,
-    /// Wall minus monotonic clock at the last heartbeat, in microseconds.
-    wall_offset: AtomicI64,
+    /// Both clocks at the last heartbeat, in microseconds.
+    wall_at: AtomicU64,
+    clock_at: AtomicU64,
     slots: [Slot; PARTITION_COUNT],
     returned: Notify,
     changed: Wake,
@@ -54,7 +55,8 @@ impl Ownership {
         Self(Arc::new(Shared {
             clock,
             trusted_until: AtomicU64::new(0),
-            wall_offset: AtomicI64::new(clock.wall_offset_us()),
+            wall_at: AtomicU64::new(clock.wall().as_micros() as u64),
+            clock_at: AtomicU64::new(clock.now().as_micros() as u64),
             slots: std::array::from_fn(|_| Slot::default()),
             returned: Notify::new(),
             changed: Wake::default(),
@@ -74,7 +76,9 @@ impl Ownership {
     pub(crate) fn renew(&self, sent_at: Duration, stale_timeout: Duration) {
         let held = self.lease_holds();
         let until = lease::trusted_until(sent_at, stale_timeout).as_micros() as u64;
-        self.0.wall_offset.store(self.0.clock.wall_offset_us(), SeqCst);
+        // In this order: a reader between the two sees less wall time, not more.
+        self.0.wall_at.store(self.0.clock.wall().as_micros() as u64, SeqCst);
+        self.0.clock_at.store(self.0.clock.now().as_micros() as u64, SeqCst);
         self.0.trusted_until.fetch_max(until, SeqCst);
         if !held {
             self.0.changed.nudge();
@@ -94,8 +98,11 @@ impl Ownership {
     }
 
     pub(crate) fn lease_holds(&self) -> bool {
-        let drift = self.0.clock.wall_offset_us() - self.0.wall_offset.load(SeqCst);
-        !self.lease_left().is_zero() && drift <= JUMP_TOLERANCE.as_micros() as i64
+        let before = [&self.0.wall_at, &self.0.clock_at].map(|at| Duration::from_micros(at.load(SeqCst)));
+        let now = self.0.clock.now();
+        let until = Duration::from_micros(self.0.trusted_until.load(SeqCst));
+        let after = (self.0.clock.wall(), now);
+        now < until && !lease::clocks_jumped((before[0], before[1]), after, JUMP_TOLERANCE)
     }
 
     /// Takes over what the database says is owned.

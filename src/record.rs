@@ -13,11 +13,11 @@ use uuid::Uuid;
 use crate::{instance::Generation, partition::Partition};
 
 /// The longest record key, in bytes of UTF-8.
-pub const KEY_LIMIT_BYTES: usize = 255;
+pub(crate) const KEY_LIMIT_BYTES: usize = 255;
 /// The longest record type and handler id, in bytes.
-pub const NAME_LIMIT_BYTES: usize = 128;
+pub(crate) const NAME_LIMIT_BYTES: usize = 128;
 /// The header under which a trace id is stored and passed on.
-pub const TRACE_ID_HEADER: &str = "trace_id";
+pub(crate) const TRACE_ID_HEADER: &str = "trace_id";
 
 /// Headers of a record: short text pairs that travel with the payload.
 pub type Headers = BTreeMap<String, String>;
@@ -26,6 +26,10 @@ pub type Headers = BTreeMap<String, String>;
 ///
 /// The record type is stored with every record and names the event for years: choose it by hand and
 /// never rename it. The key orders: records of one key are delivered one after another.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an outbox event",
+    note = "derive it: #[derive(Serialize, Deserialize, OutboxEvent)] with #[outbox(record_type = \"…\", key = \"…\")]"
+)]
 pub trait OutboxEvent: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The stable name of this event, 1 to 128 bytes, such as `order.placed`.
     const RECORD_TYPE: &'static str;

@@ -73,6 +73,8 @@ pub fn derive_outbox_event(input: proc_macro::TokenStream) -> proc_macro::TokenS
 ///     books.enter(&event.tail, delivery.attempt).await?;
 ///     Ok(())
 /// }
+///
+/// let handlers = keylane::handlers![keep_books];
 /// ```
 ///
 /// A handler that no `handlers![…]` names is reported by the compiler as never used.

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     clock::Clock,
     handler::{Context, Entry, Failure, HandlerError, States},
-    record::{Change, Lane, Record},
+    record::{Change, Record},
     rules::lifecycle::{self, Step},
     telemetry::{Observers, Signal},
 };

@@ -24,7 +24,9 @@ use crate::record::AfterFailure;
 
 mod attempt;
 mod fetcher;
+mod intake;
 mod lanes;
+mod outcomes;
 mod pipeline;
 mod run;
 mod settler;

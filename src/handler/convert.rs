@@ -56,13 +56,13 @@ impl<E: ClassifiedError> ViaClassifiedError for &Returned<E> {
     }
 }
 
-/// The function returned any other error.
+/// The function returned any other error, boxed ones and texts included.
 pub trait ViaError {
     /// The error without a class.
     fn into_handler_error(&self) -> HandlerError;
 }
 
-impl<E: Error + Send + Sync + 'static> ViaError for Returned<E> {
+impl<E: Into<Box<dyn Error + Send + Sync>>> ViaError for Returned<E> {
     fn into_handler_error(&self) -> HandlerError {
         self.convert(HandlerError::new)
     }

@@ -30,4 +30,4 @@ pub use registration::{
     BatchCall, BoxFuture, Call, Declare, FallbackCall, Registration, Takes, TransactionalCall,
 };
 pub use registry::{RegistryError, Route};
-pub(crate) use registry::{Adopt, Defaults, EVERY_TYPE, Entry, Form, Registry, is_valid_name};
+pub(crate) use registry::{Defaults, EVERY_TYPE, Entry, Form, Registry, is_valid_name};

@@ -190,6 +190,16 @@ impl RetryPolicy {
         if self.max_delay.is_zero() {
             problems.push(format!("{at}.max_delay is 0s: failed records would spin; set it to at least 1ms"));
         }
+        let first = match self.backoff {
+            Backoff::Fixed { delay } => delay,
+            Backoff::Linear { initial, .. } | Backoff::Exponential { initial, .. } => initial,
+        };
+        if first > self.max_delay {
+            problems.push(format!(
+                "{at}: the first delay is {first:?}, but max_delay is {:?} and would cut it; raise max_delay",
+                self.max_delay
+            ));
+        }
         if let Backoff::Exponential { multiplier, .. } = self.backoff
             && !(multiplier.is_finite() && multiplier >= 1.0)
         {

@@ -40,7 +40,10 @@ pub(crate) async fn a_claim_takes_free_partitions_and_counts_a_generation<T: Tar
     let worker = outbox.join().await;
     let owned = claim(outbox, &worker, &first_generation([0, 7, 255])).await;
     assert_eq!(owned, [0, 7, 255].map(|number| (partition(number), Generation(1))));
-    assert_eq!(claim_of(outbox, partition(7)).await, Claim { owner: Some(worker.id), generation: Generation(1) });
+    assert_eq!(
+        claim_of(outbox, partition(7)).await,
+        Claim { owner: Some(worker.id), generation: Generation(1) }
+    );
     assert_eq!(claim_of(outbox, partition(8)).await, Claim::default());
 }
 
@@ -94,7 +97,10 @@ pub(crate) async fn a_claim_with_a_stale_generation_is_refused<T: Target>(outbox
     outbox.store.release(one.id, set([5])).await.unwrap();
     assert!(claim(outbox, &other, &first_generation([5])).await.is_empty());
     assert!(claim(outbox, &other, &[(partition(5), Generation(2))]).await.is_empty());
-    assert_eq!(claim(outbox, &other, &[(partition(5), Generation(1))]).await, [(partition(5), Generation(2))]);
+    assert_eq!(
+        claim(outbox, &other, &[(partition(5), Generation(1))]).await,
+        [(partition(5), Generation(2))]
+    );
 }
 
 pub(crate) async fn a_claim_of_a_live_owners_partition_is_refused<T: Target>(outbox: &Outbox<T>) {
@@ -116,7 +122,11 @@ pub(crate) async fn a_claim_from_a_dead_owner_counts_a_generation<T: Target>(out
     let (dead, heir) = (outbox.join().await, outbox.join().await);
     let left = claim(outbox, &dead, &first_generation([5, 6])).await;
     outbox.store.evict(dead.id, Some(0)).await.unwrap();
-    assert_eq!(claim_of(outbox, partition(5)).await.owner, Some(dead.id), "the row stays until it is claimed");
+    assert_eq!(
+        claim_of(outbox, partition(5)).await.owner,
+        Some(dead.id),
+        "the row stays until it is claimed"
+    );
     let owned = claim(outbox, &heir, &left).await;
     assert_eq!(owned, [5, 6].map(|number| (partition(number), Generation(2))));
 }

@@ -24,9 +24,8 @@ async fn lanes_are_apart<T: Target>(outbox: &Outbox<T>, of: &[&str]) {
     let mut worker = outbox.join().await;
     let stops = heads.iter().map(|id| crate::outbox::settlement((*id, 0, stop()))).collect();
     assert_eq!(worker.settle_all(stops).await.applied, of.len());
-    let hold = |(id, behind): (&i64, &i64)| {
-        crate::outbox::settlement((*id, 0, Change::Hold { behind: *behind }))
-    };
+    let hold =
+        |(id, behind): (&i64, &i64)| crate::outbox::settlement((*id, 0, Change::Hold { behind: *behind }));
     let holds = tails.iter().zip(&heads).map(hold).collect();
     assert_eq!(worker.settle_all(holds).await.held, of.len());
     assert_eq!(outbox.stops().await.len(), of.len());
@@ -44,7 +43,8 @@ pub(crate) async fn keys_that_differ_in_accents_are_lanes_of_their_own<T: Target
 }
 
 pub(crate) async fn handlers_of_one_key_are_lanes_of_their_own<T: Target>(outbox: &Outbox<T>) {
-    let [first, second, third] = ["mail", "Mail", "mail-2"].map(|id| NewRecord { handler: id.to_owned(), ..record("order-1") });
+    let [first, second, third] =
+        ["mail", "Mail", "mail-2"].map(|id| NewRecord { handler: id.to_owned(), ..record("order-1") });
     outbox.schedule(&[first.clone(), second.clone(), third.clone()]).await;
     let heads = outbox.ids_of(&[first.clone(), second]).await;
     let tail = NewRecord { event_id: uuid::Uuid::now_v7(), ..first };

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use keylane::{AfterFailure, Change, Guard, InstanceId, Resolution, SettleError, Settlement, Status};
+use keylane::{
+    AfterFailure, Change, InstanceId, Settlement, Status,
+    store::{Guard, Resolution, SettleError},
+};
 
 use crate::{
     outbox::{Outbox, Worker, record, retry_after, settlement, stop},
@@ -121,7 +124,7 @@ pub(crate) async fn fence_refuses_a_forgotten_instance<T: Target>(outbox: &Outbo
     let mut worker = outbox.join().await;
     let every = EveryChange::prepare(outbox, &mut worker).await;
     outbox.store.leave(worker.id).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    crate::outbox::a_moment().await;
     assert_eq!(outbox.store.forget(Duration::from_millis(1)).await.unwrap(), 1);
     every.are_refused(outbox, worker.guard()).await;
 }

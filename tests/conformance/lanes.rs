@@ -30,11 +30,14 @@ pub(crate) async fn a_retry_that_stops_makes_a_lane_row<T: Target>(outbox: &Outb
     worker.settle([(id, 0, stop())]).await;
     let stops = outbox.stops().await;
     assert_eq!(stops.len(), 1);
-    assert_eq!(stops[0].lane, keylane::Lane {
-        partition: keylane::Partition::of("order-1"),
-        key: "order-1".to_owned(),
-        handler: "bookkeeper".to_owned(),
-    });
+    assert_eq!(
+        stops[0].lane,
+        keylane::Lane {
+            partition: keylane::Partition::of("order-1"),
+            key: "order-1".to_owned(),
+            handler: "bookkeeper".to_owned(),
+        }
+    );
     assert_eq!((stops[0].reason, stops[0].record, stops[0].record_exists), (StopReason::Retrying, id, true));
 }
 
@@ -114,8 +117,7 @@ pub(crate) async fn holds_behind_a_standing_and_a_released_lane_are_told_apart<T
     let mut worker = outbox.join().await;
     worker.settle([(ids[0], 0, stop()), (ids[2], 0, stop())]).await;
     worker.settle([(ids[2], 1, Change::CompleteAndResume)]).await;
-    let holds =
-        [(ids[1], 0, Change::Hold { behind: ids[0] }), (ids[3], 0, Change::Hold { behind: ids[2] })];
+    let holds = [(ids[1], 0, Change::Hold { behind: ids[0] }), (ids[3], 0, Change::Hold { behind: ids[2] })];
     assert_eq!(worker.settle(holds).await.held, 1);
     assert_eq!(crate::outbox::ids(&outbox.pending().await), [ids[3]]);
 }
@@ -131,9 +133,7 @@ pub(crate) async fn a_delayed_record_can_be_held<T: Target>(outbox: &Outbox<T>) 
     assert_eq!(outbox.pending_ids("order-1").await, [late]);
 }
 
-pub(crate) async fn completing_what_stopped_a_lane_returns_the_held_in_order<T: Target>(
-    outbox: &Outbox<T>,
-) {
+pub(crate) async fn completing_what_stopped_a_lane_returns_the_held_in_order<T: Target>(outbox: &Outbox<T>) {
     let (mut worker, head, tail) = stopped(outbox, 5).await;
     assert_eq!(worker.settle([(head, 1, Change::CompleteAndResume)]).await.applied, 1);
     assert_eq!(outbox.pending_ids("order-1").await, tail);
@@ -188,7 +188,8 @@ pub(crate) async fn several_lanes_go_on_in_one_settle<T: Target>(outbox: &Outbox
     let (heads, tails) = (outbox.schedule_keys(&keys).await, outbox.schedule_keys(&keys).await);
     let mut worker = outbox.join().await;
     worker.settle_all(heads.iter().map(|id| settlement((*id, 0, stop()))).collect()).await;
-    let holds = tails.iter().zip(&heads).map(|(id, behind)| settlement((*id, 0, Change::Hold { behind: *behind })));
+    let holds =
+        tails.iter().zip(&heads).map(|(id, behind)| settlement((*id, 0, Change::Hold { behind: *behind })));
     assert_eq!(worker.settle_all(holds.collect()).await.held, 20);
     let resumes = heads.iter().map(|id| settlement((*id, 1, Change::CompleteAndResume))).collect();
     assert_eq!(worker.settle_all(resumes).await.applied, 20);
@@ -201,7 +202,10 @@ pub(crate) async fn a_failure_blocks_its_lane<T: Target>(outbox: &Outbox<T>) {
     let mut worker = outbox.join().await;
     assert_eq!(worker.settle([(ids[0], 0, fail(AfterFailure::Block))]).await.applied, 1);
     let stops = outbox.stops().await;
-    assert_eq!((stops[0].reason, stops[0].record, stops[0].record_exists), (StopReason::Blocked, ids[0], true));
+    assert_eq!(
+        (stops[0].reason, stops[0].record, stops[0].record_exists),
+        (StopReason::Blocked, ids[0], true)
+    );
     assert_eq!(worker.settle([(ids[1], 0, Change::Hold { behind: ids[0] })]).await.held, 1);
 }
 
@@ -222,9 +226,7 @@ pub(crate) async fn a_failure_that_continues_lets_its_lane_go_on<T: Target>(outb
     assert_eq!(outbox.store.counts().await.unwrap().of(Status::Failed), 1);
 }
 
-pub(crate) async fn a_failure_that_continues_leaves_a_lane_stopped_by_another<T: Target>(
-    outbox: &Outbox<T>,
-) {
+pub(crate) async fn a_failure_that_continues_leaves_a_lane_stopped_by_another<T: Target>(outbox: &Outbox<T>) {
     let ids = outbox.schedule_keys(&["order-1", "order-1"]).await;
     let mut worker = outbox.join().await;
     worker.settle([(ids[0], 0, stop())]).await;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use keylane::{AfterFailure, Change, Completed, Mend, RecordId, Status};
+use keylane::{AfterFailure, Change, Completed, RecordId, Status, store::Mend};
 
 use crate::{
-    outbox::{Outbox, due_record, record, retry_after, settlement, stop},
+    outbox::{Outbox, a_moment, due_record, record, retry_after, settlement, stop},
     target::Target,
 };
 
@@ -110,7 +110,11 @@ pub(crate) async fn stopped_lanes_say_what_stops_them<T: Target>(outbox: &Outbox
     assert_eq!((lane.reason.as_str(), lane.record, lane.attempts, lane.held), ("retrying", id, 1, 0));
     assert_eq!((lane.event_id, lane.record_type.as_deref()), (Some(new.event_id), Some("order.placed")));
     assert_eq!(lane.last_error.as_deref(), Some("refused"));
-    assert!(lane.since >= Duration::from_millis(25) && lane.since < Duration::from_secs(60), "{:?}", lane.since);
+    assert!(
+        lane.since >= Duration::from_millis(25) && lane.since < Duration::from_secs(60),
+        "{:?}",
+        lane.since
+    );
 }
 
 pub(crate) async fn a_lane_whose_record_is_gone_is_still_listed<T: Target>(outbox: &Outbox<T>) {
@@ -164,10 +168,13 @@ async fn purge<T: Target>(outbox: &Outbox<T>, completed: Completed) {
     let ids = outbox.schedule_keys(&["order-1", "order-2", "order-3"]).await;
     let mut worker = outbox.join().await.over(outbox.store_that(completed));
     worker.settle([(ids[0], 0, Change::Complete)]).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let between = tokio::time::Instant::now();
+    // Far longer than the purge below takes to reach the database.
+    tokio::time::sleep(Duration::from_millis(600)).await;
     worker.settle([(ids[1], 0, Change::Complete)]).await;
     assert_eq!(outbox.store.purge(HOUR, HOUR).await.unwrap(), 0);
-    assert_eq!(outbox.store.purge(Duration::from_millis(250), HOUR).await.unwrap(), 1);
+    assert_eq!(outbox.store.purge(between.elapsed(), HOUR).await.unwrap(), 1);
+    a_moment().await;
     assert_eq!(outbox.store.purge(Duration::ZERO, HOUR).await.unwrap(), 1);
     assert_eq!(outbox.pending().await.len(), 1, "what is not completed stays");
 }
@@ -176,7 +183,7 @@ pub(crate) async fn purge_takes_nothing_that_is_not_done<T: Target>(outbox: &Out
     let (_, held) = blocked(outbox).await;
     outbox.schedule_keys(&["order-2"]).await;
     outbox.schedule(&[due_record("order-3", keylane::Due::After(HOUR))]).await;
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    a_moment().await;
     assert_eq!(outbox.store.purge(Duration::ZERO, Duration::ZERO).await.unwrap(), 0);
     let counts = outbox.store.counts().await.unwrap();
     assert_eq!(Status::ALL.map(|status| counts.of(status)), [1, 0, 1, held.len() as u64, 1]);

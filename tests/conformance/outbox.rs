@@ -3,8 +3,9 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use keylane::{
-    Change, Completed, Database, Due, Guard, InstanceId, NewInstance, NewRecord, Partition, PartitionSet,
-    Record, RecordId, SETTLER_SLOT, Settled, Settlement, Stop, Store, StoreSettings, Tables,
+    Change, Completed, Database, Due, InstanceId, NewRecord, Partition, PartitionSet, Record, RecordId,
+    Settlement, Stop, Tables,
+    store::{Guard, NewInstance, SETTLER_SLOT, Settled, Store, StoreSettings},
 };
 use uuid::Uuid;
 
@@ -260,4 +261,9 @@ pub(crate) async fn assert_waits<F: Future + Unpin>(work: &mut F) {
 /// Asserts that `work` does not wait for anything.
 pub(crate) async fn promptly<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(5), work).await.expect("it should come through, but waits")
+}
+
+/// Long enough for every clock to move on.
+pub(crate) async fn a_moment() {
+    tokio::time::sleep(Duration::from_millis(20)).await;
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use keylane::{AfterFailure, Change, Completed, RecordId, Status};
+use keylane::{AfterFailure, Change, Completed, RecordId, Status, StopReason};
 
 use crate::{
-    outbox::{Outbox, Worker, retry_after, settlement, stop},
+    outbox::{Outbox, Worker, a_moment, retry_after, settlement, stop},
     target::Target,
 };
 
@@ -40,7 +40,12 @@ pub(crate) async fn a_completed_record_is_archived<T: Target>(outbox: &Outbox<T>
     let mut worker = worker.over(store);
     assert_eq!(worker.settle([(id, 0, Change::Complete)]).await.applied, 1);
     assert!(outbox.store.counts().await.unwrap().records.iter().all(|(_, count)| *count == 0));
-    assert_eq!(outbox.store.purge(Duration::ZERO, Duration::from_secs(60)).await.unwrap(), 1, "in the archive");
+    a_moment().await;
+    assert_eq!(
+        outbox.store.purge(Duration::ZERO, Duration::from_secs(60)).await.unwrap(),
+        1,
+        "in the archive"
+    );
 }
 
 pub(crate) async fn a_completed_record_is_kept<T: Target>(outbox: &Outbox<T>) {
@@ -60,6 +65,7 @@ pub(crate) async fn resuming_completions_are_archived_or_kept_too<T: Target>(out
     assert_eq!(count(outbox, Status::Completed).await, 1);
     let mut worker = worker.over(outbox.store_that(Completed::Archive));
     assert_eq!(worker.settle([(ids[1], 0, Change::CompleteAndResume)]).await.applied, 1);
+    a_moment().await;
     assert_eq!(outbox.store.purge(Duration::ZERO, Duration::from_secs(60)).await.unwrap(), 2);
 }
 
@@ -67,7 +73,9 @@ pub(crate) async fn a_record_is_completed_once<T: Target>(outbox: &Outbox<T>) {
     for completed in [Completed::Delete, Completed::Archive, Completed::Keep] {
         let (worker, id) = one(outbox).await;
         let mut worker = worker.over(outbox.store_that(completed));
-        for (change, applied) in [(Change::Complete, 1), (Change::Complete, 0), (Change::CompleteAndResume, 0)] {
+        for (change, applied) in
+            [(Change::Complete, 1), (Change::Complete, 0), (Change::CompleteAndResume, 0)]
+        {
             assert_eq!(worker.settle([(id, 0, change)]).await.applied, applied, "{completed:?}");
         }
     }
@@ -125,6 +133,7 @@ pub(crate) async fn a_failed_record_is_left_alone<T: Target>(outbox: &Outbox<T>)
         }
     }
     assert_eq!(count(outbox, Status::Failed).await, 1);
+    assert_eq!(outbox.stops().await[0].reason, StopReason::Blocked);
 }
 
 pub(crate) async fn a_held_record_is_left_alone<T: Target>(outbox: &Outbox<T>) {
@@ -191,7 +200,7 @@ pub(crate) async fn five_thousand_completions_are_one_settle<T: Target>(outbox: 
 
 pub(crate) async fn settles_do_not_wait_for_the_disk_if_told_so<T: Target>(outbox: &Outbox<T>) {
     let ids = outbox.schedule_keys(&["order-1", "order-2"]).await;
-    let settings = keylane::StoreSettings { async_settle: true, ..outbox.settings(Completed::Delete) };
+    let settings = keylane::store::StoreSettings { async_settle: true, ..outbox.settings(Completed::Delete) };
     let mut worker = outbox.join().await.over(outbox.store_with(settings));
     worker.settle([(ids[0], 0, Change::Complete)]).await;
     worker.settle([(ids[1], 0, stop())]).await;

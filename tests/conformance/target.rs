@@ -35,10 +35,7 @@ pub(crate) trait Target: Sized + Send + Sync + 'static {
 /// A store that can also be reached by SQL.
 pub(crate) trait SqlTarget: Target {
     /// Runs statements as they are; rows written.
-    fn execute(
-        conn: &mut Connection<Self>,
-        sql: String,
-    ) -> impl Future<Output = Result<u64, sqlx::Error>>;
+    fn execute(conn: &mut Connection<Self>, sql: String) -> impl Future<Output = Result<u64, sqlx::Error>>;
     /// Reads one number.
     fn number(conn: &mut Connection<Self>, sql: String) -> impl Future<Output = i64>;
 }
@@ -64,15 +61,17 @@ const POOL_SIZE: u32 = 5;
 
 /// An address out of the environment: missing is a failure, never a skip.
 fn url(variable: &str) -> String {
-    env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run `eval \"$(dev/services env)\"` first"))
+    env::var(variable)
+        .unwrap_or_else(|_| panic!("{variable} is not set: run `eval \"$(dev/services env)\"` first"))
 }
 
 impl Target for PostgresTarget {
     type Db = Postgres;
 
     async fn open(_: &str) -> Option<sqlx::PgPool> {
-        let pool = PgPoolOptions::new().max_connections(POOL_SIZE).connect(&url("KEYLANE_TEST_POSTGRES_URL"));
-        Some(pool.await.expect("PostgreSQL answers"))
+        let url = url("KEYLANE_TEST_POSTGRES_URL");
+        let pool = PgPoolOptions::new().max_connections(POOL_SIZE).connect(&url).await;
+        Some(pool.expect("PostgreSQL answers"))
     }
 
     fn tables(unique: &str) -> Tables {
@@ -110,11 +109,8 @@ macro_rules! mysql_target {
             async fn erase(pool: &sqlx::MySqlPool, unique: &str) {
                 let find = "SELECT CAST(table_name AS CHAR) FROM information_schema.tables \
                             WHERE table_schema = database() AND table_name LIKE ?";
-                let tables: Vec<String> = sqlx::query_scalar(find)
-                    .bind(format!("{unique}%"))
-                    .fetch_all(pool)
-                    .await
-                    .unwrap();
+                let tables: Vec<String> =
+                    sqlx::query_scalar(find).bind(format!("{unique}%")).fetch_all(pool).await.unwrap();
                 if !tables.is_empty() {
                     let drop = AssertSqlSafe(format!("DROP TABLE {}", tables.join(", ")));
                     pool.execute(sqlx::raw_sql(drop)).await.unwrap();

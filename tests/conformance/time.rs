@@ -103,7 +103,9 @@ pub(crate) async fn retries_of_one_settle_are_due_by_their_delays<T: Target>(out
     let ids = outbox.schedule_keys(&["order-1", "order-1"]).await;
     let mut worker = outbox.join().await;
     let far = Duration::from_millis(50);
-    worker.settle([(ids[0], 0, retry_after(far + Duration::from_millis(2))), (ids[1], 0, retry_after(far))]).await;
+    worker
+        .settle([(ids[0], 0, retry_after(far + Duration::from_millis(2))), (ids[1], 0, retry_after(far))])
+        .await;
     becomes_due(outbox, 2).await;
     assert_eq!(crate::outbox::ids(&outbox.due().await), [ids[1], ids[0]]);
 }

@@ -14,7 +14,10 @@ pub(crate) async fn an_unroutable_record_stands_still_and_counts_no_attempt<T: T
     assert!(outbox.pending().await.is_empty());
     assert_eq!(outbox.store.counts().await.unwrap().of(Status::Held), 1);
     let stops = outbox.stops().await;
-    assert_eq!((stops[0].reason, stops[0].record, stops[0].record_exists), (StopReason::Unroutable, id, true));
+    assert_eq!(
+        (stops[0].reason, stops[0].record, stops[0].record_exists),
+        (StopReason::Unroutable, id, true)
+    );
     let lane = outbox.store.stopped_lanes(0, 10).await.unwrap().remove(0);
     assert_eq!((lane.attempts, lane.last_error), (0, None));
 }
@@ -33,8 +36,7 @@ pub(crate) async fn an_unroutable_lane_goes_on_where_its_handler_is_known<T: Tar
 pub(crate) async fn several_unroutable_records_of_a_lane_come_back_together<T: Target>(outbox: &Outbox<T>) {
     let ids = outbox.schedule_keys(&["order-1", "order-1", "order-1"]).await;
     let mut worker = outbox.join().await;
-    let settled =
-        worker.settle([(ids[0], 0, Change::Unroutable), (ids[1], 0, Change::Unroutable)]).await;
+    let settled = worker.settle([(ids[0], 0, Change::Unroutable), (ids[1], 0, Change::Unroutable)]).await;
     assert_eq!(settled.applied, 2);
     worker.settle([(ids[2], 0, Change::Unroutable)]).await;
     let stops = outbox.stops().await;

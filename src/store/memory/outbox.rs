@@ -78,9 +78,18 @@ impl Outbox {
 
     /// The fence: moves the counter on, or finds it gone.
     pub(super) fn move_guard(&mut self, guard: Guard) -> bool {
+        self.write_guard(guard, guard.moved())
+    }
+
+    /// Makes a settle whose answer was lost harmless if it has not been written.
+    pub(super) fn raise_guard(&mut self, guard: Guard) {
+        self.write_guard(guard, guard.raised());
+    }
+
+    fn write_guard(&mut self, guard: Guard, next: Guard) -> bool {
         match self.guards.get_mut(&(guard.instance, guard.slot)) {
             Some(counter) if *counter == guard.counter => {
-                *counter += 1;
+                *counter = next.counter;
                 true
             }
             _ => false,

@@ -64,13 +64,9 @@ impl RecordStore for MemoryStore {
 
     async fn resolve(&self, guard: Guard) -> Result<Resolution, StoreError> {
         self.call("resolve", |outbox, _| {
-            let raised = outbox.move_guard(guard);
+            outbox.raise_guard(guard);
             let counter = outbox.guards.get(&(guard.instance, guard.slot)).copied();
-            match raised {
-                _ if counter.unwrap_or(CLOSED) == CLOSED => Resolution::Closed,
-                true => Resolution::NotApplied,
-                false => Resolution::Applied,
-            }
+            guard.resolution(counter.unwrap_or(CLOSED))
         })
         .await
     }

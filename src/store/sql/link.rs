@@ -101,21 +101,15 @@ impl<DB: sqlx::Database> DerefMut for Lent<DB> {
 /// connection, and with it the transaction.
 pub struct OpenTransaction<DB: sqlx::Database>(Lent<DB>);
 
-impl<DB: Driver + sqlx::Database> OpenTransaction<DB>
-where
-    DB: crate::database::Database<Connection = <DB as sqlx::Database>::Connection>,
-    DB: Driver<Lent = Lent<DB>>,
-{
-    pub(crate) async fn begin(pool: &<DB as crate::database::Database>::Pool) -> Result<Self, sqlx::Error> {
-        let mut lent = DB::lend(pool).await?;
-        super::begin::<DB>(&mut lent).await?;
-        Ok(Self(lent))
+impl<DB: sqlx::Database> OpenTransaction<DB> {
+    /// `lent` has a transaction open.
+    pub(crate) fn on(lent: Lent<DB>) -> Self {
+        Self(lent)
     }
 
-    pub(crate) async fn commit(mut self) -> Result<(), sqlx::Error> {
-        super::commit::<DB>(&mut self.0).await?;
+    /// The transaction has been committed.
+    pub(crate) fn keep(self) {
         self.0.keep();
-        Ok(())
     }
 }
 

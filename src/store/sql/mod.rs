@@ -19,6 +19,7 @@ mod admin;
 mod cluster;
 pub(crate) mod dialect;
 pub(crate) mod driver;
+pub(crate) mod glue;
 mod insert;
 mod link;
 #[cfg(feature = "mysql")]
@@ -140,15 +141,6 @@ pub(crate) fn with_lists(sql: &str, lists: &[(&str, String)]) -> AssertSqlSafe<A
         sql = sql.replace(token, list);
     }
     AssertSqlSafe(Arc::from(sql))
-}
-
-/// Runs one statement.
-pub(crate) async fn execute<D: Driver>(
-    conn: &mut D::Connection,
-    sql: AssertSqlSafe<Arc<str>>,
-    values: Vec<Value>,
-) -> Result<u64, sqlx::Error> {
-    D::execute(conn, sql, values).await
 }
 
 /// Runs one query.

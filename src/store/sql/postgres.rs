@@ -11,7 +11,8 @@ use uuid::Uuid;
 use super::{
     ExtraSql,
     dialect::Dialect,
-    driver::{Driver, DriverResult, Family, Role, Session, sqlx_codec, sqlx_database, sqlx_driver},
+    driver::{Driver, DriverResult, Family, Role, Session},
+    glue::{sqlx_codec, sqlx_database, sqlx_driver},
     insert::{COLUMNS, Insert, headers_text},
 };
 use crate::{

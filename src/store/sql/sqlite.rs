@@ -10,7 +10,8 @@ use sqlx::{
 use super::{
     ExtraSql,
     dialect::{Dialect, list},
-    driver::{Driver, DriverResult, Family, Role, Session, sqlx_codec, sqlx_database, sqlx_driver},
+    driver::{Driver, DriverResult, Family, Role, Session},
+    glue::{sqlx_codec, sqlx_database, sqlx_driver},
     insert::{Insert, headers_text},
     with_lists,
 };

@@ -38,7 +38,7 @@ statements! {
         set_aside count_held lanes_of resume_lanes return_held stops
         counts count_lanes stopped_lanes failed mend_retry mend_replace mend_discard
         old_completed purge_completed old_archived purge_archived purge_dedup
-        touch_route insert_route routes retire_handler handlers_of note_dedup_key
+        touch_route insert_route routes retire_handler
         meta count_partitions probe_write;
     own: fetch due write_failures
 }

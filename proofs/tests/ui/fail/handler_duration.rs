@@ -1,6 +1,6 @@
 //! One mistake is reported once, though the handler is named again further down.
 
-use keylane::{HandlerError, Record, handler::Declare, outbox_handler};
+use keylane::{HandlerError, Record, handlers, outbox_handler};
 
 #[outbox_handler(id = "unitless", every, timeout = "30")]
 async fn unitless(_: &Record) -> Result<(), HandlerError> {
@@ -23,5 +23,5 @@ async fn in_words(_: &Record) -> Result<(), HandlerError> {
 }
 
 fn main() {
-    let _ = [<unitless as Declare>::declare(), <in_words as Declare>::declare()];
+    let _ = handlers![unitless, in_words];
 }

@@ -1,6 +1,8 @@
-use keylane::{HandlerError, OutboxEvent, outbox_handler};
+use keylane::{
+    HandlerError, OutboxEvent, outbox_handler,
+    sqlx::{Sqlite, SqliteConnection, Transaction},
+};
 use serde::{Deserialize, Serialize};
-use sqlx::{Sqlite, SqliteConnection, Transaction};
 
 #[derive(Serialize, Deserialize, OutboxEvent)]
 #[outbox(record_type = "order.placed", key = "order-{id}")]

@@ -1,6 +1,6 @@
 //! Batch handlers: one result a record, or one for all.
 
-use keylane::{BatchResults, Delivery, HandlerError, OutboxEvent, State, handler::Declare, outbox_handler};
+use keylane::{BatchResults, Delivery, HandlerError, OutboxEvent, State, handlers, outbox_handler};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, OutboxEvent)]
@@ -11,7 +11,11 @@ struct OrderPlaced {
 
 #[outbox_handler(id = "each", batch = 100)]
 async fn each(events: Vec<OrderPlaced>, deliveries: &[&Delivery]) -> Vec<Result<(), std::fmt::Error>> {
-    events.iter().zip(deliveries).map(|(event, _)| if event.id > 0 { Ok(()) } else { Err(std::fmt::Error) }).collect()
+    events
+        .iter()
+        .zip(deliveries)
+        .map(|(event, _)| if event.id > 0 { Ok(()) } else { Err(std::fmt::Error) })
+        .collect()
 }
 
 #[outbox_handler(id = "together", batch(size = 50, mixed))]
@@ -23,12 +27,14 @@ async fn together(events: Vec<OrderPlaced>, State(limit): State<u64>) -> Result<
 }
 
 #[outbox_handler(id = "alias", batch(size = 1), timeout = "10s")]
-async fn alias(deliveries: std::vec::Vec<OrderPlaced>, State(_): State<u64>, told: &[&Delivery]) -> BatchResults {
+async fn alias(
+    deliveries: std::vec::Vec<OrderPlaced>,
+    State(_): State<u64>,
+    told: &[&Delivery],
+) -> BatchResults {
     deliveries.into_iter().zip(told).map(|_| Ok(())).collect()
 }
 
 fn main() {
-    let _ = <each as Declare>::declare();
-    let _ = <together as Declare>::declare();
-    let _ = <alias as Declare>::declare();
+    let _ = handlers![each, together, alias];
 }

@@ -1,6 +1,6 @@
 //! Fallback handlers: of one handler, and for all others.
 
-use keylane::{Failure, HandlerError, OutboxEvent, Record, State, handler::Declare, outbox_fallback_handler};
+use keylane::{Failure, HandlerError, OutboxEvent, Record, State, handlers, outbox_fallback_handler};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, OutboxEvent)]
@@ -10,7 +10,11 @@ struct OrderPlaced {
 }
 
 #[outbox_fallback_handler(of = "bookkeeper")]
-async fn refused(event: OrderPlaced, failure: &Failure, State(log): State<String>) -> Result<(), std::fmt::Error> {
+async fn refused(
+    event: OrderPlaced,
+    failure: &Failure,
+    State(log): State<String>,
+) -> Result<(), std::fmt::Error> {
     let _ = (event.id, &failure.error, log);
     Ok(())
 }
@@ -22,12 +26,14 @@ async fn raw(record: &Record) -> Result<(), HandlerError> {
 }
 
 #[outbox_fallback_handler(default)]
-async fn any_other(record: &Record, State(_): State<u8>, failure: &keylane::Failure) -> Result<(), HandlerError> {
+async fn any_other(
+    record: &Record,
+    State(_): State<u8>,
+    failure: &keylane::Failure,
+) -> Result<(), HandlerError> {
     Err(HandlerError::permanent(format!("{} after {} attempts", record.delivery.key, failure.attempts)))
 }
 
 fn main() {
-    let _ = <refused as Declare>::declare();
-    let _ = <raw as Declare>::declare();
-    let _ = <any_other as Declare>::declare();
+    let _ = handlers![refused, raw, any_other];
 }

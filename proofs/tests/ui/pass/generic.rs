@@ -1,6 +1,6 @@
 //! Generic handlers: raw records, of every type or of some.
 
-use keylane::{HandlerError, Record, State, handler::Declare, outbox_handler};
+use keylane::{HandlerError, Record, State, handlers, outbox_handler};
 
 #[outbox_handler(id = "audit", every)]
 async fn audit(record: &Record, State(limit): State<usize>) -> Result<(), HandlerError> {
@@ -17,6 +17,5 @@ async fn forward(record: &keylane::Record) -> Result<(), std::fmt::Error> {
 }
 
 fn main() {
-    let _ = <audit as Declare>::declare();
-    let _ = <forward as Declare>::declare();
+    let _ = handlers![audit, forward];
 }

@@ -19,7 +19,7 @@ mod taken {
 #[derive(Debug, Serialize, Deserialize, keylane::OutboxEvent)]
 #[outbox(record_type = "record", key = "{key}")]
 pub struct Record {
-    key: u8,
+    key: String,
 }
 
 /// Handlers called like the local names of the expansion.
@@ -41,7 +41,7 @@ pub mod handlers {
     }
 
     #[outbox_handler(id = "tx", transactional)]
-    pub(crate) async fn tx(_: crate::Record, _: &mut sqlx::SqliteConnection) -> Result<()> {
+    pub(crate) async fn tx(_: crate::Record, _: &mut keylane::sqlx::SqliteConnection) -> Result<()> {
         Ok(())
     }
 
@@ -57,19 +57,16 @@ pub mod handlers {
 }
 
 fn main() {
-    use handlers::{batch, context, failure, r#async, tx};
-    use keylane::handler::Declare;
-
     #[keylane::outbox_handler(id = "inner")]
     async fn inner(_: Record) -> taken::Result<()> {
         Ok(())
     }
-    let _ = [
-        <context as Declare>::declare(),
-        <batch as Declare>::declare(),
-        <tx as Declare>::declare(),
-        <failure as Declare>::declare(),
-        <r#async as Declare>::declare(),
-        <inner as Declare>::declare(),
+    let _ = keylane::handlers![
+        handlers::context,
+        handlers::batch,
+        handlers::tx,
+        handlers::failure,
+        handlers::r#async,
+        inner,
     ];
 }

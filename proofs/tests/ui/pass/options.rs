@@ -1,6 +1,6 @@
 //! Every option of `#[outbox_handler]`.
 
-use keylane::{HandlerError, OutboxEvent, handler::Declare, outbox_handler};
+use keylane::{HandlerError, OutboxEvent, handlers, outbox_handler};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, OutboxEvent)]
@@ -29,7 +29,11 @@ async fn all(_: OrderPlaced) -> Result<(), HandlerError> {
     Ok(())
 }
 
-#[outbox_handler(id = "linear", retry(linear, initial = "500ms", increment = "1s", jitter = 0), after_failure = "continue")]
+#[outbox_handler(
+    id = "linear",
+    retry(linear, initial = "500ms", increment = "1s", jitter = 0),
+    after_failure = "continue"
+)]
 async fn linear(_: OrderPlaced) -> Result<(), HandlerError> {
     Ok(())
 }
@@ -50,9 +54,5 @@ async fn default(_: OrderPlaced) -> Result<(), HandlerError> {
 }
 
 fn main() {
-    let _ = <all as Declare>::declare();
-    let _ = <linear as Declare>::declare();
-    let _ = <fixed as Declare>::declare();
-    let _ = <never as Declare>::declare();
-    let _ = <default as Declare>::declare();
+    let _ = handlers![all, linear, fixed, never, default];
 }

@@ -1,8 +1,10 @@
 //! Transactional handlers: the connection of the completing transaction.
 
-use keylane::{Delivery, HandlerError, OutboxEvent, Record, State, handler::Declare, outbox_handler};
+use keylane::{
+    Delivery, HandlerError, OutboxEvent, Record, State, handlers, outbox_handler,
+    sqlx::{self, SqliteConnection},
+};
 use serde::{Deserialize, Serialize};
-use sqlx::SqliteConnection;
 
 #[derive(Serialize, Deserialize, OutboxEvent)]
 #[outbox(record_type = "order.placed", key = "order-{id}")]
@@ -23,12 +25,11 @@ async fn ledger(
 }
 
 #[outbox_handler(id = "copy", transactional, every)]
-async fn copy(record: &Record, tx: &mut sqlx::sqlite::SqliteConnection) -> Result<(), HandlerError> {
+async fn copy(record: &Record, tx: &mut keylane::sqlx::sqlite::SqliteConnection) -> Result<(), HandlerError> {
     sqlx::query("INSERT INTO copy VALUES ($1)").bind(&record.payload).execute(tx).await?;
     Ok(())
 }
 
 fn main() {
-    let _ = <ledger as Declare>::declare();
-    let _ = <copy as Declare>::declare();
+    let _ = handlers![ledger, copy];
 }

@@ -1,8 +1,6 @@
 //! Typed handlers: arguments in any order, and every kind of error.
 
-use keylane::{
-    ClassifiedError, Delivery, HandlerError, OutboxEvent, State, handler::Declare, outbox_handler,
-};
+use keylane::{ClassifiedError, Delivery, HandlerError, OutboxEvent, State, handlers, outbox_handler};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, OutboxEvent)]
@@ -65,10 +63,7 @@ async fn tokio_like() -> std::io::Result<()> {
 }
 
 fn main() {
-    let _ = <keep_books as Declare>::declare();
-    let _ = <alone as Declare>::declare();
-    let _ = <plain_error as Declare>::declare();
-    let _ = <crowded as Declare>::declare();
+    let _ = handlers![keep_books, alone, plain_error, crowded];
     // The functions are still there to be called.
     let event = FlightDeparted { tail: "D-AIUR".to_owned() };
     let future = plain_error(event, State(2));

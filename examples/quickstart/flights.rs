@@ -1,0 +1,74 @@
+//! The input: a week of departures, each an event keyed by its aircraft.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
+
+use keylane::OutboxEvent;
+use serde::{Deserialize, Serialize};
+
+/// See `DATA.md`.
+const WEEK: &str = include_str!("flights-week.csv");
+
+/// A departure, or a flight that was to depart.
+#[derive(Clone, Debug, Serialize, Deserialize, OutboxEvent)]
+#[outbox(record_type = "flight.departed", key_with = Flight::aircraft)]
+pub struct Flight {
+    /// Line of the file, from 1.
+    #[serde(default)]
+    pub row: usize,
+    /// The first, second, … flight of its aircraft in this week.
+    #[serde(default)]
+    pub turn: usize,
+    pub scheduled: String,
+    /// Not given: the flight was cancelled.
+    pub departed: Option<String>,
+    pub carrier: String,
+    #[serde(rename = "flight")]
+    pub number: u32,
+    pub tail: Option<String>,
+    pub origin: String,
+    pub dest: String,
+}
+
+impl Flight {
+    /// The key: flights of one aircraft stay in order. Some cancelled flights never got an aircraft.
+    pub fn aircraft(&self) -> String {
+        match &self.tail {
+            Some(tail) => format!("aircraft-{tail}"),
+            None => format!("flight-{}{}", self.carrier, self.number),
+        }
+    }
+
+    /// How long the bookkeeper thinks about it: 20 to 60 ms.
+    pub fn work(&self) -> Duration {
+        Duration::from_millis(20 + self.hash() % 40)
+    }
+
+    /// Whether the bookkeeper fails at the first attempt: about one flight in a hundred.
+    pub fn stumbles(&self) -> bool {
+        self.departed.is_some() && (self.hash() >> 32).is_multiple_of(100)
+    }
+
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.scheduled, &self.carrier, self.number).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// The flights of the week, in the order in which they happened.
+pub fn week() -> Result<Vec<Flight>, csv::Error> {
+    let mut turns: HashMap<String, usize> = HashMap::new();
+    let mut flights = Vec::new();
+    for flight in csv::Reader::from_reader(WEEK.as_bytes()).deserialize() {
+        let mut flight: Flight = flight?;
+        let turn = turns.entry(flight.aircraft()).or_default();
+        *turn += 1;
+        (flight.row, flight.turn) = (flights.len() + 1, *turn);
+        flights.push(flight);
+    }
+    Ok(flights)
+}

@@ -1,0 +1,257 @@
+//! The course of events: three replicas, a week of traffic, one killed, a fourth to the rescue.
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    pin::pin,
+    time::{Duration, Instant},
+};
+
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::{
+    database::{Owner, Place},
+    fleet::Fleet,
+    flights::Flight,
+    ledger::{self, Line, Micros},
+    settings::name_of,
+    stage::Stage,
+    view::{Card, Scene, State, View},
+    watch::Watch,
+};
+
+const FIRST_REPLICAS: usize = 3;
+/// The replica that is killed, and the one that joins afterwards.
+const VICTIM: usize = 2;
+const LATECOMER: usize = 4;
+/// Parts of the week, in percent, between which the kill falls: as soon as the victim has something
+/// in its hands.
+const KILL_BETWEEN: (usize, usize) = (40, 50);
+const TICK: Duration = Duration::from_millis(100);
+/// The replicas must share the partitions after this time, and all flights be in the books after that.
+const JOIN_LIMIT: Duration = Duration::from_secs(15);
+const TIME_LIMIT: Duration = Duration::from_secs(50);
+
+/// What the verdict needs to know of the course of events, besides the week and the ledgers.
+#[derive(Default)]
+pub struct Course {
+    pub victim: usize,
+    pub killed_at: Option<Micros>,
+    /// From the kill until all partitions of the victim were owned by replicas that live.
+    pub takeover: Option<Duration>,
+    /// What went wrong, if anything.
+    pub troubles: Vec<String>,
+    pub ledgers: BTreeMap<usize, Vec<Line>>,
+}
+
+enum Act {
+    Traffic,
+    Killed { at: Instant, orphans: Vec<usize> },
+    TakenOver,
+    AllThere,
+}
+
+/// The show and what it keeps in mind.
+pub struct Show<'a, DB: Place> {
+    stage: &'a Stage<DB>,
+    flights: &'a [Flight],
+    fleet: Fleet,
+    watch: Watch,
+    view: View,
+    course: Course,
+    act: Act,
+    states: BTreeMap<usize, State>,
+    /// The replica that owns each partition; one that was killed owns until another has claimed.
+    owners: Vec<Option<usize>>,
+    notes: Vec<(Duration, String)>,
+    started: Instant,
+}
+
+impl<'a, DB: Place> Show<'a, DB> {
+    pub fn new(stage: &'a Stage<DB>, flights: &'a [Flight], fleet: Fleet) -> Self {
+        Self {
+            watch: Watch::new(&fleet.dir, flights.len()),
+            stage,
+            flights,
+            fleet,
+            view: View::new(DB::TITLE),
+            course: Course { victim: VICTIM, ..Course::default() },
+            act: Act::Traffic,
+            states: BTreeMap::new(),
+            owners: Vec::new(),
+            notes: Vec::new(),
+            started: Instant::now(),
+        }
+    }
+
+    /// From the start of the replicas to their shutdown.
+    pub async fn run(mut self) -> Result<Course, Box<dyn Error>> {
+        for number in 1..=FIRST_REPLICAS {
+            self.start(number)?;
+        }
+        self.wait_for_replicas().await?;
+        let stage = self.stage;
+        {
+            let mut schedule = pin!(stage.schedule(self.flights));
+            let mut watch = pin!(self.watch_the_week());
+            tokio::select! {
+                watched = &mut watch => watched?,
+                scheduled = &mut schedule => {
+                    scheduled?;
+                    watch.await?;
+                }
+            }
+        }
+        for number in self.fleet.stop().await? {
+            self.trouble(format!("replica {number} did not stop in good order"));
+        }
+        self.states.values_mut().filter(|state| **state == State::Live).for_each(|state| *state = State::Left);
+        self.look().await?;
+        self.note("the replicas have shut down and handed their partitions back".to_owned());
+        self.draw(true)?;
+        self.course.ledgers = self.watch.replicas.into_iter().map(|(n, followed)| (n, followed.lines)).collect();
+        Ok(self.course)
+    }
+
+    fn start(&mut self, number: usize) -> std::io::Result<()> {
+        self.watch.follow(number);
+        self.states.insert(number, State::Live);
+        self.fleet.start(number)
+    }
+
+    async fn wait_for_replicas(&mut self) -> Result<(), Box<dyn Error>> {
+        let mut ticks = interval(TICK);
+        loop {
+            ticks.tick().await;
+            self.look().await?;
+            self.draw(false)?;
+            let fair = self.owners.len() / FIRST_REPLICAS;
+            if (1..=FIRST_REPLICAS).all(|number| self.partitions_of(number) >= fair.max(1)) {
+                self.note(format!("{FIRST_REPLICAS} replicas share the partitions; the week begins"));
+                return Ok(());
+            }
+            let fallen = self.fleet.fallen()?;
+            if !fallen.is_empty() || self.started.elapsed() > JOIN_LIMIT {
+                return Err(format!("the replicas did not come up (fallen: {fallen:?})").into());
+            }
+        }
+    }
+
+    /// Until every flight is in the books, or the time is up.
+    async fn watch_the_week(&mut self) -> Result<(), Box<dyn Error>> {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.look().await?;
+            self.play()?;
+            self.draw(false)?;
+            for number in self.fleet.fallen()? {
+                self.states.insert(number, State::Killed);
+                self.trouble(format!("replica {number} ended by itself"));
+            }
+            if self.watch.is_complete() && matches!(self.act, Act::AllThere) {
+                self.note("every flight is in the books".to_owned());
+                return Ok(());
+            }
+            if self.started.elapsed() > TIME_LIMIT {
+                self.trouble(format!("not all done after {} s", TIME_LIMIT.as_secs()));
+                return Ok(());
+            }
+        }
+    }
+
+    /// What happens next, if it is time for it.
+    fn play(&mut self) -> std::io::Result<()> {
+        match &self.act {
+            Act::Traffic => {
+                let percent = self.stage.scheduled() * 100 / self.flights.len().max(1);
+                let in_hand = self.watch.replicas.get(&VICTIM).map_or(0, |followed| followed.in_hand);
+                if percent >= KILL_BETWEEN.1 || (percent >= KILL_BETWEEN.0 && in_hand > 0) {
+                    self.kill(in_hand)?;
+                }
+            }
+            Act::Killed { at, orphans } => {
+                let lives = |owner: &Option<usize>| owner.is_some_and(|owner| owner != VICTIM);
+                if orphans.iter().all(|partition| self.owners.get(*partition).is_some_and(lives)) {
+                    let (took, count) = (at.elapsed(), orphans.len());
+                    self.course.takeover = Some(took);
+                    self.note(format!("its {count} partitions taken over, {:.1} s after the kill", took.as_secs_f64()));
+                    self.start(LATECOMER)?;
+                    self.note(format!("replica {LATECOMER} joins"));
+                    self.act = Act::TakenOver;
+                }
+            }
+            Act::TakenOver => {
+                let count = self.partitions_of(LATECOMER);
+                if count >= self.owners.len() / FIRST_REPLICAS {
+                    self.note(format!("replica {LATECOMER} has its share of {count} partitions, handed over in order"));
+                    self.act = Act::AllThere;
+                }
+            }
+            Act::AllThere => {}
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self, in_hand: usize) -> std::io::Result<()> {
+        let of_victim = |(partition, owner): (usize, &Option<usize>)| (*owner == Some(VICTIM)).then_some(partition);
+        let orphans: Vec<usize> = self.owners.iter().enumerate().filter_map(of_victim).collect();
+        self.fleet.kill(VICTIM)?;
+        self.course.killed_at = Some(ledger::now());
+        self.states.insert(VICTIM, State::Killed);
+        self.note(format!(
+            "replica {VICTIM} killed (SIGKILL), {in_hand} flights in its hands, {} partitions left behind",
+            orphans.len()
+        ));
+        self.act = Act::Killed { at: Instant::now(), orphans };
+        Ok(())
+    }
+
+    async fn look(&mut self) -> Result<(), Box<dyn Error>> {
+        let number_of = |owner: Owner| (1..=LATECOMER).find(|number| owner.name == name_of(*number));
+        let owners = self.stage.owners().await?;
+        self.owners = owners.into_iter().map(|owner| owner.and_then(number_of)).collect();
+        Ok(self.watch.look()?)
+    }
+
+    fn partitions_of(&self, number: usize) -> usize {
+        self.owners.iter().filter(|owner| **owner == Some(number)).count()
+    }
+
+    fn note(&mut self, text: String) {
+        self.notes.push((self.started.elapsed(), text));
+    }
+
+    fn trouble(&mut self, text: String) {
+        self.note(text.clone());
+        self.course.troubles.push(text);
+    }
+
+    fn draw(&mut self, last: bool) -> std::io::Result<()> {
+        let card = |(number, state): (&usize, &State)| {
+            let followed = self.watch.replicas.get(number);
+            Card {
+                number: *number,
+                state: *state,
+                partitions: self.partitions_of(*number),
+                entered: followed.map_or(0, |followed| followed.entered),
+                rate: followed.map_or(0.0, |followed| followed.rate()),
+            }
+        };
+        let scene = Scene {
+            elapsed: self.started.elapsed(),
+            flights: self.flights.len(),
+            scheduled: self.stage.scheduled(),
+            delivered: self.watch.delivered,
+            retried: self.watch.retried,
+            fallback: self.watch.fallback,
+            rate: self.watch.rate(),
+            owners: &self.owners,
+            cards: self.states.iter().map(card).collect(),
+            notes: &self.notes,
+            last,
+        };
+        self.view.draw(&scene)
+    }
+}

@@ -1,0 +1,78 @@
+//! The producing side: the tables, and the transactions in which flights are scheduled.
+
+use std::{cell::Cell, time::Duration};
+
+use keylane::{Outbox, ScheduleError, TransactionError, sqlx};
+use tokio::time::{Instant, sleep_until};
+
+use crate::{
+    database::{Owner, Place, create},
+    flights::Flight,
+    settings,
+};
+
+/// Flights that are scheduled in a second: the week passes in about 20 s.
+const FLIGHTS_PER_SECOND: u32 = 320;
+
+/// Why a flight could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    #[error("the business row was refused")]
+    Row(#[from] sqlx::Error),
+    #[error("the event was refused")]
+    Event(#[from] ScheduleError),
+}
+
+/// The tables of one run, and the outbox of a process that schedules and handles nothing.
+pub struct Stage<DB: Place> {
+    pool: DB::Pool,
+    outbox: Outbox<DB>,
+    prefix: String,
+    scheduled: Cell<usize>,
+}
+
+impl<DB: Place> Stage<DB> {
+    pub async fn set_up(url: &str, prefix: &str) -> Result<Self, Box<dyn std::error::Error>> {
+        let pool = DB::connect(url).await?;
+        let outbox = Outbox::builder(pool.clone()).config(settings::of(prefix, 0)).build().await?;
+        outbox.migrate().await?;
+        create::<DB>(&pool, prefix).await?;
+        Ok(Self { pool, outbox, prefix: prefix.to_owned(), scheduled: Cell::new(0) })
+    }
+
+    /// Writes all flights one after another, at a steady rate.
+    pub async fn schedule(&self, flights: &[Flight]) -> Result<(), TransactionError<WriteError>> {
+        let start = Instant::now();
+        for (flight, number) in flights.iter().zip(0..) {
+            sleep_until(start + Duration::from_secs(number) / FLIGHTS_PER_SECOND).await;
+            self.depart(flight).await?;
+            self.scheduled.set(self.scheduled.get() + 1);
+        }
+        Ok(())
+    }
+
+    /// One transaction: the business row and the event, both or none.
+    async fn depart(&self, flight: &Flight) -> Result<(), TransactionError<WriteError>> {
+        let work = async |tx: &mut DB::Connection| {
+            DB::insert(tx, &self.prefix, flight).await?;
+            self.outbox.schedule(tx, flight).await?;
+            Ok(())
+        };
+        self.outbox.transaction(work).await
+    }
+
+    /// Flights scheduled so far.
+    pub fn scheduled(&self) -> usize {
+        self.scheduled.get()
+    }
+
+    /// Who owns each partition.
+    pub async fn owners(&self) -> Result<Vec<Option<Owner>>, sqlx::Error> {
+        DB::owners(&self.pool, &self.prefix).await
+    }
+
+    /// Removes all tables of this run.
+    pub async fn tear_down(&self) -> Result<(), sqlx::Error> {
+        DB::remove(&self.pool, &self.prefix).await
+    }
+}

@@ -1,0 +1,185 @@
+//! The verdict: the week on one side, the ledgers on the other. The outbox is not asked.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use uuid::Uuid;
+
+use crate::{
+    flights::Flight,
+    ledger::{Line, Micros, What},
+    show::Course,
+};
+
+/// One call of the bookkeeper, from its lines.
+struct Attempt {
+    row: usize,
+    turn: usize,
+    replica: usize,
+    number: u32,
+    event_id: Uuid,
+    begun: Micros,
+    /// Not given: it never ended.
+    end: Option<(Micros, What)>,
+}
+
+impl Attempt {
+    fn is_final(&self) -> bool {
+        self.end.is_some_and(|(_, what)| what.is_final())
+    }
+}
+
+/// What the ledgers come to.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    pub records: usize,
+    pub aircraft: usize,
+    /// Entered by the bookkeeper, and by the fallback handler.
+    pub delivered: usize,
+    pub fallback: usize,
+    /// Failed once, delivered by a later attempt.
+    pub retried: usize,
+    /// Never entered.
+    pub lost: usize,
+    /// Calls that began before all earlier flights of the aircraft were entered, or while another
+    /// call for that aircraft was going on, in whatever process.
+    pub out_of_order: usize,
+    /// Handled again because the killed replica had ended them, but not told the database yet.
+    pub twice: usize,
+    /// Handled again because the killed replica was in the middle of them.
+    pub interrupted: usize,
+    /// Handled again for no such reason.
+    pub unexplained: usize,
+    /// Lines that do not fit the week.
+    pub strange: usize,
+    pub first_after_kill: Option<Duration>,
+    /// From the first call to the last entry.
+    pub span: Duration,
+}
+
+/// Weighs the ledgers against the week.
+pub fn weigh(flights: &[Flight], course: &Course) -> Verdict {
+    let mut verdict = Verdict { records: flights.len(), ..Verdict::default() };
+    let mut aircraft: BTreeMap<String, Vec<Attempt>> = BTreeMap::new();
+    for flight in flights {
+        aircraft.entry(flight.aircraft()).or_default();
+    }
+    verdict.aircraft = aircraft.len();
+    for (replica, lines) in &course.ledgers {
+        let fits = |line: &Line| {
+            let flight = flights.get(line.row.wrapping_sub(1));
+            flight.is_some_and(|flight| flight.turn == line.turn && flight.aircraft() == line.aircraft)
+        };
+        for line in lines {
+            let attempts = aircraft.get_mut(&line.aircraft).filter(|_| fits(line));
+            let read = attempts.is_some_and(|attempts| take_in(attempts, *replica, line));
+            verdict.strange += usize::from(!read);
+        }
+    }
+    for attempts in aircraft.values_mut() {
+        attempts.sort_by_key(|attempt| attempt.begun);
+        verdict.out_of_order += out_of_order(attempts, course);
+    }
+    let mut rows: Vec<Vec<&Attempt>> = flights.iter().map(|_| Vec::new()).collect();
+    for attempt in aircraft.values().flatten() {
+        rows[attempt.row - 1].push(attempt);
+    }
+    for attempts in &rows {
+        verdict.add_row(attempts, course);
+    }
+    let begun = aircraft.values().flatten().map(|attempt| attempt.begun).min();
+    let end = aircraft.values().flatten().filter_map(|attempt| attempt.end).map(|(at, _)| at).max();
+    verdict.span = Duration::from_micros(end.zip(begun).map_or(0, |(end, begun)| end - begun));
+    verdict.first_after_kill = first_after_kill(&aircraft, course);
+    verdict
+}
+
+/// Adds a line to the attempts of its aircraft; lines of one replica come in their order.
+fn take_in(attempts: &mut Vec<Attempt>, replica: usize, line: &Line) -> bool {
+    let (row, turn, number, event_id) = (line.row, line.turn, line.attempt, line.event_id);
+    if line.what == What::Begun {
+        attempts.push(Attempt { row, turn, replica, number, event_id, begun: line.at, end: None });
+        return true;
+    }
+    let before = (line.what == What::Fallback).then_some(What::Refused);
+    let open = attempts.iter_mut().rev().find(|attempt| {
+        (attempt.row, attempt.replica, attempt.number, attempt.event_id) == (row, replica, number, event_id)
+            && attempt.end.map(|(_, what)| what) == before
+    });
+    open.map(|attempt| attempt.end = Some((line.at, line.what))).is_some()
+}
+
+/// Calls of one aircraft, in the order in which they began, that should not have begun yet.
+fn out_of_order(attempts: &[Attempt], course: &Course) -> usize {
+    let mut count = 0;
+    // The flight whose turn it is; one that is handled again takes the row up from there.
+    let mut next = 1;
+    let mut busy_until = 0;
+    for attempt in attempts {
+        count += usize::from(attempt.turn > next || attempt.begun < busy_until);
+        next = attempt.turn + usize::from(attempt.is_final());
+        let killed_at = course.killed_at.filter(|_| attempt.replica == course.victim);
+        let end = attempt.end.map(|(at, _)| at).or(killed_at).unwrap_or(Micros::MAX);
+        busy_until = busy_until.max(end);
+    }
+    count
+}
+
+impl Verdict {
+    /// Adds what the attempts of one flight, in their order, say of it.
+    fn add_row(&mut self, attempts: &[&Attempt], course: &Course) {
+        match attempts.iter().find(|attempt| attempt.is_final()).and_then(|attempt| attempt.end) {
+            Some((_, What::Fallback)) => self.fallback += 1,
+            Some(_) => self.delivered += 1,
+            None => self.lost += 1,
+        }
+        let failed = |attempt: &&Attempt| attempt.end.is_some_and(|(_, what)| what == What::Failed);
+        self.retried += usize::from(attempts.iter().copied().any(|attempt| failed(&attempt)));
+        for pair in attempts.windows(2) {
+            let (before, again) = (pair[0], pair[1]);
+            let same_event = before.event_id == again.event_id;
+            let of_killed = before.replica == course.victim
+                && again.replica != course.victim
+                && course.killed_at.is_some_and(|killed_at| killed_at < again.begun);
+            if same_event && failed(&before) && again.number == before.number + 1 {
+                continue;
+            }
+            match same_event && of_killed {
+                true if before.is_final() => self.twice += 1,
+                true => self.interrupted += 1,
+                false => self.unexplained += 1,
+            }
+        }
+    }
+
+    /// Everything that is wrong, as sentences.
+    pub fn problems(&self, course: &Course, takeover_limit: Duration) -> Vec<String> {
+        let mut problems = course.troubles.clone();
+        let counts = [
+            (self.lost, "flights are in no book"),
+            (self.out_of_order, "calls were out of order"),
+            (self.unexplained, "flights were handled again without a reason"),
+            (self.strange, "lines of the ledgers do not fit the week"),
+        ];
+        problems.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
+        match course.takeover {
+            None => problems.push("the partitions of the killed replica were not taken over".to_owned()),
+            Some(took) if took > takeover_limit => problems.push(format!("the takeover took {took:.1?}")),
+            Some(_) => {}
+        }
+        problems
+    }
+}
+
+/// From the kill to the first call, by another replica, for an aircraft that was last in the hands
+/// of the killed one.
+fn first_after_kill(aircraft: &BTreeMap<String, Vec<Attempt>>, course: &Course) -> Option<Duration> {
+    let killed_at = course.killed_at?;
+    let mut calls = Vec::new();
+    for attempts in aircraft.values() {
+        let after = attempts.iter().position(|attempt| attempt.begun > killed_at)?;
+        if after > 0 && attempts[after - 1].replica == course.victim {
+            calls.push(attempts[after].begun);
+        }
+    }
+    calls.into_iter().min().map(|begun| Duration::from_micros(begun - killed_at))
+}

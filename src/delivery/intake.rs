@@ -1,0 +1,134 @@
+//! Intake: from a look at the database to records in their lanes.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{
+    fetcher::{Look, Seen, look},
+    lanes::Item,
+    pipeline::{Pipeline, Task},
+};
+use crate::{
+    partition::{Partition, PartitionSet},
+    record::{AfterFailure, Change, Record, Stop, StopReason},
+    rules::pacing::{self, FetchLimits},
+    telemetry::Signal,
+};
+
+/// The pause after a look that failed.
+pub(super) const ERROR_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
+
+impl Pipeline {
+    pub(super) fn start_look(&mut self) -> Task<Seen> {
+        if !(self.wanted || self.due_wanted) || self.clearing || Instant::now() < self.not_before {
+            return None;
+        }
+        let owned = self.ownership.owned();
+        let limits = FetchLimits {
+            batch_size: self.config.batch_size,
+            max_in_flight: self.config.max_in_flight,
+            max_in_flight_bytes: self.config.max_in_flight_bytes,
+        };
+        let (records, bytes) = (self.lanes.in_flight(), self.lanes.in_flight_bytes());
+        let limit = pacing::fetch_size(limits, records, bytes, self.mean_bytes);
+        // A look for a few places costs as much as one for many: wait until half a batch has room.
+        if owned.is_empty() || limit == 0 || (records > 0 && limit < self.config.batch_size / 2) {
+            return None;
+        }
+        let stops = self.stops_to_read(owned);
+        let generations = stops.iter().filter_map(|p| Some((p, self.ownership.generation(p)?))).collect();
+        let (epoch, skip) = self.lanes.begin_fetch();
+        let turn = owned.iter().filter(|partition| partition.number() >= self.turn);
+        let turn = turn.chain(owned.iter().filter(|partition| partition.number() < self.turn)).collect();
+        let wanted = Look { epoch, turn, stops, generations, due: self.due_wanted, skip, limit };
+        (self.wanted, self.due_wanted, self.refresh_wanted) = (false, false, false);
+        Some(Box::pin(look(Arc::clone(&self.store), wanted)))
+    }
+
+    pub(super) fn stops_to_read(&self, owned: PartitionSet) -> PartitionSet {
+        let unread = |partition: &Partition| {
+            self.ownership.generation(*partition) != Some(self.loaded[partition.index()])
+        };
+        owned.iter().filter(|partition| self.refresh_wanted || unread(partition)).collect()
+    }
+
+    pub(super) fn take_in(&mut self, seen: Seen) {
+        let Seen { look, stops, records, more, error } = seen;
+        if let Some(error) = error {
+            self.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
+            (self.wanted, self.due_wanted) = (true, self.due_wanted || look.due);
+            self.not_before = Instant::now() + ERROR_PAUSE;
+            self.lanes.end_fetch();
+            return;
+        }
+        self.lanes.reconcile(&stops, look.epoch, |lane| look.stops.contains(lane.partition));
+        for (partition, generation) in look.generations {
+            self.loaded[partition.index()] = generation;
+        }
+        self.resume_what_nothing_stops(&stops);
+        if let Some(last) = records.last() {
+            self.turn = last.delivery.partition.number().wrapping_add(1);
+            let bytes: usize = records.iter().map(|record| record.payload.len()).sum();
+            self.mean_bytes = (self.mean_bytes + bytes / records.len()) / 2 + 1;
+            self.observers.emit(Signal::Fetched { records: records.len() });
+        }
+        for record in records {
+            self.sort_in(record);
+        }
+        self.wanted |= more;
+        self.lanes.end_fetch();
+    }
+
+    /// Stops whose record is gone, or whose handler this build has, hold nothing back any more.
+    pub(super) fn resume_what_nothing_stops(&mut self, stops: &[Stop]) {
+        for stop in stops {
+            let adopted = stop.reason == StopReason::Unroutable && self.registry.knows(&stop.lane.handler);
+            let still = self.lanes.stop_of(&stop.lane).is_some_and(|state| state.record == stop.record);
+            if still && (adopted || !stop.record_exists) {
+                let permit = self.ownership.permit(stop.lane.partition);
+                self.write(stop.record, 0, Change::Resume, stop.lane.clone(), permit);
+            }
+        }
+    }
+
+    pub(super) fn sort_in(&mut self, mut record: Record) {
+        let id = record.delivery.id;
+        let partition = record.delivery.partition;
+        let lane = record.lane();
+        if self.lanes.knows(id) || self.lanes.is_tainted(&lane) {
+            return;
+        }
+        // Without a permit the record is left where it is; so is all that follows in its partition.
+        let Some(permit) = self.ownership.permit(partition) else { return };
+        record.delivery.generation = permit.generation();
+        if permit.generation() != self.loaded[partition.index()] {
+            return;
+        }
+        let failures = record.failures();
+        let belongs = Partition::of(&record.delivery.key);
+        if belongs != partition {
+            self.lanes.note(&record);
+            self.observers.emit(Signal::Quarantined { record: id, partition, belongs });
+            let error = format!("stood in partition {partition}, but its key belongs to {belongs}");
+            let change = Change::Fail { error, lane: AfterFailure::Continue };
+            return self.write(id, failures, change, lane, Some(permit));
+        }
+        let stop = self.lanes.stop_of(&lane);
+        let stops_lane = stop.is_some_and(|stop| stop.record == id);
+        if let Some(stop) = stop.filter(|_| !stops_lane) {
+            self.lanes.note(&record);
+            return self.write(id, failures, Change::Hold { behind: stop.record }, lane, Some(permit));
+        }
+        match self.registry.entry(&record.delivery.handler, &record.delivery.record_type).cloned() {
+            Some(entry) => self.lanes.push(lane, &entry, Item { record, permit, stops_lane }),
+            None => {
+                self.lanes.note(&record);
+                let record_type = record.delivery.record_type;
+                self.observers.emit(Signal::Unroutable { record: id, lane: lane.clone(), record_type });
+                self.stop(&lane, id, StopReason::Unroutable);
+                self.write(id, failures, Change::Unroutable, lane, Some(permit));
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Outcomes: from ended runs to durable writes, and what each means for its lane.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{
+    intake::ERROR_PAUSE,
+    lanes::Item,
+    pipeline::{Pending, Pipeline, SettleDone, Task},
+    run::{Finished, FinishedLane, Outcome},
+    stops::StopState,
+};
+use crate::{
+    ownership::Permit,
+    record::{AfterFailure, Change, Lane, RecordId, Settlement, StopReason},
+    rules::lifecycle::lane_goes_on,
+    store::Settled,
+    telemetry::Signal,
+};
+
+/// Records of one settle at most.
+const SETTLE_LIMIT: usize = 5_000;
+/// Added to the time of a retry, so that the database agrees that it has come.
+const DUE_SLACK: std::time::Duration = std::time::Duration::from_millis(5);
+/// Times of retries that are remembered; beyond them the poll interval decides.
+const DUE_TIMES: usize = 1_000;
+
+impl Pipeline {
+    pub(super) fn start_runs(&mut self) {
+        while !self.clearing && self.lanes.runs() < self.config.concurrency {
+            let Some(run) = self.lanes.next_run() else { break };
+            self.tasks.spawn(run.execute(self.around.clone(), Arc::clone(&self.guards)));
+        }
+    }
+
+    pub(super) fn take_in_runs(&mut self, ended: Result<Finished, tokio::task::JoinError>) {
+        self.take_in_run(ended);
+        // Those that have ended meanwhile come along: one settle for all of them.
+        while let Some(ended) = self.tasks.try_join_next() {
+            self.take_in_run(ended);
+        }
+        if self.clearing && self.tasks.is_empty() {
+            self.clearing = false;
+            self.lanes.abandon_runs();
+            self.wanted = true;
+        }
+    }
+
+    pub(super) fn take_in_run(&mut self, ended: Result<Finished, tokio::task::JoinError>) {
+        match ended {
+            Ok(finished) => self.finished(finished),
+            Err(error) if error.is_cancelled() => {}
+            // Handlers are caught; a panic around them leaves books that cannot be trusted.
+            Err(_) => {
+                self.tasks.abort_all();
+                self.clearing = true;
+            }
+        }
+    }
+
+    pub(super) fn finished(&mut self, Finished { lanes }: Finished) {
+        self.lanes.end_run();
+        for FinishedLane { lane, items } in lanes {
+            let mut untried = Vec::new();
+            let mut lost = false;
+            for (item, outcome) in items {
+                match outcome {
+                    Outcome::Write(change) => self.write_outcome(item, change, &lane),
+                    Outcome::Written => {
+                        self.lanes.forget(item.record.delivery.id);
+                        if item.stops_lane {
+                            self.lanes.resume(&lane);
+                            self.wanted = true;
+                        }
+                    }
+                    Outcome::Untried => untried.push(item),
+                    Outcome::Gone => {
+                        self.lanes.forget(item.record.delivery.id);
+                        lost = true;
+                    }
+                    Outcome::Aborted(error) => {
+                        self.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
+                        self.not_before = Instant::now() + ERROR_PAUSE;
+                        self.lanes.forget(item.record.delivery.id);
+                        lost = true;
+                    }
+                }
+            }
+            self.take_back(&lane, untried, lost);
+            self.lanes.end_lane(&lane);
+        }
+    }
+
+    pub(super) fn write_outcome(&mut self, item: Item, change: Change, lane: &Lane) {
+        let id = item.record.delivery.id;
+        let failures = item.record.failures();
+        if !lane_goes_on(&change) {
+            let reason = match change {
+                Change::Retry { .. } => StopReason::Retrying,
+                _ => StopReason::Blocked,
+            };
+            self.stop(lane, id, reason);
+        }
+        self.write(id, failures, change, lane.clone(), Some(item.permit));
+    }
+
+    /// Records that were not tried keep their place, unless their lane stands still or is given up.
+    pub(super) fn take_back(&mut self, lane: &Lane, untried: Vec<Item>, lost: bool) {
+        match self.lanes.stop_of(lane) {
+            Some(stop) => {
+                for item in untried {
+                    if item.record.delivery.id == stop.record {
+                        self.lanes.forget(stop.record);
+                        self.due_wanted = true;
+                    } else {
+                        self.hold(item, stop.record, lane);
+                    }
+                }
+            }
+            None if lost || !self.ownership.is_open(lane.partition) => {
+                self.lanes.put_back(lane, untried);
+                self.lanes.abandon(lane);
+                self.wanted = true;
+            }
+            None => self.lanes.put_back(lane, untried),
+        }
+    }
+
+    /// The lane stands still: what is queued behind is held.
+    pub(super) fn stop(&mut self, lane: &Lane, record: RecordId, reason: StopReason) {
+        let queued = self.lanes.stop(lane, StopState { record, reason, durable_since: None });
+        for item in queued {
+            self.hold(item, record, lane);
+        }
+    }
+
+    pub(super) fn hold(&mut self, item: Item, behind: RecordId, lane: &Lane) {
+        let (id, failures) = (item.record.delivery.id, item.record.failures());
+        self.write(id, failures, Change::Hold { behind }, lane.clone(), Some(item.permit));
+    }
+
+    pub(super) fn write(&mut self, id: RecordId, failures: u32, change: Change, lane: Lane, permit: Option<Permit>) {
+        self.lanes.writing(id);
+        self.outcomes.push(Pending { settlement: Settlement { id, failures, change }, lane, _permit: permit });
+    }
+
+    pub(super) fn start_settle(&mut self) -> Task<SettleDone> {
+        if self.outcomes.is_empty() {
+            return None;
+        }
+        let mut settler = self.settler.take()?;
+        let most = self.outcomes.len().min(SETTLE_LIMIT);
+        let batch: Vec<Pending> = self.outcomes.drain(..most).collect();
+        Some(Box::pin(async move {
+            let settlements: Vec<Settlement> = batch.iter().map(|pending| pending.settlement.clone()).collect();
+            let result = settler.settle(&settlements).await;
+            (settler, batch, result)
+        }))
+    }
+
+    pub(super) fn settled(&mut self, written: Vec<Pending>, settled: Settled) {
+        let mut holds = 0;
+        for Pending { settlement, lane, _permit } in &written {
+            self.lanes.forget(settlement.id);
+            match &settlement.change {
+                Change::Complete => {}
+                Change::CompleteAndResume | Change::Resume => self.resume(lane),
+                Change::Fail { lane: AfterFailure::Continue, .. } => self.resume(lane),
+                Change::Retry { delay, stop, .. } => {
+                    if *stop {
+                        self.lanes.stop_is_durable(lane);
+                    }
+                    self.due_times.insert(Instant::now() + *delay + DUE_SLACK);
+                    if self.due_times.len() > DUE_TIMES {
+                        self.due_times.pop_last();
+                    }
+                }
+                Change::Fail { lane: AfterFailure::Block, .. } | Change::Unroutable => {
+                    self.lanes.stop_is_durable(lane);
+                }
+                Change::Hold { .. } => {
+                    // Out of memory again: a fetch under way may bring later ones without it.
+                    self.lanes.taint(lane);
+                    holds += 1;
+                }
+            }
+        }
+        if settled.held < holds {
+            // A lane was released meanwhile; its records are pending and come again.
+            (self.refresh_wanted, self.wanted) = (true, true);
+        }
+    }
+
+    pub(super) fn resume(&mut self, lane: &Lane) {
+        if self.lanes.stop_of(lane).is_some() {
+            self.lanes.resume(lane);
+            self.wanted = true;
+        }
+    }
+}

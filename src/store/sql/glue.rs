@@ -1,0 +1,239 @@
+//! The same tokens for each sqlx driver: sqlx's types differ by name only, and its traits cannot be
+//! written over generically without repeating their bounds everywhere.
+
+/// The dialect's own rows and values are the same tokens for each sqlx driver.
+macro_rules! sqlx_driver {
+    ($database:ty, $connection:ty) => {
+        fn execute<'c>(
+            conn: &'c mut $connection,
+            sql: sqlx::AssertSqlSafe<std::sync::Arc<str>>,
+            values: Vec<crate::store::sql::driver::Value>,
+        ) -> crate::store::sql::driver::DriverResult<'c, u64> {
+            Box::pin(async move {
+                let done = match values.is_empty() {
+                    true => sqlx::raw_sql(sql).execute(conn).await?,
+                    false => bind(sqlx::query::<$database>(sql), values).execute(conn).await?,
+                };
+                Ok(done.rows_affected())
+            })
+        }
+
+        fn query<'c>(
+            conn: &'c mut $connection,
+            sql: sqlx::AssertSqlSafe<std::sync::Arc<str>>,
+            values: Vec<crate::store::sql::driver::Value>,
+            kinds: &'static [crate::store::sql::driver::Kind],
+        ) -> crate::store::sql::driver::DriverResult<'c, Vec<crate::store::sql::driver::Row>> {
+            use crate::store::sql::driver::{Cell, Kind, Row};
+            Box::pin(async move {
+                let rows = bind(sqlx::query::<$database>(sql), values).fetch_all(conn).await?;
+                let decode = |row| -> Result<Row, sqlx::Error> {
+                    let mut cells = Vec::with_capacity(kinds.len());
+                    for (column, kind) in kinds.iter().enumerate() {
+                        cells.push(match kind {
+                            Kind::Int => get::<i64>(&row, column)?.map_or(Cell::Null, Cell::Int),
+                            Kind::Text => get::<String>(&row, column)?.map_or(Cell::Null, Cell::Text),
+                            Kind::Uuid => get::<uuid::Uuid>(&row, column)?.map_or(Cell::Null, Cell::Uuid),
+                        });
+                    }
+                    Ok(Row(cells))
+                };
+                rows.into_iter().map(decode).collect()
+            })
+        }
+
+        fn script<'c>(
+            conn: &'c mut $connection,
+            sql: sqlx::AssertSqlSafe<std::sync::Arc<str>>,
+        ) -> crate::store::sql::driver::DriverResult<'c, ()> {
+            Box::pin(async move { sqlx::raw_sql(sql).execute(conn).await.map(|_| ()) })
+        }
+
+        type Lent = crate::store::sql::link::Lent<$database>;
+
+        fn lend(
+            pool: &sqlx::Pool<$database>,
+        ) -> crate::store::sql::driver::DriverResult<'_, Self::Lent> {
+            Box::pin(async { pool.acquire().await.map(crate::store::sql::link::Lent::new) })
+        }
+
+        fn give_back(lent: Self::Lent) {
+            lent.keep();
+        }
+
+        fn migrate<'c>(
+            conn: &'c mut $connection,
+            migrator: &'c sqlx::migrate::Migrator,
+        ) -> crate::handler::BoxFuture<'c, Result<(), sqlx::migrate::MigrateError>> {
+            Box::pin(migrator.run_direct(None, conn, false))
+        }
+    };
+}
+
+/// The free functions beside [`sqlx_driver`], which need the row and argument types by name.
+macro_rules! sqlx_codec {
+    ($database:ty, $arguments:ty, $age:expr) => {
+        type Row = <$database as sqlx::Database>::Row;
+
+        fn bind<'q>(
+            mut query: sqlx::query::Query<'q, $database, $arguments>,
+            values: Vec<crate::store::sql::driver::Value>,
+        ) -> sqlx::query::Query<'q, $database, $arguments> {
+            use crate::store::sql::driver::Value;
+            for value in values {
+                query = match value {
+                    Value::Int(number) => query.bind(number),
+                    Value::Text(text) => query.bind(text),
+                    Value::Bytes(bytes) => query.bind(bytes),
+                };
+            }
+            query
+        }
+
+        fn get<'r, T>(row: &'r Row, column: usize) -> Result<Option<T>, sqlx::Error>
+        where
+            T: sqlx::Decode<'r, $database>,
+        {
+            sqlx::Row::try_get_unchecked::<Option<T>, _>(row, column)
+        }
+
+        fn record(row: &Row) -> Result<crate::record::Record, sqlx::Error> {
+            let required = |column| move || sqlx::Error::ColumnNotFound(format!("{column}"));
+            let text = |column| get::<String>(row, column)?.ok_or_else(required(column));
+            let int = |column| get::<i64>(row, column)?.ok_or_else(required(column));
+            let key = get::<Vec<u8>>(row, 3)?.ok_or_else(required(3))?;
+            let partition = crate::partition::Partition::new(int(2)?).ok_or_else(required(2))?;
+            let headers = get::<String>(row, 8)?;
+            let age: fn(&Row) -> Result<i64, sqlx::Error> = $age;
+            Ok(crate::record::Record {
+                delivery: crate::record::Delivery {
+                    id: int(0)?,
+                    event_id: get::<uuid::Uuid>(row, 1)?.ok_or_else(required(1))?,
+                    // A key that is not UTF-8 was put there by hand; it no longer hashes to its partition.
+                    key: String::from_utf8(key)
+                        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
+                    handler: text(4)?,
+                    record_type: text(5)?,
+                    content_type: text(6)?,
+                    partition,
+                    generation: crate::instance::Generation::default(),
+                    attempt: u32::try_from(int(9)?).unwrap_or(u32::MAX).saturating_add(1),
+                    headers: headers.map(|text| serde_json::from_str(&text).unwrap_or_default()).unwrap_or_default(),
+                    age: std::time::Duration::from_micros(u64::try_from(age(row)?).unwrap_or(0)),
+                },
+                payload: get::<Vec<u8>>(row, 7)?.ok_or_else(required(7))?,
+            })
+        }
+    };
+}
+
+/// The public side of a database, the same tokens for each sqlx driver.
+macro_rules! sqlx_database {
+    ($database:ty, $connection:ty, $name:literal, $extra:expr, $check_pool:expr) => {
+        impl crate::database::sealed::Sealed for $database {}
+        impl crate::database::sealed::Sealed for sqlx::Pool<$database> {}
+        impl crate::database::sealed::Sealed for $connection {}
+
+        impl crate::database::Pool for sqlx::Pool<$database> {
+            type Database = $database;
+        }
+
+        impl crate::database::HasDatabase for $connection {
+            type Database = $database;
+        }
+
+        impl crate::database::Database for $database {
+            const NAME: &'static str = $name;
+            type Pool = sqlx::Pool<$database>;
+            type Connection = $connection;
+            type Transaction = crate::store::sql::link::OpenTransaction<$database>;
+
+            fn begin(
+                pool: &Self::Pool,
+            ) -> crate::handler::BoxFuture<'_, Result<Self::Transaction, crate::store::StoreError>> {
+                Box::pin(async {
+                    let begun = async {
+                        let mut lent = <Self as crate::store::sql::driver::Driver>::lend(pool).await?;
+                        crate::store::sql::begin::<$database>(&mut lent).await?;
+                        Ok(crate::store::sql::link::OpenTransaction::on(lent))
+                    };
+                    begun.await.map_err(|error| crate::store::sql::store_error::<$database>("begin", error))
+                })
+            }
+
+            fn commit(
+                mut tx: Self::Transaction,
+            ) -> crate::handler::BoxFuture<'static, Result<(), crate::store::StoreError>> {
+                Box::pin(async move {
+                    let committed = crate::store::sql::commit::<$database>(&mut tx).await;
+                    committed.map_err(|error| crate::store::sql::store_error::<$database>("commit", error))?;
+                    tx.keep();
+                    Ok(())
+                })
+            }
+
+            fn insert<'a>(
+                conn: &'a mut Self::Connection,
+                tables: &'a crate::store::Tables,
+                records: &'a [crate::record::NewRecord],
+            ) -> crate::handler::BoxFuture<'a, Result<(), crate::store::StoreError>> {
+                Box::pin(crate::store::sql::insert::<$database>(conn, tables, records))
+            }
+
+            fn note_dedup_key<'a>(
+                conn: &'a mut Self::Connection,
+                tables: &'a crate::store::Tables,
+                dedup_key: &'a str,
+            ) -> crate::handler::BoxFuture<'a, Result<bool, crate::store::StoreError>> {
+                Box::pin(crate::store::sql::note_dedup_key::<$database>(conn, tables, dedup_key))
+            }
+
+            fn lock_keys<'a>(
+                conn: &'a mut Self::Connection,
+                tables: &'a crate::store::Tables,
+                keys: &'a [&'a str],
+            ) -> crate::handler::BoxFuture<'a, Result<(), crate::store::StoreError>> {
+                Box::pin(async move {
+                    let locked = lock_keys(conn, tables, keys).await;
+                    locked.map_err(|error| crate::store::sql::store_error::<$database>("lock keys", error))
+                })
+            }
+
+            fn handlers_of<'a>(
+                conn: &'a mut Self::Connection,
+                tables: &'a crate::store::Tables,
+                record_type: &'a str,
+            ) -> crate::handler::BoxFuture<'a, Result<Vec<String>, crate::store::StoreError>> {
+                Box::pin(crate::store::sql::handlers_of::<$database>(conn, tables, record_type))
+            }
+
+            fn pool_size(pool: &Self::Pool) -> Option<u32> {
+                Some(pool.options().get_max_connections())
+            }
+
+            fn open(
+                pool: &Self::Pool,
+                settings: crate::store::StoreSettings,
+            ) -> Result<std::sync::Arc<dyn crate::store::Store>, crate::store::OpenError> {
+                let check: fn(&Self::Pool) -> Result<(), crate::store::OpenError> = $check_pool;
+                check(pool)?;
+                let extra = ($extra)(&settings);
+                let options = <Self as crate::store::sql::driver::Driver>::options(pool);
+                Ok(std::sync::Arc::new(crate::store::sql::SqlStore::<$database>::new(options, settings, extra)))
+            }
+
+            fn transactional(
+                pool: &Self::Pool,
+                settings: &crate::store::StoreSettings,
+                call: std::sync::Arc<dyn crate::handler::TransactionalCall<Self>>,
+            ) -> std::sync::Arc<dyn crate::store::TransactionalRun> {
+                let settings = settings.clone();
+                std::sync::Arc::new(crate::store::sql::SqlTransactional::new(pool.clone(), settings, call))
+            }
+        }
+    };
+}
+
+pub(crate) use sqlx_codec;
+pub(crate) use sqlx_database;
+pub(crate) use sqlx_driver;

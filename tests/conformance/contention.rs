@@ -1,0 +1,150 @@
+//! What servers do when transactions get in each other's way, and how those errors are sorted.
+
+use std::time::Duration;
+
+use keylane::{
+    Change, Completed, Database, ErrorClass, StoreError,
+    store::{Resolution, SettleError, StoreSettings},
+};
+
+use crate::{
+    outbox::{Outbox, promptly, record, settlement},
+    target::{Server, SqliteTarget, Tx},
+};
+
+async fn note<T: Server>(outbox: &Outbox<T>, tx: &mut Tx<T>, key: &str) -> Result<bool, StoreError> {
+    T::Db::note_dedup_key(tx, &outbox.tables, key).await
+}
+
+async fn lock<T: Server>(outbox: &Outbox<T>, tx: &mut Tx<T>, key: &str) -> Result<(), StoreError> {
+    T::Db::lock_keys(tx, &outbox.tables, &[key]).await
+}
+
+/// Exactly one of two is the victim, and is told to try again.
+fn one_is_told_to_try_again<A, B>(one: Result<A, StoreError>, other: Result<B, StoreError>) {
+    let errors: Vec<StoreError> = [one.err(), other.err()].into_iter().flatten().collect();
+    assert_eq!(errors.len(), 1, "one deadlock, one victim: {errors:?}");
+    assert_eq!(errors[0].class, ErrorClass::Retry, "{}", errors[0].chain());
+}
+
+pub(crate) async fn a_deadlock_of_two_rows_is_told_to_try_again<T: Server>(outbox: &Outbox<T>) {
+    let (mut one, mut other) = (outbox.begin().await, outbox.begin().await);
+    note(outbox, &mut one, "payment-1").await.unwrap();
+    note(outbox, &mut other, "payment-2").await.unwrap();
+    // Whoever is chosen as the victim must end its transaction, or the other waits on.
+    let crossed = |mut tx: Tx<T>, key: &'static str| async move { note(outbox, &mut tx, key).await };
+    let (one, other) =
+        promptly(async { tokio::join!(crossed(one, "payment-2"), crossed(other, "payment-1")) }).await;
+    one_is_told_to_try_again(one, other);
+}
+
+pub(crate) async fn a_deadlock_of_strict_keys_is_told_to_try_again<T: Server>(outbox: &Outbox<T>) {
+    let (mut one, mut other) = (outbox.begin().await, outbox.begin().await);
+    lock(outbox, &mut one, "order-1").await.unwrap();
+    lock(outbox, &mut other, "order-2").await.unwrap();
+    let crossed = |mut tx: Tx<T>, key: &'static str| async move { lock(outbox, &mut tx, key).await };
+    let (one, other) =
+        promptly(async { tokio::join!(crossed(one, "order-2"), crossed(other, "order-1")) }).await;
+    one_is_told_to_try_again(one, other);
+}
+
+pub(crate) async fn a_lock_that_is_not_granted_is_told_to_try_again<T: Server>(outbox: &Outbox<T>) {
+    let mut holder = outbox.begin().await;
+    lock(outbox, &mut holder, "order-1").await.unwrap();
+    note(outbox, &mut holder, "payment-1").await.unwrap();
+    for strict in [true, false] {
+        let mut waiting = outbox.begin().await;
+        T::execute(&mut waiting, T::WAIT_ONE_SECOND.to_owned()).await.unwrap();
+        let refused = match strict {
+            true => promptly(lock(outbox, &mut waiting, "order-1")).await.unwrap_err(),
+            false => promptly(note(outbox, &mut waiting, "payment-1")).await.unwrap_err(),
+        };
+        assert_eq!(refused.class, ErrorClass::Retry, "{}", refused.chain());
+    }
+}
+
+pub(crate) async fn a_settle_that_waits_too_long_gives_up_and_is_not_written<T: Server>(outbox: &Outbox<T>) {
+    let id = outbox.schedule_keys(&["order-1"]).await[0];
+    let worker = outbox.join().await;
+    let mut holder = outbox.begin().await;
+    let lock = outbox.sql(&format!("SELECT id FROM {{outbox}}record WHERE id = {id} FOR UPDATE"));
+    T::execute(&mut holder, lock).await.unwrap();
+    let call_timeout = Duration::from_secs(1);
+    let store = outbox.store_with(StoreSettings { call_timeout, ..outbox.settings(Completed::Delete) });
+    let settled = promptly(store.settle(worker.guard(), &[settlement((id, 0, Change::Complete))])).await;
+    match settled {
+        // Either the server's limit or our own came first.
+        Err(SettleError::Store(error)) => {
+            assert!(matches!(error.class, ErrorClass::Retry | ErrorClass::Reconnect), "{}", error.chain());
+        }
+        other => panic!("{other:?}"),
+    }
+    drop(holder);
+    // Whatever the server still does with the lost statement, this answer is final.
+    let fate = promptly(outbox.store.resolve(worker.guard())).await.unwrap();
+    let left = outbox.pending().await.len();
+    assert_eq!(fate == Resolution::Applied, left == 0, "{fate:?}, {left} left");
+    crate::outbox::a_moment().await;
+    assert_eq!(outbox.pending().await.len(), left);
+}
+
+pub(crate) async fn a_cancelled_call_does_not_poison_the_next<T: Server>(outbox: &Outbox<T>) {
+    let id = outbox.schedule_keys(&["order-1"]).await[0];
+    let mut worker = outbox.join().await;
+    let mut holder = outbox.begin().await;
+    let lock = outbox.sql(&format!("SELECT id FROM {{outbox}}record WHERE id = {id} FOR UPDATE"));
+    T::execute(&mut holder, lock).await.unwrap();
+    let lost = [settlement((id, 0, Change::CompleteAndResume))];
+    for _ in 0..3 {
+        let settle = worker.store.settle(worker.guard(), &lost);
+        assert!(tokio::time::timeout(Duration::from_millis(200), settle).await.is_err());
+    }
+    drop(holder);
+    // One of the cut-off statements may have been written once the row was free.
+    match promptly(outbox.store.resolve(worker.guard())).await.unwrap() {
+        Resolution::Closed => panic!("nobody has evicted it"),
+        Resolution::Applied => worker.counter = worker.guard().moved().counter,
+        Resolution::NotApplied => worker.counter = worker.guard().raised().counter,
+    }
+    let rest = outbox.schedule_keys(&["order-2"]).await[0];
+    assert_eq!(promptly(worker.settle([(rest, 0, Change::Complete)])).await.applied, 1);
+}
+
+pub(crate) async fn open_user_transactions_do_not_hold_back_the_cluster<T: Server>(outbox: &Outbox<T>) {
+    let mut open = outbox.begin().await;
+    outbox.insert(&mut open, &[record("order-1")]).await;
+    let worker = promptly(outbox.join()).await;
+    assert!(promptly(outbox.store.beat(worker.id)).await.unwrap());
+    let wanted = [(crate::outbox::partition(0), keylane::Generation(0))];
+    assert_eq!(promptly(outbox.store.claim(worker.id, &wanted)).await.unwrap().len(), 1);
+    assert!(promptly(outbox.store.evict(worker.id, Some(1))).await.unwrap());
+    outbox.commit(open).await;
+}
+
+/// SQLite has one writer at a time: whoever waits too long for it is told to try again.
+pub(crate) async fn a_busy_file_is_told_to_try_again(outbox: &Outbox<SqliteTarget>) {
+    let id = outbox.schedule_keys(&["order-1"]).await[0];
+    let worker = outbox.join().await;
+    let mut writer = outbox.begin().await;
+    outbox.insert(&mut writer, &[record("order-1")]).await;
+    let call_timeout = Duration::from_secs(1);
+    let store = outbox.store_with(StoreSettings { call_timeout, ..outbox.settings(Completed::Delete) });
+    match store.settle(worker.guard(), &[settlement((id, 0, Change::Complete))]).await {
+        Err(SettleError::Store(error)) => assert_eq!(error.class, ErrorClass::Retry, "{}", error.chain()),
+        other => panic!("{other:?}"),
+    }
+    // Readers never wait for a writer.
+    assert_eq!(promptly(outbox.pending()).await.len(), 1);
+    outbox.commit(writer).await;
+    let done = store.settle(worker.guard(), &[settlement((id, 0, Change::Complete))]).await.unwrap();
+    assert_eq!(done.applied, 1);
+}
+
+/// Each connection to it would be another database.
+pub(crate) async fn a_database_in_memory_is_refused(outbox: &Outbox<SqliteTarget>) {
+    for address in ["sqlite::memory:", "sqlite://:memory:", "sqlite://file:x?mode=memory"] {
+        let Ok(pool) = sqlx::SqlitePool::connect(address).await else { continue };
+        let refused = <sqlx::Sqlite as Database>::open(&pool, outbox.settings(Completed::Delete));
+        assert_eq!(refused.err(), Some(keylane::OpenError::InMemory), "{address}");
+    }
+}

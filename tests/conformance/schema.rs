@@ -1,0 +1,106 @@
+//! Migrations, and schemas that do not fit.
+
+use keylane::{Completed, SchemaError};
+
+use crate::{
+    outbox::Outbox,
+    target::{SqlTarget, Target},
+};
+
+/// The tables that every database has.
+const TABLES: [&str; 9] =
+    ["meta", "record", "archive", "lane", "instance", "fence", "partition", "handler", "dedup"];
+
+pub(crate) async fn a_migrated_schema_fits<T: Target>(outbox: &Outbox<T>) {
+    outbox.store.check().await.unwrap();
+}
+
+pub(crate) async fn migrating_again_changes_nothing<T: Target>(outbox: &Outbox<T>) {
+    let id = outbox.schedule_keys(&["order-1"]).await[0];
+    for _ in 0..2 {
+        outbox.store.migrate().await.unwrap();
+        outbox.store_that(Completed::Keep).migrate().await.unwrap();
+    }
+    outbox.store.check().await.unwrap();
+    assert_eq!(outbox.pending_ids("order-1").await, [id]);
+}
+
+pub(crate) async fn four_may_migrate_at_once<T: Target>(outbox: &Outbox<T>) {
+    let fresh = outbox.beside();
+    let stores = [0; 4].map(|_| fresh.store_that(Completed::Delete));
+    let done =
+        tokio::join!(stores[0].migrate(), stores[1].migrate(), stores[2].migrate(), stores[3].migrate());
+    for done in [done.0, done.1, done.2, done.3] {
+        done.unwrap();
+    }
+    fresh.store.check().await.unwrap();
+    fresh.schedule_keys(&["order-1"]).await;
+}
+
+pub(crate) async fn a_missing_schema_is_named<T: SqlTarget>(outbox: &Outbox<T>) {
+    let refused = outbox.beside().store.check().await.unwrap_err();
+    assert!(matches!(refused, SchemaError::Missing), "{refused:?}");
+    assert!(refused.to_string().contains("migrate"), "{refused}");
+}
+
+pub(crate) async fn a_newer_schema_is_refused<T: SqlTarget>(outbox: &Outbox<T>) {
+    outbox.execute("UPDATE {outbox}meta SET schema_version = 99").await;
+    let refused = outbox.store.check().await.unwrap_err();
+    assert!(matches!(refused, SchemaError::Newer { found: 99, .. }), "{refused:?}");
+}
+
+pub(crate) async fn an_older_schema_is_refused<T: SqlTarget>(outbox: &Outbox<T>) {
+    outbox.execute("UPDATE {outbox}meta SET schema_version = 1").await;
+    let refused = outbox.store.check().await.unwrap_err();
+    assert!(matches!(refused, SchemaError::Older { found: 1, .. }), "{refused:?}");
+}
+
+pub(crate) async fn another_hash_is_refused<T: SqlTarget>(outbox: &Outbox<T>) {
+    outbox.execute("UPDATE {outbox}meta SET partition_hash = 'murmur3'").await;
+    match outbox.store.check().await.unwrap_err() {
+        SchemaError::Hash { found, expected } => {
+            assert!(found.contains("murmur3") && expected.contains("xxh3_64"), "{found}, {expected}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) async fn another_count_of_partitions_is_refused<T: SqlTarget>(outbox: &Outbox<T>) {
+    outbox.execute("UPDATE {outbox}meta SET partition_count = 64").await;
+    let refused = outbox.store.check().await.unwrap_err();
+    assert!(matches!(refused, SchemaError::Hash { .. }), "{refused:?}");
+}
+
+pub(crate) async fn missing_partition_rows_are_refused<T: SqlTarget>(outbox: &Outbox<T>) {
+    outbox.execute("DELETE FROM {outbox}partition WHERE partition_no IN (3, 4)").await;
+    let refused = outbox.store.check().await.unwrap_err();
+    assert!(matches!(refused, SchemaError::Partitions { found: 254 }), "{refused:?}");
+}
+
+pub(crate) async fn a_check_tells_a_lost_table_from_a_good_schema<T: SqlTarget>(outbox: &Outbox<T>) {
+    outbox.execute("DROP TABLE {outbox}partition").await;
+    assert!(outbox.store.check().await.is_err());
+}
+
+pub(crate) async fn the_script_names_every_table<T: SqlTarget>(outbox: &Outbox<T>) {
+    let script = outbox.store.script();
+    for table in TABLES {
+        let name = outbox.sql(&format!("{{outbox}}{table}"));
+        assert!(script.contains(&name), "{name} is not in the script");
+    }
+    assert!(!script.contains('{') || !script.contains("{outbox}"), "a token is left");
+    assert!(!script.contains("{index}"), "a token is left");
+}
+
+pub(crate) async fn a_schema_made_from_the_script_fits<T: SqlTarget>(outbox: &Outbox<T>) {
+    let fresh = outbox.beside();
+    if let Some(schema) = fresh.tables.schema() {
+        outbox.execute(&format!("CREATE SCHEMA {schema}")).await;
+    }
+    // As a DBA runs it: as it is, without the history of migrations.
+    fresh.execute(&fresh.store.script()).await;
+    fresh.store.check().await.unwrap();
+    fresh.store.migrate().await.unwrap();
+    fresh.schedule_keys(&["order-1"]).await;
+    assert_eq!(fresh.pending().await.len(), 1);
+}

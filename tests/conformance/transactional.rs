@@ -1,0 +1,196 @@
+//! Handlers in the transaction of their completion. Their effect here is a dedup key.
+
+use std::{sync::Arc, time::Duration};
+
+use keylane::{
+    Change, Completed, Database, FailureKind, HandlerError, Record, Tables,
+    handler::{BoxFuture, Context, States, TransactionalCall},
+    store::{Guard, Resolution, Transacted, TransactionalRun},
+};
+
+use crate::{
+    outbox::{Outbox, Worker, retry_after, stop},
+    target::{Connection, Target},
+};
+
+/// What the handler does after it has written its effect.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Then {
+    Succeed,
+    Fail,
+    Panic,
+    Hang,
+}
+
+struct Effect {
+    tables: Tables,
+    then: Then,
+}
+
+impl<DB: Database> TransactionalCall<DB> for Effect {
+    fn call<'a>(
+        &'a self,
+        context: Context<'a>,
+        tx: &'a mut DB::Connection,
+    ) -> BoxFuture<'a, Result<(), HandlerError>> {
+        Box::pin(async move {
+            let effect = format!("effect of {}", context.delivery().key);
+            let first = DB::note_dedup_key(tx, &self.tables, &effect).await?;
+            assert!(first, "the effect is there already");
+            match self.then {
+                Then::Succeed => Ok(()),
+                Then::Fail => Err(HandlerError::permanent("refused")),
+                Then::Panic => panic!("out of luck"),
+                Then::Hang => std::future::pending().await,
+            }
+        })
+    }
+}
+
+fn runner<T: Target>(outbox: &Outbox<T>, then: Then, completed: Completed) -> Arc<dyn TransactionalRun> {
+    let call: Arc<dyn TransactionalCall<T::Db>> = Arc::new(Effect { tables: outbox.tables.clone(), then });
+    T::Db::transactional(&outbox.pool, &outbox.settings(completed), call)
+}
+
+/// The guard row of transactional handlers.
+fn guard(worker: &Worker, counter: i64) -> Guard {
+    Guard { slot: 1, counter, ..worker.guard() }
+}
+
+async fn run<T: Target>(outbox: &Outbox<T>, then: Then, guard: Guard, record: &Record) -> Transacted {
+    let timeout = Duration::from_millis(if then == Then::Hang { 200 } else { 10_000 });
+    runner(outbox, then, Completed::Delete).run(guard, record, &States::default(), timeout).await
+}
+
+/// How many effects there are; looking must not leave one behind.
+async fn has_effect<T: Target>(outbox: &Outbox<T>, key: &str) -> bool {
+    let mut tx = outbox.begin().await;
+    let effect = format!("effect of {key}");
+    let conn: &mut Connection<T> = &mut tx;
+    !T::Db::note_dedup_key(conn, &outbox.tables, &effect).await.unwrap()
+}
+
+async fn one<T: Target>(outbox: &Outbox<T>) -> (Worker, Record) {
+    outbox.schedule_keys(&["order-1"]).await;
+    (outbox.join().await, outbox.pending().await.remove(0))
+}
+
+pub(crate) async fn effect_and_completion_are_committed_together<T: Target>(outbox: &Outbox<T>) {
+    let (worker, record) = one(outbox).await;
+    let done = run(outbox, Then::Succeed, guard(&worker, 0), &record).await;
+    assert!(matches!(done, Transacted::Committed), "{done:?}");
+    assert!(has_effect(outbox, "order-1").await);
+    assert!(outbox.pending().await.is_empty());
+    assert_eq!(outbox.store.resolve(guard(&worker, 0)).await.unwrap(), Resolution::Applied);
+}
+
+pub(crate) async fn completions_in_a_transaction_are_archived_or_kept_too<T: Target>(outbox: &Outbox<T>) {
+    outbox.schedule_keys(&["order-1", "order-2"]).await;
+    let worker = outbox.join().await;
+    let records = outbox.pending().await;
+    let timeout = Duration::from_secs(10);
+    for (counter, completed) in [Completed::Archive, Completed::Keep].into_iter().enumerate() {
+        let runner = runner(outbox, Then::Succeed, completed);
+        let guard = guard(&worker, counter as i64);
+        let done = runner.run(guard, &records[counter], &States::default(), timeout).await;
+        assert!(matches!(done, Transacted::Committed), "{done:?}");
+    }
+    crate::outbox::a_moment().await;
+    assert_eq!(outbox.store.purge(Duration::ZERO, Duration::from_secs(3600)).await.unwrap(), 2);
+}
+
+pub(crate) async fn a_failure_takes_the_effect_back<T: Target>(outbox: &Outbox<T>) {
+    let (worker, record) = one(outbox).await;
+    for (then, kind) in [
+        (Then::Fail, FailureKind::Error),
+        (Then::Panic, FailureKind::Panic),
+        (Then::Hang, FailureKind::Timeout),
+    ] {
+        match run(outbox, then, guard(&worker, 0), &record).await {
+            Transacted::Failed(error) => assert_eq!(error.kind(), kind),
+            other => panic!("{other:?}"),
+        }
+        assert!(!has_effect(outbox, "order-1").await);
+    }
+    assert_eq!(outbox.pending().await[0].failures(), 0);
+    // The guard stands where it was.
+    let done = run(outbox, Then::Succeed, guard(&worker, 0), &record).await;
+    assert!(matches!(done, Transacted::Committed), "{done:?}");
+}
+
+pub(crate) async fn an_evicted_instance_commits_no_effect<T: Target>(outbox: &Outbox<T>) {
+    let (worker, record) = one(outbox).await;
+    outbox.store.evict(worker.id, None).await.unwrap();
+    let refused = run(outbox, Then::Succeed, guard(&worker, 0), &record).await;
+    assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
+    assert!(!has_effect(outbox, "order-1").await);
+    assert_eq!(outbox.pending().await.len(), 1);
+}
+
+pub(crate) async fn a_guard_that_moved_on_commits_no_effect<T: Target>(outbox: &Outbox<T>) {
+    let (worker, record) = one(outbox).await;
+    assert_eq!(outbox.store.resolve(guard(&worker, 0)).await.unwrap(), Resolution::NotApplied);
+    let refused = run(outbox, Then::Succeed, guard(&worker, 0), &record).await;
+    assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
+    assert!(!has_effect(outbox, "order-1").await);
+    let done = run(outbox, Then::Succeed, guard(&worker, 0).raised(), &record).await;
+    assert!(matches!(done, Transacted::Committed), "{done:?}");
+}
+
+pub(crate) async fn a_record_settled_by_another_commits_no_effect<T: Target>(outbox: &Outbox<T>) {
+    let (mut worker, record) = one(outbox).await;
+    worker.settle([(record.delivery.id, 0, retry_after(Duration::ZERO))]).await;
+    let refused = run(outbox, Then::Succeed, guard(&worker, 0), &record).await;
+    assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
+    assert!(!has_effect(outbox, "order-1").await);
+    assert_eq!(outbox.due().await[0].failures(), 1);
+    // The guard stands where it was.
+    let again = outbox.due().await.remove(0);
+    let done = run(outbox, Then::Succeed, guard(&worker, 0), &again).await;
+    assert!(matches!(done, Transacted::Committed), "{done:?}");
+}
+
+pub(crate) async fn an_effect_happens_once_however_often_it_is_tried<T: Target>(outbox: &Outbox<T>) {
+    let (worker, record) = one(outbox).await;
+    let mut committed = 0;
+    for counter in 0..3 {
+        match run(outbox, Then::Succeed, guard(&worker, counter.min(1)), &record).await {
+            Transacted::Committed => committed += 1,
+            // The handler finds its effect there already, or the completion finds no record.
+            Transacted::Failed(_) | Transacted::Fenced => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(committed, 1);
+}
+
+pub(crate) async fn a_completion_in_a_transaction_lets_its_lane_go_on<T: Target>(outbox: &Outbox<T>) {
+    let ids = outbox.schedule_keys(&["order-1", "order-1"]).await;
+    let mut worker = outbox.join().await;
+    let at_once = match stop() {
+        Change::Retry { error, stop, .. } => Change::Retry { delay: Duration::ZERO, error, stop },
+        other => other,
+    };
+    worker.settle([(ids[0], 0, at_once), (ids[1], 0, Change::Hold { behind: ids[0] })]).await;
+    let again = outbox.due().await.remove(0);
+    let done = run(outbox, Then::Succeed, guard(&worker, 0), &again).await;
+    assert!(matches!(done, Transacted::Committed), "{done:?}");
+    assert_eq!(outbox.pending_ids("order-1").await, [ids[1]]);
+    assert!(outbox.stops().await.is_empty());
+}
+
+pub(crate) async fn a_dropped_run_leaves_nothing<T: Target>(outbox: &Outbox<T>) {
+    let (worker, record) = one(outbox).await;
+    let timeout = Duration::from_secs(60);
+    for _ in 0..8 {
+        // More often than the pool has connections: each of them comes back or is replaced.
+        let runner = runner(outbox, Then::Hang, Completed::Delete);
+        let states = States::default();
+        let run = runner.run(guard(&worker, 0), &record, &states, timeout);
+        assert!(tokio::time::timeout(Duration::from_millis(150), run).await.is_err());
+    }
+    assert!(!has_effect(outbox, "order-1").await);
+    assert_eq!(outbox.pending().await.len(), 1);
+    let done = run(outbox, Then::Succeed, guard(&worker, 0), &record).await;
+    assert!(matches!(done, Transacted::Committed), "{done:?}");
+}

@@ -1,0 +1,137 @@
+//! Docs and code say the same: every settings key, signal, error and status is in its page.
+
+use std::fs;
+
+use keylane::{Config, Status};
+
+use crate::{files, report};
+
+fn page(name: &str) -> String {
+    let path = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[test]
+fn every_settings_key_is_in_the_configuration_page() {
+    let page = page("docs/configuration.md");
+    let defaults = toml::Value::try_from(Config::default()).unwrap();
+    let mut problems = Vec::new();
+    let mut tables = vec![(String::new(), defaults)];
+    while let Some((prefix, value)) = tables.pop() {
+        for (key, value) in value.as_table().unwrap() {
+            let key = format!("{prefix}{key}");
+            match value {
+                // The kinds of back-off are one key with their own lines.
+                toml::Value::Table(_) if key != "retry.backoff" => tables.push((format!("{key}."), value.clone())),
+                _ if !page.contains(&format!("`{key}`")) => problems.push(format!("docs/configuration.md lacks `{key}`")),
+                _ => {}
+            }
+        }
+    }
+    for optional in ["schema", "delivery.on_failed", "cluster.instance_name"] {
+        if !page.contains(&format!("`{optional}`")) {
+            problems.push(format!("docs/configuration.md lacks `{optional}`"));
+        }
+    }
+    report(problems);
+}
+
+/// The variants of a public enum, from its text.
+fn variants(file: &str, name: &str) -> Vec<String> {
+    let text = page(file);
+    let start = text.find(&format!("pub enum {name}")).unwrap_or_else(|| panic!("{file} has no enum {name}"));
+    let body = &text[start..];
+    let body = &body[..body.find("\n}").unwrap()];
+    let variant = |line: &str| {
+        let line = line.strip_prefix("    ")?;
+        let word: String = line.chars().take_while(|c| c.is_alphanumeric()).collect();
+        word.starts_with(char::is_uppercase).then_some(word)
+    };
+    body.lines().skip(1).filter_map(variant).collect()
+}
+
+#[test]
+fn every_signal_is_in_the_operations_page() {
+    let page = page("docs/operations.md");
+    let signals = variants("src/telemetry.rs", "Signal");
+    assert!(signals.len() > 15, "{signals:?}");
+    report(signals.into_iter().filter(|signal| !page.contains(&format!("`{signal}`"))).map(|s| format!("docs/operations.md lacks `{s}`")).collect());
+}
+
+#[test]
+fn every_error_is_in_the_errors_page() {
+    let page = page("docs/errors.md");
+    let enums = [
+        ("src/schedule.rs", "ScheduleError"), ("src/builder.rs", "BuildError"), ("src/runtime.rs", "StartError"),
+        ("src/outbox.rs", "TransactionError"), ("src/store/error.rs", "SchemaError"),
+        ("src/store/error.rs", "OpenError"), ("src/store/error.rs", "ErrorClass"),
+        ("src/handler/registry.rs", "RegistryError"), ("src/handler/error.rs", "FailureKind"),
+    ];
+    let mut problems = Vec::new();
+    for (file, name) in enums {
+        for variant in variants(file, name) {
+            let entry = format!("`{name}::{variant}`");
+            if !page.contains(&entry) {
+                problems.push(format!("docs/errors.md lacks {entry}"));
+            }
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn every_status_and_table_is_in_the_schema_page() {
+    let page = page("docs/schema.md");
+    let mut problems = Vec::new();
+    for status in Status::ALL {
+        if !page.contains(&format!("| {} | {} |", status.code(), status)) {
+            problems.push(format!("docs/schema.md lacks a row for status {} {status}", status.code()));
+        }
+    }
+    for (file, text) in files("migrations/mysql", "sql") {
+        for part in text.split("CREATE TABLE IF NOT EXISTS {outbox}").skip(1) {
+            let table: String = part.chars().take_while(|c| c.is_alphanumeric()).collect();
+            if !page.contains(&format!("`outbox_{table}`")) {
+                problems.push(format!("docs/schema.md lacks `outbox_{table}` ({file})"));
+            }
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn every_example_is_listed_and_its_output_recorded() {
+    let index = page("examples/README.md");
+    let mut problems = Vec::new();
+    for (file, _) in files("examples", "rs").into_iter().filter(|(file, _)| file.matches('/').count() == 1) {
+        let name = file.trim_start_matches("examples/").trim_end_matches(".rs").to_owned();
+        if !index.contains(&format!("`{name}`")) {
+            problems.push(format!("examples/README.md lacks `{name}`"));
+        }
+        let recorded = format!("{}/examples/expected/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        if fs::metadata(&recorded).is_err() {
+            problems.push(format!("{recorded} is missing"));
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages: Vec<(String, String)> = files("docs", "md");
+    pages.extend(["README.md", "CONTRIBUTING.md", "examples/README.md"].map(|name| (name.to_owned(), page(name))));
+    let mut problems = Vec::new();
+    for (file, text) in pages {
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let target = link.split('#').next().unwrap_or("");
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            if !root.join(&file).parent().unwrap().join(target).exists() {
+                problems.push(format!("{file}: {link} leads nowhere"));
+            }
+        }
+    }
+    report(problems);
+}

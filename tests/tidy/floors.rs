@@ -1,0 +1,156 @@
+//! Down only: a file imports lower floors, its own folder, and the edges listed here.
+
+use crate::{files, report, without_tests};
+
+/// Each module with its floor.
+const FLOORS: &[(&str, u8)] = &[
+    ("partition", 0), ("record", 0), ("instance", 0), ("telemetry", 0), ("clock", 0), ("codec", 0),
+    ("rules", 1),
+    ("store", 2), ("handler", 2), ("database", 2), ("ownership", 2), ("wake", 2),
+    ("store::sql", 3), ("store::memory", 3), ("memory", 3),
+    ("cluster", 4), ("delivery", 4),
+    ("config", 5), ("schedule", 5), ("builder", 5), ("outbox", 5), ("runtime", 5),
+    ("lib", 6), ("bin", 6),
+];
+
+/// Edges within one floor. A new one is argued in the commit that adds it.
+const SIDEWAYS: &[(&str, &str)] = &[
+    ("record", "partition"), ("record", "instance"), ("instance", "partition"),
+    ("telemetry", "record"), ("telemetry", "partition"), ("telemetry", "instance"),
+    ("store", "handler"), ("handler", "store"), ("handler", "database"),
+    ("database", "handler"), ("database", "store"),
+    ("ownership", "wake"),
+    ("memory", "store::memory"), ("store::memory", "memory"),
+    ("builder", "config"), ("builder", "outbox"), ("builder", "schedule"),
+    ("outbox", "builder"), ("outbox", "config"), ("outbox", "schedule"), ("outbox", "runtime"),
+    ("runtime", "config"), ("runtime", "outbox"), ("runtime", "schedule"),
+    ("schedule", "config"),
+];
+
+#[test]
+fn imports_go_down_only() {
+    let mut problems = Vec::new();
+    for (file, text) in files("src", "rs") {
+        let from = module_of(&file);
+        for to in imports(without_tests(&text)) {
+            let Some(problem) = judge(&from, &to) else { continue };
+            problems.push(format!("{file}: {from} imports {to}: {problem}"));
+        }
+    }
+    problems.dedup();
+    report(problems);
+}
+
+fn judge(from: &str, to: &str) -> Option<&'static str> {
+    let (Some(above), Some(below)) = (floor(from), floor(to)) else {
+        return Some("a module without a floor; give it one in tests/tidy/floors.rs");
+    };
+    let own_folder = from == to || from.starts_with(&format!("{to}::"));
+    let listed = SIDEWAYS.contains(&(from, to));
+    match above.cmp(&below) {
+        _ if own_folder || listed => None,
+        std::cmp::Ordering::Greater => None,
+        std::cmp::Ordering::Equal => Some("sideways, and the edge is not listed"),
+        std::cmp::Ordering::Less => Some("upwards"),
+    }
+}
+
+fn floor(module: &str) -> Option<u8> {
+    FLOORS.iter().find(|(name, _)| *name == module).map(|(_, floor)| *floor)
+}
+
+/// `src/store/sql/link.rs` is `store::sql`, `src/delivery/run.rs` is `delivery`.
+fn module_of(file: &str) -> String {
+    let path = file.trim_start_matches("src/").trim_end_matches(".rs");
+    let parts: Vec<&str> = path.split('/').collect();
+    match parts.as_slice() {
+        ["store", inner @ ("sql" | "memory"), ..] => format!("store::{inner}"),
+        [first, ..] => (*first).to_owned(),
+        [] => String::new(),
+    }
+}
+
+/// The modules that a text names after `crate::`.
+fn imports(text: &str) -> Vec<String> {
+    let code: String = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        // Macros of the crate reach it by `$crate`; `keylane_crate::` and the like are other words.
+        if code[..at].ends_with(|c: char| c == '$' || c.is_alphanumeric() || c == '_') {
+            continue;
+        }
+        let rest = &code[at + "crate::".len()..];
+        match rest.strip_prefix('{') {
+            Some(group) => found.extend(first_segments(group)),
+            None => found.push(segment(rest)),
+        }
+    }
+    let known = |name: &String| name.starts_with(|c: char| c.is_lowercase());
+    found.into_iter().filter(known).collect()
+}
+
+/// `store::sql::x` is `store::sql`, `store::Guard` is `store`.
+fn segment(path: &str) -> String {
+    let word = |text: &str| text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("").to_owned();
+    let first = word(path);
+    let second = path.strip_prefix(&format!("{first}::")).map(word).unwrap_or_default();
+    match (first.as_str(), second.as_str()) {
+        ("store", "sql" | "memory") => format!("store::{second}"),
+        _ => first,
+    }
+}
+
+/// The first segments of a `{…}` group, up to its closing brace.
+fn first_segments(group: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut depth = 0;
+    let mut start = 0;
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' | ',' if depth == 0 => {
+                let item = group[start..at].trim();
+                if !item.is_empty() {
+                    found.push(segment(item));
+                }
+                start = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn the_scanner_sees_what_it_should() {
+    let text = "use crate::{\n    clock::Clock,\n    store::{Guard, sql::X},\n};\nuse crate::store::sql::link;\n// crate::no\n";
+    assert_eq!(imports(text), ["clock", "store", "store::sql"]);
+    assert_eq!(judge("rules", "delivery"), Some("upwards"));
+    assert_eq!(judge("cluster", "delivery"), Some("sideways, and the edge is not listed"));
+    assert_eq!(judge("delivery", "store::sql"), None, "lower floors are open");
+}
+
+#[test]
+fn the_wings_see_neither_backends_nor_the_front() {
+    let mut problems = Vec::new();
+    for wing in ["cluster", "delivery"] {
+        for (file, text) in files(&format!("src/{wing}"), "rs") {
+            let bad = ["store::sql", "store::memory", "memory", "config", "outbox", "runtime", "builder", "schedule"];
+            for to in imports(without_tests(&text)).iter().filter(|to| bad.contains(&to.as_str())) {
+                problems.push(format!("{file}: a wing imports {to}"));
+            }
+            if without_tests(&text).contains("sqlx") {
+                problems.push(format!("{file}: a wing knows of sqlx"));
+            }
+        }
+    }
+    report(problems);
+}

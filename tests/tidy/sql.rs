@@ -1,0 +1,84 @@
+//! The statements and the migrations.
+
+use std::collections::BTreeMap;
+
+use crate::{files, report};
+
+const TOKENS: &[&str] = &[
+    "outbox", "index", "now", "age", "ago", "int", "lock", "insert_new", "or_nothing", "ids", "partitions",
+    "claims", "counts", "skip", "limit",
+];
+
+fn body(text: &str) -> String {
+    text.lines().filter(|line| !line.trim_start().starts_with("--")).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn statements_use_known_tokens_and_number_their_parameters_in_order() {
+    let mut problems = Vec::new();
+    for (file, text) in files("src/store/sql/statements", "sql") {
+        let sql = body(&text);
+        for part in sql.split('{').skip(1) {
+            let token = part.split(['}', ':']).next().unwrap_or("");
+            if !TOKENS.contains(&token) {
+                problems.push(format!("{file}: unknown token {{{token}}}"));
+            }
+        }
+        // MySQL takes parameters by place: each once, in order.
+        let numbers: Vec<usize> = sql
+            .match_indices('$')
+            .filter_map(|(at, _)| sql[at + 1..].chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok())
+            .collect();
+        if numbers != (1..=numbers.len()).collect::<Vec<_>>() {
+            problems.push(format!("{file}: parameters {numbers:?} are not 1, 2, 3 … once each"));
+        }
+        if text.matches(';').count() > 0 && body(&text).contains(';') {
+            problems.push(format!("{file}: more than one statement"));
+        }
+    }
+    report(problems);
+}
+
+/// MySQL 9.7 deletes the rows of the locked table, too.
+#[test]
+fn no_delete_locks_rows_of_another_table() {
+    let bad = files("src/store/sql/statements", "sql").into_iter().filter_map(|(file, text)| {
+        let sql = body(&text).to_uppercase();
+        (sql.contains("DELETE") && (sql.contains("FOR UPDATE") || sql.contains("{LOCK}")))
+            .then(|| format!("{file}: DELETE with a locking read"))
+    });
+    report(bad.collect());
+}
+
+#[test]
+fn migrations_have_the_same_numbers_everywhere() {
+    let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (file, _) in files("migrations", "sql") {
+        let (folder, name) = file.trim_start_matches("migrations/").split_once('/').unwrap();
+        names.entry(folder.to_owned()).or_default().push(name.to_owned());
+    }
+    let folders: Vec<&String> = names.keys().collect();
+    assert_eq!(folders, ["mysql", "postgres", "sqlite"]);
+    assert_eq!(names["mysql"], names["postgres"]);
+    assert_eq!(names["sqlite"], names["postgres"]);
+    for (at, name) in names["postgres"].iter().enumerate() {
+        assert!(name.starts_with(&format!("{:04}_", at + 1)), "{name} is not number {}", at + 1);
+    }
+}
+
+/// Records are never upserted, and no cursor remembers how far delivery has come.
+#[test]
+fn records_are_never_upserted_and_no_cursor_exists() {
+    let mut problems = Vec::new();
+    for (file, text) in files("src/store/sql/statements", "sql") {
+        let sql = body(&text).to_lowercase();
+        if sql.contains("insert into {outbox}record") && (sql.contains("on conflict") || sql.contains("on duplicate")) {
+            problems.push(format!("{file}: upserts a record"));
+        }
+        let is_fetch = file.ends_with("fetch.sql") || file.ends_with("due.sql");
+        if is_fetch && (sql.contains("id >") || sql.contains("id>")) && !sql.contains("<>") {
+            problems.push(format!("{file}: a forward cursor"));
+        }
+    }
+    report(problems);
+}
