@@ -122,7 +122,8 @@ async fn by_library(outbox: &Outbox<Postgres>, finished: &Notify, pool: &PgPool,
     let running = outbox.start().await.unwrap();
     finished.notified().await;
     loop {
-        let left: i64 = sqlx::query_scalar("SELECT count(*) FROM bench_drain_record").fetch_one(pool).await.unwrap();
+        let left: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM bench_drain_record").fetch_one(pool).await.unwrap();
         if left == 0 {
             break;
         }

@@ -209,7 +209,9 @@ impl Config {
         }
         if self.schedule.max_payload_bytes < KEY_LIMIT_BYTES {
             let limit = self.schedule.max_payload_bytes;
-            problems.push(format!("schedule.max_payload_bytes is {limit}, but must be at least {KEY_LIMIT_BYTES}"));
+            problems.push(format!(
+                "schedule.max_payload_bytes is {limit}, but must be at least {KEY_LIMIT_BYTES}"
+            ));
         }
     }
 
@@ -230,6 +232,13 @@ impl Config {
                 "cluster.handover_timeout is {:?}, but must be at least delivery.handler_timeout + \
                  database.call_timeout ({least:?}): a slow handler would get its instance evicted",
                 cluster.handover_timeout
+            ));
+        }
+        if stale < cluster.rebalance_interval * 2 {
+            problems.push(format!(
+                "cluster.stale_instance_timeout is {stale:?}, but must be at least twice \
+                 cluster.rebalance_interval ({:?}): a silent instance must be looked at more than once",
+                cluster.rebalance_interval
             ));
         }
         if self.database.call_timeout >= stale {

@@ -32,8 +32,8 @@ pub use database::{Database, HasDatabase, Pool};
 pub use delivery::{DeliveryConfig, OnFailed};
 pub use handler::{
     BatchHandler, BatchResults, ClassifiedError, Failure, FailureKind, FallbackHandler,
-    GenericFallbackHandler, GenericHandler, Handler, HandlerError, Registration, RegistryError, State,
-    Takes, TransactionalHandler,
+    GenericFallbackHandler, GenericHandler, Handler, HandlerError, Registration, RegistryError, State, Takes,
+    TransactionalHandler,
 };
 pub use instance::{Claim, ClusterView, Generation, InstanceId, InstanceState, Member};
 pub use outbox::{Outbox, TransactionError};

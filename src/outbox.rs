@@ -1,6 +1,9 @@
 //! The outbox: the handle that a service holds.
 
-use std::{sync::Arc, time::{Duration, SystemTime}};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use crate::{
     builder::OutboxBuilder,

@@ -132,9 +132,7 @@ impl Ownership {
     /// Those of the draining partitions that no permit is out for.
     pub(crate) fn drained(&self) -> PartitionSet {
         let idle = |slot: &Slot| {
-            slot.generation.load(SeqCst) != 0
-                && slot.draining.load(SeqCst)
-                && slot.permits.load(SeqCst) == 0
+            slot.generation.load(SeqCst) != 0 && slot.draining.load(SeqCst) && slot.permits.load(SeqCst) == 0
         };
         Partition::all().filter(|partition| idle(&self.0.slots[partition.index()])).collect()
     }

@@ -153,8 +153,10 @@ mod tests {
         let mut checked = 0;
         for line in vectors.lines().filter(|line| !line.starts_with('#')) {
             let (hex, number) = line.rsplit_once(',').unwrap();
-            let key: Vec<u8> =
-                (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
+            let key: Vec<u8> = (0..hex.len())
+                .step_by(2)
+                .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+                .collect();
             let key = String::from_utf8(key).unwrap();
             assert_eq!(Partition::of(&key).number().to_string(), number, "key {key:?}");
             checked += 1;

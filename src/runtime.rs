@@ -170,7 +170,13 @@ impl Worker {
         let ownership = Ownership::new(clock);
         let (pulse, evicted) = (Pulse::default(), Wake::default());
         let started = Heartbeat::start(
-            &self.store, me, &self.config.cluster, &ownership, &self.observers, &pulse, &evicted,
+            &self.store,
+            me,
+            &self.config.cluster,
+            &ownership,
+            &self.observers,
+            &pulse,
+            &evicted,
         );
         let _heartbeat = match started {
             Ok(heartbeat) => heartbeat,
@@ -210,7 +216,7 @@ impl Worker {
             store: Arc::clone(&self.store),
             me,
             config: self.config.cluster.clone(),
-            gap_limit: self.config.cluster.gap_limit(self.config.database.call_timeout),
+            gap_limit: self.config.cluster.gap_limit(),
             ownership: ownership.clone(),
             observers: self.observers.clone(),
             draining: self.stopped.clone(),

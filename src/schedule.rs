@@ -49,19 +49,25 @@ pub enum ScheduleError {
         length: usize,
     },
     /// The key has a NUL in it.
-    #[error("record key has a NUL character at byte {position}, which databases cannot store in text: take it out")]
+    #[error(
+        "record key has a NUL character at byte {position}, which databases cannot store in text: take it out"
+    )]
     NulInKey {
         /// 0 is the first byte.
         position: usize,
     },
     /// The record type is no valid name.
-    #[error("record type {record_type:?} is not valid: it needs 1 to 128 bytes of letters, digits and . _ - : /")]
+    #[error(
+        "record type {record_type:?} is not valid: it needs 1 to 128 bytes of letters, digits and . _ - : /"
+    )]
     RecordType {
         /// As given.
         record_type: String,
     },
     /// The payload is too large.
-    #[error("payload has {bytes} bytes, the limit is {limit} (schedule.max_payload_bytes): store it elsewhere and send its address, or raise the limit")]
+    #[error(
+        "payload has {bytes} bytes, the limit is {limit} (schedule.max_payload_bytes): store it elsewhere and send its address, or raise the limit"
+    )]
     PayloadTooLarge {
         /// In bytes, encoded.
         bytes: usize,
@@ -83,13 +89,17 @@ pub enum ScheduleError {
         length: usize,
     },
     /// Nobody has declared a handler for the type.
-    #[error("no handler takes record type {record_type:?}: register one and start it once, so that outbox_handler lists it; nothing was scheduled")]
+    #[error(
+        "no handler takes record type {record_type:?}: register one and start it once, so that outbox_handler lists it; nothing was scheduled"
+    )]
     NoHandler {
         /// The type.
         record_type: String,
     },
     /// Too many distinct keys for the strict order level.
-    #[error("{keys} distinct keys in one call, the limit is 4096 with schedule.order = \"strict\": split the call")]
+    #[error(
+        "{keys} distinct keys in one call, the limit is 4096 with schedule.order = \"strict\": split the call"
+    )]
     TooManyKeys {
         /// Distinct keys.
         keys: usize,

@@ -14,14 +14,14 @@ use crate::flights::Flight;
 
 /// The owner of a partition, as `outbox_partition` and `outbox_instance` show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    pub name: String,
+pub(crate) struct Owner {
+    pub(crate) name: String,
     /// `ACTIVE`, `DRAINING`, `STOPPED` or `DEAD`.
-    pub state: String,
+    pub(crate) state: String,
 }
 
 /// A database that the show can run on. An ordinary service has one, and needs no trait for it.
-pub trait Place: keylane::Database {
+pub(crate) trait Place: keylane::Database<Pool: keylane::Pool<Database = Self>> {
     const TITLE: &'static str;
 
     async fn connect(url: &str) -> Result<Self::Pool, sqlx::Error>;
@@ -29,7 +29,11 @@ pub trait Place: keylane::Database {
     async fn execute(pool: &Self::Pool, sql: String) -> Result<(), sqlx::Error>;
 
     /// Writes the business row of a flight.
-    async fn insert(conn: &mut Self::Connection, prefix: &str, flight: &Flight) -> Result<(), sqlx::Error>;
+    async fn insert_flight(
+        conn: &mut Self::Connection,
+        prefix: &str,
+        flight: &Flight,
+    ) -> Result<(), sqlx::Error>;
 
     /// The owner of each partition, in their order.
     async fn owners(pool: &Self::Pool, prefix: &str) -> Result<Vec<Option<Owner>>, sqlx::Error>;
@@ -39,7 +43,7 @@ pub trait Place: keylane::Database {
 }
 
 /// Creates the business table.
-pub async fn create<DB: Place>(pool: &DB::Pool, prefix: &str) -> Result<(), sqlx::Error> {
+pub(crate) async fn create<DB: Place>(pool: &DB::Pool, prefix: &str) -> Result<(), sqlx::Error> {
     let columns = "flight_no INTEGER PRIMARY KEY, aircraft VARCHAR(32) NOT NULL, departed VARCHAR(16), \
                    origin CHAR(3) NOT NULL, dest CHAR(3) NOT NULL";
     DB::execute(pool, format!("CREATE TABLE {prefix}flight ({columns})")).await
@@ -58,7 +62,7 @@ macro_rules! place {
                 sqlx::query(AssertSqlSafe(sql)).execute(pool).await.map(drop)
             }
 
-            async fn insert(
+            async fn insert_flight(
                 conn: &mut Self::Connection,
                 prefix: &str,
                 flight: &Flight,
@@ -82,7 +86,8 @@ macro_rules! place {
             }
 
             async fn remove(pool: &Self::Pool, prefix: &str) -> Result<(), sqlx::Error> {
-                let statements: Vec<(String,)> = sqlx::query_as($listing).bind(prefix).fetch_all(pool).await?;
+                let statements: Vec<(String,)> =
+                    sqlx::query_as($listing).bind(prefix).fetch_all(pool).await?;
                 for (statement,) in statements {
                     Self::execute(pool, statement).await?;
                 }
@@ -94,7 +99,7 @@ macro_rules! place {
 
 place!(
     Sqlite,
-    "SQLite",
+    "a SQLite file",
     "?, ?, ?, ?, ?",
     connect_sqlite,
     // Its file goes as a whole.
@@ -102,7 +107,7 @@ place!(
 );
 place!(
     Postgres,
-    "PostgreSQL",
+    "a PostgreSQL database",
     "$1, $2, $3, $4, $5",
     connect_postgres,
     "SELECT 'DROP TABLE ' || oid::regclass FROM pg_class WHERE relkind = 'r' AND starts_with(relname, $1) \
@@ -110,7 +115,7 @@ place!(
 );
 place!(
     MySql,
-    "MariaDB or MySQL",
+    "a MariaDB or MySQL database",
     "?, ?, ?, ?, ?",
     connect_mysql,
     "SELECT CONCAT('DROP TABLE `', table_name, '`') FROM information_schema.tables \

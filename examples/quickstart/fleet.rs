@@ -13,19 +13,19 @@ struct Replica {
 }
 
 /// All replicas that run.
-pub struct Fleet {
-    pub url: String,
-    pub prefix: String,
-    pub dir: PathBuf,
+pub(crate) struct Fleet {
+    pub(crate) url: String,
+    pub(crate) prefix: String,
+    pub(crate) dir: PathBuf,
     running: Vec<Replica>,
 }
 
 impl Fleet {
-    pub fn new(url: String, prefix: String, dir: PathBuf) -> Self {
+    pub(crate) fn new(url: String, prefix: String, dir: PathBuf) -> Self {
         Self { url, prefix, dir, running: Vec::new() }
     }
 
-    pub fn start(&mut self, number: usize) -> io::Result<()> {
+    pub(crate) fn start(&mut self, number: usize) -> io::Result<()> {
         let log = File::create(self.dir.join(format!("replica-{number}.log")))?;
         let child = Command::new(std::env::current_exe()?)
             .args(["--replica", &number.to_string(), "--database-url", &self.url, "--prefix", &self.prefix])
@@ -41,7 +41,7 @@ impl Fleet {
     }
 
     /// Kills a replica as `kill -9` does: it has no chance to say goodbye.
-    pub fn kill(&mut self, number: usize) -> io::Result<()> {
+    pub(crate) fn kill(&mut self, number: usize) -> io::Result<()> {
         let place = self.running.iter().position(|replica| replica.number == number);
         match place.map(|place| self.running.swap_remove(place)) {
             Some(mut replica) => replica.child.start_kill(),
@@ -50,7 +50,7 @@ impl Fleet {
     }
 
     /// Replicas that have ended though nobody asked them to.
-    pub fn fallen(&mut self) -> io::Result<Vec<usize>> {
+    pub(crate) fn fallen(&mut self) -> io::Result<Vec<usize>> {
         let mut fallen = Vec::new();
         for replica in &mut self.running {
             if replica.child.try_wait()?.is_some() {
@@ -62,7 +62,7 @@ impl Fleet {
     }
 
     /// Asks all replicas to stop and waits for them. Returns those that did not do so in good order.
-    pub async fn stop(&mut self) -> io::Result<Vec<usize>> {
+    pub(crate) async fn stop(&mut self) -> io::Result<Vec<usize>> {
         for replica in &mut self.running {
             drop(replica.child.stdin.take());
         }
@@ -70,7 +70,7 @@ impl Fleet {
         for mut replica in self.running.drain(..) {
             let ended = tokio::time::timeout(Duration::from_secs(10), replica.child.wait()).await;
             match ended {
-                Ok(status) if status?.success() => {}
+                Ok(Ok(status)) if status.success() => {}
                 _ => bad.push(replica.number),
             }
         }

@@ -15,27 +15,27 @@ const WEEK: &str = include_str!("flights-week.csv");
 /// A departure, or a flight that was to depart.
 #[derive(Clone, Debug, Serialize, Deserialize, OutboxEvent)]
 #[outbox(record_type = "flight.departed", key_with = Flight::aircraft)]
-pub struct Flight {
+pub(crate) struct Flight {
     /// Line of the file, from 1.
     #[serde(default)]
-    pub row: usize,
+    pub(crate) row: usize,
     /// The first, second, … flight of its aircraft in this week.
     #[serde(default)]
-    pub turn: usize,
-    pub scheduled: String,
+    pub(crate) turn: usize,
+    pub(crate) scheduled: String,
     /// Not given: the flight was cancelled.
-    pub departed: Option<String>,
-    pub carrier: String,
+    pub(crate) departed: Option<String>,
+    pub(crate) carrier: String,
     #[serde(rename = "flight")]
-    pub number: u32,
-    pub tail: Option<String>,
-    pub origin: String,
-    pub dest: String,
+    pub(crate) number: u32,
+    pub(crate) tail: Option<String>,
+    pub(crate) origin: String,
+    pub(crate) dest: String,
 }
 
 impl Flight {
     /// The key: flights of one aircraft stay in order. Some cancelled flights never got an aircraft.
-    pub fn aircraft(&self) -> String {
+    pub(crate) fn aircraft(&self) -> String {
         match &self.tail {
             Some(tail) => format!("aircraft-{tail}"),
             None => format!("flight-{}{}", self.carrier, self.number),
@@ -43,12 +43,12 @@ impl Flight {
     }
 
     /// How long the bookkeeper thinks about it: 20 to 60 ms.
-    pub fn work(&self) -> Duration {
+    pub(crate) fn work(&self) -> Duration {
         Duration::from_millis(20 + self.hash() % 40)
     }
 
     /// Whether the bookkeeper fails at the first attempt: about one flight in a hundred.
-    pub fn stumbles(&self) -> bool {
+    pub(crate) fn stumbles(&self) -> bool {
         self.departed.is_some() && (self.hash() >> 32).is_multiple_of(100)
     }
 
@@ -60,7 +60,7 @@ impl Flight {
 }
 
 /// The flights of the week, in the order in which they happened.
-pub fn week() -> Result<Vec<Flight>, csv::Error> {
+pub(crate) fn week() -> Result<Vec<Flight>, csv::Error> {
     let mut turns: HashMap<String, usize> = HashMap::new();
     let mut flights = Vec::new();
     for flight in csv::Reader::from_reader(WEEK.as_bytes()).deserialize() {

@@ -18,7 +18,7 @@ use crate::flights::Flight;
 /// What a line says of a flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum What {
+pub(crate) enum What {
     /// The bookkeeper was called.
     Begun,
     /// It has entered the flight.
@@ -33,43 +33,49 @@ pub enum What {
 
 impl What {
     /// Whether the flight is in the books now.
-    pub fn is_final(self) -> bool {
+    pub(crate) fn is_final(self) -> bool {
         matches!(self, Self::Done | Self::Fallback)
     }
 }
 
 /// A line of the ledger.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Line {
-    pub at: Micros,
-    pub what: What,
-    pub row: usize,
-    pub aircraft: String,
-    pub turn: usize,
-    pub attempt: u32,
-    pub event_id: Uuid,
+pub(crate) struct Line {
+    pub(crate) at: Micros,
+    pub(crate) what: What,
+    pub(crate) row: usize,
+    pub(crate) aircraft: String,
+    pub(crate) turn: usize,
+    pub(crate) attempt: u32,
+    pub(crate) event_id: Uuid,
 }
 
 /// Microseconds of a clock that all processes of this machine share and nobody sets.
-pub type Micros = u64;
+pub(crate) type Micros = u64;
 
-pub fn now() -> Micros {
+pub(crate) fn now() -> Micros {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1_000
 }
 
 /// The writing end. What is written survives a `kill -9` of the process.
 #[derive(Clone)]
-pub struct Ledger(Arc<File>);
+pub(crate) struct Ledger(Arc<File>);
 
 impl Ledger {
-    pub fn open(dir: &Path, replica: usize) -> io::Result<Self> {
+    pub(crate) fn open(dir: &Path, replica: usize) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(file_of(dir, replica))?;
         Ok(Self(Arc::new(file)))
     }
 
     /// Appends a line, in one write.
-    pub fn enter(&self, what: What, flight: &Flight, delivery: &Delivery, attempt: u32) -> io::Result<()> {
+    pub(crate) fn enter(
+        &self,
+        what: What,
+        flight: &Flight,
+        delivery: &Delivery,
+        attempt: u32,
+    ) -> io::Result<()> {
         let line = Line {
             at: now(),
             what,
@@ -87,19 +93,19 @@ impl Ledger {
 }
 
 /// The reading end: follows one replica's file.
-pub struct Follower {
+pub(crate) struct Follower {
     path: PathBuf,
     file: Option<File>,
     rest: Vec<u8>,
 }
 
 impl Follower {
-    pub fn new(dir: &Path, replica: usize) -> Self {
+    pub(crate) fn new(dir: &Path, replica: usize) -> Self {
         Self { path: file_of(dir, replica), file: None, rest: Vec::new() }
     }
 
     /// The lines that have been added since the last call.
-    pub fn read(&mut self) -> io::Result<Vec<Line>> {
+    pub(crate) fn read(&mut self) -> io::Result<Vec<Line>> {
         if self.file.is_none() {
             self.file = match File::open(&self.path) {
                 Ok(file) => Some(file),

@@ -39,7 +39,8 @@ use keylane::sqlx;
 
 use crate::{database::Place, fleet::Fleet, show::Show, stage::Stage};
 
-const USAGE: &str = "usage: quickstart [--database-url URL]    URL: postgres://… or mysql://…, else a SQLite file";
+const USAGE: &str =
+    "usage: quickstart [--database-url URL]    URL: postgres://… or mysql://…, else a SQLite file";
 
 /// What the command line says.
 #[derive(Default)]

@@ -46,7 +46,7 @@ async fn note_cancelled(
 }
 
 /// Delivers until standard input is closed, which the death of the parent does as well.
-pub async fn run<DB: Place>(
+pub(crate) async fn run<DB: Place>(
     number: usize,
     url: &str,
     prefix: &str,

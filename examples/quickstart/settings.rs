@@ -6,7 +6,7 @@ use std::time::Duration;
 use keylane::Config;
 
 /// The settings of a process that shares the tables with this prefix.
-pub fn of(prefix: &str, replica: usize) -> Config {
+pub(crate) fn of(prefix: &str, replica: usize) -> Config {
     let mut config = Config { table_prefix: prefix.to_owned(), ..Config::default() };
     config.delivery.poll_interval = Duration::from_millis(100);
     config.delivery.handler_timeout = Duration::from_secs(2);
@@ -21,12 +21,12 @@ pub fn of(prefix: &str, replica: usize) -> Config {
 }
 
 /// The name under which a replica is found in the table of instances.
-pub fn name_of(replica: usize) -> String {
+pub(crate) fn name_of(replica: usize) -> String {
     format!("replica-{replica}")
 }
 
 /// How long it may take until the partitions of a replica that was killed are owned by others.
-pub fn takeover_limit() -> Duration {
+pub(crate) fn takeover_limit() -> Duration {
     let cluster = of("any_", 0).cluster;
     cluster.stale_instance_timeout + 3 * cluster.rebalance_interval + Duration::from_secs(2)
 }

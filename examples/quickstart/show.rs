@@ -34,14 +34,14 @@ const TIME_LIMIT: Duration = Duration::from_secs(50);
 
 /// What the verdict needs to know of the course of events, besides the week and the ledgers.
 #[derive(Default)]
-pub struct Course {
-    pub victim: usize,
-    pub killed_at: Option<Micros>,
+pub(crate) struct Course {
+    pub(crate) victim: usize,
+    pub(crate) killed_at: Option<Micros>,
     /// From the kill until all partitions of the victim were owned by replicas that live.
-    pub takeover: Option<Duration>,
+    pub(crate) takeover: Option<Duration>,
     /// What went wrong, if anything.
-    pub troubles: Vec<String>,
-    pub ledgers: BTreeMap<usize, Vec<Line>>,
+    pub(crate) troubles: Vec<String>,
+    pub(crate) ledgers: BTreeMap<usize, Vec<Line>>,
 }
 
 enum Act {
@@ -52,7 +52,7 @@ enum Act {
 }
 
 /// The show and what it keeps in mind.
-pub struct Show<'a, DB: Place> {
+pub(crate) struct Show<'a, DB: Place> {
     stage: &'a Stage<DB>,
     flights: &'a [Flight],
     fleet: Fleet,
@@ -68,7 +68,7 @@ pub struct Show<'a, DB: Place> {
 }
 
 impl<'a, DB: Place> Show<'a, DB> {
-    pub fn new(stage: &'a Stage<DB>, flights: &'a [Flight], fleet: Fleet) -> Self {
+    pub(crate) fn new(stage: &'a Stage<DB>, flights: &'a [Flight], fleet: Fleet) -> Self {
         Self {
             watch: Watch::new(&fleet.dir, flights.len()),
             stage,
@@ -85,7 +85,7 @@ impl<'a, DB: Place> Show<'a, DB> {
     }
 
     /// From the start of the replicas to their shutdown.
-    pub async fn run(mut self) -> Result<Course, Box<dyn Error>> {
+    pub(crate) async fn run(mut self) -> Result<Course, Box<dyn Error>> {
         for number in 1..=FIRST_REPLICAS {
             self.start(number)?;
         }
@@ -105,11 +105,15 @@ impl<'a, DB: Place> Show<'a, DB> {
         for number in self.fleet.stop().await? {
             self.trouble(format!("replica {number} did not stop in good order"));
         }
-        self.states.values_mut().filter(|state| **state == State::Live).for_each(|state| *state = State::Left);
+        self.states
+            .values_mut()
+            .filter(|state| **state == State::Live)
+            .for_each(|state| *state = State::Left);
         self.look().await?;
         self.note("the replicas have shut down and handed their partitions back".to_owned());
         self.draw(true)?;
-        self.course.ledgers = self.watch.replicas.into_iter().map(|(n, followed)| (n, followed.lines)).collect();
+        self.course.ledgers =
+            self.watch.replicas.into_iter().map(|(n, followed)| (n, followed.lines)).collect();
         Ok(self.course)
     }
 
@@ -168,7 +172,7 @@ impl<'a, DB: Place> Show<'a, DB> {
                 let percent = self.stage.scheduled() * 100 / self.flights.len().max(1);
                 let in_hand = self.watch.replicas.get(&VICTIM).map_or(0, |followed| followed.in_hand);
                 if percent >= KILL_BETWEEN.1 || (percent >= KILL_BETWEEN.0 && in_hand > 0) {
-                    self.kill(in_hand)?;
+                    self.kill()?;
                 }
             }
             Act::Killed { at, orphans } => {
@@ -176,7 +180,10 @@ impl<'a, DB: Place> Show<'a, DB> {
                 if orphans.iter().all(|partition| self.owners.get(*partition).is_some_and(lives)) {
                     let (took, count) = (at.elapsed(), orphans.len());
                     self.course.takeover = Some(took);
-                    self.note(format!("its {count} partitions taken over, {:.1} s after the kill", took.as_secs_f64()));
+                    self.note(format!(
+                        "its {count} partitions taken over, {:.1} s after the kill",
+                        took.as_secs_f64()
+                    ));
                     self.start(LATECOMER)?;
                     self.note(format!("replica {LATECOMER} joins"));
                     self.act = Act::TakenOver;
@@ -185,7 +192,9 @@ impl<'a, DB: Place> Show<'a, DB> {
             Act::TakenOver => {
                 let count = self.partitions_of(LATECOMER);
                 if count >= self.owners.len() / FIRST_REPLICAS {
-                    self.note(format!("replica {LATECOMER} has its share of {count} partitions, handed over in order"));
+                    self.note(format!(
+                        "replica {LATECOMER} has its share of {count} partitions, handed over in order"
+                    ));
                     self.act = Act::AllThere;
                 }
             }
@@ -194,16 +203,15 @@ impl<'a, DB: Place> Show<'a, DB> {
         Ok(())
     }
 
-    fn kill(&mut self, in_hand: usize) -> std::io::Result<()> {
-        let of_victim = |(partition, owner): (usize, &Option<usize>)| (*owner == Some(VICTIM)).then_some(partition);
+    fn kill(&mut self) -> std::io::Result<()> {
+        let of_victim =
+            |(partition, owner): (usize, &Option<usize>)| (*owner == Some(VICTIM)).then_some(partition);
         let orphans: Vec<usize> = self.owners.iter().enumerate().filter_map(of_victim).collect();
         self.fleet.kill(VICTIM)?;
         self.course.killed_at = Some(ledger::now());
         self.states.insert(VICTIM, State::Killed);
-        self.note(format!(
-            "replica {VICTIM} killed (SIGKILL), {in_hand} flights in its hands, {} partitions left behind",
-            orphans.len()
-        ));
+        let left = orphans.len();
+        self.note(format!("replica {VICTIM} killed (SIGKILL) while at work, {left} partitions left behind"));
         self.act = Act::Killed { at: Instant::now(), orphans };
         Ok(())
     }

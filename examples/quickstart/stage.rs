@@ -16,7 +16,7 @@ const FLIGHTS_PER_SECOND: u32 = 320;
 
 /// Why a flight could not be written.
 #[derive(Debug, thiserror::Error)]
-pub enum WriteError {
+pub(crate) enum WriteError {
     #[error("the business row was refused")]
     Row(#[from] sqlx::Error),
     #[error("the event was refused")]
@@ -24,7 +24,7 @@ pub enum WriteError {
 }
 
 /// The tables of one run, and the outbox of a process that schedules and handles nothing.
-pub struct Stage<DB: Place> {
+pub(crate) struct Stage<DB: Place> {
     pool: DB::Pool,
     outbox: Outbox<DB>,
     prefix: String,
@@ -32,7 +32,7 @@ pub struct Stage<DB: Place> {
 }
 
 impl<DB: Place> Stage<DB> {
-    pub async fn set_up(url: &str, prefix: &str) -> Result<Self, Box<dyn std::error::Error>> {
+    pub(crate) async fn set_up(url: &str, prefix: &str) -> Result<Self, Box<dyn std::error::Error>> {
         let pool = DB::connect(url).await?;
         let outbox = Outbox::builder(pool.clone()).config(settings::of(prefix, 0)).build().await?;
         outbox.migrate().await?;
@@ -41,7 +41,7 @@ impl<DB: Place> Stage<DB> {
     }
 
     /// Writes all flights one after another, at a steady rate.
-    pub async fn schedule(&self, flights: &[Flight]) -> Result<(), TransactionError<WriteError>> {
+    pub(crate) async fn schedule(&self, flights: &[Flight]) -> Result<(), TransactionError<WriteError>> {
         let start = Instant::now();
         for (flight, number) in flights.iter().zip(0..) {
             sleep_until(start + Duration::from_secs(number) / FLIGHTS_PER_SECOND).await;
@@ -54,7 +54,7 @@ impl<DB: Place> Stage<DB> {
     /// One transaction: the business row and the event, both or none.
     async fn depart(&self, flight: &Flight) -> Result<(), TransactionError<WriteError>> {
         let work = async |tx: &mut DB::Connection| {
-            DB::insert(tx, &self.prefix, flight).await?;
+            DB::insert_flight(tx, &self.prefix, flight).await?;
             self.outbox.schedule(tx, flight).await?;
             Ok(())
         };
@@ -62,17 +62,17 @@ impl<DB: Place> Stage<DB> {
     }
 
     /// Flights scheduled so far.
-    pub fn scheduled(&self) -> usize {
+    pub(crate) fn scheduled(&self) -> usize {
         self.scheduled.get()
     }
 
     /// Who owns each partition.
-    pub async fn owners(&self) -> Result<Vec<Option<Owner>>, sqlx::Error> {
+    pub(crate) async fn owners(&self) -> Result<Vec<Option<Owner>>, sqlx::Error> {
         DB::owners(&self.pool, &self.prefix).await
     }
 
     /// Removes all tables of this run.
-    pub async fn tear_down(&self) -> Result<(), sqlx::Error> {
+    pub(crate) async fn tear_down(&self) -> Result<(), sqlx::Error> {
         DB::remove(&self.pool, &self.prefix).await
     }
 }

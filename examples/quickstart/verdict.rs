@@ -30,40 +30,41 @@ impl Attempt {
 
 /// What the ledgers come to.
 #[derive(Debug, Default)]
-pub struct Verdict {
-    pub records: usize,
-    pub aircraft: usize,
+pub(crate) struct Verdict {
+    pub(crate) records: usize,
+    /// Aircraft, and cancelled flights that never got one.
+    pub(crate) keys: usize,
     /// Entered by the bookkeeper, and by the fallback handler.
-    pub delivered: usize,
-    pub fallback: usize,
+    pub(crate) delivered: usize,
+    pub(crate) fallback: usize,
     /// Failed once, delivered by a later attempt.
-    pub retried: usize,
+    pub(crate) retried: usize,
     /// Never entered.
-    pub lost: usize,
+    pub(crate) lost: usize,
     /// Calls that began before all earlier flights of the aircraft were entered, or while another
     /// call for that aircraft was going on, in whatever process.
-    pub out_of_order: usize,
+    pub(crate) out_of_order: usize,
     /// Handled again because the killed replica had ended them, but not told the database yet.
-    pub twice: usize,
+    pub(crate) unreported: usize,
     /// Handled again because the killed replica was in the middle of them.
-    pub interrupted: usize,
+    pub(crate) interrupted: usize,
     /// Handled again for no such reason.
-    pub unexplained: usize,
+    pub(crate) unexplained: usize,
     /// Lines that do not fit the week.
-    pub strange: usize,
-    pub first_after_kill: Option<Duration>,
+    pub(crate) strange: usize,
+    pub(crate) first_after_kill: Option<Duration>,
     /// From the first call to the last entry.
-    pub span: Duration,
+    pub(crate) span: Duration,
 }
 
 /// Weighs the ledgers against the week.
-pub fn weigh(flights: &[Flight], course: &Course) -> Verdict {
+pub(crate) fn weigh(flights: &[Flight], course: &Course) -> Verdict {
     let mut verdict = Verdict { records: flights.len(), ..Verdict::default() };
     let mut aircraft: BTreeMap<String, Vec<Attempt>> = BTreeMap::new();
     for flight in flights {
         aircraft.entry(flight.aircraft()).or_default();
     }
-    verdict.aircraft = aircraft.len();
+    verdict.keys = aircraft.len();
     for (replica, lines) in &course.ledgers {
         let fits = |line: &Line| {
             let flight = flights.get(line.row.wrapping_sub(1));
@@ -144,7 +145,7 @@ impl Verdict {
                 continue;
             }
             match same_event && of_killed {
-                true if before.is_final() => self.twice += 1,
+                true if before.is_final() => self.unreported += 1,
                 true => self.interrupted += 1,
                 false => self.unexplained += 1,
             }
@@ -152,7 +153,7 @@ impl Verdict {
     }
 
     /// Everything that is wrong, as sentences.
-    pub fn problems(&self, course: &Course, takeover_limit: Duration) -> Vec<String> {
+    pub(crate) fn problems(&self, course: &Course, takeover_limit: Duration) -> Vec<String> {
         let mut problems = course.troubles.clone();
         let counts = [
             (self.lost, "flights are in no book"),
@@ -160,7 +161,9 @@ impl Verdict {
             (self.unexplained, "flights were handled again without a reason"),
             (self.strange, "lines of the ledgers do not fit the week"),
         ];
-        problems.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
+        problems.extend(
+            counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")),
+        );
         match course.takeover {
             None => problems.push("the partitions of the killed replica were not taken over".to_owned()),
             Some(took) if took > takeover_limit => problems.push(format!("the takeover took {took:.1?}")),
@@ -176,9 +179,12 @@ fn first_after_kill(aircraft: &BTreeMap<String, Vec<Attempt>>, course: &Course) 
     let killed_at = course.killed_at?;
     let mut calls = Vec::new();
     for attempts in aircraft.values() {
-        let after = attempts.iter().position(|attempt| attempt.begun > killed_at)?;
-        if after > 0 && attempts[after - 1].replica == course.victim {
-            calls.push(attempts[after].begun);
+        let after = attempts.partition_point(|attempt| attempt.begun <= killed_at);
+        let last_before = after.checked_sub(1).and_then(|last| attempts.get(last));
+        if let (Some(before), Some(next)) = (last_before, attempts.get(after))
+            && before.replica == course.victim
+        {
+            calls.push(next.begun);
         }
     }
     calls.into_iter().min().map(|begun| Duration::from_micros(begun - killed_at))

@@ -9,7 +9,7 @@ use std::{
 use crossterm::{
     cursor::{Hide, MoveToPreviousLine, Show},
     execute,
-    style::{Color, StyledContent, Stylize},
+    style::{Color, Stylize},
     terminal::{Clear, ClearType, size},
 };
 
@@ -21,7 +21,7 @@ const NOTES: usize = 8;
 const LEAST_SIZE: (u16, u16) = (80, 24);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     Live,
     Killed,
     /// Shut down in good order.
@@ -29,34 +29,34 @@ pub enum State {
 }
 
 /// What is shown of a replica.
-pub struct Card {
-    pub number: usize,
-    pub state: State,
-    pub partitions: usize,
-    pub entered: usize,
-    pub rate: f64,
+pub(crate) struct Card {
+    pub(crate) number: usize,
+    pub(crate) state: State,
+    pub(crate) partitions: usize,
+    pub(crate) entered: usize,
+    pub(crate) rate: f64,
 }
 
 /// All that is shown.
-pub struct Scene<'a> {
-    pub elapsed: Duration,
-    pub flights: usize,
-    pub scheduled: usize,
-    pub delivered: usize,
-    pub retried: usize,
-    pub fallback: usize,
-    pub rate: f64,
+pub(crate) struct Scene<'a> {
+    pub(crate) elapsed: Duration,
+    pub(crate) flights: usize,
+    pub(crate) scheduled: usize,
+    pub(crate) delivered: usize,
+    pub(crate) retried: usize,
+    pub(crate) fallback: usize,
+    pub(crate) rate: f64,
     /// The replica that owns each partition.
-    pub owners: &'a [Option<usize>],
-    pub cards: Vec<Card>,
-    pub notes: &'a [(Duration, String)],
+    pub(crate) owners: &'a [Option<usize>],
+    pub(crate) cards: Vec<Card>,
+    pub(crate) notes: &'a [(Duration, String)],
     /// Nothing comes after it.
-    pub last: bool,
+    pub(crate) last: bool,
 }
 
 /// The place to draw on.
-pub struct View {
-    title: &'static str,
+pub(crate) struct View {
+    title: String,
     terminal: bool,
     /// Lines of the picture that stands there.
     drawn: u16,
@@ -65,7 +65,8 @@ pub struct View {
 }
 
 impl View {
-    pub fn new(title: &'static str) -> Self {
+    pub(crate) fn new(database: &str) -> Self {
+        let title = format!("A week of flights through replicas that share {database}, and nothing else");
         let large = size().is_ok_and(|(width, height)| width >= LEAST_SIZE.0 && height >= LEAST_SIZE.1);
         let terminal = stdout().is_terminal() && large;
         if terminal {
@@ -74,12 +75,15 @@ impl View {
         Self { title, terminal, drawn: 0, noted: 0, next_line: Duration::ZERO }
     }
 
-    pub fn draw(&mut self, scene: &Scene) -> io::Result<()> {
+    pub(crate) fn draw(&mut self, scene: &Scene) -> io::Result<()> {
         if self.terminal { self.picture(scene) } else { self.lines(scene) }
     }
 
     fn lines(&mut self, scene: &Scene) -> io::Result<()> {
         let mut out = stdout().lock();
+        if self.next_line.is_zero() {
+            writeln!(out, "{}", self.title)?;
+        }
         for (at, note) in &scene.notes[self.noted..] {
             writeln!(out, "{:5.1} s  * {note}", at.as_secs_f64())?;
         }
@@ -103,7 +107,7 @@ impl View {
 
     fn picture(&mut self, scene: &Scene) -> io::Result<()> {
         let mut lines = vec![
-            format!("Keylane: a week of flights through replicas that share {}", self.title).bold().to_string(),
+            self.title.as_str().bold().to_string(),
             String::new(),
             bar("scheduled", scene.scheduled, scene.flights, Color::DarkGrey),
             bar("delivered", scene.delivered, scene.flights, Color::Green),
@@ -143,11 +147,12 @@ impl Drop for View {
 
 /// The partitions, coloured by their owners; beside them the replicas.
 fn grid(scene: &Scene) -> Vec<String> {
-    let dead = |owner: usize| scene.cards.iter().any(|card| card.number == owner && card.state == State::Killed);
+    let dead =
+        |owner: usize| scene.cards.iter().any(|card| card.number == owner && card.state == State::Killed);
     let cell = |owner: &Option<usize>| match owner {
-        None => "·".dark_grey(),
-        Some(owner) if dead(*owner) => "x".white().on_dark_red(),
-        Some(owner) => digit(*owner),
+        None => "·".to_owned().dark_grey(),
+        Some(owner) if dead(*owner) => "x".to_owned().white().on_dark_red(),
+        Some(owner) => owner.to_string().black().on(color(*owner)),
     };
     let mut lines = Vec::new();
     for row in scene.owners.chunks(GRID_COLUMNS) {
@@ -156,10 +161,14 @@ fn grid(scene: &Scene) -> Vec<String> {
         lines.push(line);
     }
     let unowned = scene.owners.iter().filter(|owner| owner.is_none()).count();
-    let mut beside = vec!["256 partitions, by owner".to_owned()];
+    let mut beside = vec!["256 partitions by owner".to_owned()];
     for Card { number: replica, state, partitions, entered, rate } in &scene.cards {
         let name = format!(" replica {replica} ");
-        let name = if *state == State::Killed { name.white().on_dark_red() } else { name.black().on(color(*replica)) };
+        let name = if *state == State::Killed {
+            name.white().on_dark_red()
+        } else {
+            name.black().on(color(*replica))
+        };
         let state = match state {
             State::Live => format!("{rate:4.0}/s"),
             State::Killed => "killed".to_owned(),
@@ -186,11 +195,7 @@ fn color(replica: usize) -> Color {
     [Color::Cyan, Color::Magenta, Color::Green, Color::Yellow][(replica + 3) % 4]
 }
 
-fn digit(replica: usize) -> StyledContent<String> {
-    replica.to_string().black().on(color(replica))
-}
-
 /// With a comma between thousands.
-pub fn number(number: usize) -> String {
+pub(crate) fn number(number: usize) -> String {
     if number < 1000 { number.to_string() } else { format!("{},{:03}", number / 1000, number % 1000) }
 }

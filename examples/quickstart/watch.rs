@@ -13,20 +13,20 @@ use crate::ledger::{Follower, Line, What};
 const SPAN: Duration = Duration::from_secs(2);
 
 /// What one replica has entered.
-pub struct Followed {
+pub(crate) struct Followed {
     follower: Follower,
     /// All its lines, for the verdict.
-    pub lines: Vec<Line>,
+    pub(crate) lines: Vec<Line>,
     /// Flights it has begun and not ended: they are in its hands.
-    pub in_hand: usize,
+    pub(crate) in_hand: usize,
     /// Flights it has entered into the books.
-    pub entered: usize,
+    pub(crate) entered: usize,
     recent: VecDeque<(Instant, usize)>,
 }
 
 impl Followed {
     /// Flights entered in a second, lately.
-    pub fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         match (self.recent.front(), self.recent.back()) {
             (Some((start, before)), Some((end, after))) if end > start => {
                 (after - before) as f64 / (*end - *start).as_secs_f64()
@@ -55,22 +55,29 @@ impl Followed {
 }
 
 /// All ledgers of a run.
-pub struct Watch {
+pub(crate) struct Watch {
     dir: PathBuf,
-    pub replicas: BTreeMap<usize, Followed>,
+    pub(crate) replicas: BTreeMap<usize, Followed>,
     finished: Vec<bool>,
-    pub delivered: usize,
-    pub retried: usize,
-    pub fallback: usize,
+    pub(crate) delivered: usize,
+    pub(crate) retried: usize,
+    pub(crate) fallback: usize,
 }
 
 impl Watch {
-    pub fn new(dir: &Path, flights: usize) -> Self {
+    pub(crate) fn new(dir: &Path, flights: usize) -> Self {
         let finished = vec![false; flights];
-        Self { dir: dir.to_owned(), replicas: BTreeMap::new(), finished, delivered: 0, retried: 0, fallback: 0 }
+        Self {
+            dir: dir.to_owned(),
+            replicas: BTreeMap::new(),
+            finished,
+            delivered: 0,
+            retried: 0,
+            fallback: 0,
+        }
     }
 
-    pub fn follow(&mut self, replica: usize) {
+    pub(crate) fn follow(&mut self, replica: usize) {
         let follower = Follower::new(&self.dir, replica);
         let followed =
             Followed { follower, lines: Vec::new(), in_hand: 0, entered: 0, recent: VecDeque::new() };
@@ -78,7 +85,7 @@ impl Watch {
     }
 
     /// Reads what is new.
-    pub fn look(&mut self) -> io::Result<()> {
+    pub(crate) fn look(&mut self) -> io::Result<()> {
         let now = Instant::now();
         for followed in self.replicas.values_mut() {
             for line in followed.read(now)? {
@@ -97,12 +104,12 @@ impl Watch {
     }
 
     /// Whether every flight is in the books.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.delivered == self.finished.len()
     }
 
     /// Flights entered in a second, lately, by all replicas.
-    pub fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         self.replicas.values().map(Followed::rate).sum()
     }
 }

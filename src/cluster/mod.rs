@@ -81,8 +81,9 @@ impl ClusterConfig {
         }
     }
 
-    /// A look later than this after the one before counts as an interruption.
-    pub(crate) fn gap_limit(&self, call_timeout: Duration) -> Duration {
-        self.rebalance_interval * 2 + call_timeout
+    /// A look later than this after the one before counts as an interruption: well above the usual
+    /// distance of two looks, and low enough that an outage this long brings no beat near its limit.
+    pub(crate) fn gap_limit(&self) -> Duration {
+        (self.stale_instance_timeout / 2).max(self.rebalance_interval * 3 / 2)
     }
 }

@@ -1,10 +1,6 @@
 //! One attempt: the call, its limits, and what is written about its end.
 
-use std::{
-    future::Future,
-    panic::AssertUnwindSafe,
-    time::Duration,
-};
+use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
 
 use futures::FutureExt;
 use xxhash_rust::xxh3::xxh3_64;

@@ -280,7 +280,9 @@ impl Lanes {
         let gone: Vec<RecordId> = gone.collect();
         gone.into_iter().for_each(|id| self.forget(id));
         let stops = std::mem::take(&mut self.lanes).into_iter().filter(|(_, state)| state.stop.is_some());
-        self.lanes = stops.map(|(lane, state)| (lane, LaneState { stop: state.stop, ..LaneState::default() })).collect();
+        self.lanes = stops
+            .map(|(lane, state)| (lane, LaneState { stop: state.stop, ..LaneState::default() }))
+            .collect();
         self.ready.clear();
         self.running = 0;
     }

@@ -105,7 +105,8 @@ impl DeliveryConfig {
             ("delivery.concurrency", self.concurrency, 100_000),
             ("delivery.transactional_concurrency", self.transactional_concurrency, 1_000),
         ];
-        for (name, value, most) in counts.into_iter().filter(|(_, value, most)| !(1..=*most).contains(value)) {
+        for (name, value, most) in counts.into_iter().filter(|(_, value, most)| !(1..=*most).contains(value))
+        {
             problems.push(format!("{name} is {value}, but must be from 1 to {most}"));
         }
         if self.max_in_flight < self.batch_size {

@@ -140,9 +140,20 @@ impl Pipeline {
         self.write(id, failures, Change::Hold { behind }, lane.clone(), Some(item.permit));
     }
 
-    pub(super) fn write(&mut self, id: RecordId, failures: u32, change: Change, lane: Lane, permit: Option<Permit>) {
+    pub(super) fn write(
+        &mut self,
+        id: RecordId,
+        failures: u32,
+        change: Change,
+        lane: Lane,
+        permit: Option<Permit>,
+    ) {
         self.lanes.writing(id);
-        self.outcomes.push(Pending { settlement: Settlement { id, failures, change }, lane, _permit: permit });
+        self.outcomes.push(Pending {
+            settlement: Settlement { id, failures, change },
+            lane,
+            _permit: permit,
+        });
     }
 
     pub(super) fn start_settle(&mut self) -> Task<SettleDone> {
@@ -153,7 +164,8 @@ impl Pipeline {
         let most = self.outcomes.len().min(SETTLE_LIMIT);
         let batch: Vec<Pending> = self.outcomes.drain(..most).collect();
         Some(Box::pin(async move {
-            let settlements: Vec<Settlement> = batch.iter().map(|pending| pending.settlement.clone()).collect();
+            let settlements: Vec<Settlement> =
+                batch.iter().map(|pending| pending.settlement.clone()).collect();
             let result = settler.settle(&settlements).await;
             (settler, batch, result)
         }))

@@ -30,7 +30,6 @@ use crate::{
     wake::Wake,
 };
 
-
 /// Everything a pipeline works with.
 pub(crate) struct Setup {
     pub(crate) store: Arc<dyn Store>,
@@ -96,8 +95,7 @@ impl Pipeline {
         let guard = Guard { instance, slot: SETTLER_SLOT, counter: 0 };
         let evicted = Wake::default();
         let size = config.transactional_concurrency;
-        let guards =
-            GuardPool::new(Arc::clone(&store), observers.clone(), instance, size, evicted.clone());
+        let guards = GuardPool::new(Arc::clone(&store), observers.clone(), instance, size, evicted.clone());
         let around = Surroundings {
             states: registry.states.clone(),
             observers: observers.clone(),
@@ -142,7 +140,8 @@ impl Pipeline {
             looking = looking.or_else(|| self.start_look());
             settling = settling.or_else(|| self.start_settle());
             let timer = self.next_timer();
-            let (ownership, wake, evicted) = (self.ownership.clone(), self.wake.clone(), self.evicted.clone());
+            let (ownership, wake, evicted) =
+                (self.ownership.clone(), self.wake.clone(), self.evicted.clone());
             tokio::select! {
                 Some(ended) = self.tasks.join_next() => self.take_in_runs(ended),
                 seen = poll_task(&mut looking) => {

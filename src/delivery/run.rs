@@ -86,9 +86,7 @@ async fn run_one(entry: &Entry, item: &Item, around: &Surroundings, guards: &Arc
     let record = &item.record;
     let started = around.clock.now();
     let result = match &entry.form {
-        Form::Single(call) => {
-            guarded(entry.timeout, call.call(Context::new(record, &around.states))).await
-        }
+        Form::Single(call) => guarded(entry.timeout, call.call(Context::new(record, &around.states))).await,
         Form::Transactional(call) => return run_in_transaction(entry, call, item, around, guards).await,
         Form::Batch { .. } => return Outcome::Untried,
     };

@@ -123,8 +123,12 @@ impl Drop for Held {
         }
         // Only inside a runtime can a call be cut off.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let mut held =
-                Self { pool: Arc::clone(&self.pool), guard: self.guard, in_doubt: false, place: self.place.take() };
+            let mut held = Self {
+                pool: Arc::clone(&self.pool),
+                guard: self.guard,
+                in_doubt: false,
+                place: self.place.take(),
+            };
             runtime.spawn(async move { held.resolve().await });
         }
     }

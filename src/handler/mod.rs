@@ -29,5 +29,5 @@ pub use forms::{
 pub use registration::{
     BatchCall, BoxFuture, Call, Declare, FallbackCall, Registration, Takes, TransactionalCall,
 };
-pub use registry::{RegistryError, Route};
 pub(crate) use registry::{Defaults, EVERY_TYPE, Entry, Form, Registry, is_valid_name};
+pub use registry::{RegistryError, Route};

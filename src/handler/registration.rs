@@ -107,9 +107,16 @@ pub(crate) enum Kind {
 /// A handler's form before the database type is known.
 pub(crate) enum DeclaredForm {
     Single(Arc<dyn Call>),
-    Batch { call: Arc<dyn BatchCall>, size: usize, mixed: bool },
+    Batch {
+        call: Arc<dyn BatchCall>,
+        size: usize,
+        mixed: bool,
+    },
     /// Holds an `Arc<dyn TransactionalCall<DB>>`.
-    Transactional { call: Box<dyn Any + Send + Sync>, database: &'static str },
+    Transactional {
+        call: Box<dyn Any + Send + Sync>,
+        database: &'static str,
+    },
 }
 
 #[derive(Clone, Debug, Default)]
@@ -174,13 +181,7 @@ impl Registration {
     }
 
     /// A batch handler in its object-safe form. `mixed`: records of several lanes in one call.
-    pub fn many(
-        id: impl Into<String>,
-        takes: Takes,
-        size: usize,
-        mixed: bool,
-        call: impl BatchCall,
-    ) -> Self {
+    pub fn many(id: impl Into<String>, takes: Takes, size: usize, mixed: bool, call: impl BatchCall) -> Self {
         Self::handler(id, takes, DeclaredForm::Batch { call: Arc::new(call), size, mixed })
     }
 
@@ -191,11 +192,7 @@ impl Registration {
         call: impl TransactionalCall<DB>,
     ) -> Self {
         let call: Arc<dyn TransactionalCall<DB>> = Arc::new(call);
-        Self::handler(
-            id,
-            takes,
-            DeclaredForm::Transactional { call: Box::new(call), database: DB::NAME },
-        )
+        Self::handler(id, takes, DeclaredForm::Transactional { call: Box::new(call), database: DB::NAME })
     }
 
     /// A fallback handler in its object-safe form; `of` is a handler id, or `None` for the default.

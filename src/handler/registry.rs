@@ -153,7 +153,9 @@ impl Registry {
         for Registration { kind, needs, options } in registrations {
             let name = match &kind {
                 Kind::Handler { id, .. } => id.clone(),
-                Kind::Fallback { of, .. } => format!("fallback of {}", of.as_deref().unwrap_or("every handler")),
+                Kind::Fallback { of, .. } => {
+                    format!("fallback of {}", of.as_deref().unwrap_or("every handler"))
+                }
             };
             for (_, state) in needs.iter().filter(|(id, _)| !states.contains(*id)) {
                 problems.push(RegistryError::MissingState { handler: name.clone(), state });
@@ -259,7 +261,8 @@ fn check_names(
 }
 
 fn check_options(id: &str, form: &DeclaredForm, options: &Options, problems: &mut Vec<RegistryError>) {
-    let mut problem = |problem: String| problems.push(RegistryError::Option { handler: id.to_owned(), problem });
+    let mut problem =
+        |problem: String| problems.push(RegistryError::Option { handler: id.to_owned(), problem });
     if let DeclaredForm::Batch { size: 0, .. } = form {
         problem("batch size is 0, but must be at least 1".to_owned());
     }

@@ -21,11 +21,7 @@ pub fn trusted_until(sent_at: Duration, stale_timeout: Duration) -> Duration {
 /// tolerance: the process or its machine was stopped in a way that the monotonic clock missed.
 ///
 /// Each pair is `(wall, monotonic)`.
-pub fn clocks_jumped(
-    before: (Duration, Duration),
-    after: (Duration, Duration),
-    tolerance: Duration,
-) -> bool {
+pub fn clocks_jumped(before: (Duration, Duration), after: (Duration, Duration), tolerance: Duration) -> bool {
     let wall = after.0.saturating_sub(before.0);
     let monotonic = after.1.saturating_sub(before.1);
     wall.saturating_sub(monotonic) > tolerance

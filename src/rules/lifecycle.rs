@@ -80,7 +80,8 @@ mod tests {
     use super::*;
 
     const STOP: LaneRules = LaneRules { stop_on_first_failure: true, after_failure: AfterFailure::Block };
-    const GO_ON: LaneRules = LaneRules { stop_on_first_failure: false, after_failure: AfterFailure::Continue };
+    const GO_ON: LaneRules =
+        LaneRules { stop_on_first_failure: false, after_failure: AfterFailure::Continue };
 
     fn step(fault: Option<Fault<'_>>, failures: u32, has_fallback: bool) -> Step {
         after_handler(fault, failures, &RetryPolicy::default(), has_fallback, 0.5)

@@ -97,7 +97,9 @@ pub enum OpenError {
 #[non_exhaustive]
 pub enum SchemaError {
     /// The tables are not there.
-    #[error("the outbox tables are missing: call Outbox::migrate(), or have a DBA run the output of `keylane migrate --print`")]
+    #[error(
+        "the outbox tables are missing: call Outbox::migrate(), or have a DBA run the output of `keylane migrate --print`"
+    )]
     Missing,
     /// The tables are older than this build needs.
     #[error("the outbox schema is version {found}, this build needs {needed}: call Outbox::migrate()")]
@@ -116,7 +118,9 @@ pub enum SchemaError {
         known: i64,
     },
     /// Keys would go to other partitions than those stored.
-    #[error("outbox_meta says {found}, this build hashes with {expected}: run a build that matches, or drain the outbox and recreate its tables")]
+    #[error(
+        "outbox_meta says {found}, this build hashes with {expected}: run a build that matches, or drain the outbox and recreate its tables"
+    )]
     Hash {
         /// `hash % count` in the database.
         found: String,
@@ -124,16 +128,22 @@ pub enum SchemaError {
         expected: String,
     },
     /// Someone deleted or added partition rows.
-    #[error("outbox_partition has {found} rows instead of 256: insert the missing partition numbers 0 to 255 with generation 0")]
+    #[error(
+        "outbox_partition has {found} rows instead of 256: insert the missing partition numbers 0 to 255 with generation 0"
+    )]
     Partitions {
         /// Rows found.
         found: i64,
     },
     /// The server accepts no writes.
-    #[error("the database is read-only (a standby, or default_transaction_read_only is on): connect to the primary")]
+    #[error(
+        "the database is read-only (a standby, or default_transaction_read_only is on): connect to the primary"
+    )]
     ReadOnly,
     /// Ids would not follow the order of inserts.
-    #[error("the server hands out ids in steps of {step} (auto_increment_increment), as multi-primary clusters do: ids then do not follow the order of inserts; route all writers to one node and set the step to 1")]
+    #[error(
+        "the server hands out ids in steps of {step} (auto_increment_increment), as multi-primary clusters do: ids then do not follow the order of inserts; route all writers to one node and set the step to 1"
+    )]
     IdStep {
         /// The step.
         step: i64,

@@ -72,7 +72,8 @@ mod tests {
     #[test]
     fn names_that_could_carry_sql_are_refused() {
         let long = "x".repeat(33);
-        for prefix in ["", "Outbox_", "out box", "a;b", "a\"b", "1st_", "über", "a.b", "a'--", long.as_str()] {
+        for prefix in ["", "Outbox_", "out box", "a;b", "a\"b", "1st_", "über", "a.b", "a'--", long.as_str()]
+        {
             assert!(Tables::new(None, prefix).is_err(), "{prefix:?}");
         }
         for schema in ["", "pg-catalog", "x;drop", "Öl"] {

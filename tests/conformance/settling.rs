@@ -100,6 +100,7 @@ pub(crate) async fn a_stale_count_of_attempts_writes_nothing<T: Target>(outbox: 
         }
     }
     assert_eq!(outbox.due().await[0].failures(), 1);
+    assert!(outbox.stops().await.is_empty());
     assert_eq!(worker.settle([(id, 1, Change::Complete)]).await.applied, 1);
 }
 

@@ -22,8 +22,12 @@ fn every_settings_key_is_in_the_configuration_page() {
             let key = format!("{prefix}{key}");
             match value {
                 // The kinds of back-off are one key with their own lines.
-                toml::Value::Table(_) if key != "retry.backoff" => tables.push((format!("{key}."), value.clone())),
-                _ if !page.contains(&format!("`{key}`")) => problems.push(format!("docs/configuration.md lacks `{key}`")),
+                toml::Value::Table(_) if key != "retry.backoff" => {
+                    tables.push((format!("{key}."), value.clone()))
+                }
+                _ if !page.contains(&format!("`{key}`")) => {
+                    problems.push(format!("docs/configuration.md lacks `{key}`"))
+                }
                 _ => {}
             }
         }
@@ -55,17 +59,28 @@ fn every_signal_is_in_the_operations_page() {
     let page = page("docs/operations.md");
     let signals = variants("src/telemetry.rs", "Signal");
     assert!(signals.len() > 15, "{signals:?}");
-    report(signals.into_iter().filter(|signal| !page.contains(&format!("`{signal}`"))).map(|s| format!("docs/operations.md lacks `{s}`")).collect());
+    report(
+        signals
+            .into_iter()
+            .filter(|signal| !page.contains(&format!("`{signal}`")))
+            .map(|s| format!("docs/operations.md lacks `{s}`"))
+            .collect(),
+    );
 }
 
 #[test]
 fn every_error_is_in_the_errors_page() {
     let page = page("docs/errors.md");
     let enums = [
-        ("src/schedule.rs", "ScheduleError"), ("src/builder.rs", "BuildError"), ("src/runtime.rs", "StartError"),
-        ("src/outbox.rs", "TransactionError"), ("src/store/error.rs", "SchemaError"),
-        ("src/store/error.rs", "OpenError"), ("src/store/error.rs", "ErrorClass"),
-        ("src/handler/registry.rs", "RegistryError"), ("src/handler/error.rs", "FailureKind"),
+        ("src/schedule.rs", "ScheduleError"),
+        ("src/builder.rs", "BuildError"),
+        ("src/runtime.rs", "StartError"),
+        ("src/outbox.rs", "TransactionError"),
+        ("src/store/error.rs", "SchemaError"),
+        ("src/store/error.rs", "OpenError"),
+        ("src/store/error.rs", "ErrorClass"),
+        ("src/handler/registry.rs", "RegistryError"),
+        ("src/handler/error.rs", "FailureKind"),
     ];
     let mut problems = Vec::new();
     for (file, name) in enums {
@@ -120,7 +135,9 @@ fn every_example_is_listed_and_its_output_recorded() {
 fn links_between_pages_lead_somewhere() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut pages: Vec<(String, String)> = files("docs", "md");
-    pages.extend(["README.md", "CONTRIBUTING.md", "examples/README.md"].map(|name| (name.to_owned(), page(name))));
+    pages.extend(
+        ["README.md", "CONTRIBUTING.md", "examples/README.md"].map(|name| (name.to_owned(), page(name))),
+    );
     let mut problems = Vec::new();
     for (file, text) in pages {
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {

@@ -4,26 +4,58 @@ use crate::{files, report, without_tests};
 
 /// Each module with its floor.
 const FLOORS: &[(&str, u8)] = &[
-    ("partition", 0), ("record", 0), ("instance", 0), ("telemetry", 0), ("clock", 0), ("codec", 0),
+    ("partition", 0),
+    ("record", 0),
+    ("instance", 0),
+    ("telemetry", 0),
+    ("clock", 0),
+    ("codec", 0),
     ("rules", 1),
-    ("store", 2), ("handler", 2), ("database", 2), ("ownership", 2), ("wake", 2),
-    ("store::sql", 3), ("store::memory", 3), ("memory", 3),
-    ("cluster", 4), ("delivery", 4),
-    ("config", 5), ("schedule", 5), ("builder", 5), ("outbox", 5), ("runtime", 5),
-    ("lib", 6), ("bin", 6),
+    ("store", 2),
+    ("handler", 2),
+    ("database", 2),
+    ("ownership", 2),
+    ("wake", 2),
+    ("store::sql", 3),
+    ("store::memory", 3),
+    ("memory", 3),
+    ("cluster", 4),
+    ("delivery", 4),
+    ("config", 5),
+    ("schedule", 5),
+    ("builder", 5),
+    ("outbox", 5),
+    ("runtime", 5),
+    ("lib", 6),
+    ("bin", 6),
 ];
 
 /// Edges within one floor. A new one is argued in the commit that adds it.
 const SIDEWAYS: &[(&str, &str)] = &[
-    ("record", "partition"), ("record", "instance"), ("instance", "partition"),
-    ("telemetry", "record"), ("telemetry", "partition"), ("telemetry", "instance"),
-    ("store", "handler"), ("handler", "store"), ("handler", "database"),
-    ("database", "handler"), ("database", "store"),
+    ("record", "partition"),
+    ("record", "instance"),
+    ("instance", "partition"),
+    ("telemetry", "record"),
+    ("telemetry", "partition"),
+    ("telemetry", "instance"),
+    ("store", "handler"),
+    ("handler", "store"),
+    ("handler", "database"),
+    ("database", "handler"),
+    ("database", "store"),
     ("ownership", "wake"),
-    ("memory", "store::memory"), ("store::memory", "memory"),
-    ("builder", "config"), ("builder", "outbox"), ("builder", "schedule"),
-    ("outbox", "builder"), ("outbox", "config"), ("outbox", "schedule"), ("outbox", "runtime"),
-    ("runtime", "config"), ("runtime", "outbox"), ("runtime", "schedule"),
+    ("memory", "store::memory"),
+    ("store::memory", "memory"),
+    ("builder", "config"),
+    ("builder", "outbox"),
+    ("builder", "schedule"),
+    ("outbox", "builder"),
+    ("outbox", "config"),
+    ("outbox", "schedule"),
+    ("outbox", "runtime"),
+    ("runtime", "config"),
+    ("runtime", "outbox"),
+    ("runtime", "schedule"),
     ("schedule", "config"),
 ];
 
@@ -95,7 +127,8 @@ fn imports(text: &str) -> Vec<String> {
 
 /// `store::sql::x` is `store::sql`, `store::Guard` is `store`.
 fn segment(path: &str) -> String {
-    let word = |text: &str| text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("").to_owned();
+    let word =
+        |text: &str| text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("").to_owned();
     let first = word(path);
     let second = path.strip_prefix(&format!("{first}::")).map(word).unwrap_or_default();
     match (first.as_str(), second.as_str()) {
@@ -143,7 +176,16 @@ fn the_wings_see_neither_backends_nor_the_front() {
     let mut problems = Vec::new();
     for wing in ["cluster", "delivery"] {
         for (file, text) in files(&format!("src/{wing}"), "rs") {
-            let bad = ["store::sql", "store::memory", "memory", "config", "outbox", "runtime", "builder", "schedule"];
+            let bad = [
+                "store::sql",
+                "store::memory",
+                "memory",
+                "config",
+                "outbox",
+                "runtime",
+                "builder",
+                "schedule",
+            ];
             for to in imports(without_tests(&text)).iter().filter(|to| bad.contains(&to.as_str())) {
                 problems.push(format!("{file}: a wing imports {to}"));
             }

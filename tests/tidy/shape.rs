@@ -6,7 +6,10 @@ const FILE_LIMIT: usize = 400;
 const FUNCTION_LIMIT: usize = 70;
 
 fn all_rust() -> Vec<(String, String)> {
-    ["src", "macros/src", "examples", "tests", "proofs", "benches"].iter().flat_map(|folder| files(folder, "rs")).collect()
+    ["src", "macros/src", "examples", "tests", "proofs", "benches"]
+        .iter()
+        .flat_map(|folder| files(folder, "rs"))
+        .collect()
 }
 
 #[test]
@@ -35,7 +38,10 @@ fn functions_are_short() {
             let close = format!("{}}}", " ".repeat(indent));
             let length = lines[at..].iter().position(|line| *line == close).map_or(1, |end| end + 1);
             if length > FUNCTION_LIMIT {
-                problems.push(format!("{file}:{}: function of {length} lines, the limit is {FUNCTION_LIMIT}", at + 1));
+                problems.push(format!(
+                    "{file}:{}: function of {length} lines, the limit is {FUNCTION_LIMIT}",
+                    at + 1
+                ));
             }
         }
     }
@@ -47,7 +53,10 @@ fn names_say_something() {
     let nothing = ["util", "utils", "helper", "helpers", "common", "manager", "misc"];
     let bad = all_rust().into_iter().filter_map(|(file, _)| {
         let parts = file.trim_end_matches(".rs").split('/');
-        parts.into_iter().any(|part| nothing.contains(&part)).then(|| format!("{file}: a name that says nothing"))
+        parts
+            .into_iter()
+            .any(|part| nothing.contains(&part))
+            .then(|| format!("{file}: a name that says nothing"))
     });
     report(bad.collect());
 }
@@ -77,7 +86,11 @@ fn features_gate_modules_only() {
     let mut problems = Vec::new();
     for (file, text) in files("src", "rs") {
         let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
-        for (at, _) in lines.iter().enumerate().filter(|(_, line)| line.starts_with("#[cfg(") && line.contains("feature")) {
+        for (at, _) in lines
+            .iter()
+            .enumerate()
+            .filter(|(_, line)| line.starts_with("#[cfg(") && line.contains("feature"))
+        {
             let next = lines[at + 1..].iter().find(|line| !line.starts_with("#[")).copied().unwrap_or("");
             let allowed = ["mod ", "pub mod ", "pub(crate) mod ", "pub use ", "use ", "pub(crate) use "];
             // One function that only some databases call may be gated with them.
@@ -92,7 +105,8 @@ fn features_gate_modules_only() {
 
 #[test]
 fn rules_are_pure() {
-    let impure = ["async ", ".await", "::now()", "rand", "tokio", "tracing", "std::fs", "std::env", "std::net"];
+    let impure =
+        ["async ", ".await", "::now()", "rand", "tokio", "tracing", "std::fs", "std::env", "std::net"];
     let mut problems = Vec::new();
     for (file, text) in files("src/rules", "rs") {
         let code = without_tests(&text).lines().filter(|line| !line.trim_start().starts_with("//"));

@@ -5,8 +5,21 @@ use std::collections::BTreeMap;
 use crate::{files, report};
 
 const TOKENS: &[&str] = &[
-    "outbox", "index", "now", "age", "ago", "int", "lock", "insert_new", "or_nothing", "ids", "partitions",
-    "claims", "counts", "skip", "limit",
+    "outbox",
+    "index",
+    "now",
+    "age",
+    "ago",
+    "int",
+    "lock",
+    "insert_new",
+    "or_nothing",
+    "ids",
+    "partitions",
+    "claims",
+    "counts",
+    "skip",
+    "limit",
 ];
 
 fn body(text: &str) -> String {
@@ -27,7 +40,9 @@ fn statements_use_known_tokens_and_number_their_parameters_in_order() {
         // MySQL takes parameters by place: each once, in order.
         let numbers: Vec<usize> = sql
             .match_indices('$')
-            .filter_map(|(at, _)| sql[at + 1..].chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok())
+            .filter_map(|(at, _)| {
+                sql[at + 1..].chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok()
+            })
             .collect();
         if numbers != (1..=numbers.len()).collect::<Vec<_>>() {
             problems.push(format!("{file}: parameters {numbers:?} are not 1, 2, 3 … once each"));
@@ -72,7 +87,9 @@ fn records_are_never_upserted_and_no_cursor_exists() {
     let mut problems = Vec::new();
     for (file, text) in files("src/store/sql/statements", "sql") {
         let sql = body(&text).to_lowercase();
-        if sql.contains("insert into {outbox}record") && (sql.contains("on conflict") || sql.contains("on duplicate")) {
+        if sql.contains("insert into {outbox}record")
+            && (sql.contains("on conflict") || sql.contains("on duplicate"))
+        {
             problems.push(format!("{file}: upserts a record"));
         }
         let is_fetch = file.ends_with("fetch.sql") || file.ends_with("due.sql");

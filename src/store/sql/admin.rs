@@ -41,7 +41,8 @@ impl<D: Driver> AdminStore for SqlStore<D> {
         let records = self.read("counts", safe(&self.sql.counts), vec![], &[Kind::Int, Kind::Int]).await?;
         let lanes =
             self.read("counts", safe(&self.sql.count_lanes), vec![], &[Kind::Text, Kind::Int]).await?;
-        let records = records.iter().filter_map(|row| Some((Status::from_code(row.int(0))?, row.int(1) as u64)));
+        let records =
+            records.iter().filter_map(|row| Some((Status::from_code(row.int(0))?, row.int(1) as u64)));
         Ok(Counts {
             records: records.collect(),
             stopped_lanes: lanes.iter().map(|row| (row.text(0), row.int(1) as u64)).collect(),
@@ -50,8 +51,17 @@ impl<D: Driver> AdminStore for SqlStore<D> {
 
     async fn stopped_lanes(&self, after: RecordId, limit: usize) -> Result<Vec<StoppedLane>, StoreError> {
         const KINDS: &[Kind] = &[
-            Kind::Int, Kind::Text, Kind::Text, Kind::Text, Kind::Int, Kind::Uuid, Kind::Text, Kind::Int,
-            Kind::Text, Kind::Int, Kind::Int,
+            Kind::Int,
+            Kind::Text,
+            Kind::Text,
+            Kind::Text,
+            Kind::Int,
+            Kind::Uuid,
+            Kind::Text,
+            Kind::Int,
+            Kind::Text,
+            Kind::Int,
+            Kind::Int,
         ];
         let values = vec![after.into(), Value::Int(limit as i64)];
         let rows = self.read("stopped lanes", safe(&self.sql.stopped_lanes), values, KINDS).await?;
@@ -72,9 +82,8 @@ impl<D: Driver> AdminStore for SqlStore<D> {
     }
 
     async fn failed(&self, after: RecordId, limit: usize) -> Result<Vec<FailedRecord>, StoreError> {
-        const KINDS: &[Kind] = &[
-            Kind::Int, Kind::Uuid, Kind::Int, Kind::Text, Kind::Text, Kind::Text, Kind::Int, Kind::Text,
-        ];
+        const KINDS: &[Kind] =
+            &[Kind::Int, Kind::Uuid, Kind::Int, Kind::Text, Kind::Text, Kind::Text, Kind::Int, Kind::Text];
         let values = vec![after.into(), Value::Int(limit as i64)];
         let rows = self.read("failed", safe(&self.sql.failed), values, KINDS).await?;
         let failed = rows.iter().filter_map(|row| {
@@ -114,7 +123,8 @@ impl<D: Driver> AdminStore for SqlStore<D> {
         let all = [("{partitions}", numbers(PartitionSet::ALL))];
         let completed = with_lists(&self.sql.old_completed, &all);
         let mut purged = self.purge_batches(completed, &self.sql.purge_completed, older_than).await?;
-        purged += self.purge_batches(safe(&self.sql.old_archived), &self.sql.purge_archived, older_than).await?;
+        purged +=
+            self.purge_batches(safe(&self.sql.old_archived), &self.sql.purge_archived, older_than).await?;
         let dedup_age = vec![Value::Int(micros(dedup_older_than))];
         Ok(purged + self.write("purge", &self.sql.purge_dedup, dedup_age).await?)
     }

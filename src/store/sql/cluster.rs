@@ -99,9 +99,9 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
         wanted: &[(Partition, Generation)],
     ) -> Result<Vec<(Partition, Generation)>, StoreError> {
         let partitions = list(wanted.iter().map(|(partition, _)| i64::from(partition.number())));
-        let claims = wanted
-            .iter()
-            .map(|(partition, generation)| generation.0 * PARTITION_COUNT as i64 + i64::from(partition.number()));
+        let claims = wanted.iter().map(|(partition, generation)| {
+            generation.0 * PARTITION_COUNT as i64 + i64::from(partition.number())
+        });
         let sql = with_lists(&self.sql.claim, &[("{partitions}", partitions), ("{claims}", list(claims))]);
         let rows = self
             .call("claim", async {

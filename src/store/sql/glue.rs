@@ -51,9 +51,7 @@ macro_rules! sqlx_driver {
 
         type Lent = crate::store::sql::link::Lent<$database>;
 
-        fn lend(
-            pool: &sqlx::Pool<$database>,
-        ) -> crate::store::sql::driver::DriverResult<'_, Self::Lent> {
+        fn lend(pool: &sqlx::Pool<$database>) -> crate::store::sql::driver::DriverResult<'_, Self::Lent> {
             Box::pin(async { pool.acquire().await.map(crate::store::sql::link::Lent::new) })
         }
 
@@ -118,7 +116,9 @@ macro_rules! sqlx_codec {
                     partition,
                     generation: crate::instance::Generation::default(),
                     attempt: u32::try_from(int(9)?).unwrap_or(u32::MAX).saturating_add(1),
-                    headers: headers.map(|text| serde_json::from_str(&text).unwrap_or_default()).unwrap_or_default(),
+                    headers: headers
+                        .map(|text| serde_json::from_str(&text).unwrap_or_default())
+                        .unwrap_or_default(),
                     age: std::time::Duration::from_micros(u64::try_from(age(row)?).unwrap_or(0)),
                 },
                 payload: get::<Vec<u8>>(row, 7)?.ok_or_else(required(7))?,
@@ -166,7 +166,8 @@ macro_rules! sqlx_database {
             ) -> crate::handler::BoxFuture<'static, Result<(), crate::store::StoreError>> {
                 Box::pin(async move {
                     let committed = crate::store::sql::commit::<$database>(&mut tx).await;
-                    committed.map_err(|error| crate::store::sql::store_error::<$database>("commit", error))?;
+                    committed
+                        .map_err(|error| crate::store::sql::store_error::<$database>("commit", error))?;
                     tx.keep();
                     Ok(())
                 })
@@ -219,7 +220,9 @@ macro_rules! sqlx_database {
                 check(pool)?;
                 let extra = ($extra)(&settings);
                 let options = <Self as crate::store::sql::driver::Driver>::options(pool);
-                Ok(std::sync::Arc::new(crate::store::sql::SqlStore::<$database>::new(options, settings, extra)))
+                Ok(std::sync::Arc::new(crate::store::sql::SqlStore::<$database>::new(
+                    options, settings, extra,
+                )))
             }
 
             fn transactional(

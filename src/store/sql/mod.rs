@@ -105,9 +105,11 @@ pub(crate) async fn within<D: Driver, T>(
 ) -> Result<T, StoreError> {
     match tokio::time::timeout(limit, work).await {
         Ok(done) => done.map_err(|error| store_error::<D>(name, error)),
-        Err(_) => {
-            Err(StoreError::new(name, ErrorClass::Reconnect, format!("no answer within {} ms", limit.as_millis())))
-        }
+        Err(_) => Err(StoreError::new(
+            name,
+            ErrorClass::Reconnect,
+            format!("no answer within {} ms", limit.as_millis()),
+        )),
     }
 }
 

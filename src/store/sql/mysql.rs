@@ -22,7 +22,13 @@ use crate::{
 };
 
 sqlx_codec!(MySql, MySqlArguments, |row| Ok(get::<i64>(row, 10)?.unwrap_or(0)));
-sqlx_database!(MySql, MySqlConnection, "MySQL", |_: &crate::store::StoreSettings| ExtraSql::default(), |_| Ok(()));
+sqlx_database!(
+    MySql,
+    MySqlConnection,
+    "MySQL",
+    |_: &crate::store::StoreSettings| ExtraSql::default(),
+    |_| Ok(())
+);
 
 impl Driver for MySql {
     type Options = MySqlConnectOptions;
@@ -176,7 +182,9 @@ pub(crate) fn class_of_number(number: u16) -> ErrorClass {
         1040 | 1041 | 1021 | 1114 | 1203 | 1226 => ErrorClass::Resource,
         1153 | 1406 | 1366 | 1264 | 1265 | 1292 | 1048 | 1364 | 3140 | 3819 | 4025 => ErrorClass::Record,
         1062 | 1586 => ErrorClass::Duplicate,
-        1044 | 1045 | 1049 | 1050 | 1054 | 1064 | 1142 | 1143 | 1146 | 1227 | 1305 | 1370 => ErrorClass::Setup,
+        1044 | 1045 | 1049 | 1050 | 1054 | 1064 | 1142 | 1143 | 1146 | 1227 | 1305 | 1370 => {
+            ErrorClass::Setup
+        }
         _ => ErrorClass::Reconnect,
     }
 }

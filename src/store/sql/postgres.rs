@@ -231,4 +231,3 @@ pub(crate) fn class_of_state(state: &str) -> ErrorClass {
         },
     }
 }
-

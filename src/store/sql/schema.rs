@@ -148,16 +148,20 @@ impl<D: Driver> SqlStore<D> {
         });
         let mut migrator = Migrator::with_migrations(migrations.collect());
         migrator.dangerous_set_table_name(format!("{}migration", tables.qualifier()));
-        let session = super::Session {
-            role: super::Role::Control,
-            timeout: MIGRATION_LIMIT,
-            async_commit: false,
-        };
+        let session =
+            super::Session { role: super::Role::Control, timeout: MIGRATION_LIMIT, async_commit: false };
         within::<D, ()>("migrate", MIGRATION_LIMIT, async {
             let mut conn = D::connect(&self.options, session).await?;
             if let Some(schema) = tables.schema().filter(|_| D::FAMILY == Family::Postgres) {
                 let create = AssertSqlSafe(Arc::from(format!("CREATE SCHEMA IF NOT EXISTS {schema}")));
                 D::script(&mut conn, create).await?;
+            }
+            if D::FAMILY == Family::MySql {
+                // sqlx asks for its lock with a time limit of -1, which MariaDB does not take: it goes
+                // on without one. This one is given back when the connection is closed.
+                let (name, limit) = (tables.prefix(), MIGRATION_LIMIT.as_secs());
+                let lock = AssertSqlSafe(Arc::from(format!("DO GET_LOCK('keylane {name}', {limit})")));
+                D::script(&mut conn, lock).await?;
             }
             D::migrate(&mut conn, &migrator).await.map_err(sqlx::Error::from)
         })

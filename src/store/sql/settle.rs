@@ -60,7 +60,13 @@ impl Batch {
         let mut fail = |status: Status, delay: Option<Duration>, error: &str| {
             let delay = delay.map(|delay| u64::try_from(delay.as_micros()).unwrap_or(u64::MAX >> 1));
             let error = error.to_owned();
-            self.failures.push(FailureRow { id: *id, attempts: *failures, status: status.code(), delay, error });
+            self.failures.push(FailureRow {
+                id: *id,
+                attempts: *failures,
+                status: status.code(),
+                delay,
+                error,
+            });
         };
         match change {
             Change::Complete => self.completed.entry(*failures).or_default().push(*id),
@@ -87,6 +93,33 @@ impl Batch {
         }
     }
 
+    /// How many records should be written, other than holds.
+    fn outcomes(&self) -> usize {
+        self.completed.values().map(Vec::len).sum::<usize>() + self.failures.len() + self.unroutable.len()
+    }
+
+    /// Leaves out records that another has settled: their outcomes write nothing, stop no lane and
+    /// let none go on. `found`: attempts and status of the records as they are.
+    fn leave_out_stale(&mut self, found: &BTreeMap<RecordId, (i64, i64)>) {
+        let open = [Status::Pending.code(), Status::Delayed.code()];
+        let is_open = |id: RecordId, failures: u32| {
+            found
+                .get(&id)
+                .is_some_and(|(attempts, status)| *attempts == i64::from(failures) && open.contains(status))
+        };
+        let mut stale = BTreeSet::new();
+        let mut keep = |id: RecordId, kept: bool| kept || !stale.insert(id);
+        for (failures, ids) in &mut self.completed {
+            ids.retain(|id| keep(*id, is_open(*id, *failures)));
+        }
+        self.failures.retain(|row| keep(row.id, is_open(row.id, row.attempts)));
+        self.unroutable
+            .retain(|id| keep(*id, found.get(id).is_some_and(|(_, status)| open.contains(status))));
+        self.retrying.retain(|id| !stale.contains(id));
+        self.blocked.retain(|id| !stale.contains(id));
+        self.resumed.retain(|id| !stale.contains(id));
+    }
+
     /// Whether there is nothing but completions.
     fn completes_only(&self) -> bool {
         self.failures.is_empty()
@@ -105,7 +138,7 @@ impl<D: Driver> SqlStore<D> {
         let batch = Batch::sort(settlements);
         let done = match &self.extra.settle_at_once {
             Some(sql) if batch.completes_only() => self.settle_at_once(sql, guard, &batch).await?,
-            _ => self.settle_in_steps(guard, &batch).await?,
+            _ => self.settle_in_steps(guard, batch).await?,
         };
         done.ok_or(SettleError::Fenced)
     }
@@ -133,8 +166,8 @@ impl<D: Driver> SqlStore<D> {
     }
 
     /// Guard first, then one statement a kind of outcome, then the commit.
-    async fn settle_in_steps(&self, guard: Guard, batch: &Batch) -> Result<Option<Settled>, StoreError> {
-        let lanes = self.lanes_to_resume(batch).await?;
+    async fn settle_in_steps(&self, guard: Guard, mut batch: Batch) -> Result<Option<Settled>, StoreError> {
+        let lanes = self.lanes_to_resume(&batch).await?;
         let returned: i64 = lanes.iter().map(|(_, held)| held).sum();
         let extra = Duration::from_secs(u64::try_from(returned / RETURNED_PER_SECOND).unwrap_or(0));
         self.call_within("settle", self.settings.call_timeout + extra, async {
@@ -145,12 +178,22 @@ impl<D: Driver> SqlStore<D> {
                 conn.keep();
                 return Ok(None);
             }
-            let mut settled = Settled::default();
-            settled.applied += self.write_completions(&mut conn, batch).await?;
-            settled.applied += self.write_failures(&mut conn, batch).await?;
-            settled.applied += self.set_aside_unroutable(&mut conn, batch).await?;
-            settled.held = self.write_holds(&mut conn, batch).await?;
-            self.resume(&mut conn, batch).await?;
+            let mut settled = Settled { applied: self.write_outcomes(&mut conn, &batch).await?, held: 0 };
+            if settled.applied < batch.outcomes() {
+                // Which of them cannot be told any more, so it begins again with a look at them.
+                rollback::<D>(&mut conn).await?;
+                begin::<D>(&mut conn).await?;
+                if !move_guard::<D>(&mut conn, &self.sql.move_guard, guard).await? {
+                    return Ok(None);
+                }
+                batch.leave_out_stale(&self.look_at_records(&mut conn, &batch).await?);
+                settled.applied = self.write_outcomes(&mut conn, &batch).await?;
+            }
+            self.stop_lanes(&mut conn, StopReason::Retrying, &batch.retrying).await?;
+            self.stop_lanes(&mut conn, StopReason::Blocked, &batch.blocked).await?;
+            self.stop_lanes(&mut conn, StopReason::Unroutable, &batch.unroutable).await?;
+            settled.held = self.write_holds(&mut conn, &batch).await?;
+            resume_lanes::<D>(&mut conn, &self.sql, &batch.resumed).await?;
             commit::<D>(&mut conn).await?;
             conn.keep();
             Ok(Some(settled))
@@ -158,11 +201,29 @@ impl<D: Driver> SqlStore<D> {
         .await
     }
 
-    async fn write_completions(
+    /// Writes what became of the records themselves; how many were as expected.
+    async fn write_outcomes(&self, conn: &mut D::Connection, batch: &Batch) -> Result<usize, sqlx::Error> {
+        Ok(self.write_completions(conn, batch).await?
+            + self.write_failures(conn, batch).await?
+            + self.set_aside(conn, &batch.unroutable).await?)
+    }
+
+    /// Attempts and status of the records of a batch, locked.
+    async fn look_at_records(
         &self,
         conn: &mut D::Connection,
         batch: &Batch,
-    ) -> Result<usize, sqlx::Error> {
+    ) -> Result<BTreeMap<RecordId, (i64, i64)>, sqlx::Error> {
+        const KINDS: &[Kind] = &[Kind::Int, Kind::Int, Kind::Int];
+        let completed = batch.completed.values().flatten().copied();
+        let failed = batch.failures.iter().map(|row| row.id);
+        let ids = completed.chain(failed).chain(batch.unroutable.iter().copied());
+        let sql = with_lists(&self.sql.lock_records, &[("{ids}", list(ids))]);
+        let rows = query::<D>(conn, sql, Vec::new(), KINDS).await?;
+        Ok(rows.iter().map(|row| (row.int(0), (row.int(1), row.int(2)))).collect())
+    }
+
+    async fn write_completions(&self, conn: &mut D::Connection, batch: &Batch) -> Result<usize, sqlx::Error> {
         let mut applied = 0;
         for (failures, ids) in &batch.completed {
             let ids = [("{ids}", list(ids.iter().copied()))];
@@ -184,11 +245,9 @@ impl<D: Driver> SqlStore<D> {
         if batch.failures.is_empty() {
             return Ok(0);
         }
-        let json = serde_json::to_string(&batch.failures).map_err(|error| sqlx::Error::Encode(error.into()))?;
-        let applied = D::execute(conn, safe(&self.sql.write_failures), vec![json.into()]).await?;
-        self.stop_lanes(conn, StopReason::Retrying, &batch.retrying).await?;
-        self.stop_lanes(conn, StopReason::Blocked, &batch.blocked).await?;
-        Ok(applied as usize)
+        let json =
+            serde_json::to_string(&batch.failures).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        Ok(D::execute(conn, safe(&self.sql.write_failures), vec![json.into()]).await? as usize)
     }
 
     async fn stop_lanes(
@@ -207,16 +266,12 @@ impl<D: Driver> SqlStore<D> {
         Ok(())
     }
 
-    async fn set_aside_unroutable(
-        &self,
-        conn: &mut D::Connection,
-        batch: &Batch,
-    ) -> Result<usize, sqlx::Error> {
-        if batch.unroutable.is_empty() {
+    /// Takes records out of the pending set.
+    async fn set_aside(&self, conn: &mut D::Connection, ids: &[RecordId]) -> Result<usize, sqlx::Error> {
+        if ids.is_empty() {
             return Ok(0);
         }
-        self.stop_lanes(conn, StopReason::Unroutable, &batch.unroutable).await?;
-        let ids = [("{ids}", list(batch.unroutable.iter().copied()))];
+        let ids = [("{ids}", list(ids.iter().copied()))];
         Ok(D::execute(conn, with_lists(&self.sql.set_aside, &ids), Vec::new()).await? as usize)
     }
 
@@ -232,11 +287,7 @@ impl<D: Driver> SqlStore<D> {
         let stopped = query::<D>(conn, with_lists(&self.sql.lanes_of, &[behind]), Vec::new(), LANE).await?;
         let held: Vec<RecordId> =
             stopped.iter().filter_map(|row| batch.held.get(&row.int(3))).flatten().copied().collect();
-        if held.is_empty() {
-            return Ok(0);
-        }
-        let ids = [("{ids}", list(held))];
-        Ok(D::execute(conn, with_lists(&self.sql.set_aside, &ids), Vec::new()).await? as usize)
+        self.set_aside(conn, &held).await
     }
 
     async fn lanes_to_resume(&self, batch: &Batch) -> Result<Vec<(RecordId, i64)>, StoreError> {
@@ -246,17 +297,11 @@ impl<D: Driver> SqlStore<D> {
         let ids = [("{ids}", list(batch.resumed.iter().copied()))];
         self.call("settle", async {
             let mut conn = self.settle.borrow().await?;
-            let rows =
-                query::<D>(&mut conn, with_lists(&self.sql.lanes_of, &ids), Vec::new(), LANE).await?;
+            let rows = query::<D>(&mut conn, with_lists(&self.sql.lanes_of, &ids), Vec::new(), LANE).await?;
             conn.keep();
             Ok(rows.iter().map(|row| (row.int(3), row.int(4))).collect())
         })
         .await
-    }
-
-    /// Lets the lanes go on that these records had stopped: their held records return.
-    async fn resume(&self, conn: &mut D::Connection, batch: &Batch) -> Result<(), sqlx::Error> {
-        resume_lanes::<D>(conn, &self.sql, &batch.resumed).await
     }
 }
 
@@ -288,10 +333,7 @@ pub(super) async fn move_guard<D: Driver>(
     sql: &Arc<str>,
     guard: Guard,
 ) -> Result<bool, sqlx::Error> {
-    let values = vec![
-        guard.instance.to_string().into(),
-        Value::Int(i64::from(guard.slot)),
-        Value::Int(guard.counter),
-    ];
+    let values =
+        vec![guard.instance.to_string().into(), Value::Int(i64::from(guard.slot)), Value::Int(guard.counter)];
     Ok(D::execute(conn, safe(sql), values).await? == 1)
 }

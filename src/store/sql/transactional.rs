@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use futures::FutureExt;
 
 use super::{
-    begin, commit, rollback,
+    begin, commit,
     dialect::list,
     driver::{Driver, Value},
+    rollback,
     settle::{move_guard, resume_lanes},
     statements::Statements,
     with_lists, within,
@@ -28,11 +29,7 @@ pub(crate) struct SqlTransactional<D: Driver> {
 }
 
 impl<D: Driver> SqlTransactional<D> {
-    pub(crate) fn new(
-        pool: D::Pool,
-        settings: StoreSettings,
-        call: Arc<dyn TransactionalCall<D>>,
-    ) -> Self {
+    pub(crate) fn new(pool: D::Pool, settings: StoreSettings, call: Arc<dyn TransactionalCall<D>>) -> Self {
         let sql = Arc::new(Statements::render(&D::DIALECT, D::FAMILY, &settings.tables));
         Self { pool, settings, sql, call }
     }
@@ -90,7 +87,8 @@ impl<D: Driver> TransactionalRun for SqlTransactional<D> {
             Err(error) => return Transacted::Aborted(error),
         };
         // Until the commit, dropping the connection takes everything back.
-        let handled = AssertUnwindSafe(self.call.call(Context::new(record, states), &mut conn)).catch_unwind();
+        let handled =
+            AssertUnwindSafe(self.call.call(Context::new(record, states), &mut conn)).catch_unwind();
         match tokio::time::timeout(timeout, handled).await {
             Err(_) => return Transacted::Failed(HandlerError::timed_out(timeout)),
             Ok(Err(panic)) => return Transacted::Failed(HandlerError::panicked(&*panic)),

@@ -1,0 +1,14 @@
+//! The event of the tests: a step of a key.
+
+use keylane::OutboxEvent;
+use serde::{Deserialize, Serialize};
+
+/// The `step`th event of key `key`, from 0.
+#[derive(Clone, Debug, Serialize, Deserialize, OutboxEvent)]
+#[outbox(record_type = "chaos.step", key = "key-{key}")]
+pub struct Step {
+    /// Which key.
+    pub key: u32,
+    /// Its place in the key.
+    pub step: u32,
+}

@@ -1,0 +1,131 @@
+//! Real processes on real databases: join, leave, kill, pause, roll; each judged by a ledger that
+//! the library knows nothing of.
+
+mod cluster;
+mod database;
+mod restart;
+
+use std::time::Duration;
+
+use keylane_chaos::settings::{STALE, TICK};
+
+use crate::{
+    cluster::{Cluster, Worker},
+    database::{MariaDb, Postgres, Sqlite, Target},
+};
+
+/// Stamps a case for each database.
+macro_rules! cases {
+    ($($case:ident: $($name:ident $target:ty),+;)+) => {
+        $(mod $case {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$case::<$target>(stringify!($name)).await;
+            })+
+        })+
+    };
+}
+
+cases! {
+    a_killed_worker_is_taken_over_in_time: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
+    a_rolling_restart_makes_no_duplicate: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
+    a_fourth_worker_takes_exactly_sixty_four: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
+    a_worker_paused_past_its_lease_changes_nothing: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
+    effects_in_the_transaction_happen_exactly_once: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
+}
+
+async fn a_killed_worker_is_taken_over_in_time<T: Target>(store: &str) {
+    let mut cluster = Cluster::<T>::new(&format!("kill{}", &store[..2]), "plain").await;
+    let mut workers = cluster.workers(3).await;
+    cluster.feed(200, 3.0).await;
+    let killed = workers.remove(0);
+    let instance = killed.instance.clone();
+    killed.kill().await;
+    // The feed goes on while the others take over.
+    let watcher = cluster.watcher();
+    let (took, ()) = tokio::join!(watcher.wait_until_taken_over(&instance), cluster.feed(200, 5.0));
+    let bound = STALE + 3 * TICK + Duration::from_secs(2);
+    println!("takeover after {took:?}, bound {bound:?}");
+    assert!(took <= bound, "takeover took {took:?}, the bound is {bound:?}");
+    let verdict = cluster.verdict().await;
+    assert_eq!(verdict.delivered as u32, cluster.total());
+    assert!(verdict.inversions.is_empty(), "{:?}", verdict.inversions);
+    let unexplained: Vec<_> = verdict.duplicates.iter().filter(|(_, _, by)| !by.contains(&0)).collect();
+    assert!(unexplained.is_empty(), "duplicates without the killed worker: {unexplained:?}");
+    stop_all(workers).await;
+    cluster.erase().await;
+}
+
+async fn a_rolling_restart_makes_no_duplicate<T: Target>(store: &str) {
+    let mut cluster = Cluster::<T>::new(&format!("roll{}", &store[..2]), "plain").await;
+    let mut workers = cluster.workers(3).await;
+    for _ in 0..3 {
+        cluster.feed(200, 0.5).await;
+        let old = workers.remove(0);
+        workers.push(cluster.worker().await);
+        let (graceful, ()) = tokio::join!(old.stop(), cluster.feed(200, 1.0));
+        assert!(graceful);
+    }
+    let verdict = cluster.verdict().await;
+    assert_eq!(verdict.delivered as u32, cluster.total());
+    assert!(verdict.inversions.is_empty(), "{:?}", verdict.inversions);
+    assert!(verdict.duplicates.is_empty(), "{:?}", verdict.duplicates);
+    stop_all(workers).await;
+    cluster.erase().await;
+}
+
+async fn a_fourth_worker_takes_exactly_sixty_four<T: Target>(store: &str) {
+    let mut cluster = Cluster::<T>::new(&format!("four{}", &store[..2]), "plain").await;
+    let mut workers = cluster.workers(3).await;
+    let before = cluster.generations().await;
+    workers.push(cluster.worker().await);
+    cluster.feed(200, 1.0).await;
+    cluster.wait_until_balanced(&workers.iter().collect::<Vec<_>>()).await;
+    assert_eq!(cluster.generations().await - before, 64);
+    let verdict = cluster.verdict().await;
+    assert!(verdict.inversions.is_empty() && verdict.duplicates.is_empty(), "{verdict:?}");
+    stop_all(workers).await;
+    cluster.erase().await;
+}
+
+async fn a_worker_paused_past_its_lease_changes_nothing<T: Target>(store: &str) {
+    let mut cluster = Cluster::<T>::new(&format!("stop{}", &store[..2]), "plain").await;
+    let workers = cluster.workers(3).await;
+    cluster.feed(200, 1.0).await;
+    workers[0].pause();
+    cluster.watcher().wait_until_taken_over(&workers[0].instance).await;
+    cluster.feed(200, 1.0).await;
+    workers[0].wake();
+    cluster.feed(200, 2.0).await;
+    let verdict = cluster.verdict().await;
+    assert_eq!(verdict.delivered as u32, cluster.total());
+    assert!(verdict.inversions.is_empty(), "{:?}", verdict.inversions);
+    let unexplained: Vec<_> = verdict.duplicates.iter().filter(|(_, _, by)| !by.contains(&0)).collect();
+    assert!(unexplained.is_empty(), "duplicates without the paused worker: {unexplained:?}");
+    stop_all(workers).await;
+    cluster.erase().await;
+}
+
+async fn effects_in_the_transaction_happen_exactly_once<T: Target>(store: &str) {
+    let mut cluster = Cluster::<T>::new(&format!("once{}", &store[..2]), "transactional").await;
+    let mut workers = cluster.workers(3).await;
+    for _ in 0..3 {
+        cluster.feed(200, 1.0).await;
+        workers.remove(0).kill().await;
+        workers.push(cluster.worker().await);
+    }
+    cluster.verdict().await;
+    let sql = format!("SELECT k, step, count(*) FROM {}effect GROUP BY k, step", cluster.prefix);
+    let effects = T::numbers(&cluster.pool, sql).await;
+    assert_eq!(effects.len() as u32, cluster.total());
+    let doubled: Vec<_> = effects.iter().filter(|row| row[2] != 1).collect();
+    assert!(doubled.is_empty(), "effects that did not happen exactly once: {doubled:?}");
+    stop_all(workers).await;
+    cluster.erase().await;
+}
+
+async fn stop_all(workers: Vec<Worker>) {
+    for worker in workers {
+        assert!(worker.stop().await, "shutdown was not graceful");
+    }
+}

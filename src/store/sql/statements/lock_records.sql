@@ -1,0 +1,2 @@
+-- Records as they are, for a settle that found some of them changed.
+SELECT id, {int:attempts}, {int:status} FROM {outbox}record WHERE id IN ({ids}) {lock}
