@@ -62,8 +62,7 @@ fn argument(name: &str, default: usize) -> usize {
 async fn outbox(pool: &PgPool, total: usize) -> (Outbox<Postgres>, Arc<Notify>) {
     let finished = Arc::new(Notify::new());
     let count = Count { done: Arc::default(), total, finished: Arc::clone(&finished) };
-    let mut config = Config::default();
-    config.table_prefix = "bench_drain_".to_owned();
+    let config = Config { table_prefix: "bench_drain_".to_owned(), ..Config::default() };
     let outbox = Outbox::builder(pool.clone())
         .config(config)
         .handler(Registration::typed("count", count).after_failure(AfterFailure::Continue))

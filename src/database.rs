@@ -18,7 +18,7 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Its name in messages.
     const NAME: &'static str;
     /// What the builder is given.
-    type Pool: Clone + Send + Sync + 'static;
+    type Pool: Pool<Database = Self> + Clone + Send + Sync + 'static;
     /// What [`schedule`](crate::Outbox::schedule) is given; `&mut` of a transaction of the pool
     /// coerces to `&mut` of it.
     type Connection: Send + 'static;

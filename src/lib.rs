@@ -1,4 +1,76 @@
-//! x
+//! A transactional outbox: write your business row and its event in one transaction; Keylane delivers
+//! the event to your handler, **at least once** and **in order per key**, from a cluster of replicas
+//! that share nothing but your database.
+//!
+//! # Five minutes
+//!
+//! 1. Name an event: its type for ever, and the key that orders it.
+//! 2. Write a handler. It may be called again for the same event: [`Delivery::event_id`] tells.
+//! 3. Build an [`Outbox`] on your sqlx pool, [`migrate`](Outbox::migrate) once, [`start`](Outbox::start)
+//!    the workers.
+//! 4. [`schedule`](Outbox::schedule) in your own transaction, and [`wake`](Outbox::wake) after the
+//!    commit, or let [`transaction`](Outbox::transaction) do both.
+//! 5. [`shutdown`](Running::shutdown) hands the partitions over to the other replicas.
+//!
+//! ```
+//! use keylane::{Config, Delivery, Outbox, OutboxEvent, State, handlers, outbox_handler};
+//! use serde::{Deserialize, Serialize};
+//! # use keylane::memory::MemoryPool;
+//!
+//! #[derive(Serialize, Deserialize, OutboxEvent)]
+//! #[outbox(record_type = "order.placed", key = "order-{id}")]
+//! struct OrderPlaced {
+//!     id: u64,
+//! }
+//!
+//! #[outbox_handler(id = "mailer", retry(exponential, max_retries = 5), timeout = "10s")]
+//! async fn send_mail(
+//!     event: OrderPlaced,
+//!     delivery: &Delivery,
+//!     State(sent): State<tokio::sync::mpsc::UnboundedSender<String>>,
+//! ) -> Result<(), std::io::Error> {
+//!     let _ = sent.send(format!("order {} in attempt {}", event.id, delivery.attempt));
+//!     Ok(())
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pool = MemoryPool::new(); // or a PgPool, MySqlPool, SqlitePool
+//! let (sent, mut mails) = tokio::sync::mpsc::unbounded_channel();
+//! let outbox =
+//!     Outbox::builder(pool).config(Config::default()).state(sent).handlers(handlers![send_mail]).build().await?;
+//! outbox.migrate().await?;
+//! let running = outbox.start().await?;
+//!
+//! outbox.transaction(async |tx| outbox.schedule(tx, &OrderPlaced { id: 42 }).await).await?;
+//!
+//! assert_eq!(mails.recv().await.as_deref(), Some("order 42 in attempt 1"));
+//! assert!(running.shutdown().await.graceful);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to look
+//!
+//! | to | see |
+//! | --- | --- |
+//! | schedule | [`Outbox`], [`ScheduleOptions`], [`RawEvent`] |
+//! | handle | [`handler`]: typed, generic, batch, transactional, fallback |
+//! | set | [`Config`], [`RetryPolicy`] |
+//! | mend | [`Outbox::stopped_lanes`], [`retry`](Outbox::retry), [`discard`](Outbox::discard), [`replace_payload`](Outbox::replace_payload) |
+//! | watch | [`Signal`], [`Observer`] |
+//! | test | [`memory`]: the same semantics without a server, on a clock that can be paused |
+//! | know how it decides | [`rules`]: pure functions |
+//!
+//! # Features
+//!
+//! | feature | brings |
+//! | --- | --- |
+//! | `macros` (default) | `#[derive(OutboxEvent)]`, `#[outbox_handler]`, `#[outbox_fallback_handler]` |
+//! | `postgres`, `mysql`, `sqlite` | that database, by sqlx; `mysql` is for MariaDB, too |
+//! | `cli` | the `keylane` binary |
+//!
+//! TLS is the application's choice: enable one of sqlx's `tls-*` features.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod handler;

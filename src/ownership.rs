@@ -160,6 +160,12 @@ impl Ownership {
         Partition::all().filter(|partition| self.is_open(*partition)).collect()
     }
 
+    /// Of what may be worked on now, the partitions that no permit is out for.
+    pub(crate) fn idle(&self) -> PartitionSet {
+        let idle = |partition: &Partition| self.0.slots[partition.index()].permits.load(SeqCst) == 0;
+        self.owned().iter().filter(idle).collect()
+    }
+
     pub(crate) fn is_open(&self, partition: Partition) -> bool {
         let slot = &self.0.slots[partition.index()];
         slot.generation.load(SeqCst) != 0 && !slot.draining.load(SeqCst)

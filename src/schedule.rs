@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tokio::time::Instant;
+use tokio::{sync::Mutex, time::Instant};
 use uuid::Uuid;
 
 use crate::{
@@ -21,6 +21,9 @@ use crate::{
 
 /// Distinct keys that one call may lock in the strict order level.
 const STRICT_KEYS: usize = 4_096;
+
+/// The pause after a list of handlers that could not be read.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// What was scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,6 +202,9 @@ pub(crate) struct Routes {
     /// The handlers of this process, known without asking.
     own: BTreeSet<Route>,
     published: RwLock<Published>,
+    /// When reading the list has failed last. Held by whoever reads it, so that the others wait for
+    /// that instead of reading it too.
+    reading: Mutex<Option<Instant>>,
 }
 
 struct Published {
@@ -209,7 +215,8 @@ struct Published {
 impl Routes {
     pub(crate) fn new(own: BTreeSet<Route>) -> Self {
         let handlers = Arc::new(by_type(own.iter().cloned()));
-        Self { own, published: RwLock::new(Published { handlers, refreshed: None }) }
+        let published = RwLock::new(Published { handlers, refreshed: None });
+        Self { own, published, reading: Mutex::new(None) }
     }
 
     /// Takes over the published list.
@@ -219,14 +226,23 @@ impl Routes {
         *self.published.write().unwrap_or_else(PoisonError::into_inner) = Published { handlers, refreshed };
     }
 
-    /// Whether the list is older than this; asking counts as the start of a refresh.
-    fn claim_refresh(&self, max_age: Duration) -> bool {
-        let mut published = self.published.write().unwrap_or_else(PoisonError::into_inner);
-        let stale = published.refreshed.is_none_or(|at| at.elapsed() > max_age);
-        if stale {
-            published.refreshed = Some(Instant::now());
+    /// Reads the list if it is older than this. A list that cannot be read is left as it is, for a
+    /// second: the database is away, and the insert will say so.
+    async fn keep_fresh(&self, store: &dyn Store, max_age: Duration) {
+        if !self.is_stale(max_age) {
+            return;
         }
-        stale
+        let mut failed_at = self.reading.lock().await;
+        if !self.is_stale(max_age) || failed_at.is_some_and(|at| at.elapsed() < READ_AGAIN_AFTER) {
+            return;
+        }
+        match store.routes().await {
+            Ok(published) => {
+                *failed_at = None;
+                self.refresh(published);
+            }
+            Err(_) => *failed_at = Some(Instant::now()),
+        }
     }
 
     fn is_stale(&self, max_age: Duration) -> bool {
@@ -317,15 +333,7 @@ impl Scheduler {
         conn: &mut DB::Connection,
         record_type: &str,
     ) -> Result<Vec<String>, ScheduleError> {
-        let max_age = self.config.route_refresh;
-        if self.routes.is_stale(max_age) && self.routes.claim_refresh(max_age) {
-            let (routes, store) = (Arc::clone(&self.routes), Arc::clone(&self.store));
-            tokio::spawn(async move {
-                if let Ok(published) = store.routes().await {
-                    routes.refresh(published);
-                }
-            });
-        }
+        self.routes.keep_fresh(&*self.store, self.config.route_refresh).await;
         let handlers = self.routes.of(record_type);
         if !handlers.is_empty() {
             return Ok(handlers);

@@ -23,6 +23,8 @@ pub(crate) struct Owner {
 /// A database that the show can run on. An ordinary service has one, and needs no trait for it.
 pub(crate) trait Place: keylane::Database<Pool: keylane::Pool<Database = Self>> {
     const TITLE: &'static str;
+    /// How many transactions write flights at once.
+    const WRITERS: u64;
 
     async fn connect(url: &str) -> Result<Self::Pool, sqlx::Error>;
 
@@ -50,9 +52,10 @@ pub(crate) async fn create<DB: Place>(pool: &DB::Pool, prefix: &str) -> Result<(
 }
 
 macro_rules! place {
-    ($database:ident, $title:literal, $values:literal, $connect:expr, $listing:literal) => {
+    ($database:ident, $title:literal, $writers:literal, $values:literal, $connect:expr, $listing:literal) => {
         impl Place for sqlx::$database {
             const TITLE: &'static str = $title;
+            const WRITERS: u64 = $writers;
 
             async fn connect(url: &str) -> Result<Self::Pool, sqlx::Error> {
                 $connect(url).await
@@ -100,6 +103,7 @@ macro_rules! place {
 place!(
     Sqlite,
     "a SQLite file",
+    1,
     "?, ?, ?, ?, ?",
     connect_sqlite,
     // Its file goes as a whole.
@@ -108,6 +112,7 @@ place!(
 place!(
     Postgres,
     "a PostgreSQL database",
+    4,
     "$1, $2, $3, $4, $5",
     connect_postgres,
     "SELECT 'DROP TABLE ' || oid::regclass FROM pg_class WHERE relkind = 'r' AND starts_with(relname, $1) \
@@ -116,6 +121,7 @@ place!(
 place!(
     MySql,
     "a MariaDB or MySQL database",
+    4,
     "?, ?, ?, ?, ?",
     connect_mysql,
     "SELECT CONCAT('DROP TABLE `', table_name, '`') FROM information_schema.tables \
@@ -132,11 +138,11 @@ async fn connect_sqlite(url: &str) -> Result<SqlitePool, sqlx::Error> {
 }
 
 async fn connect_postgres(url: &str) -> Result<PgPool, sqlx::Error> {
-    PgPoolOptions::new().max_connections(2).connect(url).await
+    PgPoolOptions::new().max_connections(5).connect(url).await
 }
 
 async fn connect_mysql(url: &str) -> Result<MySqlPool, sqlx::Error> {
     // The driver knows both by this name only.
     let url = url.replacen("mariadb://", "mysql://", 1);
-    MySqlPoolOptions::new().max_connections(2).connect(&url).await
+    MySqlPoolOptions::new().max_connections(5).connect(&url).await
 }

@@ -44,19 +44,29 @@ impl Flight {
 
     /// How long the bookkeeper thinks about it: 20 to 60 ms.
     pub(crate) fn work(&self) -> Duration {
-        Duration::from_millis(20 + self.hash() % 40)
+        Duration::from_millis(20 + hash(self.identity()) % 40)
     }
 
     /// Whether the bookkeeper fails at the first attempt: about one flight in a hundred.
     pub(crate) fn stumbles(&self) -> bool {
-        self.departed.is_some() && (self.hash() >> 32).is_multiple_of(100)
+        self.departed.is_some() && hash(self.identity()).is_multiple_of(100)
     }
 
-    fn hash(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (&self.scheduled, &self.carrier, self.number).hash(&mut hasher);
-        hasher.finish()
+    /// Equal for flights of one aircraft.
+    pub(crate) fn aircraft_hash(&self) -> u64 {
+        hash(self.aircraft())
     }
+
+    fn identity(&self) -> impl Hash {
+        (&self.scheduled, &self.carrier, self.number)
+    }
+}
+
+/// The same in every process.
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The flights of the week, in the order in which they happened.

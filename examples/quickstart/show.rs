@@ -211,7 +211,7 @@ impl<'a, DB: Place> Show<'a, DB> {
         self.course.killed_at = Some(ledger::now());
         self.states.insert(VICTIM, State::Killed);
         let left = orphans.len();
-        self.note(format!("replica {VICTIM} killed (SIGKILL) while at work, {left} partitions left behind"));
+        self.note(format!("replica {VICTIM} killed (SIGKILL), {left} partitions left behind"));
         self.act = Act::Killed { at: Instant::now(), orphans };
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::{cell::Cell, time::Duration};
 
+use futures::future::try_join_all;
 use keylane::{Outbox, ScheduleError, TransactionError, sqlx};
 use tokio::time::{Instant, sleep_until};
 
@@ -40,10 +41,22 @@ impl<DB: Place> Stage<DB> {
         Ok(Self { pool, outbox, prefix: prefix.to_owned(), scheduled: Cell::new(0) })
     }
 
-    /// Writes all flights one after another, at a steady rate.
+    /// Writes all flights at a steady rate, by several writers at once; those of one aircraft by one.
     pub(crate) async fn schedule(&self, flights: &[Flight]) -> Result<(), TransactionError<WriteError>> {
         let start = Instant::now();
+        try_join_all((0..DB::WRITERS).map(|writer| self.write(flights, writer, start))).await.map(drop)
+    }
+
+    async fn write(
+        &self,
+        flights: &[Flight],
+        writer: u64,
+        start: Instant,
+    ) -> Result<(), TransactionError<WriteError>> {
         for (flight, number) in flights.iter().zip(0..) {
+            if flight.aircraft_hash() % DB::WRITERS != writer {
+                continue;
+            }
             sleep_until(start + Duration::from_secs(number) / FLIGHTS_PER_SECOND).await;
             self.depart(flight).await?;
             self.scheduled.set(self.scheduled.get() + 1);

@@ -22,6 +22,8 @@ pub(super) struct Look {
     pub(super) due: bool,
     pub(super) skip: Vec<RecordId>,
     pub(super) limit: usize,
+    /// Only partitions that had nothing in memory are looked at.
+    pub(super) kept: bool,
 }
 
 /// What it brought.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
+    DeliveryConfig,
     fetcher::{Look, Seen, look},
     lanes::Item,
     pipeline::{Pipeline, Task},
@@ -19,31 +20,63 @@ use crate::{
 /// The pause after a look that failed.
 pub(super) const ERROR_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
 
+/// What the next look may bring.
+struct Room {
+    partitions: PartitionSet,
+    limit: usize,
+    /// Only what is kept for partitions with nothing in memory.
+    kept: bool,
+}
+
 impl Pipeline {
+    /// There may be something that the last look has not seen.
+    pub(super) fn want(&mut self) {
+        (self.wanted, self.news) = (true, true);
+    }
+
     pub(super) fn start_look(&mut self) -> Task<Seen> {
         if !(self.wanted || self.due_wanted) || self.clearing || Instant::now() < self.not_before {
             return None;
         }
-        let owned = self.ownership.owned();
-        let limits = FetchLimits {
-            batch_size: self.config.batch_size,
-            max_in_flight: self.config.max_in_flight,
-            max_in_flight_bytes: self.config.max_in_flight_bytes,
-        };
-        let (records, bytes) = (self.lanes.in_flight(), self.lanes.in_flight_bytes());
-        let limit = pacing::fetch_size(limits, records, bytes, self.mean_bytes);
-        // A look for a few places costs as much as one for many: wait until half a batch has room.
-        if owned.is_empty() || limit == 0 || (records > 0 && limit < self.config.batch_size / 2) {
-            return None;
-        }
+        let Room { partitions: owned, limit, kept } = self.room()?;
         let stops = self.stops_to_read(owned);
         let generations = stops.iter().filter_map(|p| Some((p, self.ownership.generation(p)?))).collect();
         let (epoch, skip) = self.lanes.begin_fetch();
         let turn = owned.iter().filter(|partition| partition.number() >= self.turn);
         let turn = turn.chain(owned.iter().filter(|partition| partition.number() < self.turn)).collect();
-        let wanted = Look { epoch, turn, stops, generations, due: self.due_wanted, skip, limit };
-        (self.wanted, self.due_wanted, self.refresh_wanted) = (false, false, false);
+        let wanted = Look { epoch, turn, stops, generations, due: self.due_wanted, skip, limit, kept };
+        self.news = false;
+        // After a look at a part, the look at all is still to come.
+        if !kept {
+            (self.wanted, self.due_wanted, self.refresh_wanted) = (false, false, false);
+        }
         Some(Box::pin(look(Arc::clone(&self.store), wanted)))
+    }
+
+    /// What to look at, and for how many records. The last quarter of memory is kept for partitions
+    /// that have nothing in it, a little for each look: however much waits for a few slow keys, the
+    /// others are seen.
+    fn room(&self) -> Option<Room> {
+        let DeliveryConfig { batch_size, max_in_flight, max_in_flight_bytes, .. } = self.config;
+        let (records, bytes) = (self.lanes.in_flight(), self.lanes.in_flight_bytes());
+        let common = FetchLimits {
+            batch_size,
+            max_in_flight: max_in_flight - max_in_flight / 4,
+            max_in_flight_bytes: max_in_flight_bytes - max_in_flight_bytes / 4,
+        };
+        let limit = pacing::fetch_size(common, records, bytes, self.mean_bytes);
+        let most = pacing::fetch_size(common, 0, 0, self.mean_bytes);
+        let owned = self.ownership.owned();
+        // A look for a few places costs as much as one for many: wait until half a batch has room.
+        if records == 0 || limit >= most.div_ceil(2) {
+            return (!owned.is_empty()).then_some(Room { partitions: owned, limit, kept: false });
+        }
+        let kept =
+            FetchLimits { batch_size: (max_in_flight / 64).max(1), max_in_flight, max_in_flight_bytes };
+        let limit = pacing::fetch_size(kept, records, bytes, self.mean_bytes);
+        let looks = self.news && limit > 0;
+        let idle = if looks { self.ownership.idle() } else { PartitionSet::EMPTY };
+        (!idle.is_empty()).then_some(Room { partitions: idle, limit, kept: true })
     }
 
     pub(super) fn stops_to_read(&self, owned: PartitionSet) -> PartitionSet {
@@ -57,7 +90,8 @@ impl Pipeline {
         let Seen { look, stops, records, more, error } = seen;
         if let Some(error) = error {
             self.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
-            (self.wanted, self.due_wanted) = (true, self.due_wanted || look.due);
+            self.want();
+            self.due_wanted |= look.due;
             self.not_before = Instant::now() + ERROR_PAUSE;
             self.lanes.end_fetch();
             return;
@@ -77,6 +111,7 @@ impl Pipeline {
             self.sort_in(record);
         }
         self.wanted |= more;
+        self.news |= more && look.kept;
         self.lanes.end_fetch();
     }
 

@@ -63,7 +63,7 @@ pub struct DeliveryConfig {
     pub poll_interval: Duration,
     /// Records a fetch at most.
     pub batch_size: usize,
-    /// Records in memory at most.
+    /// Records in memory at most; the last quarter is kept for partitions that have nothing in it.
     pub max_in_flight: usize,
     /// Payload bytes in memory at most; one larger record still goes, alone.
     pub max_in_flight_bytes: usize,

@@ -43,7 +43,7 @@ impl Pipeline {
         if self.clearing && self.tasks.is_empty() {
             self.clearing = false;
             self.lanes.abandon_runs();
-            self.wanted = true;
+            self.want();
         }
     }
 
@@ -71,7 +71,7 @@ impl Pipeline {
                         self.lanes.forget(item.record.delivery.id);
                         if item.stops_lane {
                             self.lanes.resume(&lane);
-                            self.wanted = true;
+                            self.want();
                         }
                     }
                     Outcome::Untried => untried.push(item),
@@ -121,7 +121,7 @@ impl Pipeline {
             None if lost || !self.ownership.is_open(lane.partition) => {
                 self.lanes.put_back(lane, untried);
                 self.lanes.abandon(lane);
-                self.wanted = true;
+                self.want();
             }
             None => self.lanes.put_back(lane, untried),
         }
@@ -200,14 +200,15 @@ impl Pipeline {
         }
         if settled.held < holds {
             // A lane was released meanwhile; its records are pending and come again.
-            (self.refresh_wanted, self.wanted) = (true, true);
+            self.refresh_wanted = true;
+            self.want();
         }
     }
 
     pub(super) fn resume(&mut self, lane: &Lane) {
         if self.lanes.stop_of(lane).is_some() {
             self.lanes.resume(lane);
-            self.wanted = true;
+            self.want();
         }
     }
 }

@@ -79,6 +79,8 @@ pub(crate) struct Pipeline {
     pub(super) loaded: [Generation; PARTITION_COUNT],
     pub(super) turn: u8,
     pub(super) wanted: bool,
+    /// Something was heard of since the last look.
+    pub(super) news: bool,
     pub(super) due_wanted: bool,
     pub(super) refresh_wanted: bool,
     pub(super) not_before: Instant,
@@ -120,6 +122,7 @@ impl Pipeline {
             loaded: [Generation::default(); PARTITION_COUNT],
             turn: 0,
             wanted: true,
+            news: true,
             due_wanted: true,
             refresh_wanted: false,
             not_before: now,
@@ -156,7 +159,7 @@ impl Pipeline {
                         Err(Evicted) => return Ended::Evicted,
                     }
                 }
-                () = wake.nudged() => self.wanted = true,
+                () = wake.nudged() => self.want(),
                 () = ownership.changed().nudged() => self.ownership_changed(),
                 () = evicted.nudged() => return Ended::Evicted,
                 () = tokio::time::sleep_until(timer) => self.timer_fired(),
@@ -189,8 +192,8 @@ impl Pipeline {
             self.polls += 1;
             let roll = roll(self.instance.as_uuid().as_u128() as i64, self.polls);
             self.next_poll = now + pacing::pause(self.config.poll_interval, roll);
-            (self.wanted, self.due_wanted) = (true, true);
-            self.refresh_wanted = self.lanes.any_released_from_outside();
+            self.due_wanted = true;
+            self.refresh_wanted |= self.lanes.any_released_from_outside();
         }
         self.ownership_changed();
     }
@@ -203,7 +206,7 @@ impl Pipeline {
         }
         let ownership = self.ownership.clone();
         self.lanes.abandon_where(|lane| !ownership.is_open(lane.partition));
-        self.wanted = true;
+        self.want();
     }
 }
 

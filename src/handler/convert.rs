@@ -10,6 +10,8 @@
 //! assert_eq!(error.kind(), keylane::FailureKind::Error);
 //! ```
 
+#![expect(clippy::wrong_self_convention, reason = "method lookup by reference is what chooses the trait")]
+
 use std::{cell::RefCell, error::Error};
 
 use super::error::{ClassifiedError, HandlerError};

@@ -121,6 +121,13 @@ pub(crate) async fn open_user_transactions_do_not_hold_back_the_cluster<T: Serve
     outbox.commit(open).await;
 }
 
+pub(crate) async fn a_key_that_is_too_long_is_the_records_fault<T: Server>(outbox: &Outbox<T>) {
+    // `schedule` refuses it earlier; this is for rows that come by SQL.
+    let mut tx = outbox.begin().await;
+    let refused = T::Db::insert(&mut tx, &outbox.tables, &[record(&"k".repeat(256))]).await.unwrap_err();
+    assert_eq!(refused.class, ErrorClass::Record, "{}", refused.chain());
+}
+
 /// SQLite has one writer at a time: whoever waits too long for it is told to try again.
 pub(crate) async fn a_busy_file_is_told_to_try_again(outbox: &Outbox<SqliteTarget>) {
     let id = outbox.schedule_keys(&["order-1"]).await[0];

@@ -339,6 +339,7 @@ macro_rules! on_servers {
                 a_settle_that_waits_too_long_gives_up_and_is_not_written
                 a_cancelled_call_does_not_poison_the_next
                 open_user_transactions_do_not_hold_back_the_cluster
+                a_key_that_is_too_long_is_the_records_fault
             }
         }
     };

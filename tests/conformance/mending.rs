@@ -170,7 +170,7 @@ async fn purge<T: Target>(outbox: &Outbox<T>, completed: Completed) {
     worker.settle([(ids[0], 0, Change::Complete)]).await;
     let between = tokio::time::Instant::now();
     // Far longer than the purge below takes to reach the database.
-    tokio::time::sleep(Duration::from_millis(600)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     worker.settle([(ids[1], 0, Change::Complete)]).await;
     assert_eq!(outbox.store.purge(HOUR, HOUR).await.unwrap(), 0);
     assert_eq!(outbox.store.purge(between.elapsed(), HOUR).await.unwrap(), 1);

@@ -260,7 +260,7 @@ pub(crate) async fn assert_waits<F: Future + Unpin>(work: &mut F) {
 
 /// Asserts that `work` does not wait for anything.
 pub(crate) async fn promptly<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(5), work).await.expect("it should come through, but waits")
+    tokio::time::timeout(Duration::from_secs(8), work).await.expect("it should come through, but waits")
 }
 
 /// Long enough for every clock to move on.

@@ -32,7 +32,8 @@ fn functions_are_short() {
             let is_function = ["fn ", "pub fn ", "async fn ", "pub async fn "].iter().any(|start| {
                 body.starts_with(start) || body.starts_with("pub(") && body.contains(&format!(") {start}"))
             });
-            if !is_function || line.ends_with(';') {
+            let head = lines[at..].iter().find(|line| line.ends_with([';', '{', '}']));
+            if !is_function || head.is_some_and(|line| line.ends_with(';')) {
                 continue;
             }
             let close = format!("{}}}", " ".repeat(indent));

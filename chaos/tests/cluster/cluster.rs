@@ -1,12 +1,6 @@
 //! A cluster of worker processes, the feed of records, and what is waited for.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::PathBuf,
-    process::Stdio,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, fs, path::PathBuf, process::Stdio, time::Duration};
 
 use keylane::Outbox;
 use keylane_chaos::{
@@ -19,6 +13,7 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdout, Command},
     sync::{Semaphore, SemaphorePermit},
+    time::Instant,
 };
 
 use crate::database::Target;

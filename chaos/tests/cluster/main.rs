@@ -1,6 +1,8 @@
 //! Real processes on real databases: join, leave, kill, pause, roll; each judged by a ledger that
 //! the library knows nothing of.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
+
 mod cluster;
 mod database;
 mod restart;

@@ -1,1 +1,92 @@
-fn main() {}
+//! The `keylane` command: the schema of an outbox, from a shell.
+
+#![allow(clippy::print_stdout, reason = "a command prints its answers")]
+
+use std::{error::Error, path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use keylane::{
+    Config, Database, Outbox, Pool,
+    sqlx::{MySqlPool, PgPool, SqlitePool},
+};
+
+/// Looks after the tables of an outbox.
+#[derive(Debug, Parser)]
+#[command(name = "keylane", version)]
+struct Arguments {
+    /// postgres://…, mysql://… or sqlite://…
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    database_url: String,
+    /// A TOML file with the settings of the outbox; the defaults if not given.
+    #[arg(long)]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Creates the tables or brings them up to this build's version.
+    Migrate {
+        /// Prints the statements for a DBA instead; connects to nothing.
+        #[arg(long)]
+        print: bool,
+    },
+    /// Counts records by status and stopped lanes by reason.
+    Status,
+}
+
+async fn run<P: Pool>(pool: P, config: Config, command: Command) -> Result<(), Box<dyn Error>>
+where
+    P::Database: Database<Pool = P>,
+{
+    let outbox = Outbox::builder(pool).config(config).build().await?;
+    match command {
+        Command::Migrate { print: true } => print!("{}", outbox.migration_script()),
+        Command::Migrate { print: false } => {
+            outbox.migrate().await?;
+            println!("the outbox schema is up to date");
+        }
+        Command::Status => {
+            let counts = outbox.counts().await?;
+            for (status, count) in &counts.records {
+                println!("records {status}: {count}");
+            }
+            for (reason, count) in &counts.stopped_lanes {
+                println!("lanes {reason}: {count}");
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn dispatch(arguments: Arguments) -> Result<(), Box<dyn Error>> {
+    let config = match &arguments.config {
+        Some(path) => toml::from_str(&std::fs::read_to_string(path)?)?,
+        None => Config::default(),
+    };
+    let url = arguments.database_url.as_str();
+    match url.split(':').next() {
+        Some("postgres" | "postgresql") => run(PgPool::connect_lazy(url)?, config, arguments.command).await,
+        Some("mysql" | "mariadb") => run(MySqlPool::connect_lazy(url)?, config, arguments.command).await,
+        Some("sqlite") => run(SqlitePool::connect_lazy(url)?, config, arguments.command).await,
+        _ => Err("the database url must begin with postgres://, mysql:// or sqlite://".into()),
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match dispatch(Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let mut text = error.to_string();
+            let mut source = error.source();
+            while let Some(cause) = source {
+                text = format!("{text}: {cause}");
+                source = cause.source();
+            }
+            eprintln!("keylane: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}

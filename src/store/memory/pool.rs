@@ -263,3 +263,106 @@ impl Database for Memory {
         Arc::new(MemoryTransactional { pool: pool.clone(), settings: settings.clone(), call })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::{
+        instance::InstanceId,
+        partition::{Partition, PartitionSet},
+        record::{Change, Settlement},
+        store::{Completed, Guard, NewInstance, Resolution, SETTLER_SLOT},
+    };
+
+    fn store(pool: &MemoryPool) -> Arc<dyn Store> {
+        let settings = StoreSettings {
+            tables: Tables::default(),
+            completed: Completed::Delete,
+            call_timeout: Duration::from_secs(1),
+            async_settle: false,
+        };
+        Memory::open(pool, settings).unwrap()
+    }
+
+    async fn schedule(pool: &MemoryPool, due: Due) -> Result<(), StoreError> {
+        let record = NewRecord {
+            event_id: Uuid::now_v7(),
+            partition: Partition::of("order-1"),
+            key: "order-1".to_owned(),
+            handler: "bookkeeper".to_owned(),
+            record_type: "order.placed".to_owned(),
+            content_type: "application/json".to_owned(),
+            payload: Vec::new(),
+            headers: Default::default(),
+            due,
+        };
+        let mut tx = pool.begin().await?;
+        Memory::insert(&mut tx, &Tables::default(), &[record]).await?;
+        tx.commit().await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_hour_of_delay_takes_no_time() {
+        let pool = MemoryPool::new();
+        let store = store(&pool);
+        let hour = Duration::from_secs(3600);
+        schedule(&pool, Due::After(hour)).await.unwrap();
+        schedule(&pool, Due::At(std::time::SystemTime::now() + 2 * hour)).await.unwrap();
+        for due in [0, 1, 2] {
+            assert_eq!(store.due(PartitionSet::ALL, &[], 10).await.unwrap().len(), due);
+            tokio::time::sleep(hour + Duration::from_secs(60)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_settle_fails_before_or_after_it_is_written() {
+        let pool = MemoryPool::new();
+        let store = store(&pool);
+        let instance = InstanceId::generate();
+        let (name, version) = (String::new(), String::new());
+        store.join(&NewInstance { id: instance, name, version, guard_rows: 1 }).await.unwrap();
+        let mut guard = Guard { instance, slot: SETTLER_SLOT, counter: 0 };
+        let fates =
+            [(Fault::NotApplied, Resolution::NotApplied, 1), (Fault::LostReply, Resolution::Applied, 0)];
+        for (fault, resolution, left) in fates {
+            schedule(&pool, Due::Now).await.unwrap();
+            let partitions = [Partition::of("order-1")];
+            let id = store.fetch(&partitions, &[], 10).await.unwrap()[0].delivery.id;
+            pool.fail_next("settle", 1, fault);
+            let settlement = Settlement { id, failures: 0, change: Change::Complete };
+            assert!(store.settle(guard, std::slice::from_ref(&settlement)).await.is_err());
+            assert_eq!(store.resolve(guard).await.unwrap(), resolution);
+            assert_eq!(store.fetch(&partitions, &[], 10).await.unwrap().len(), left);
+            guard = guard.raised();
+            drop(store.settle(guard, &[settlement]).await);
+            guard = guard.moved();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_commit_fails_before_or_after_it_is_done() {
+        let pool = MemoryPool::new();
+        for (fault, effects) in [(Fault::NotApplied, 0), (Fault::LostReply, 1)] {
+            pool.fail_next("commit", 1, fault);
+            let mut tx = pool.begin().await.unwrap();
+            tx.push_effect("booked");
+            assert_eq!(tx.commit().await.unwrap_err().class, ErrorClass::Reconnect);
+            assert_eq!(pool.effects().len(), effects);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_too_long_for_a_key_is_told_to_try_again() {
+        let pool = MemoryPool::new();
+        let (mut one, mut other) = (pool.begin().await.unwrap(), pool.begin().await.unwrap());
+        Memory::lock_keys(&mut one, &Tables::default(), &["order-1"]).await.unwrap();
+        let refused = Memory::lock_keys(&mut other, &Tables::default(), &["order-1"]).await.unwrap_err();
+        assert_eq!(refused.class, ErrorClass::Retry);
+        one.rollback().await.unwrap();
+        Memory::lock_keys(&mut other, &Tables::default(), &["order-1"]).await.unwrap();
+    }
+}

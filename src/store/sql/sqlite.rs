@@ -140,7 +140,7 @@ pub(crate) fn class_of_code(code: i64) -> ErrorClass {
         (_, 5 | 6 | 9) => ErrorClass::Retry,
         (_, 8) => ErrorClass::WrongNode,
         (_, 7 | 13) => ErrorClass::Resource,
-        (_, 18 | 19 | 20) => ErrorClass::Record,
+        (_, 18..=20) => ErrorClass::Record,
         (_, 1 | 3 | 11 | 26) => ErrorClass::Setup,
         _ => ErrorClass::Reconnect,
     }

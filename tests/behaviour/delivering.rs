@@ -1,0 +1,234 @@
+//! The main path: schedule in a transaction, deliver once to everyone who takes the type.
+
+use std::{convert::Infallible, time::Duration};
+
+use keylane::{
+    GenericHandler, HandlerError, Record, Registration, RetryPolicy, ScheduleError, ScheduleOptions, Takes,
+    TransactionError,
+};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::{
+    ledger::{Cancelled, Ledger, Placed, Step, dealt, placed, run_of, typed},
+    recorder::bounded,
+    stage::{Stage, until_empty},
+    user::User,
+};
+
+/// A generic handler that passes on what it is given.
+pub(crate) struct Tell(pub(crate) UnboundedSender<Record>);
+
+impl GenericHandler for Tell {
+    async fn handle(&self, record: &Record) -> Result<(), HandlerError> {
+        Ok(self.0.send(record.clone())?)
+    }
+}
+
+pub(crate) async fn an_event_is_delivered_once_with_all_that_is_known_of_it<T: User>(stage: &Stage<T>) {
+    let (told, mut heard) = unbounded_channel();
+    let handler = typed("bookkeeper", move |event, delivery| {
+        let told = told.clone();
+        async move { Ok(told.send((event, delivery))?) }
+    });
+    let (outbox, running) = stage.run([handler]).await;
+    let mut work = T::begin(&stage.pool).await;
+    let options = ScheduleOptions::new().header("tenant", "blue").trace_id("00-abc");
+    let scheduled = outbox.schedule_with(&mut work, &placed("order-1", 7), options).await.unwrap();
+    assert_eq!((scheduled.records, scheduled.duplicate), (1, false));
+    T::commit(work).await;
+    outbox.wake();
+
+    let (event, delivery) = bounded("the event", heard.recv()).await.unwrap();
+    assert_eq!(event, placed("order-1", 7));
+    assert_eq!(delivery.event_id, scheduled.event_id);
+    assert_eq!(delivery.key, "order-1");
+    assert_eq!(delivery.handler, "bookkeeper");
+    assert_eq!(delivery.record_type, "order.placed");
+    assert_eq!(delivery.content_type, "application/json");
+    assert_eq!(delivery.partition.number(), 118);
+    assert_eq!(delivery.generation.0, 1);
+    assert_eq!(delivery.attempt, 1);
+    assert_eq!(delivery.headers["tenant"], "blue");
+    assert_eq!(delivery.trace_id(), Some("00-abc"));
+    assert!(delivery.id > 0 && delivery.age < Duration::from_secs(20), "{delivery:?}");
+    until_empty(&outbox).await;
+    assert!(running.shutdown().await.graceful);
+    assert!(heard.try_recv().is_err(), "it was delivered twice");
+}
+
+pub(crate) async fn a_rollback_delivers_nothing<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
+    let mut work = T::begin(&stage.pool).await;
+    outbox.schedule(&mut work, &placed("order-1", 1)).await.unwrap();
+    outbox.schedule_all(&mut work, &run_of("order-2", 3)).await.unwrap();
+    T::rollback(work).await;
+    stage.schedule(&outbox, &[placed("order-1", 2), placed("order-2", 4)]).await;
+    ledger.until_done(2).await;
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!((ledger.done_of("order-1"), ledger.done_of("order-2")), (vec![2], vec![4]));
+}
+
+pub(crate) async fn a_transaction_of_the_outbox_commits_and_wakes<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let mut config = stage.config.clone();
+    // Nobody looks again by itself before the case is over.
+    config.delivery.poll_interval = Duration::from_secs(600);
+    let builder = stage.builder().await.config(config).handler(ledger.keeper("bookkeeper"));
+    let outbox = builder.build().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    for number in 1..=3 {
+        let scheduled = outbox
+            .transaction(async |tx| outbox.schedule(tx, &placed("order-1", number)).await)
+            .await
+            .unwrap();
+        assert_eq!(scheduled.records, 1);
+        ledger.until_done(number as usize).await;
+    }
+    running.shutdown().await;
+    assert_eq!(ledger.assert_in_order(), 3);
+}
+
+pub(crate) async fn work_that_fails_is_rolled_back<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
+    for _ in 0..8 {
+        // More often than the pool has connections: none is lost.
+        let refused = outbox
+            .transaction(async |tx| {
+                outbox.schedule(tx, &placed("order-1", 1)).await.unwrap();
+                Err::<(), _>("out of stock")
+            })
+            .await
+            .unwrap_err();
+        assert!(matches!(refused, TransactionError::Work("out of stock")), "{refused:?}");
+    }
+    let empty = outbox.transaction(async |_| Ok::<_, Infallible>(7)).await.unwrap();
+    assert_eq!(empty, 7);
+    stage.schedule(&outbox, &[placed("order-1", 2)]).await;
+    ledger.until_done(1).await;
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(ledger.done_of("order-1"), [2]);
+}
+
+pub(crate) async fn thousands_scheduled_at_once_are_delivered_in_order<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
+    let events = dealt(30, 100);
+    let mut work = T::begin(&stage.pool).await;
+    let scheduled = outbox.schedule_all(&mut work, &events).await.unwrap();
+    T::commit(work).await;
+    outbox.wake();
+    assert_eq!(scheduled.len(), 3000);
+    let mut ids: Vec<_> = scheduled.iter().map(|scheduled| scheduled.event_id).collect();
+    ids.dedup();
+    assert_eq!(ids.len(), 3000, "each event has an identity of its own");
+    ledger.until_done(3000).await;
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(ledger.assert_in_order(), 3000);
+}
+
+pub(crate) async fn an_empty_list_schedules_nothing<T: User>(stage: &Stage<T>) {
+    let outbox = stage.outbox([Ledger::default().keeper("bookkeeper")]).await;
+    let mut work = T::begin(&stage.pool).await;
+    assert!(outbox.schedule_all(&mut work, &[] as &[Placed]).await.unwrap().is_empty());
+    T::commit(work).await;
+    assert!(outbox.counts().await.unwrap().records.is_empty());
+}
+
+pub(crate) async fn two_handlers_of_a_type_have_a_lane_each<T: User>(stage: &Stage<T>) {
+    let (mail, bank) = (Ledger::default(), Ledger::default());
+    let failing = bank
+        .handler("bank", |_, _| Err("no answer".into_handler_error()))
+        .retry(RetryPolicy::fixed(Duration::from_secs(60)));
+    let (outbox, running) = stage.run([mail.keeper("mail"), failing]).await;
+    let mut work = T::begin(&stage.pool).await;
+    let scheduled = outbox.schedule_all(&mut work, &run_of("order-1", 5)).await.unwrap();
+    T::commit(work).await;
+    outbox.wake();
+    assert!(scheduled.iter().all(|scheduled| scheduled.records == 2), "{scheduled:?}");
+    // The one that fails does not hold back the other.
+    mail.until_done(5).await;
+    bank.until(Step::Failed, None, 1).await;
+    let stopped = crate::recorder::eventually("the lane of the bank to stand still", async || {
+        let lanes = outbox.stopped_lanes(0, 10).await.unwrap();
+        lanes.first().filter(|lane| lane.held == 4).cloned()
+    })
+    .await;
+    assert_eq!((stopped.lane.handler.as_str(), stopped.reason.as_str()), ("bank", "retrying"));
+    running.shutdown().await;
+    assert_eq!(mail.assert_in_order(), 5);
+    let ids = |ledger: &Ledger| ledger.all()[0].delivery.event_id;
+    assert_eq!(ids(&mail), ids(&bank), "one event, one identity");
+    assert_eq!(bank.steps(Step::Began).len(), 1);
+}
+
+/// Text as an error, where a `?` would be too much.
+pub(crate) trait IntoHandlerError {
+    fn into_handler_error(self) -> HandlerError;
+}
+
+impl IntoHandlerError for &'static str {
+    fn into_handler_error(self) -> HandlerError {
+        HandlerError::new(self)
+    }
+}
+
+pub(crate) async fn a_generic_handler_takes_every_type<T: User>(stage: &Stage<T>) {
+    let (told, mut heard) = unbounded_channel();
+    let every = Registration::generic("audit", Takes::every(), Tell(told));
+    let (outbox, running) = stage.run([every, Ledger::default().keeper("bookkeeper")]).await;
+    let mut work = T::begin(&stage.pool).await;
+    assert_eq!(outbox.schedule(&mut work, &placed("order-1", 1)).await.unwrap().records, 2);
+    let cancelled = Cancelled { key: "order-1".to_owned() };
+    assert_eq!(outbox.schedule(&mut work, &cancelled).await.unwrap().records, 1);
+    T::commit(work).await;
+    outbox.wake();
+    let first = bounded("the first", heard.recv()).await.unwrap();
+    let second = bounded("the second", heard.recv()).await.unwrap();
+    assert_eq!(first.payload, br#"{"key":"order-1","number":1}"#);
+    assert_eq!(first.delivery.record_type, "order.placed");
+    assert_eq!(second.delivery.record_type, "order.cancelled");
+    running.shutdown().await;
+}
+
+pub(crate) async fn a_generic_handler_takes_the_types_of_its_list<T: User>(stage: &Stage<T>) {
+    let (told, mut heard) = unbounded_channel();
+    let takes = Takes::types(["order.cancelled", "order.returned"]);
+    let (outbox, running) = stage.run([Registration::generic("stock", takes, Tell(told))]).await;
+    let mut work = T::begin(&stage.pool).await;
+    let refused = outbox.schedule(&mut work, &placed("order-1", 1)).await.unwrap_err();
+    assert!(matches!(refused, ScheduleError::NoHandler { .. }), "{refused:?}");
+    outbox.schedule(&mut work, &Cancelled { key: "order-1".to_owned() }).await.unwrap();
+    T::commit(work).await;
+    outbox.wake();
+    let record = bounded("the record", heard.recv()).await.unwrap();
+    assert_eq!(record.delivery.record_type, "order.cancelled");
+    running.shutdown().await;
+    assert!(heard.try_recv().is_err());
+}
+
+pub(crate) async fn a_raw_event_is_delivered_as_it_is<T: User>(stage: &Stage<T>) {
+    let (told, mut heard) = unbounded_channel();
+    let takes = Takes::types(["image.scanned"]);
+    let (outbox, running) = stage.run([Registration::generic("archive", takes, Tell(told))]).await;
+    let event = keylane::RawEvent {
+        record_type: "image.scanned".to_owned(),
+        key: "page 1 – \u{1f4c4}".to_owned(),
+        content_type: "image/png".to_owned(),
+        payload: vec![0, 159, 146, 150, 255],
+    };
+    let mut work = T::begin(&stage.pool).await;
+    outbox.schedule_raw(&mut work, event.clone(), ScheduleOptions::new()).await.unwrap();
+    T::commit(work).await;
+    outbox.wake();
+    let Record { delivery, payload } = bounded("the record", heard.recv()).await.unwrap();
+    assert_eq!(
+        (payload, delivery.content_type, delivery.key),
+        (event.payload, event.content_type, event.key)
+    );
+    running.shutdown().await;
+}

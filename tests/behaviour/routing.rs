@@ -1,0 +1,108 @@
+//! Who schedules knows who handles, even if they are different processes.
+
+use keylane::{Delivery, HandlerError, State, handlers, outbox_handler};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::{
+    ledger::{Cancelled, Ledger, Placed, placed},
+    recorder::bounded,
+    stage::{Stage, until_empty},
+    user::User,
+};
+
+pub(crate) async fn a_process_without_handlers_schedules_for_another<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let producer = stage.outbox([]).await;
+    let mut work = T::begin(&stage.pool).await;
+    let refused = producer.schedule(&mut work, &placed("order-1", 1)).await.unwrap_err();
+    let text = refused.to_string();
+    assert!(text.contains("order.placed") && text.contains("nothing was scheduled"), "{text}");
+    T::rollback(work).await;
+
+    let (consumer, running) = stage.run([ledger.keeper("bookkeeper")]).await;
+    stage.schedule(&producer, &[placed("order-1", 1), placed("order-1", 2)]).await;
+    ledger.until_done(2).await;
+    until_empty(&consumer).await;
+    running.shutdown().await;
+    assert_eq!(ledger.assert_in_order(), 2);
+}
+
+/// The process has a handler of the type itself, so its own list is never empty.
+pub(crate) async fn the_first_event_goes_to_the_handlers_of_others_too<T: User>(stage: &Stage<T>) {
+    let (own, other) = (Ledger::default(), Ledger::default());
+    let (_outbox, running) = stage.run([other.keeper("mail")]).await;
+    let producer = stage.outbox([own.keeper("bookkeeper")]).await;
+    let mut work = T::begin(&stage.pool).await;
+    let scheduled = producer.schedule(&mut work, &placed("order-1", 1)).await.unwrap();
+    T::commit(work).await;
+    assert_eq!(scheduled.records, 2, "one for its own handler, one for that of the other process");
+    other.until_done(1).await;
+    running.shutdown().await;
+}
+
+pub(crate) async fn a_list_that_is_too_old_is_read_again<T: User>(stage: &Stage<T>) {
+    let mut config = stage.config.clone();
+    config.schedule.route_refresh = std::time::Duration::from_millis(1);
+    let builder = stage.builder().await.config(config).handler(Ledger::default().keeper("bookkeeper"));
+    let producer = builder.build().await.unwrap();
+    stage.schedule(&producer, &[placed("order-1", 1)]).await;
+    let (_outbox, running) = stage.run([Ledger::default().keeper("mail")]).await;
+    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    let mut work = T::begin(&stage.pool).await;
+    let scheduled = producer.schedule(&mut work, &placed("order-1", 2)).await.unwrap();
+    T::commit(work).await;
+    assert_eq!(scheduled.records, 2, "the list was older than it may be");
+    running.shutdown().await;
+}
+
+pub(crate) async fn a_retired_handler_gets_nothing_more<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let (old, running) = stage.run([ledger.keeper("bookkeeper"), ledger.keeper("mail")]).await;
+    running.shutdown().await;
+    assert!(old.retire_handler("mail").await.unwrap());
+    assert!(!old.retire_handler("mail").await.unwrap());
+    let producer = stage.outbox([]).await;
+    let mut work = T::begin(&stage.pool).await;
+    let scheduled = producer.schedule(&mut work, &placed("order-1", 1)).await.unwrap();
+    T::commit(work).await;
+    assert_eq!(scheduled.records, 1);
+}
+
+type Told = UnboundedSender<(&'static str, String, u32)>;
+
+#[outbox_handler(id = "bookkeeper")]
+async fn book(event: Placed, delivery: &Delivery, State(told): State<Told>) -> Result<(), HandlerError> {
+    Ok(told.send(("book", event.key, delivery.attempt))?)
+}
+
+#[outbox_handler(id = "refunds", retry(fixed, delay = "20ms", max_retries = 1), timeout = "5s")]
+async fn refund(event: Cancelled, delivery: &Delivery, State(told): State<Told>) -> Result<(), HandlerError> {
+    told.send(("refund", event.key, delivery.attempt))?;
+    if delivery.attempt == 1 { Err(HandlerError::new("the bank is closed")) } else { Ok(()) }
+}
+
+pub(crate) async fn handlers_of_the_macros_are_called<T: User>(stage: &Stage<T>) {
+    let (told, mut heard): (Told, _) = unbounded_channel();
+    let builder = stage.builder().await.state(told).handlers(handlers![book, refund]);
+    let outbox = builder.build().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    let mut calls = Vec::new();
+    outbox
+        .transaction(async |tx| {
+            outbox.schedule(tx, &placed("order-1", 1)).await?;
+            outbox.schedule(tx, &Cancelled { key: "order-2".to_owned() }).await
+        })
+        .await
+        .unwrap();
+    for _ in 0..3 {
+        calls.push(bounded("a call", heard.recv()).await.unwrap());
+    }
+    calls.sort();
+    let order_2 = || "order-2".to_owned();
+    assert_eq!(
+        calls,
+        [("book", "order-1".to_owned(), 1), ("refund", order_2(), 1), ("refund", order_2(), 2)]
+    );
+    until_empty(&outbox).await;
+    running.shutdown().await;
+}

@@ -1,0 +1,107 @@
+//! What a user does with a database beside the outbox: transactions of its own, and business rows.
+
+use std::{future::Future, ops::DerefMut};
+
+use keylane::{Tables, memory::MemoryTransaction};
+use sqlx::{AssertSqlSafe, Row};
+
+use crate::target::{
+    Connection, MariaDbTarget, MemoryTarget, MySqlTarget, Pool, PostgresTarget, SqliteTarget, Target,
+};
+
+/// A store as its user sees it.
+pub(crate) trait User: Target {
+    /// The user's own transaction, from the user's own pool.
+    type Work: DerefMut<Target = Connection<Self>> + Send;
+
+    fn begin(pool: &Pool<Self>) -> impl Future<Output = Self::Work> + Send;
+    fn commit(work: Self::Work) -> impl Future<Output = ()> + Send;
+    fn rollback(work: Self::Work) -> impl Future<Output = ()> + Send;
+
+    /// Makes the business table of the test.
+    fn make_effects(pool: &Pool<Self>, tables: &Tables) -> impl Future<Output = ()> + Send;
+    /// Writes a business row in a transaction.
+    fn write_effect(
+        conn: &mut Connection<Self>,
+        tables: &Tables,
+        text: &str,
+    ) -> impl Future<Output = ()> + Send;
+    /// All business rows that are committed, sorted.
+    fn effects(pool: &Pool<Self>, tables: &Tables) -> impl Future<Output = Vec<String>> + Send;
+}
+
+/// A table's name before its own part: `schema.prefix`.
+pub(crate) fn qualifier(tables: &Tables) -> String {
+    tables.schema().map_or_else(String::new, |schema| format!("{schema}.")) + tables.prefix()
+}
+
+macro_rules! sql_user {
+    ($($target:ty: $database:ty),* $(,)?) => {$(
+        impl User for $target {
+            type Work = sqlx::Transaction<'static, $database>;
+
+            async fn begin(pool: &Pool<Self>) -> Self::Work {
+                pool.begin().await.unwrap()
+            }
+
+            async fn commit(work: Self::Work) {
+                work.commit().await.unwrap();
+            }
+
+            async fn rollback(work: Self::Work) {
+                work.rollback().await.unwrap();
+            }
+
+            async fn make_effects(pool: &Pool<Self>, tables: &Tables) {
+                let sql = format!("CREATE TABLE {}effect (what VARCHAR(200) NOT NULL)", qualifier(tables));
+                sqlx::raw_sql(AssertSqlSafe(sql)).execute(pool).await.unwrap();
+            }
+
+            async fn write_effect(conn: &mut Connection<Self>, tables: &Tables, text: &str) {
+                let sql = format!("INSERT INTO {}effect (what) VALUES ('{text}')", qualifier(tables));
+                sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await.unwrap();
+            }
+
+            async fn effects(pool: &Pool<Self>, tables: &Tables) -> Vec<String> {
+                let sql = format!("SELECT what FROM {}effect ORDER BY what", qualifier(tables));
+                let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(pool).await.unwrap();
+                rows.iter().map(|row| row.get(0)).collect()
+            }
+        }
+    )*};
+}
+
+sql_user! {
+    PostgresTarget: sqlx::Postgres,
+    MariaDbTarget: sqlx::MySql,
+    MySqlTarget: sqlx::MySql,
+    SqliteTarget: sqlx::Sqlite,
+}
+
+impl User for MemoryTarget {
+    type Work = MemoryTransaction;
+
+    async fn begin(pool: &Pool<Self>) -> MemoryTransaction {
+        pool.begin().await.unwrap()
+    }
+
+    async fn commit(work: MemoryTransaction) {
+        work.commit().await.unwrap();
+    }
+
+    async fn rollback(work: MemoryTransaction) {
+        work.rollback().await.unwrap();
+    }
+
+    async fn make_effects(_: &Pool<Self>, _: &Tables) {}
+
+    async fn write_effect(conn: &mut Connection<Self>, _: &Tables, text: &str) {
+        conn.push_effect(text);
+    }
+
+    async fn effects(pool: &Pool<Self>, _: &Tables) -> Vec<String> {
+        let mut effects = pool.effects();
+        effects.sort();
+        effects
+    }
+}
