@@ -22,6 +22,7 @@ use tokio::{sync::Notify, time::Instant};
 
 const KEYS: usize = 10_000;
 const BATCH: i64 = 500;
+const DROP: &str = "DROP SCHEMA IF EXISTS keylane_bench_drain CASCADE";
 
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Event {
@@ -62,7 +63,7 @@ fn argument(name: &str, default: usize) -> usize {
 async fn outbox(pool: &PgPool, total: usize) -> (Outbox<Postgres>, Arc<Notify>) {
     let finished = Arc::new(Notify::new());
     let count = Count { done: Arc::default(), total, finished: Arc::clone(&finished) };
-    let config = Config { table_prefix: "bench_drain_".to_owned(), ..Config::default() };
+    let config = Config { schema: Some("keylane_bench_drain".to_owned()), ..Config::default() };
     let outbox = Outbox::builder(pool.clone())
         .config(config)
         .handler(Registration::typed("count", count).after_failure(AfterFailure::Continue))
@@ -73,7 +74,7 @@ async fn outbox(pool: &PgPool, total: usize) -> (Outbox<Postgres>, Arc<Notify>) 
 }
 
 async fn fill(pool: &PgPool, outbox: &Outbox<Postgres>, records: usize) {
-    sqlx::query("TRUNCATE bench_drain_record").execute(pool).await.unwrap();
+    sqlx::query("TRUNCATE keylane_bench_drain.outbox_record").execute(pool).await.unwrap();
     let text = "x".repeat(160);
     for start in (0..records).step_by(10_000) {
         let events: Vec<Event> = (start..records.min(start + 10_000))
@@ -83,7 +84,7 @@ async fn fill(pool: &PgPool, outbox: &Outbox<Postgres>, records: usize) {
         outbox.schedule_all(&mut tx, &events).await.unwrap();
         tx.commit().await.unwrap();
     }
-    sqlx::query("VACUUM ANALYZE bench_drain_record").execute(pool).await.unwrap();
+    sqlx::query("VACUUM ANALYZE keylane_bench_drain.outbox_record").execute(pool).await.unwrap();
 }
 
 /// The reference: fetch 500 by id, decode, call, delete them in one statement.
@@ -94,7 +95,7 @@ async fn by_hand(pool: &PgPool, records: usize) -> f64 {
     while done < records {
         let rows = sqlx::query(
             "SELECT id, event_id, partition_no, record_key, handler, record_type, content_type, payload, headers, \
-             attempts FROM bench_drain_record WHERE status = 0 ORDER BY id LIMIT $1",
+             attempts FROM keylane_bench_drain.outbox_record WHERE status = 0 ORDER BY id LIMIT $1",
         )
         .bind(BATCH)
         .fetch_all(&mut *conn)
@@ -106,7 +107,7 @@ async fn by_hand(pool: &PgPool, records: usize) -> f64 {
             std::hint::black_box((event.key, event.text.len(), row.get::<String, _>(3)));
             ids.push(row.get::<i64, _>(0));
         }
-        sqlx::query("DELETE FROM bench_drain_record WHERE id = ANY($1)")
+        sqlx::query("DELETE FROM keylane_bench_drain.outbox_record WHERE id = ANY($1)")
             .bind(&ids)
             .execute(&mut *conn)
             .await
@@ -121,8 +122,10 @@ async fn by_library(outbox: &Outbox<Postgres>, finished: &Notify, pool: &PgPool,
     let running = outbox.start().await.unwrap();
     finished.notified().await;
     loop {
-        let left: i64 =
-            sqlx::query_scalar("SELECT count(*) FROM bench_drain_record").fetch_one(pool).await.unwrap();
+        let left: i64 = sqlx::query_scalar("SELECT count(*) FROM keylane_bench_drain.outbox_record")
+            .fetch_one(pool)
+            .await
+            .unwrap();
         if left == 0 {
             break;
         }
@@ -138,6 +141,7 @@ async fn main() {
     let (records, runs) = (argument("--records", 200_000), argument("--runs", 5));
     let url = std::env::var("KEYLANE_TEST_POSTGRES_URL").unwrap();
     let pool = PgPool::connect(&url).await.unwrap();
+    sqlx::query(DROP).execute(&pool).await.unwrap();
     outbox(&pool, records).await.0.migrate().await.unwrap();
     let mut ratios = Vec::new();
     for run in 0..runs {
@@ -160,8 +164,5 @@ async fn main() {
     ratios.sort_by(f64::total_cmp);
     let (median, last) = (ratios[ratios.len() / 2], ratios.len() - 1);
     println!("ratio median {median:.2}, min {:.2}, max {:.2}, runs {runs}", ratios[0], ratios[last]);
-    let drop = "SELECT string_agg(format('DROP TABLE %I CASCADE', tablename), '; ') FROM pg_tables \
-                WHERE tablename LIKE 'bench\\_drain\\_%'";
-    let drop: String = sqlx::query_scalar(drop).fetch_one(&pool).await.unwrap();
-    sqlx::raw_sql(sqlx::AssertSqlSafe(drop)).execute(&pool).await.unwrap();
+    sqlx::query(DROP).execute(&pool).await.unwrap();
 }

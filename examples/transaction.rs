@@ -46,19 +46,14 @@ impl Shop {
     async fn place(&self, customer: &str, goods: &str) -> Result<(), OrderError> {
         let event = OrderPlaced { customer: customer.to_owned(), goods: goods.to_owned() };
         let mut tx = self.pool.begin().await?;
+        let row = sqlx::query("INSERT INTO customer_order VALUES ($1, $2)").bind(customer).bind(goods);
+        row.execute(&mut *tx).await?;
         self.outbox.schedule(&mut tx, &event).await?;
-        let taken = sqlx::query("UPDATE stock SET count = count - 1 WHERE goods = $1 AND count > 0")
-            .bind(goods)
-            .execute(&mut *tx)
-            .await?;
-        if taken.rows_affected() == 0 {
+        let take =
+            sqlx::query("UPDATE stock SET count = count - 1 WHERE goods = $1 AND count > 0").bind(goods);
+        if take.execute(&mut *tx).await?.rows_affected() == 0 {
             return Err(OrderError::SoldOut(goods.to_owned()));
         }
-        sqlx::query("INSERT INTO customer_order (customer, goods) VALUES ($1, $2)")
-            .bind(customer)
-            .bind(goods)
-            .execute(&mut *tx)
-            .await?;
         tx.commit().await?;
         self.outbox.wake();
         Ok(())

@@ -291,7 +291,7 @@ impl Scheduler {
         let mut scheduled = Vec::with_capacity(events.len());
         let mut records = Vec::with_capacity(events.len());
         for event in &events {
-            let handlers = self.handlers_of::<DB>(conn, &event.record_type).await?;
+            let handlers = self.handlers_of(&event.record_type).await?;
             let event_id = options.event_id.unwrap_or_else(Uuid::now_v7);
             scheduled.push(Scheduled { event_id, records: handlers.len(), duplicate: false });
             records.extend(handlers.into_iter().map(|handler| record(event, event_id, handler, options)));
@@ -328,17 +328,15 @@ impl Scheduler {
     }
 
     /// Who takes a type: by the list in memory, and if that knows nobody, by the table itself.
-    async fn handlers_of<DB: Database>(
-        &self,
-        conn: &mut DB::Connection,
-        record_type: &str,
-    ) -> Result<Vec<String>, ScheduleError> {
+    async fn handlers_of(&self, record_type: &str) -> Result<Vec<String>, ScheduleError> {
         self.routes.keep_fresh(&*self.store, self.config.route_refresh).await;
-        let handlers = self.routes.of(record_type);
-        if !handlers.is_empty() {
-            return Ok(handlers);
+        let mut handlers = self.routes.of(record_type);
+        if handlers.is_empty() {
+            // Not on the user's connection: reading there first would make SQLite refuse the insert
+            // if anybody wrote meanwhile, and MySQL would read as of the start of the transaction.
+            self.routes.refresh(self.store.routes().await?);
+            handlers = self.routes.of(record_type);
         }
-        let handlers = DB::handlers_of(conn, &self.tables, record_type).await?;
         match handlers.is_empty() {
             true => Err(ScheduleError::NoHandler { record_type: record_type.to_owned() }),
             false => Ok(handlers),

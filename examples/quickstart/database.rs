@@ -12,6 +12,9 @@ use keylane::sqlx::{
 
 use crate::flights::Flight;
 
+/// How long a connection may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// The owner of a partition, as `outbox_partition` and `outbox_instance` show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
@@ -134,15 +137,15 @@ async fn connect_sqlite(url: &str) -> Result<SqlitePool, sqlx::Error> {
         .journal_mode(SqliteJournalMode::Wal)
         .busy_timeout(Duration::from_secs(5))
         .foreign_keys(true);
-    SqlitePoolOptions::new().max_connections(2).connect_with(options).await
+    SqlitePoolOptions::new().acquire_timeout(PATIENCE).max_connections(2).connect_with(options).await
 }
 
 async fn connect_postgres(url: &str) -> Result<PgPool, sqlx::Error> {
-    PgPoolOptions::new().max_connections(5).connect(url).await
+    PgPoolOptions::new().acquire_timeout(PATIENCE).max_connections(5).connect(url).await
 }
 
 async fn connect_mysql(url: &str) -> Result<MySqlPool, sqlx::Error> {
     // The driver knows both by this name only.
     let url = url.replacen("mariadb://", "mysql://", 1);
-    MySqlPoolOptions::new().max_connections(5).connect(&url).await
+    MySqlPoolOptions::new().acquire_timeout(PATIENCE).max_connections(5).connect(&url).await
 }

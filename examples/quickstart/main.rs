@@ -71,7 +71,21 @@ impl Arguments {
 }
 
 #[tokio::main]
-async fn main() -> Result<ExitCode, Box<dyn Error>> {
+async fn main() -> ExitCode {
+    match start().await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            let causes = std::iter::successors(error.source(), |&cause| cause.source());
+            let causes: String = causes.map(|cause| format!(": {cause}")).collect();
+            eprintln!("quickstart: {error}{causes}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// False: the verdict was bad.
+async fn start() -> Result<bool, Box<dyn Error>> {
     let mut arguments = Arguments::read()?;
     if arguments.replica.is_none() {
         // Names of its own, so that runs do not meet in one database.
@@ -90,18 +104,19 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
 }
 
-async fn run<DB: Place>(arguments: Arguments, url: String) -> Result<ExitCode, Box<dyn Error>> {
+async fn run<DB: Place>(arguments: Arguments, url: String) -> Result<bool, Box<dyn Error>> {
     let Arguments { replica, prefix, dir, .. } = arguments;
     if let Some(number) = replica {
-        replica::run::<DB>(number, &url, &prefix, &dir).await?;
-        return Ok(ExitCode::SUCCESS);
+        return replica::run::<DB>(number, &url, &prefix, &dir).await.map(|()| true);
     }
     let good = play::<DB>(url, prefix, &dir).await;
-    match &good {
-        Ok(true) => std::fs::remove_dir_all(&dir)?,
-        _ => println!("\nThe logs of the replicas and their ledgers are in {}", dir.display()),
+    if matches!(good, Ok(true)) {
+        std::fs::remove_dir_all(&dir)?;
+    } else if std::fs::remove_dir(&dir).is_err() {
+        // It is not empty.
+        println!("\nThe logs of the replicas and their ledgers are in {}", dir.display());
     }
-    Ok(if good? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    good
 }
 
 /// The show, from the tables to the verdict. False: it was bad.

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Enters flights into the books. Cancelled ones it refuses; some it fails to enter at once.
-#[outbox_handler(id = "bookkeeper", retry(exponential, initial = "200ms", max_retries = 3), timeout = "2s")]
+#[outbox_handler(id = "bookkeeper", retry(exponential, initial = "1s", max_retries = 3), timeout = "3s")]
 async fn keep_books(
     flight: Flight,
     delivery: &Delivery,

@@ -9,7 +9,7 @@ use keylane::Config;
 pub(crate) fn of(prefix: &str, replica: usize) -> Config {
     let mut config = Config { table_prefix: prefix.to_owned(), ..Config::default() };
     config.delivery.poll_interval = Duration::from_millis(100);
-    config.delivery.handler_timeout = Duration::from_secs(2);
+    config.delivery.handler_timeout = Duration::from_secs(3);
     config.database.call_timeout = Duration::from_millis(1500);
     config.cluster.heartbeat_interval = Duration::from_millis(300);
     config.cluster.stale_instance_timeout = Duration::from_secs(2);

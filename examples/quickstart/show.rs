@@ -41,6 +41,9 @@ pub(crate) struct Course {
     pub(crate) takeover: Option<Duration>,
     /// What went wrong, if anything.
     pub(crate) troubles: Vec<String>,
+    /// The producer's ledger: by row, when the flight had been committed.
+    pub(crate) committed: Vec<Option<Micros>>,
+    /// The lines of each replica.
     pub(crate) ledgers: BTreeMap<usize, Vec<Line>>,
 }
 
@@ -112,6 +115,7 @@ impl<'a, DB: Place> Show<'a, DB> {
         self.look().await?;
         self.note("the replicas have shut down and handed their partitions back".to_owned());
         self.draw(true)?;
+        self.course.committed = self.stage.committed();
         self.course.ledgers =
             self.watch.replicas.into_iter().map(|(n, followed)| (n, followed.lines)).collect();
         Ok(self.course)

@@ -1,6 +1,9 @@
 //! The producing side: the tables, and the transactions in which flights are scheduled.
 
-use std::{cell::Cell, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    time::Duration,
+};
 
 use futures::future::try_join_all;
 use keylane::{Outbox, ScheduleError, TransactionError, sqlx};
@@ -9,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::{
     database::{Owner, Place, create},
     flights::Flight,
+    ledger::{self, Micros},
     settings,
 };
 
@@ -30,19 +34,29 @@ pub(crate) struct Stage<DB: Place> {
     outbox: Outbox<DB>,
     prefix: String,
     scheduled: Cell<usize>,
+    /// By row: when its transaction had been committed.
+    committed: RefCell<Vec<Option<Micros>>>,
 }
 
 impl<DB: Place> Stage<DB> {
     pub(crate) async fn set_up(url: &str, prefix: &str) -> Result<Self, Box<dyn std::error::Error>> {
-        let pool = DB::connect(url).await?;
+        let connected = DB::connect(url).await;
+        let pool = connected.map_err(|error| format!("{} could not be opened: {error}", DB::TITLE))?;
         let outbox = Outbox::builder(pool.clone()).config(settings::of(prefix, 0)).build().await?;
         outbox.migrate().await?;
         create::<DB>(&pool, prefix).await?;
-        Ok(Self { pool, outbox, prefix: prefix.to_owned(), scheduled: Cell::new(0) })
+        Ok(Self {
+            pool,
+            outbox,
+            prefix: prefix.to_owned(),
+            scheduled: Cell::new(0),
+            committed: RefCell::default(),
+        })
     }
 
     /// Writes all flights at a steady rate, by several writers at once; those of one aircraft by one.
     pub(crate) async fn schedule(&self, flights: &[Flight]) -> Result<(), TransactionError<WriteError>> {
+        self.committed.replace(vec![None; flights.len()]);
         let start = Instant::now();
         try_join_all((0..DB::WRITERS).map(|writer| self.write(flights, writer, start))).await.map(drop)
     }
@@ -59,6 +73,7 @@ impl<DB: Place> Stage<DB> {
             }
             sleep_until(start + Duration::from_secs(number) / FLIGHTS_PER_SECOND).await;
             self.depart(flight).await?;
+            self.committed.borrow_mut()[flight.row - 1] = Some(ledger::now());
             self.scheduled.set(self.scheduled.get() + 1);
         }
         Ok(())
@@ -77,6 +92,11 @@ impl<DB: Place> Stage<DB> {
     /// Flights scheduled so far.
     pub(crate) fn scheduled(&self) -> usize {
         self.scheduled.get()
+    }
+
+    /// When each flight had been scheduled, by row.
+    pub(crate) fn committed(&self) -> Vec<Option<Micros>> {
+        self.committed.borrow().clone()
     }
 
     /// Who owns each partition.

@@ -32,6 +32,8 @@ impl Attempt {
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) records: usize,
+    /// Flights of the week that did not get that far.
+    pub(crate) unscheduled: usize,
     /// Aircraft, and cancelled flights that never got one.
     pub(crate) keys: usize,
     /// Entered by the bookkeeper, and by the fallback handler.
@@ -44,6 +46,8 @@ pub(crate) struct Verdict {
     /// Calls that began before all earlier flights of the aircraft were entered, or while another
     /// call for that aircraft was going on, in whatever process.
     pub(crate) out_of_order: usize,
+    /// Scheduled while an earlier flight of the aircraft was not in the books yet.
+    pub(crate) waited: usize,
     /// Handled again because the killed replica had ended them, but not told the database yet.
     pub(crate) unreported: usize,
     /// Handled again because the killed replica was in the middle of them.
@@ -59,7 +63,8 @@ pub(crate) struct Verdict {
 
 /// Weighs the ledgers against the week.
 pub(crate) fn weigh(flights: &[Flight], course: &Course) -> Verdict {
-    let mut verdict = Verdict { records: flights.len(), ..Verdict::default() };
+    let records = course.committed.iter().flatten().count();
+    let mut verdict = Verdict { records, unscheduled: flights.len() - records, ..Verdict::default() };
     let mut aircraft: BTreeMap<String, Vec<Attempt>> = BTreeMap::new();
     for flight in flights {
         aircraft.entry(flight.aircraft()).or_default();
@@ -78,14 +83,16 @@ pub(crate) fn weigh(flights: &[Flight], course: &Course) -> Verdict {
     }
     for attempts in aircraft.values_mut() {
         attempts.sort_by_key(|attempt| attempt.begun);
-        verdict.out_of_order += out_of_order(attempts, course);
+        verdict.add_aircraft(attempts, course);
     }
     let mut rows: Vec<Vec<&Attempt>> = flights.iter().map(|_| Vec::new()).collect();
     for attempt in aircraft.values().flatten() {
         rows[attempt.row - 1].push(attempt);
     }
-    for attempts in &rows {
-        verdict.add_row(attempts, course);
+    for (attempts, committed) in rows.iter().zip(&course.committed) {
+        if committed.is_some() || !attempts.is_empty() {
+            verdict.add_row(attempts, course);
+        }
     }
     let begun = aircraft.values().flatten().map(|attempt| attempt.begun).min();
     let end = aircraft.values().flatten().filter_map(|attempt| attempt.end).map(|(at, _)| at).max();
@@ -109,23 +116,27 @@ fn take_in(attempts: &mut Vec<Attempt>, replica: usize, line: &Line) -> bool {
     open.map(|attempt| attempt.end = Some((line.at, line.what))).is_some()
 }
 
-/// Calls of one aircraft, in the order in which they began, that should not have begun yet.
-fn out_of_order(attempts: &[Attempt], course: &Course) -> usize {
-    let mut count = 0;
-    // The flight whose turn it is; one that is handled again takes the row up from there.
-    let mut next = 1;
-    let mut busy_until = 0;
-    for attempt in attempts {
-        count += usize::from(attempt.turn > next || attempt.begun < busy_until);
-        next = attempt.turn + usize::from(attempt.is_final());
-        let killed_at = course.killed_at.filter(|_| attempt.replica == course.victim);
-        let end = attempt.end.map(|(at, _)| at).or(killed_at).unwrap_or(Micros::MAX);
-        busy_until = busy_until.max(end);
-    }
-    count
-}
-
 impl Verdict {
+    /// Adds what the calls for one aircraft, in the order in which they began, say of their order.
+    fn add_aircraft(&mut self, attempts: &[Attempt], course: &Course) {
+        // The flight whose turn it is; one that is handled again takes the row up from there.
+        let mut next = 1;
+        let mut reached = 0;
+        let mut busy_until = 0;
+        for attempt in attempts {
+            self.out_of_order += usize::from(attempt.turn > next || attempt.begun < busy_until);
+            let committed = course.committed.get(attempt.row - 1).copied().flatten();
+            self.waited += usize::from(
+                attempt.turn > reached && committed.is_some_and(|committed| committed < busy_until),
+            );
+            reached = reached.max(attempt.turn);
+            next = attempt.turn + usize::from(attempt.is_final());
+            let killed_at = course.killed_at.filter(|_| attempt.replica == course.victim);
+            let end = attempt.end.map(|(at, _)| at).or(killed_at).unwrap_or(Micros::MAX);
+            busy_until = busy_until.max(end);
+        }
+    }
+
     /// Adds what the attempts of one flight, in their order, say of it.
     fn add_row(&mut self, attempts: &[&Attempt], course: &Course) {
         match attempts.iter().find(|attempt| attempt.is_final()).and_then(|attempt| attempt.end) {
@@ -156,7 +167,8 @@ impl Verdict {
     pub(crate) fn problems(&self, course: &Course, takeover_limit: Duration) -> Vec<String> {
         let mut problems = course.troubles.clone();
         let counts = [
-            (self.lost, "flights are in no book"),
+            (self.unscheduled, "flights were not scheduled"),
+            (self.lost, "flights were scheduled, but are in no ledger"),
             (self.out_of_order, "calls were out of order"),
             (self.unexplained, "flights were handled again without a reason"),
             (self.strange, "lines of the ledgers do not fit the week"),

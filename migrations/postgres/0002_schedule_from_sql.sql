@@ -5,7 +5,7 @@
 -- their arguments are cheap: give them variables.
 
 -- a + b mod 2^64. A sum of unlike signs cannot overflow; flipping the top bit of a makes them unlike.
-CREATE FUNCTION {outbox}xxh3_add64(a bigint, b bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION {outbox}xxh3_add64(a bigint, b bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE
         WHEN (a # b) < 0 THEN a + b
@@ -15,7 +15,7 @@ $$;
 
 -- a * b mod 2^64. The low halves are signed, (a << 32) >> 32, and carry into the high ones: each
 -- product then fits into 62 bits and a sign.
-CREATE FUNCTION {outbox}xxh3_mul64(a bigint, b bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION {outbox}xxh3_mul64(a bigint, b bigint) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE
     a_low bigint := (a << 32) >> 32;
@@ -29,7 +29,7 @@ $$;
 
 -- The halves of the 128-bit product, xored. Limbs of 32 by 16 bits, digits of 16 bits: nothing
 -- exceeds 50 bits.
-CREATE FUNCTION {outbox}xxh3_mul128_fold64(a bigint, b bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION {outbox}xxh3_mul128_fold64(a bigint, b bigint) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE
     a0 bigint := a & 4294967295;
@@ -51,7 +51,7 @@ END
 $$;
 
 -- The little-endian word of the 8 bytes from pos.
-CREATE FUNCTION {outbox}xxh3_read64(bytes bytea, pos integer) RETURNS bigint
+CREATE OR REPLACE FUNCTION {outbox}xxh3_read64(bytes bytea, pos integer) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT ((get_byte(bytes, pos) | (get_byte(bytes, pos + 1) << 8)
              | (get_byte(bytes, pos + 2) << 16) | (get_byte(bytes, pos + 3) << 24))::bigint & 4294967295)
@@ -60,7 +60,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$;
 
 -- 16 bytes of the key with 16 bytes of the secret, added to acc.
-CREATE FUNCTION {outbox}xxh3_mix16(acc bigint, bytes bytea, pos integer, secret bytea, secret_pos integer)
+CREATE OR REPLACE FUNCTION {outbox}xxh3_mix16(acc bigint, bytes bytea, pos integer, secret bytea, secret_pos integer)
 RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE
@@ -73,7 +73,7 @@ END
 $$;
 
 -- `>>` keeps the sign: masks make it a shift of an unsigned word.
-CREATE FUNCTION {outbox}xxh3_avalanche(hash bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION {outbox}xxh3_avalanche(hash bigint) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE
     h bigint := {outbox}xxh3_mul64(hash # ((hash >> 37) & x'7FFFFFF'::bigint), x'165667919E3779F9'::bigint);
@@ -84,7 +84,7 @@ $$;
 
 -- The partition of a record key: xxh3_64 of its UTF-8 bytes, mod 256. Where the seed would enter,
 -- it is 0. search_path is kept so that the helpers are found wherever this is called from.
-CREATE FUNCTION {outbox}partition_of(record_key text) RETURNS smallint
+CREATE OR REPLACE FUNCTION {outbox}partition_of(record_key text) RETURNS smallint
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path FROM CURRENT AS $$
 DECLARE
     secret CONSTANT bytea := '\x'
@@ -187,7 +187,7 @@ $$;
 
 -- Schedules an event in the caller's transaction: one record for each handler listed for its type
 -- or for '*'. Returns how many. Parameters are qualified where columns have the same names.
-CREATE FUNCTION {outbox}schedule(
+CREATE OR REPLACE FUNCTION {outbox}schedule(
     record_type text,
     record_key  text,
     payload     jsonb,

@@ -131,7 +131,7 @@ impl Pipeline {
         let id = record.delivery.id;
         let partition = record.delivery.partition;
         let lane = record.lane();
-        if self.lanes.knows(id) || self.lanes.is_tainted(&lane) {
+        if self.lanes.knows(id) || self.lanes.is_tainted(&lane) || self.lanes.would_overtake(&lane) {
             return;
         }
         // Without a permit the record is left where it is; so is all that follows in its partition.

@@ -42,6 +42,8 @@ struct LaneState {
     running: bool,
     waiting: bool,
     stop: Option<StopState>,
+    /// Holds on their way to the database.
+    holds: usize,
 }
 
 struct Known {
@@ -123,6 +125,28 @@ impl Lanes {
         if let Some(known) = self.known.get_mut(&id) {
             known.writing = true;
         }
+    }
+
+    /// A record of the lane is about to be held.
+    pub(super) fn hold_begins(&mut self, lane: &Lane) {
+        self.lanes.entry(lane.clone()).or_default().holds += 1;
+    }
+
+    /// The hold was written or refused. A fetch under way may bring later records without it. Returns
+    /// whether the lane has gone on meanwhile, so that it is to be looked at again.
+    pub(super) fn hold_ends(&mut self, lane: &Lane) -> bool {
+        self.taint(lane);
+        let Some(state) = self.lanes.get_mut(lane) else { return false };
+        state.holds = state.holds.saturating_sub(1);
+        let goes_on = state.stop.is_none();
+        self.drop_if_idle(lane);
+        goes_on
+    }
+
+    /// Whether the lane goes on, but earlier records of it are on their way to be held: what a fetch
+    /// brings of it now would overtake them.
+    pub(super) fn would_overtake(&self, lane: &Lane) -> bool {
+        self.lanes.get(lane).is_some_and(|state| state.stop.is_none() && state.holds > 0)
     }
 
     pub(super) fn stop_of(&self, lane: &Lane) -> Option<StopState> {
@@ -223,7 +247,8 @@ impl Lanes {
 
     fn drop_if_idle(&mut self, lane: &Lane) {
         let idle = |state: &LaneState| {
-            state.queue.is_empty() && !state.running && !state.waiting && state.stop.is_none()
+            let still = !state.running && !state.waiting;
+            state.queue.is_empty() && still && state.stop.is_none() && state.holds == 0
         };
         if self.lanes.get(lane).is_some_and(idle) {
             self.lanes.remove(lane);
@@ -279,10 +304,11 @@ impl Lanes {
         let gone = self.known.iter().filter(|(_, known)| !known.writing).map(|(id, _)| *id);
         let gone: Vec<RecordId> = gone.collect();
         gone.into_iter().for_each(|id| self.forget(id));
-        let stops = std::mem::take(&mut self.lanes).into_iter().filter(|(_, state)| state.stop.is_some());
-        self.lanes = stops
-            .map(|(lane, state)| (lane, LaneState { stop: state.stop, ..LaneState::default() }))
-            .collect();
+        for (lane, LaneState { stop, holds, .. }) in std::mem::take(&mut self.lanes) {
+            if stop.is_some() || holds > 0 {
+                self.lanes.insert(lane, LaneState { stop, holds, ..LaneState::default() });
+            }
+        }
         self.ready.clear();
         self.running = 0;
     }

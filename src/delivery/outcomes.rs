@@ -149,6 +149,9 @@ impl Pipeline {
         permit: Option<Permit>,
     ) {
         self.lanes.writing(id);
+        if let Change::Hold { .. } = change {
+            self.lanes.hold_begins(&lane);
+        }
         self.outcomes.push(Pending {
             settlement: Settlement { id, failures, change },
             lane,
@@ -192,9 +195,10 @@ impl Pipeline {
                     self.lanes.stop_is_durable(lane);
                 }
                 Change::Hold { .. } => {
-                    // Out of memory again: a fetch under way may bring later ones without it.
-                    self.lanes.taint(lane);
                     holds += 1;
+                    if self.lanes.hold_ends(lane) {
+                        self.want();
+                    }
                 }
             }
         }

@@ -64,8 +64,15 @@ impl Driver for Postgres {
             ("idle_in_transaction_session_timeout", timeout),
             ("default_transaction_isolation", "read committed".to_owned()),
         ];
+        let off = |name: &'static str| (name, "off".to_owned());
+        if session.role != Role::Control {
+            // The statistics of a queue table are always wrong: read the index in its order whatever
+            // they say, plan once, and never compile.
+            settings.push(("plan_cache_mode", "force_generic_plan".to_owned()));
+            settings.extend(["enable_seqscan", "enable_bitmapscan", "enable_sort", "jit"].map(off));
+        }
         if session.role == Role::Settle && session.async_commit {
-            settings.push(("synchronous_commit", "off".to_owned()));
+            settings.push(off("synchronous_commit"));
         }
         let options = options.clone().application_name("keylane").options(settings);
         Box::pin(async move { options.connect().await })
