@@ -60,6 +60,20 @@ fn argument(name: &str, default: usize) -> usize {
     arguments.nth(1).and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
+/// Processor time of this process and of all PostgreSQL servers of the machine, in microseconds.
+fn processor_time() -> [f64; 2] {
+    let ticks = |stat: &str| -> f64 {
+        let fields = stat.rsplit(')').next().unwrap_or("").split_whitespace().skip(11).take(2);
+        fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() * 10_000.0
+    };
+    let own = ticks(&std::fs::read_to_string("/proc/self/stat").unwrap());
+    let servers = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let stat = std::fs::read_to_string(entry.ok()?.path().join("stat")).ok()?;
+        stat.contains("(postgres)").then(|| ticks(&stat))
+    });
+    [own, servers.sum()]
+}
+
 async fn outbox(pool: &PgPool, total: usize) -> (Outbox<Postgres>, Arc<Notify>) {
     let finished = Arc::new(Notify::new());
     let count = Count { done: Arc::default(), total, finished: Arc::clone(&finished) };
@@ -148,17 +162,19 @@ async fn main() {
         let (outbox, finished) = outbox(&pool, records).await;
         let mut rates = [0.0; 2];
         for turn in [run % 2, 1 - run % 2] {
-            if turn == 0 {
-                // The handler's routes must be there before anything can be scheduled.
-                fill(&pool, &outbox, records).await;
-                rates[0] = by_hand(&pool, records).await;
-            } else {
-                fill(&pool, &outbox, records).await;
-                rates[1] = by_library(&outbox, &finished, &pool, records).await;
-            }
+            fill(&pool, &outbox, records).await;
+            let before = processor_time();
+            rates[turn] = match turn {
+                0 => by_hand(&pool, records).await,
+                _ => by_library(&outbox, &finished, &pool, records).await,
+            };
+            let after = processor_time();
+            let [client, server] = [0, 1].map(|side| (after[side] - before[side]) / records as f64);
+            let who = ["by hand", "library"][turn];
+            println!("run {run}: {who} {:.0}/s, client {client:.1} us, server {server:.1} us a record", rates[turn]);
         }
         let ratio = rates[1] / rates[0];
-        println!("run {run}: by hand {:.0}/s, library {:.0}/s, ratio {ratio:.2}", rates[0], rates[1]);
+        println!("run {run}: ratio {ratio:.2}");
         ratios.push(ratio);
     }
     ratios.sort_by(f64::total_cmp);

@@ -34,9 +34,9 @@ struct Post {
 #[outbox_handler(id = "post", retry(never))]
 async fn deliver(letter: Letter, State(post): State<Post>) -> Result<(), HandlerError> {
     match letter.street.as_str() {
-        "River Road" if !*post.bridge_open.borrow() => return Err(HandlerError::new("the bridge is closed")),
-        "Rivver Road" => return Err(HandlerError::new("no such street")),
-        "Sea View" => return Err(HandlerError::new("the house is gone")),
+        "River Road" if !*post.bridge_open.borrow() => Err(HandlerError::new("the bridge is closed")),
+        "Rivver Road" => Err(HandlerError::new("no such street")),
+        "Sea View" => Err(HandlerError::new("the house is gone")),
         _ => Ok(post.delivered.send(letter)?),
     }
 }

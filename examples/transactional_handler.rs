@@ -4,7 +4,7 @@
 //! are committed together, or not at all. Here its first attempt books the money and then fails, the
 //! second one panics after it has booked; the third succeeds. Prints the attempts and the balance,
 //! which has grown once.
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, clippy::panic)]
 
 use std::{error::Error, path::Path, time::Duration};
 

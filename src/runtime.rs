@@ -224,7 +224,7 @@ impl Worker {
         let stop = self.stopped.clone();
         let limit = self.config.cluster.graceful_shutdown_timeout;
         tokio::select! {
-            ended = pipeline.run() => match ended { Ended::Evicted => Session::Evicted },
+            ended = pipeline.run() => match ended { Ended::Evicted | Ended::Broken => Session::Evicted },
             departure = member.run() => match departure {
                 Departure::Evicted => Session::Evicted,
                 Departure::Drained => Session::Left(ShutdownReport { graceful: true, cancelled: 0 }),

@@ -1,13 +1,8 @@
 //! The course of events: three replicas, a week of traffic, one killed, a fourth to the rescue.
 
-use std::{
-    collections::BTreeMap,
-    error::Error,
-    pin::pin,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, error::Error, pin::pin, time::Duration};
 
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::{
     database::{Owner, Place},
@@ -196,9 +191,7 @@ impl<'a, DB: Place> Show<'a, DB> {
             Act::TakenOver => {
                 let count = self.partitions_of(LATECOMER);
                 if count >= self.owners.len() / FIRST_REPLICAS {
-                    self.note(format!(
-                        "replica {LATECOMER} has its share of {count} partitions, handed over in order"
-                    ));
+                    self.note(format!("replica {LATECOMER} has its share, {count} partitions"));
                     self.act = Act::AllThere;
                 }
             }

@@ -4,8 +4,10 @@ use std::{
     collections::{BTreeMap, VecDeque},
     io,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use tokio::time::Instant;
 
 use crate::ledger::{Follower, Line, What};
 

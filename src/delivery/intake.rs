@@ -34,7 +34,7 @@ impl Pipeline {
         (self.wanted, self.news) = (true, true);
     }
 
-    pub(super) fn start_look(&mut self) -> Task<Seen> {
+    pub(super) fn start_look(&mut self) -> Option<Task<Seen>> {
         if !(self.wanted || self.due_wanted) || self.clearing || Instant::now() < self.not_before {
             return None;
         }
@@ -50,7 +50,7 @@ impl Pipeline {
         if !kept {
             (self.wanted, self.due_wanted, self.refresh_wanted) = (false, false, false);
         }
-        Some(Box::pin(look(Arc::clone(&self.store), wanted)))
+        Some(Task::start(look(Arc::clone(&self.store), wanted)))
     }
 
     /// What to look at, and for how many records. The last quarter of memory is kept for partitions
@@ -118,9 +118,10 @@ impl Pipeline {
     /// Stops whose record is gone, or whose handler this build has, hold nothing back any more.
     pub(super) fn resume_what_nothing_stops(&mut self, stops: &[Stop]) {
         for stop in stops {
-            let adopted = stop.reason == StopReason::Unroutable && self.registry.knows(&stop.lane.handler);
-            let still = self.lanes.stop_of(&stop.lane).is_some_and(|state| state.record == stop.record);
-            if still && (adopted || !stop.record_exists) {
+            let state = self.lanes.stop_of(&stop.lane).filter(|state| state.record == stop.record);
+            let Some(state) = state else { continue };
+            let adopted = state.may_be_adopted() && self.registry.knows(&stop.lane.handler);
+            if adopted || !stop.record_exists {
                 let permit = self.ownership.permit(stop.lane.partition);
                 self.write(stop.record, 0, Change::Resume, stop.lane.clone(), permit);
             }

@@ -1,7 +1,7 @@
 //! The lanes in memory: what is queued, what runs, what stands still. No async, no IO.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -11,6 +11,9 @@ use crate::{
     ownership::Permit,
     record::{Lane, Record, RecordId, Stop},
 };
+
+/// Looked up several times a record, and never by an attacker's choice of more than a few thousand.
+type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 
 /// Records that one run of a lane takes at most, unless its handler takes batches.
 const RUN_LENGTH: usize = 32;
@@ -332,8 +335,9 @@ impl Lanes {
         }
         for stop in stops {
             let state = self.lanes.entry(stop.lane.clone()).or_default();
-            let durable_since = Some(epoch.saturating_sub(1));
-            state.stop.get_or_insert(StopState { record: stop.record, reason: stop.reason, durable_since });
+            let (durable_since, own) = (Some(epoch.saturating_sub(1)), false);
+            let Stop { record, reason, .. } = *stop;
+            state.stop.get_or_insert(StopState { record, reason, durable_since, own });
         }
     }
 
@@ -342,5 +346,43 @@ impl Lanes {
         use crate::record::StopReason::{Blocked, Unroutable};
         let outside = |stop: StopState| matches!(stop.reason, Blocked | Unroutable);
         self.lanes.values().any(|state| state.stop.is_some_and(outside))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{partition::Partition, record::StopReason};
+
+    fn stopped() -> (Lanes, Lane) {
+        let lane = Lane { partition: Partition::of("a"), key: "a".to_owned(), handler: "h".to_owned() };
+        let mut lanes = Lanes::default();
+        lanes.stop(&lane, StopState::by_this_instance(1, StopReason::Retrying));
+        (lanes, lane)
+    }
+
+    #[test]
+    fn a_lane_that_goes_on_waits_for_its_holds_to_end() {
+        let (mut lanes, lane) = stopped();
+        lanes.hold_begins(&lane);
+        lanes.hold_begins(&lane);
+        assert!(!lanes.would_overtake(&lane), "what comes now is held, too");
+        lanes.resume(&lane);
+        assert!(lanes.would_overtake(&lane));
+        assert!(lanes.hold_ends(&lane), "it is to be looked at again");
+        assert!(lanes.would_overtake(&lane));
+        lanes.hold_ends(&lane);
+        assert!(!lanes.would_overtake(&lane));
+        assert!(lanes.lanes.is_empty(), "nothing is kept of a lane that is idle");
+    }
+
+    #[test]
+    fn holds_are_counted_on_when_all_runs_are_given_up() {
+        let (mut lanes, lane) = stopped();
+        lanes.hold_begins(&lane);
+        lanes.abandon_runs();
+        assert!(lanes.stop_of(&lane).is_some());
+        lanes.abandon_where(|_| true);
+        assert!(lanes.would_overtake(&lane));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::time::Instant;
 
 use super::{
@@ -19,6 +20,9 @@ use crate::{
     telemetry::Signal,
 };
 
+/// Short runs that share a task at most, and how many tasks a worker thread should find.
+const RUNS_PER_TASK: usize = 32;
+const TASKS_PER_WORKER: usize = 4;
 /// Records of one settle at most.
 const SETTLE_LIMIT: usize = 5_000;
 /// Added to the time of a retry, so that the database agrees that it has come.
@@ -27,39 +31,47 @@ const DUE_SLACK: std::time::Duration = std::time::Duration::from_millis(5);
 const DUE_TIMES: usize = 1_000;
 
 impl Pipeline {
+    /// Starts what may run. Many short runs share a task, each reports by itself: a task each would
+    /// cost more than a short handler does.
     pub(super) fn start_runs(&mut self) {
+        let mut runs = Vec::new();
         while !self.clearing && self.lanes.runs() < self.config.concurrency {
             let Some(run) = self.lanes.next_run() else { break };
-            self.tasks.spawn(run.execute(self.around.clone(), Arc::clone(&self.guards)));
+            runs.push(run);
+        }
+        let workers = tokio::runtime::Handle::current().metrics().num_workers();
+        let share = (runs.len() / (workers * TASKS_PER_WORKER)).clamp(1, RUNS_PER_TASK);
+        while !runs.is_empty() {
+            let together = runs.split_off(runs.len().saturating_sub(share));
+            let (around, guards, done) = (self.around.clone(), Arc::clone(&self.guards), self.done.clone());
+            self.tasks.spawn(async move {
+                let runs = together.into_iter().map(|run| run.execute(around.clone(), Arc::clone(&guards)));
+                let mut runs: FuturesUnordered<_> = runs.collect();
+                while let Some(finished) = runs.next().await {
+                    // No receiver: the pipeline is gone, and this task is about to be cancelled.
+                    let _ = done.send(finished);
+                }
+            });
         }
     }
 
-    pub(super) fn take_in_runs(&mut self, ended: Result<Finished, tokio::task::JoinError>) {
-        self.take_in_run(ended);
-        // Those that have ended meanwhile come along: one settle for all of them.
-        while let Some(ended) = self.tasks.try_join_next() {
-            self.take_in_run(ended);
+    pub(super) fn task_ended(&mut self, ended: Result<(), tokio::task::JoinError>) {
+        // Handlers are caught; a panic around them leaves books that cannot be trusted.
+        if ended.is_err_and(|error| error.is_panic()) {
+            self.tasks.abort_all();
+            self.clearing = true;
         }
         if self.clearing && self.tasks.is_empty() {
+            while let Ok(finished) = self.finished.try_recv() {
+                self.take_in_run(finished);
+            }
             self.clearing = false;
             self.lanes.abandon_runs();
             self.want();
         }
     }
 
-    pub(super) fn take_in_run(&mut self, ended: Result<Finished, tokio::task::JoinError>) {
-        match ended {
-            Ok(finished) => self.finished(finished),
-            Err(error) if error.is_cancelled() => {}
-            // Handlers are caught; a panic around them leaves books that cannot be trusted.
-            Err(_) => {
-                self.tasks.abort_all();
-                self.clearing = true;
-            }
-        }
-    }
-
-    pub(super) fn finished(&mut self, Finished { lanes }: Finished) {
+    pub(super) fn take_in_run(&mut self, Finished { lanes }: Finished) {
         self.lanes.end_run();
         for FinishedLane { lane, items } in lanes {
             let mut untried = Vec::new();
@@ -129,7 +141,7 @@ impl Pipeline {
 
     /// The lane stands still: what is queued behind is held.
     pub(super) fn stop(&mut self, lane: &Lane, record: RecordId, reason: StopReason) {
-        let queued = self.lanes.stop(lane, StopState { record, reason, durable_since: None });
+        let queued = self.lanes.stop(lane, StopState::by_this_instance(record, reason));
         for item in queued {
             self.hold(item, record, lane);
         }
@@ -159,14 +171,14 @@ impl Pipeline {
         });
     }
 
-    pub(super) fn start_settle(&mut self) -> Task<SettleDone> {
+    pub(super) fn start_settle(&mut self) -> Option<Task<SettleDone>> {
         if self.outcomes.is_empty() {
             return None;
         }
         let mut settler = self.settler.take()?;
         let most = self.outcomes.len().min(SETTLE_LIMIT);
         let batch: Vec<Pending> = self.outcomes.drain(..most).collect();
-        Some(Box::pin(async move {
+        Some(Task::start(async move {
             let settlements: Vec<Settlement> =
                 batch.iter().map(|pending| pending.settlement.clone()).collect();
             let result = settler.settle(&settlements).await;

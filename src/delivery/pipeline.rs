@@ -3,11 +3,14 @@
 use std::{
     collections::BTreeSet,
     future::{Future, pending},
-    pin::Pin,
     sync::Arc,
 };
 
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{
+    sync::mpsc,
+    task::{JoinHandle, JoinSet},
+    time::Instant,
+};
 
 use super::{
     DeliveryConfig,
@@ -30,6 +33,9 @@ use crate::{
     wake::Wake,
 };
 
+/// Ended runs that are taken in at once.
+const REPORTS: usize = 1024;
+
 /// Everything a pipeline works with.
 pub(crate) struct Setup {
     pub(crate) store: Arc<dyn Store>,
@@ -46,6 +52,8 @@ pub(crate) struct Setup {
 pub(crate) enum Ended {
     /// Its guard was closed: this instance has been evicted.
     Evicted,
+    /// A task of its own panicked: the books cannot be trusted any more.
+    Broken,
 }
 
 /// An outcome on its way to the database. The permit goes when it is durable.
@@ -55,7 +63,22 @@ pub(super) struct Pending {
     pub(super) _permit: Option<Permit>,
 }
 
-pub(super) type Task<T> = Option<Pin<Box<dyn Future<Output = T> + Send>>>;
+/// Work on a task of its own, so that decoding and encoding do not hold up the books. Dropping it
+/// cancels it.
+pub(super) struct Task<T>(JoinHandle<T>);
+
+impl<T: Send + 'static> Task<T> {
+    pub(super) fn start(work: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(tokio::spawn(work))
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 pub(super) type SettleDone = (Settler, Vec<Pending>, Result<Settled, Evicted>);
 
 /// The bookkeeper of one instance's deliveries. Dropping it cancels the handlers that run.
@@ -70,7 +93,10 @@ pub(crate) struct Pipeline {
     pub(super) guards: Arc<GuardPool>,
     pub(super) evicted: Wake,
     pub(super) lanes: Lanes,
-    pub(super) tasks: JoinSet<Finished>,
+    pub(super) tasks: JoinSet<()>,
+    /// Where runs report that they have ended.
+    pub(super) done: mpsc::UnboundedSender<Finished>,
+    pub(super) finished: mpsc::UnboundedReceiver<Finished>,
     /// Cancelled runs are still ending: nothing starts before they have.
     pub(super) clearing: bool,
     pub(super) outcomes: Vec<Pending>,
@@ -104,7 +130,10 @@ impl Pipeline {
             clock: ownership.clock(),
         };
         let now = Instant::now();
+        let (done, finished) = mpsc::unbounded_channel();
         Self {
+            done,
+            finished,
             settler: Some(Settler::new(Arc::clone(&store), observers.clone(), guard)),
             guards: Arc::new(guards),
             store,
@@ -136,8 +165,9 @@ impl Pipeline {
 
     /// Delivers until this instance is evicted or the future is dropped.
     pub(crate) async fn run(mut self) -> Ended {
-        let mut looking: Task<Seen> = None;
-        let mut settling: Task<SettleDone> = None;
+        let mut looking: Option<Task<Seen>> = None;
+        let mut settling: Option<Task<SettleDone>> = None;
+        let mut ended = Vec::new();
         loop {
             self.start_runs();
             looking = looking.or_else(|| self.start_look());
@@ -146,13 +176,19 @@ impl Pipeline {
             let (ownership, wake, evicted) =
                 (self.ownership.clone(), self.wake.clone(), self.evicted.clone());
             tokio::select! {
-                Some(ended) = self.tasks.join_next() => self.take_in_runs(ended),
-                seen = poll_task(&mut looking) => {
+                count = self.finished.recv_many(&mut ended, REPORTS) => {
+                    debug_assert!(count > 0, "the sender is kept beside the receiver");
+                    ended.drain(..).for_each(|finished| self.take_in_run(finished));
+                }
+                Some(ended) = self.tasks.join_next() => self.task_ended(ended),
+                seen = ended_task(&mut looking) => {
                     looking = None;
+                    let Some(seen) = seen else { return Ended::Broken };
                     self.take_in(seen);
                 }
-                (settler, written, result) = poll_task(&mut settling) => {
+                done = ended_task(&mut settling) => {
                     settling = None;
+                    let Some((settler, written, result)) = done else { return Ended::Broken };
                     self.settler = Some(settler);
                     match result {
                         Ok(settled) => self.settled(written, settled),
@@ -210,9 +246,10 @@ impl Pipeline {
     }
 }
 
-async fn poll_task<T>(task: &mut Task<T>) -> T {
+/// The result of a task, `None` if it panicked; waits for ever while there is none.
+async fn ended_task<T>(task: &mut Option<Task<T>>) -> Option<T> {
     match task {
-        Some(task) => task.await,
+        Some(Task(handle)) => handle.await.ok(),
         None => pending().await,
     }
 }

@@ -11,12 +11,26 @@ pub(super) struct StopState {
     /// The epoch in which its row became durable; `None` while the write is under way. A list of
     /// stops read in the same or an earlier epoch may not have seen the row yet.
     pub(super) durable_since: Option<u64>,
+    /// This instance has stopped the lane itself, not only read that it is stopped.
+    pub(super) own: bool,
 }
 
 impl StopState {
+    /// A stop that is about to be written.
+    pub(super) fn by_this_instance(record: RecordId, reason: StopReason) -> Self {
+        Self { record, reason, durable_since: None, own: true }
+    }
+
     /// Whether a list of stops read in `epoch` that lacks this one means that it was released.
     pub(super) fn is_refuted_by(&self, epoch: u64) -> bool {
         self.durable_since.is_some_and(|since| since < epoch)
+    }
+
+    /// Whether an instance that knows the handler may try its luck: another has stopped the lane as
+    /// unroutable. If this one did, the handler does not take the record's type, and trying again
+    /// would move the lane's records out of the way and back for ever.
+    pub(super) fn may_be_adopted(&self) -> bool {
+        self.reason == StopReason::Unroutable && !self.own
     }
 }
 
@@ -26,7 +40,8 @@ mod tests {
 
     #[test]
     fn a_list_read_before_the_stop_was_durable_says_nothing() {
-        let stop = |durable_since| StopState { record: 1, reason: StopReason::Blocked, durable_since };
+        let stop =
+            |durable_since| StopState { durable_since, ..StopState::by_this_instance(1, StopReason::Blocked) };
         assert!(!stop(None).is_refuted_by(9));
         assert!(!stop(Some(9)).is_refuted_by(9));
         assert!(stop(Some(8)).is_refuted_by(9));

@@ -7,15 +7,25 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a case fails by panicking")]
 
+mod batches;
+mod blocked;
+mod delayed;
 mod delivering;
+mod fallbacks;
 mod ledger;
+mod options;
 mod ordering;
+mod quarantine;
 mod recorder;
+mod retrying;
 mod routing;
 mod stage;
+mod stopping;
 #[allow(dead_code, unused_imports, reason = "shared with the conformance suite, which needs more of it")]
 #[path = "../conformance/target.rs"]
 mod target;
+mod transactions;
+mod unroutable;
 mod user;
 
 /// One test for each case, on a fresh stage that is taken away if the case passes.
@@ -59,24 +69,120 @@ macro_rules! everywhere {
                 a_key_takes_up_where_another_instance_has_stopped
                 a_slow_key_does_not_starve_the_others
             }
+            retrying {
+                delays_grow_and_are_kept
+                a_spent_record_fails_and_blocks_its_key_only
+                on_failed_continue_lets_the_key_go_on
+                without_a_stop_later_records_pass
+                without_a_stop_a_spent_record_blocks_nothing
+                a_handlers_own_rules_are_stronger
+                a_permanent_error_is_not_retried
+                only_listed_classes_are_retried
+                excluded_classes_are_not_retried
+                an_exclusion_is_stronger_than_a_list
+                a_wish_to_wait_is_kept_up_to_the_longest_delay
+                a_panic_is_a_failure_with_its_text
+                a_call_that_takes_too_long_is_a_failure
+                a_long_error_is_cut
+                an_error_is_kept_with_its_causes_in_one_line
+                a_payload_that_does_not_fit_fails_at_once
+            }
+            fallbacks {
+                a_fallback_takes_over_what_is_spent
+                the_default_takes_what_has_none_of_its_own
+                a_fallback_that_fails_leaves_the_record_failed
+                a_fallback_is_told_what_ended_the_attempt
+                a_fallback_that_hangs_or_panics_has_failed
+            }
+            blocked {
+                a_blocked_lane_is_listed_with_what_waits_behind
+                retry_lets_a_lane_go_on_in_order
+                replace_payload_delivers_another_payload
+                discard_lets_a_lane_go_on_without_the_record
+                another_process_lets_lanes_go_on
+                what_is_scheduled_meanwhile_comes_after
+                a_blocked_lane_stays_blocked_across_a_restart
+                thousands_behind_a_blocked_key_cost_the_others_nothing
+            }
+            unroutable {
+                a_record_of_an_unknown_handler_waits_and_counts_no_attempt
+                an_instance_that_knows_the_handler_takes_the_lane_up
+                a_type_that_its_handler_does_not_know_waits
+                unroutable_records_of_many_keys_cost_the_others_nothing
+            }
+            delayed {
+                a_delayed_event_is_not_early_and_holds_nothing_back
+                an_event_for_a_time_is_not_early
+                a_delayed_event_survives_a_restart
+                many_that_are_due_at_once_are_all_delivered
+            }
+            batches {
+                a_batch_is_a_run_of_one_key
+                results_after_the_first_failure_do_not_count
+                without_a_stop_each_result_counts
+                records_without_a_result_come_again
+                a_batch_that_returns_nothing_has_failed
+                a_batch_that_panics_fails_its_first_record
+                a_payload_that_does_not_fit_ends_its_batch
+                a_mixed_batch_keeps_the_order_of_each_key
+                a_mixed_batch_with_few_results_tries_the_others_again
+            }
+            transactions {
+                effect_and_completion_are_committed_together
+                a_failed_attempt_leaves_no_effect
+                an_attempt_that_takes_too_long_leaves_no_effect
+                what_is_spent_goes_to_the_fallback_without_an_effect
+                an_abort_in_the_middle_leaves_one_effect
+                an_evicted_handler_leaves_no_second_effect
+                what_a_handler_schedules_is_an_effect_too
+            }
+            options {
+                a_dedup_key_schedules_once
+                a_dedup_key_that_was_rolled_back_was_not_used
+                an_event_id_that_is_given_is_kept
+                headers_go_to_every_handler_as_given
+            }
+            stopping {
+                a_shutdown_finishes_what_is_in_flight
+                handlers_that_hang_are_cancelled_and_reported
+                dropped_workers_stop_at_once_and_others_take_over
+                an_evicted_instance_joins_again_under_a_new_identity
+                evictions_lose_nothing_and_invert_nothing
+                two_outboxes_in_one_database_do_not_meet
+            }
+        }
+    };
+}
+
+/// About rows that only SQL can make.
+macro_rules! by_sql {
+    ($target:ident) => {
+        stamp! { $target;
+            quarantine {
+                a_record_in_a_wrong_partition_is_set_aside
+            }
         }
     };
 }
 
 mod postgres {
     everywhere!(PostgresTarget);
+    by_sql!(PostgresTarget);
 }
 
 mod mariadb {
     everywhere!(MariaDbTarget);
+    by_sql!(MariaDbTarget);
 }
 
 mod mysql {
     everywhere!(MySqlTarget);
+    by_sql!(MySqlTarget);
 }
 
 mod sqlite {
     everywhere!(SqliteTarget);
+    by_sql!(SqliteTarget);
 }
 
 mod memory {

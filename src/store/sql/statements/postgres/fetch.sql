@@ -1,11 +1,12 @@
 -- Pending records of the partitions in turn, each from its head, without those in flight. The limit
 -- inside bounds what one partition may take, the one outside the whole. Always the partial index
--- (partition_no, id), whatever the statistics say.
+-- (partition_no, id), whatever the statistics say. NOT IN over a subquery is hashed, `<> ALL` of a
+-- parameter is searched from its start for every row.
 SELECT r.id, r.event_id, r.partition_no::int8, r.record_key, r.handler, r.record_type, r.content_type,
        r.payload, r.headers, r.attempts::int8, clock_timestamp() - r.created_at
 FROM unnest($1::int2[]) AS p (no)
 CROSS JOIN LATERAL (
     SELECT * FROM {outbox}record o
-    WHERE o.partition_no = p.no AND o.status = 0 AND o.id <> ALL ($2::int8[])
+    WHERE o.partition_no = p.no AND o.status = 0 AND o.id NOT IN (SELECT unnest($2::int8[]))
     ORDER BY o.id LIMIT $3
 ) AS r LIMIT $4

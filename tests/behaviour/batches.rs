@@ -1,0 +1,218 @@
+//! Batch handlers: which records come together, and what their results mean.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use keylane::{
+    BatchHandler, BatchResults, Delivery, HandlerError, Registration, RetryPolicy, ScheduleOptions, Status,
+};
+
+use crate::{
+    ledger::{Placed, dealt, placed, run_of},
+    recorder::Log,
+    stage::{Stage, until_count, until_empty},
+    user::User,
+};
+
+/// One call: what it was given.
+type Call = Vec<(Placed, Delivery)>;
+
+/// Notes its calls and returns what `results` says.
+struct Batch<F> {
+    calls: Arc<Log<Call>>,
+    results: F,
+}
+
+impl<F> BatchHandler for Batch<F>
+where
+    F: Fn(&Call) -> BatchResults + Send + Sync + 'static,
+{
+    type Event = Placed;
+
+    async fn handle(&self, events: Vec<Placed>, deliveries: &[&Delivery]) -> BatchResults {
+        assert_eq!(events.len(), deliveries.len());
+        let call: Call = events.into_iter().zip(deliveries.iter().map(|&delivery| delivery.clone())).collect();
+        let results = (self.results)(&call);
+        self.calls.push(call);
+        results
+    }
+}
+
+fn batch<F>(results: F) -> (Batch<F>, Arc<Log<Call>>)
+where
+    F: Fn(&Call) -> BatchResults + Send + Sync + 'static,
+{
+    let calls = Arc::new(Log::default());
+    (Batch { calls: Arc::clone(&calls), results }, calls)
+}
+
+fn all_done(call: &Call) -> BatchResults {
+    call.iter().map(|_| Ok(())).collect()
+}
+
+/// Numbers and attempts of each call.
+fn numbers(calls: &Log<Call>) -> Vec<Vec<(u32, u32)>> {
+    let number = |(event, delivery): &(Placed, Delivery)| (event.number, delivery.attempt);
+    calls.all().iter().map(|call| call.iter().map(number).collect()).collect()
+}
+
+/// Schedules before the workers start, so that they find all of it at once.
+async fn deliver<T: User>(stage: &Stage<T>, handler: Registration, events: &[Placed]) {
+    let outbox = stage.outbox([handler]).await;
+    stage.schedule(&outbox, events).await;
+    let running = outbox.start().await.unwrap();
+    until_empty(&outbox).await;
+    assert!(running.shutdown().await.graceful);
+}
+
+pub(crate) async fn a_batch_is_a_run_of_one_key<T: User>(stage: &Stage<T>) {
+    let (handler, calls) = batch(all_done);
+    deliver(stage, Registration::batch("search", 8, handler), &dealt(5, 20)).await;
+    let mut next: BTreeMap<String, u32> = BTreeMap::new();
+    let mut largest = 0;
+    for call in calls.all() {
+        largest = largest.max(call.len());
+        assert!((1..=8).contains(&call.len()), "{} records", call.len());
+        assert!(call.iter().all(|(event, _)| event.key == call[0].0.key), "a batch of several keys");
+        for (event, delivery) in &call {
+            let next = next.entry(event.key.clone()).or_insert(1);
+            assert_eq!((event.number, delivery.attempt), (*next, 1));
+            assert_eq!(delivery.key, event.key);
+            *next += 1;
+        }
+    }
+    assert_eq!(largest, 8, "twenty of a key are there at once");
+    assert!(next.values().all(|next| *next == 21), "{next:?}");
+}
+
+pub(crate) async fn results_after_the_first_failure_do_not_count<T: User>(stage: &Stage<T>) {
+    // It goes on after a failure, which the rule forbids: the results behind it are not believed.
+    let (handler, calls) = batch(|call: &Call| {
+        let result = |(event, delivery): &(Placed, Delivery)| match (event.number, delivery.attempt) {
+            (3, 1) => Err(HandlerError::new("not yet")),
+            _ => Ok(()),
+        };
+        call.iter().map(result).collect()
+    });
+    deliver(stage, Registration::batch("search", 5, handler), &run_of("order-1", 5)).await;
+    let first = vec![(1, 1), (2, 1), (3, 1), (4, 1), (5, 1)];
+    assert_eq!(numbers(&calls), [first, vec![(3, 2)], vec![(4, 1), (5, 1)]]);
+}
+
+pub(crate) async fn without_a_stop_each_result_counts<T: User>(stage: &Stage<T>) {
+    let (handler, calls) = batch(|call: &Call| {
+        let fails = |event: &Placed, delivery: &Delivery| event.number == 2 && delivery.attempt == 1;
+        let result = |(event, delivery): &(Placed, Delivery)| match fails(event, delivery) {
+            true => Err(HandlerError::new("not yet")),
+            false => Ok(()),
+        };
+        call.iter().map(result).collect()
+    });
+    let handler = Registration::batch("search", 4, handler).stop_on_first_failure(false);
+    deliver(stage, handler, &run_of("order-1", 4)).await;
+    assert_eq!(numbers(&calls), [vec![(1, 1), (2, 1), (3, 1), (4, 1)], vec![(2, 2)]]);
+}
+
+pub(crate) async fn records_without_a_result_come_again<T: User>(stage: &Stage<T>) {
+    let (handler, calls) = batch(|call: &Call| call.iter().take(2).map(|_| Ok(())).collect());
+    deliver(stage, Registration::batch("search", 5, handler), &run_of("order-1", 5)).await;
+    let calls = numbers(&calls);
+    let tried: Vec<(u32, u32)> = calls.iter().flat_map(|call| call.iter().take(2)).copied().collect();
+    assert_eq!(tried, [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1)], "no attempt is counted for the others");
+    assert_eq!(calls.len(), 3);
+}
+
+pub(crate) async fn a_batch_that_returns_nothing_has_failed<T: User>(stage: &Stage<T>) {
+    let (handler, calls) = batch(|_: &Call| Vec::new());
+    let handler = Registration::batch("search", 5, handler).retry(RetryPolicy::never());
+    let (outbox, running) = stage.run([handler]).await;
+    stage.schedule(&outbox, &run_of("order-1", 3)).await;
+    until_count(&outbox, Status::Failed, 1).await;
+    until_count(&outbox, Status::Held, 2).await;
+    let error = outbox.failed(0, 1).await.unwrap().remove(0).last_error.unwrap();
+    assert!(error.contains("returned no results"), "{error}");
+    assert_eq!(calls.all().len(), 1);
+    running.shutdown().await;
+}
+
+pub(crate) async fn a_batch_that_panics_fails_its_first_record<T: User>(stage: &Stage<T>) {
+    let (handler, calls) = batch(|call: &Call| {
+        assert!(call[0].0.number > 1 || call[0].1.attempt > 1, "out of luck");
+        all_done(call)
+    });
+    deliver(stage, Registration::batch("search", 3, handler), &run_of("order-1", 3)).await;
+    // The call that panicked could not be noted.
+    assert_eq!(numbers(&calls), [vec![(1, 2)], vec![(2, 1), (3, 1)]]);
+}
+
+pub(crate) async fn a_payload_that_does_not_fit_ends_its_batch<T: User>(stage: &Stage<T>) {
+    let (handler, calls) = batch(all_done);
+    let outbox = stage.outbox([Registration::batch("search", 5, handler)]).await;
+    let mut work = T::begin(&stage.pool).await;
+    for number in 1..=4 {
+        let payload = match number {
+            3 => b"{}".to_vec(),
+            _ => serde_json::to_vec(&placed("order-1", number)).unwrap(),
+        };
+        let event = keylane::RawEvent {
+            record_type: "order.placed".to_owned(),
+            key: "order-1".to_owned(),
+            content_type: "application/json".to_owned(),
+            payload,
+        };
+        outbox.schedule_raw(&mut work, event, ScheduleOptions::new()).await.unwrap();
+    }
+    T::commit(work).await;
+    let running = outbox.start().await.unwrap();
+    let (record, attempts, blocked) = stage.signals.failed().await;
+    assert_eq!((attempts, blocked), (1, true));
+    until_count(&outbox, Status::Failed, 1).await;
+    assert_eq!(numbers(&calls), [vec![(1, 1), (2, 1)]]);
+    assert!(outbox.discard(record).await.unwrap());
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(numbers(&calls), [vec![(1, 1), (2, 1)], vec![(4, 1)]]);
+}
+
+pub(crate) async fn a_mixed_batch_keeps_the_order_of_each_key<T: User>(stage: &Stage<T>) {
+    let (handler, calls) = batch(|call: &Call| {
+        let fails = |event: &Placed, delivery: &Delivery| event.number % 7 == 3 && delivery.attempt == 1;
+        let result = |(event, delivery): &(Placed, Delivery)| match fails(event, delivery) {
+            true => Err(HandlerError::new("not yet")),
+            false => Ok(()),
+        };
+        call.iter().map(result).collect()
+    });
+    deliver(stage, Registration::mixed_batch("search", 50, handler), &dealt(10, 20)).await;
+    let calls = calls.all();
+    let several = |call: &&Call| call.iter().any(|(event, _)| event.key != call[0].0.key);
+    assert!(calls.iter().filter(several).count() >= 1, "no batch had several keys");
+    assert!(calls.iter().all(|call| call.len() <= 50));
+    // Within a call only what comes before the first failure of its key counts.
+    let mut next: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    for call in &calls {
+        let mut failed: Vec<&str> = Vec::new();
+        for (event, delivery) in call.iter() {
+            if failed.contains(&event.key.as_str()) {
+                continue;
+            }
+            let expected = next.entry(&event.key).or_insert((1, 1));
+            assert_eq!((event.number, delivery.attempt), *expected, "of {}", event.key);
+            match event.number % 7 == 3 && delivery.attempt == 1 {
+                true => {
+                    failed.push(&event.key);
+                    expected.1 = 2;
+                }
+                false => *expected = (event.number + 1, 1),
+            }
+        }
+    }
+    assert!(next.values().all(|next| *next == (21, 1)), "{next:?}");
+}
+
+pub(crate) async fn a_mixed_batch_with_few_results_tries_the_others_again<T: User>(stage: &Stage<T>) {
+    let (handler, calls) = batch(|call: &Call| call.iter().take(3).map(|_| Ok(())).collect());
+    deliver(stage, Registration::mixed_batch("search", 10, handler), &dealt(4, 4)).await;
+    let tried: usize = calls.all().iter().map(|call| call.len().min(3)).sum();
+    assert_eq!(tried, 16);
+    assert!(calls.all().iter().flatten().all(|(_, delivery)| delivery.attempt == 1));
+}

@@ -1,0 +1,88 @@
+//! Events for later: never early by the database's clock, and nobody waits for them.
+
+use std::time::{Duration, SystemTime};
+
+use keylane::{ScheduleOptions, Status};
+use tokio::time::Instant;
+
+use crate::{
+    ledger::{Ledger, Step, placed},
+    stage::{Stage, until_count, until_empty},
+    user::User,
+};
+
+const LATER: Duration = Duration::from_millis(700);
+
+pub(crate) async fn a_delayed_event_is_not_early_and_holds_nothing_back<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
+    let scheduled_at = Instant::now();
+    let mut work = T::begin(&stage.pool).await;
+    outbox.schedule_after(&mut work, &placed("order-1", 1), LATER).await.unwrap();
+    outbox.schedule(&mut work, &placed("order-1", 2)).await.unwrap();
+    T::commit(work).await;
+    outbox.wake();
+    ledger.until_done(1).await;
+    assert_eq!(ledger.done_of("order-1"), [2], "the later one does not wait");
+    ledger.until_done(2).await;
+    let entry = ledger.steps(Step::Began).remove(1);
+    assert!(entry.at - scheduled_at >= LATER, "early: {:?}", entry.at - scheduled_at);
+    assert_eq!((entry.event.number, entry.delivery.attempt), (1, 1));
+    assert!(entry.delivery.age >= LATER, "{:?}", entry.delivery.age);
+    until_empty(&outbox).await;
+    running.shutdown().await;
+}
+
+pub(crate) async fn an_event_for_a_time_is_not_early<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
+    let time = SystemTime::now() + LATER;
+    let mut work = T::begin(&stage.pool).await;
+    outbox.schedule_at(&mut work, &placed("order-1", 1), time).await.unwrap();
+    outbox.schedule_at(&mut work, &placed("order-2", 1), SystemTime::now() - LATER).await.unwrap();
+    T::commit(work).await;
+    outbox.wake();
+    ledger.until(Step::Done, Some("order-2"), 1).await;
+    assert!(SystemTime::now() < time && ledger.done_of("order-1").is_empty());
+    ledger.until_done(2).await;
+    // The servers of the tests run on this machine, so their clock is ours.
+    assert!(SystemTime::now() >= time, "early");
+    until_empty(&outbox).await;
+    running.shutdown().await;
+}
+
+pub(crate) async fn a_delayed_event_survives_a_restart<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
+    let mut work = T::begin(&stage.pool).await;
+    let options = ScheduleOptions::new().after(LATER).header("kind", "reminder");
+    outbox.schedule_with(&mut work, &placed("order-1", 1), options).await.unwrap();
+    T::commit(work).await;
+    until_count(&outbox, Status::Delayed, 1).await;
+    assert!(running.shutdown().await.graceful);
+    let (again, running) = stage.run([ledger.keeper("bookkeeper")]).await;
+    ledger.until_done(1).await;
+    assert_eq!(ledger.all()[0].delivery.headers["kind"], "reminder");
+    until_empty(&again).await;
+    running.shutdown().await;
+}
+
+pub(crate) async fn many_that_are_due_at_once_are_all_delivered<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let mut config = stage.config.clone();
+    config.delivery.batch_size = 20;
+    config.delivery.max_in_flight = 40;
+    let builder = stage.builder().await.config(config);
+    let outbox = builder.handler(ledger.keeper("bookkeeper")).build().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    let mut work = T::begin(&stage.pool).await;
+    for key in 0..200 {
+        let event = placed(&format!("order-{key}"), 1);
+        outbox.schedule_after(&mut work, &event, Duration::from_millis(200)).await.unwrap();
+    }
+    T::commit(work).await;
+    ledger.until_done(200).await;
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(ledger.assert_in_order(), 200);
+}

@@ -1,0 +1,300 @@
+//! Handlers inside the transaction of their completion: each effect once, however it ends.
+
+use std::{
+    marker::PhantomData,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use keylane::{
+    Delivery, Failure, FallbackHandler, HandlerError, Outbox, Registration, RetryPolicy, Signal, Status,
+    Tables, TransactionalHandler,
+};
+use sqlx::Executor;
+
+use crate::{
+    ledger::{Cancelled, Ledger, Placed, Step, dealt, placed, run_of},
+    stage::{Stage, until_count, until_empty},
+    target::{Connection, PostgresTarget},
+    user::User,
+};
+
+/// What the handler does after it has written its effect.
+enum Then {
+    Succeed,
+    Fail,
+    Panic,
+    Hang,
+}
+
+/// Writes `key/number` and does what `then` says.
+struct Book<T, F> {
+    tables: Tables,
+    ledger: Ledger,
+    then: F,
+    target: PhantomData<fn() -> T>,
+}
+
+impl<T, F> TransactionalHandler<T::Db> for Book<T, F>
+where
+    T: User,
+    F: Fn(&Placed, &Delivery) -> Then + Send + Sync + 'static,
+{
+    type Event = Placed;
+
+    async fn handle(
+        &self,
+        event: Placed,
+        tx: &mut Connection<T>,
+        delivery: &Delivery,
+    ) -> Result<(), HandlerError> {
+        self.ledger.note(Step::Began, &event, delivery);
+        T::write_effect(tx, &self.tables, &format!("{}/{}", event.key, event.number)).await;
+        match (self.then)(&event, delivery) {
+            Then::Succeed => {}
+            Then::Fail => {
+                self.ledger.note(Step::Failed, &event, delivery);
+                return Err(HandlerError::new("refused"));
+            }
+            Then::Panic => {
+                self.ledger.note(Step::Failed, &event, delivery);
+                panic!("out of paper");
+            }
+            Then::Hang => std::future::pending().await,
+        }
+        self.ledger.note(Step::Done, &event, delivery);
+        Ok(())
+    }
+}
+
+async fn book<T: User, F>(stage: &Stage<T>, ledger: &Ledger, then: F) -> Registration
+where
+    F: Fn(&Placed, &Delivery) -> Then + Send + Sync + 'static,
+{
+    let (tables, ledger) = (stage.tables.clone(), ledger.clone());
+    Registration::transactional("books", Book::<T, F> { tables, ledger, then, target: PhantomData })
+}
+
+/// The effects of these events, each once.
+fn once(events: &[Placed]) -> Vec<String> {
+    let mut effects: Vec<String> =
+        events.iter().map(|event| format!("{}/{}", event.key, event.number)).collect();
+    effects.sort();
+    effects
+}
+
+pub(crate) async fn effect_and_completion_are_committed_together<T: User>(stage: &Stage<T>) {
+    T::make_effects(&stage.pool, &stage.tables).await;
+    let ledger = Ledger::default();
+    let (outbox, running) = stage.run([book(stage, &ledger, |_, _| Then::Succeed).await]).await;
+    let events = dealt(8, 4);
+    stage.schedule(&outbox, &events).await;
+    until_empty(&outbox).await;
+    assert!(running.shutdown().await.graceful);
+    assert_eq!(T::effects(&stage.pool, &stage.tables).await, once(&events));
+    assert_eq!(ledger.assert_in_order(), 32);
+}
+
+pub(crate) async fn a_failed_attempt_leaves_no_effect<T: User>(stage: &Stage<T>) {
+    T::make_effects(&stage.pool, &stage.tables).await;
+    let ledger = Ledger::default();
+    let handler = book(stage, &ledger, |event, delivery| match (event.number, delivery.attempt) {
+        (2, 1) => Then::Fail,
+        (2, 2) => Then::Panic,
+        _ => Then::Succeed,
+    });
+    let (outbox, running) = stage.run([handler.await]).await;
+    let events = run_of("order-1", 5);
+    stage.schedule(&outbox, &events).await;
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(T::effects(&stage.pool, &stage.tables).await, once(&events));
+    assert_eq!(ledger.assert_in_order(), 5);
+    assert_eq!(ledger.steps(Step::Failed).len(), 2);
+}
+
+pub(crate) async fn an_attempt_that_takes_too_long_leaves_no_effect<T: User>(stage: &Stage<T>) {
+    T::make_effects(&stage.pool, &stage.tables).await;
+    let ledger = Ledger::default();
+    let hangs = |_: &Placed, delivery: &Delivery| match delivery.attempt {
+        1 => Then::Hang,
+        _ => Then::Succeed,
+    };
+    let handler = book(stage, &ledger, hangs).await.timeout(Duration::from_millis(150));
+    let (outbox, running) = stage.run([handler]).await;
+    stage.schedule(&outbox, &[placed("order-1", 1), placed("order-2", 1)]).await;
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(T::effects(&stage.pool, &stage.tables).await, ["order-1/1", "order-2/1"]);
+    assert_eq!(ledger.steps(Step::Began).len(), 4);
+}
+
+struct Sorry(Ledger);
+
+impl FallbackHandler for Sorry {
+    type Event = Placed;
+
+    async fn handle(&self, event: Placed, failure: &Failure) -> Result<(), HandlerError> {
+        self.0.note(Step::Done, &event, &failure.delivery);
+        Ok(())
+    }
+}
+
+pub(crate) async fn what_is_spent_goes_to_the_fallback_without_an_effect<T: User>(stage: &Stage<T>) {
+    T::make_effects(&stage.pool, &stage.tables).await;
+    let (ledger, taken) = (Ledger::default(), Ledger::default());
+    let handler = book(stage, &ledger, |event, _| match event.number {
+        1 => Then::Fail,
+        _ => Then::Succeed,
+    });
+    let handlers = [handler.await, Registration::fallback("books", Sorry(taken.clone()))];
+    let (outbox, running) = stage.run(handlers).await;
+    stage.schedule(&outbox, &run_of("order-1", 2)).await;
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(taken.done_of("order-1"), [1]);
+    assert_eq!(ledger.steps(Step::Failed).len(), 3);
+    assert_eq!(T::effects(&stage.pool, &stage.tables).await, ["order-1/2"]);
+}
+
+/// The workers are dropped while the handler has written its effect and not returned.
+pub(crate) async fn an_abort_in_the_middle_leaves_one_effect<T: User>(stage: &Stage<T>) {
+    T::make_effects(&stage.pool, &stage.tables).await;
+    let (first, second) = (Ledger::default(), Ledger::default());
+    let (outbox, running) = stage.run([book(stage, &first, |_, _| Then::Hang).await]).await;
+    let events = [placed("order-1", 1), placed("order-2", 1)];
+    stage.schedule(&outbox, &events).await;
+    first.until(Step::Began, None, 2).await;
+    let dead = running.instance();
+    drop(running);
+    // The others would find out by its silence; this is quicker.
+    assert!(stage.store().evict(dead, None).await.unwrap());
+    let (again, running) = stage.run([book(stage, &second, |_, _| Then::Succeed).await]).await;
+    until_empty(&again).await;
+    running.shutdown().await;
+    assert_eq!(T::effects(&stage.pool, &stage.tables).await, once(&events));
+    assert!(second.steps(Step::Done).iter().all(|entry| entry.delivery.attempt == 1), "an attempt was burned");
+}
+
+/// Evicted while it works: what it has written is refused with its completion.
+pub(crate) async fn an_evicted_handler_leaves_no_second_effect<T: User>(stage: &Stage<T>) {
+    T::make_effects(&stage.pool, &stage.tables).await;
+    let ledger = Ledger::default();
+    let store = stage.store();
+    let (told, mut began) = tokio::sync::mpsc::unbounded_channel();
+    let handler = book(stage, &ledger, move |_, _| {
+        drop(told.send(()));
+        Then::Succeed
+    });
+    let (outbox, running) = stage.run([handler.await]).await;
+    let events = dealt(4, 10);
+    stage.schedule(&outbox, &events).await;
+    for _ in 0..3 {
+        crate::recorder::bounded("a call", began.recv()).await.unwrap();
+        let me = running.instance();
+        store.evict(me, None).await.unwrap();
+        let evicted = |signal: &Signal| matches!(signal, Signal::Evicted { instance } if *instance == me);
+        stage.signals.first("the eviction", |signal| evicted(signal).then_some(())).await;
+    }
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(T::effects(&stage.pool, &stage.tables).await, once(&events));
+}
+
+struct Chain<T: User>(Arc<OnceLock<Outbox<T::Db>>>);
+
+impl<T: User> TransactionalHandler<T::Db> for Chain<T> {
+    type Event = Cancelled;
+
+    async fn handle(
+        &self,
+        event: Cancelled,
+        tx: &mut Connection<T>,
+        delivery: &Delivery,
+    ) -> Result<(), HandlerError> {
+        let outbox = self.0.get().ok_or_else(|| HandlerError::new("too early"))?;
+        outbox.schedule(tx, &placed(&event.key, delivery.attempt)).await?;
+        if delivery.attempt < 3 { Err(HandlerError::new("not yet")) } else { Ok(()) }
+    }
+}
+
+pub(crate) async fn what_a_handler_schedules_is_an_effect_too<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let place = Arc::new(OnceLock::new());
+    let chain = Registration::transactional("chain", Chain::<T>(Arc::clone(&place)));
+    let (outbox, running) = stage.run([chain, ledger.keeper("bookkeeper")]).await;
+    assert!(place.set(outbox.clone()).is_ok());
+    let event = Cancelled { key: "order-1".to_owned() };
+    outbox.transaction(async |tx| outbox.schedule(tx, &event).await).await.unwrap();
+    ledger.until_done(1).await;
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    // Only what the third attempt has scheduled was committed.
+    assert_eq!(ledger.done_of("order-1"), [3]);
+}
+
+/// A statement that fails breaks the whole transaction on PostgreSQL, even if the handler says Ok.
+struct Swallow;
+
+impl TransactionalHandler<sqlx::Postgres> for Swallow {
+    type Event = Placed;
+
+    async fn handle(
+        &self,
+        _: Placed,
+        tx: &mut sqlx::PgConnection,
+        _: &Delivery,
+    ) -> Result<(), HandlerError> {
+        drop(tx.execute("SELECT 1 / 0").await);
+        Ok(())
+    }
+}
+
+/// A constraint that is checked at the commit.
+struct Defer(Tables);
+
+impl TransactionalHandler<sqlx::Postgres> for Defer {
+    type Event = Placed;
+
+    async fn handle(
+        &self,
+        _: Placed,
+        tx: &mut sqlx::PgConnection,
+        _: &Delivery,
+    ) -> Result<(), HandlerError> {
+        let insert = format!("INSERT INTO {}unique VALUES (1), (1)", crate::user::qualifier(&self.0));
+        tx.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(insert))).await?;
+        Ok(())
+    }
+}
+
+async fn fails_like_any_other(stage: &Stage<PostgresTarget>, handler: Registration) -> String {
+    let handler = handler.retry(RetryPolicy::fixed(Duration::from_millis(20)).max_retries(1));
+    let (outbox, running) = stage.run([handler]).await;
+    stage.schedule(&outbox, &[placed("order-1", 1)]).await;
+    until_count(&outbox, Status::Failed, 1).await;
+    running.shutdown().await;
+    let failed = outbox.failed(0, 1).await.unwrap().remove(0);
+    assert_eq!(failed.attempts, 2);
+    failed.last_error.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_a_swallowed_error_is_a_failed_attempt() {
+    let stage = Stage::<PostgresTarget>::open().await.unwrap();
+    let error = fails_like_any_other(&stage, Registration::transactional("books", Swallow)).await;
+    assert!(error.contains("aborted"), "{error}");
+    stage.erase().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_a_constraint_that_fails_at_the_commit_is_a_failed_attempt() {
+    let stage = Stage::<PostgresTarget>::open().await.unwrap();
+    stage
+        .execute("CREATE TABLE {outbox}unique (id int, UNIQUE (id) DEFERRABLE INITIALLY DEFERRED)")
+        .await;
+    let handler = Registration::transactional("books", Defer(stage.tables.clone()));
+    let error = fails_like_any_other(&stage, handler).await;
+    assert!(error.contains("duplicate key"), "{error}");
+    stage.erase().await;
+}

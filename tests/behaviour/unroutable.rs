@@ -1,0 +1,119 @@
+//! Records that this build has no handler for: they wait, cost nothing and cannot be missed.
+
+use std::time::Duration;
+
+use keylane::{Outbox, Registration, Signal, Status, StoppedLane, Takes};
+use tokio::sync::mpsc::unbounded_channel;
+
+use crate::{
+    delivering::Tell,
+    ledger::{Ledger, Step, placed, run_of},
+    recorder::{bounded, eventually},
+    stage::{Stage, until_count, until_empty},
+    user::User,
+};
+
+fn is_unroutable(signal: &Signal) -> bool {
+    matches!(signal, Signal::Unroutable { .. })
+}
+
+/// Waits for the one lane that stands still, with so many records held behind.
+async fn the_lane<T: User>(outbox: &Outbox<T::Db>, held: u64) -> StoppedLane {
+    eventually("the unroutable lane", async || {
+        let mut lanes = outbox.stopped_lanes(0, 10).await.unwrap();
+        lanes.retain(|lane| lane.held == held && lane.reason == "unroutable");
+        lanes.pop()
+    })
+    .await
+}
+
+/// Another program has published the handler `mail`, and has stopped.
+async fn publish_mail<T: User>(stage: &Stage<T>) {
+    let (_, running) = stage.run([Ledger::default().keeper("mail")]).await;
+    assert!(running.shutdown().await.graceful);
+}
+
+pub(crate) async fn a_record_of_an_unknown_handler_waits_and_counts_no_attempt<T: User>(stage: &Stage<T>) {
+    publish_mail(stage).await;
+    let ledger = Ledger::default();
+    let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
+    stage.schedule(&outbox, &run_of("order-1", 3)).await;
+    let (record, lane, record_type) = stage
+        .signals
+        .first("the alarm", |signal| match signal {
+            Signal::Unroutable { record, lane, record_type } => {
+                Some((*record, lane.clone(), record_type.clone()))
+            }
+            _ => None,
+        })
+        .await;
+    assert_eq!((lane.handler.as_str(), record_type.as_str()), ("mail", "order.placed"));
+    // What this build has a handler for goes on.
+    ledger.until_done(3).await;
+    let stopped = the_lane::<T>(&outbox, 2).await;
+    assert_eq!((stopped.record, stopped.attempts, stopped.last_error), (record, 0, None));
+    assert_eq!(stopped.lane, lane);
+    assert_eq!(outbox.counts().await.unwrap().of(Status::Failed), 0);
+    // The lane is looked at again and again, but not more than looked at.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(stage.signals.count(is_unroutable), 1);
+    running.shutdown().await;
+}
+
+pub(crate) async fn an_instance_that_knows_the_handler_takes_the_lane_up<T: User>(stage: &Stage<T>) {
+    publish_mail(stage).await;
+    let (old, new) = (Ledger::default(), Ledger::default());
+    let (first, running) = stage.run([old.keeper("bookkeeper")]).await;
+    stage.schedule(&first, &run_of("order-1", 5)).await;
+    old.until_done(5).await;
+    the_lane::<T>(&first, 4).await;
+    let (second, joined) = stage.run([new.keeper("bookkeeper"), new.keeper("mail")]).await;
+    running.shutdown().await;
+    new.until_done(5).await;
+    stage.schedule(&second, &[placed("order-1", 6)]).await;
+    new.until(Step::Done, None, 7).await;
+    until_empty(&second).await;
+    joined.shutdown().await;
+    let mail = new.steps(Step::Done).into_iter().filter(|entry| entry.delivery.handler == "mail");
+    let mail: Vec<(u32, u32)> = mail.map(|entry| (entry.event.number, entry.delivery.attempt)).collect();
+    assert_eq!(mail, [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1)]);
+    assert!(second.stopped_lanes(0, 10).await.unwrap().is_empty());
+}
+
+/// The handler's id is known, but this build's takes other types: as unroutable as any, once.
+pub(crate) async fn a_type_that_its_handler_does_not_know_waits<T: User>(stage: &Stage<T>) {
+    publish_mail(stage).await;
+    let (told, mut heard) = unbounded_channel();
+    let takes = Takes::types(["order.cancelled"]);
+    let (outbox, running) = stage.run([Registration::generic("mail", takes, Tell(told))]).await;
+    stage.schedule(&outbox, &run_of("order-1", 3)).await;
+    the_lane::<T>(&outbox, 2).await;
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let alarms = stage.signals.count(is_unroutable);
+    assert!(alarms == 1, "{alarms} alarms: each poll takes the lane up and puts it down again");
+    until_count(&outbox, Status::Held, 3).await;
+    assert!(heard.try_recv().is_err());
+    running.shutdown().await;
+    // A build whose handler takes the type.
+    let ledger = Ledger::default();
+    let (again, running) = stage.run([ledger.keeper("mail")]).await;
+    ledger.until_done(3).await;
+    until_empty(&again).await;
+    running.shutdown().await;
+    assert_eq!(ledger.assert_in_order(), 3);
+}
+
+pub(crate) async fn unroutable_records_of_many_keys_cost_the_others_nothing<T: User>(stage: &Stage<T>) {
+    publish_mail(stage).await;
+    let (told, mut heard) = unbounded_channel();
+    let takes = Takes::types(["order.placed"]);
+    let (outbox, running) = stage.run([Registration::generic("bookkeeper", takes, Tell(told))]).await;
+    let events: Vec<_> = (0..300).map(|key| placed(&format!("order-{key}"), 1)).collect();
+    stage.schedule(&outbox, &events).await;
+    for _ in 0..300 {
+        bounded("each of them", heard.recv()).await.unwrap();
+    }
+    until_count(&outbox, Status::Held, 300).await;
+    assert_eq!(stage.signals.count(is_unroutable), 300);
+    assert!(running.shutdown().await.graceful);
+}
