@@ -171,7 +171,10 @@ async fn main() {
             let after = processor_time();
             let [client, server] = [0, 1].map(|side| (after[side] - before[side]) / records as f64);
             let who = ["by hand", "library"][turn];
-            println!("run {run}: {who} {:.0}/s, client {client:.1} us, server {server:.1} us a record", rates[turn]);
+            println!(
+                "run {run}: {who} {:.0}/s, client {client:.1} us, server {server:.1} us a record",
+                rates[turn]
+            );
         }
         let ratio = rates[1] / rates[0];
         println!("run {run}: ratio {ratio:.2}");

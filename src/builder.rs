@@ -62,7 +62,8 @@ impl<DB: Database> OutboxBuilder<DB> {
         self
     }
 
-    /// Shares a value with handlers that ask for `State<T>`. One value a type.
+    /// Shares a value with handlers that ask for `State<T>`. One value a type, and exactly that type:
+    /// name it where it is made (`unbounded_channel::<Order>()`), it cannot be inferred from here.
     pub fn state<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
         self.states.insert(value);
         self

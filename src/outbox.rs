@@ -152,7 +152,8 @@ impl<DB: Database> Outbox<DB> {
     /// Runs work in a transaction of the pool, commits it and wakes the workers of this process.
     ///
     /// # Errors
-    /// [`TransactionError`]; the work's own error rolls everything back.
+    /// [`TransactionError`]; the work's own error rolls everything back. It needs a type of its own
+    /// (not `Box<dyn Error>`) for `?` to work on the result.
     ///
     /// # Cancel safety
     /// Dropped before the commit, nothing is written; the connection is closed, never reused.

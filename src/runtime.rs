@@ -50,7 +50,8 @@ pub enum StartError {
 pub struct ShutdownReport {
     /// Everything in flight was finished and handed over in time.
     pub graceful: bool,
-    /// Records whose handlers were cancelled; another instance delivers them again.
+    /// Records that were in flight, whose handlers were cancelled or not called any more; another
+    /// instance delivers them again.
     pub cancelled: usize,
 }
 
@@ -121,10 +122,11 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Runnin
         stopped,
         announce,
     };
-    let task = tokio::spawn(worker.run(joined));
+    // Before the wait: whoever gives up waiting drops this, and with it the workers.
+    let running = Running { stop, task: tokio::spawn(worker.run(joined)), instance };
     match first.await {
         Ok(Err(error)) => Err(error.into()),
-        Ok(Ok(())) | Err(_) => Ok(Running { stop, task, instance }),
+        Ok(Ok(())) | Err(_) => Ok(running),
     }
 }
 
@@ -221,8 +223,12 @@ impl Worker {
             observers: self.observers.clone(),
             draining: self.stopped.clone(),
         };
-        let stop = self.stopped.clone();
         let limit = self.config.cluster.graceful_shutdown_timeout;
+        // Counted before the wings are dropped, which gives the permits back.
+        let in_flight = async {
+            overtime(self.stopped.clone(), limit).await;
+            ownership.permits_out()
+        };
         tokio::select! {
             ended = pipeline.run() => match ended { Ended::Evicted | Ended::Broken => Session::Evicted },
             departure = member.run() => match departure {
@@ -230,8 +236,7 @@ impl Worker {
                 Departure::Drained => Session::Left(ShutdownReport { graceful: true, cancelled: 0 }),
             },
             () = evicted.nudged() => Session::Evicted,
-            () = overtime(stop, limit) => {
-                let cancelled = ownership.permits_out();
+            cancelled = in_flight => {
                 self.observers.emit(Signal::ShutdownForced { records: cancelled });
                 Session::Left(ShutdownReport { graceful: false, cancelled })
             }

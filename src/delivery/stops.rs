@@ -40,8 +40,10 @@ mod tests {
 
     #[test]
     fn a_list_read_before_the_stop_was_durable_says_nothing() {
-        let stop =
-            |durable_since| StopState { durable_since, ..StopState::by_this_instance(1, StopReason::Blocked) };
+        let stop = |durable_since| StopState {
+            durable_since,
+            ..StopState::by_this_instance(1, StopReason::Blocked)
+        };
         assert!(!stop(None).is_refuted_by(9));
         assert!(!stop(Some(9)).is_refuted_by(9));
         assert!(stop(Some(8)).is_refuted_by(9));

@@ -13,7 +13,9 @@ use crate::{
     instance::InstanceId,
     ownership::Permit,
     record::Record,
-    store::{Guard, Resolution, SETTLER_SLOT, Store, StoreError, Transacted as Ran, TransactionalRun},
+    store::{
+        ErrorClass, Guard, Resolution, SETTLER_SLOT, Store, StoreError, Transacted as Ran, TransactionalRun,
+    },
     telemetry::Observers,
     wake::Wake,
 };
@@ -82,10 +84,14 @@ impl GuardPool {
                 Transacted::Committed
             }
             Ran::Failed(error) => Transacted::Failed(error),
+            Ran::Aborted(error) if is_by_handler(&error) => Transacted::Failed(HandlerError::new(error)),
             Ran::Aborted(error) => Transacted::Aborted(error),
-            Ran::Fenced | Ran::Unknown(_) => match held.resolve().await {
-                Resolution::Applied => Transacted::Committed,
-                Resolution::NotApplied | Resolution::Closed => Transacted::Gone,
+            Ran::Fenced => held.resolve().await.into(),
+            Ran::Unknown(error) => match held.resolve().await {
+                Resolution::NotApplied if is_by_handler(&error) => {
+                    Transacted::Failed(HandlerError::new(error))
+                }
+                resolution => resolution.into(),
             },
         };
         held.in_doubt = false;
@@ -97,6 +103,21 @@ impl GuardPool {
         let guard = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
         Some(Held { pool: Arc::clone(self), guard, in_doubt: false, place: Some(place) })
     }
+}
+
+impl From<Resolution> for Transacted {
+    fn from(resolution: Resolution) -> Self {
+        match resolution {
+            Resolution::Applied => Self::Committed,
+            Resolution::NotApplied | Resolution::Closed => Self::Gone,
+        }
+    }
+}
+
+/// Whether the handler has left a transaction that cannot be committed: a deferred constraint, or a
+/// statement whose error it did not pass on. Trying that again for nothing would never end.
+fn is_by_handler(error: &StoreError) -> bool {
+    matches!(error.class, ErrorClass::Record | ErrorClass::Duplicate)
 }
 
 impl Held {

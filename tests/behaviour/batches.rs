@@ -30,7 +30,8 @@ where
 
     async fn handle(&self, events: Vec<Placed>, deliveries: &[&Delivery]) -> BatchResults {
         assert_eq!(events.len(), deliveries.len());
-        let call: Call = events.into_iter().zip(deliveries.iter().map(|&delivery| delivery.clone())).collect();
+        let call: Call =
+            events.into_iter().zip(deliveries.iter().map(|&delivery| delivery.clone())).collect();
         let results = (self.results)(&call);
         self.calls.push(call);
         results

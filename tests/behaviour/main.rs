@@ -12,6 +12,8 @@ mod blocked;
 mod delayed;
 mod delivering;
 mod fallbacks;
+mod faults;
+mod leases;
 mod ledger;
 mod options;
 mod ordering;

@@ -3,8 +3,8 @@
 use std::{fmt, time::Duration};
 
 use keylane::{
-    AfterFailure, ClassifiedError, HandlerError, OnFailed, Registration, RetryPolicy, ScheduleOptions, Signal,
-    Status,
+    AfterFailure, ClassifiedError, HandlerError, OnFailed, Registration, RetryPolicy, ScheduleOptions,
+    Signal, Status,
 };
 
 use crate::{
@@ -117,9 +117,8 @@ pub(crate) async fn without_a_stop_later_records_pass<T: User>(stage: &Stage<T>)
 
 pub(crate) async fn without_a_stop_a_spent_record_blocks_nothing<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
-    let handler = failing(&ledger, 1, u32::MAX, refused)
-        .stop_on_first_failure(false)
-        .retry(RetryPolicy::never());
+    let handler =
+        failing(&ledger, 1, u32::MAX, refused).stop_on_first_failure(false).retry(RetryPolicy::never());
     let (outbox, running) = stage.run([handler]).await;
     stage.schedule(&outbox, &run_of("order-1", 3)).await;
     ledger.until_done(2).await;

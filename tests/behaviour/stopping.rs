@@ -86,9 +86,8 @@ pub(crate) async fn dropped_workers_stop_at_once_and_others_take_over<T: User>(s
     let mut config = stage.config.clone();
     config.cluster.stale_instance_timeout = Duration::from_secs(3);
     config.database.call_timeout = Duration::from_secs(2);
-    let build = async |handler| {
-        stage.builder().await.config(config.clone()).handler(handler).build().await.unwrap()
-    };
+    let build =
+        async |handler| stage.builder().await.config(config.clone()).handler(handler).build().await.unwrap();
     let outbox = build(waiting(&ledger, None)).await;
     let running: Running = outbox.start().await.unwrap();
     stage.schedule(&outbox, &[placed("order-1", 1), placed("order-2", 1)]).await;

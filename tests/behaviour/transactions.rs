@@ -162,9 +162,9 @@ pub(crate) async fn an_abort_in_the_middle_leaves_one_effect<T: User>(stage: &St
     T::make_effects(&stage.pool, &stage.tables).await;
     let (first, second) = (Ledger::default(), Ledger::default());
     let (outbox, running) = stage.run([book(stage, &first, |_, _| Then::Hang).await]).await;
-    let events = [placed("order-1", 1), placed("order-2", 1)];
+    let events = [placed("order-1", 1), placed("order-1", 2)];
     stage.schedule(&outbox, &events).await;
-    first.until(Step::Began, None, 2).await;
+    first.until(Step::Began, None, 1).await;
     let dead = running.instance();
     drop(running);
     // The others would find out by its silence; this is quicker.
@@ -173,7 +173,10 @@ pub(crate) async fn an_abort_in_the_middle_leaves_one_effect<T: User>(stage: &St
     until_empty(&again).await;
     running.shutdown().await;
     assert_eq!(T::effects(&stage.pool, &stage.tables).await, once(&events));
-    assert!(second.steps(Step::Done).iter().all(|entry| entry.delivery.attempt == 1), "an attempt was burned");
+    assert!(
+        second.steps(Step::Done).iter().all(|entry| entry.delivery.attempt == 1),
+        "an attempt was burned"
+    );
 }
 
 /// Evicted while it works: what it has written is refused with its completion.
@@ -191,8 +194,11 @@ pub(crate) async fn an_evicted_handler_leaves_no_second_effect<T: User>(stage: &
     stage.schedule(&outbox, &events).await;
     for _ in 0..3 {
         crate::recorder::bounded("a call", began.recv()).await.unwrap();
-        let me = running.instance();
-        store.evict(me, None).await.unwrap();
+        let me = crate::recorder::eventually("an instance to evict", async || {
+            let me = running.instance();
+            store.evict(me, None).await.unwrap().then_some(me)
+        })
+        .await;
         let evicted = |signal: &Signal| matches!(signal, Signal::Evicted { instance } if *instance == me);
         stage.signals.first("the eviction", |signal| evicted(signal).then_some(())).await;
     }
@@ -239,12 +245,7 @@ struct Swallow;
 impl TransactionalHandler<sqlx::Postgres> for Swallow {
     type Event = Placed;
 
-    async fn handle(
-        &self,
-        _: Placed,
-        tx: &mut sqlx::PgConnection,
-        _: &Delivery,
-    ) -> Result<(), HandlerError> {
+    async fn handle(&self, _: Placed, tx: &mut sqlx::PgConnection, _: &Delivery) -> Result<(), HandlerError> {
         drop(tx.execute("SELECT 1 / 0").await);
         Ok(())
     }
@@ -256,12 +257,7 @@ struct Defer(Tables);
 impl TransactionalHandler<sqlx::Postgres> for Defer {
     type Event = Placed;
 
-    async fn handle(
-        &self,
-        _: Placed,
-        tx: &mut sqlx::PgConnection,
-        _: &Delivery,
-    ) -> Result<(), HandlerError> {
+    async fn handle(&self, _: Placed, tx: &mut sqlx::PgConnection, _: &Delivery) -> Result<(), HandlerError> {
         let insert = format!("INSERT INTO {}unique VALUES (1), (1)", crate::user::qualifier(&self.0));
         tx.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(insert))).await?;
         Ok(())
@@ -290,9 +286,7 @@ async fn postgres_a_swallowed_error_is_a_failed_attempt() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_a_constraint_that_fails_at_the_commit_is_a_failed_attempt() {
     let stage = Stage::<PostgresTarget>::open().await.unwrap();
-    stage
-        .execute("CREATE TABLE {outbox}unique (id int, UNIQUE (id) DEFERRABLE INITIALLY DEFERRED)")
-        .await;
+    stage.execute("CREATE TABLE {outbox}unique (id int, UNIQUE (id) DEFERRABLE INITIALLY DEFERRED)").await;
     let handler = Registration::transactional("books", Defer(stage.tables.clone()));
     let error = fails_like_any_other(&stage, handler).await;
     assert!(error.contains("duplicate key"), "{error}");

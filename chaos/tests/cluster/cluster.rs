@@ -252,5 +252,10 @@ impl<T: Target> Cluster<T> {
             T::run(&self.pool, format!("DROP TABLE IF EXISTS {}{table}", self.prefix)).await;
         }
         fs::remove_dir_all(&self.folder).expect("folder");
+        // On SQLite the database is a file of the test's own.
+        let file = self.url.strip_prefix("sqlite://").and_then(|url| url.split('?').next());
+        for suffix in ["", "-wal", "-shm"] {
+            let _ = file.map(|file| fs::remove_file(format!("{file}{suffix}")));
+        }
     }
 }
