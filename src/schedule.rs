@@ -15,7 +15,7 @@ use crate::{
     database::Database,
     handler::{EVERY_TYPE, Route, is_valid_name},
     partition::Partition,
-    record::{Due, Headers, KEY_LIMIT_BYTES, NewRecord, OutboxEvent, TRACE_ID_HEADER},
+    record::{Due, Headers, KEY_LIMIT_BYTES, NAME_LIMIT_BYTES, NewRecord, OutboxEvent, TRACE_ID_HEADER},
     store::{Store, StoreError, Tables},
 };
 
@@ -66,6 +66,12 @@ pub enum ScheduleError {
     RecordType {
         /// As given.
         record_type: String,
+    },
+    /// The content type is empty, too long or not plain.
+    #[error("content type {content_type:?} is not valid: it needs 1 to 128 bytes of printable ASCII, such as application/json")]
+    ContentType {
+        /// As given.
+        content_type: String,
     },
     /// The payload is too large.
     #[error(
@@ -315,10 +321,14 @@ impl Scheduler {
     }
 
     fn check(&self, event: &RawEvent) -> Result<(), ScheduleError> {
-        let RawEvent { record_type, key, payload, .. } = event;
+        let RawEvent { record_type, key, content_type, payload } = event;
         check_key(key)?;
         if !is_valid_name(record_type) {
             return Err(ScheduleError::RecordType { record_type: record_type.clone() });
+        }
+        let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+        if !(1..=NAME_LIMIT_BYTES).contains(&content_type.len()) || !content_type.bytes().all(printable) {
+            return Err(ScheduleError::ContentType { content_type: content_type.clone() });
         }
         let limit = self.config.max_payload_bytes;
         if payload.len() > limit {

@@ -97,6 +97,8 @@ pub(crate) struct Pipeline {
     /// Where runs report that they have ended.
     pub(super) done: mpsc::UnboundedSender<Finished>,
     pub(super) finished: mpsc::UnboundedReceiver<Finished>,
+    /// Whether the lease held when it was last looked at.
+    pub(super) leased: bool,
     /// Cancelled runs are still ending: nothing starts before they have.
     pub(super) clearing: bool,
     pub(super) outcomes: Vec<Pending>,
@@ -146,6 +148,7 @@ impl Pipeline {
             evicted,
             lanes: Lanes::default(),
             tasks: JoinSet::new(),
+            leased: false,
             clearing: false,
             outcomes: Vec::new(),
             loaded: [Generation::default(); PARTITION_COUNT],
@@ -235,8 +238,12 @@ impl Pipeline {
     }
 
     fn ownership_changed(&mut self) {
-        if !self.ownership.lease_holds() && !self.tasks.is_empty() && !self.clearing {
+        let holds = self.ownership.lease_holds();
+        if self.leased && !holds {
             self.observers.emit(Signal::LeaseLapsed);
+        }
+        self.leased = holds;
+        if !holds && !self.tasks.is_empty() && !self.clearing {
             self.tasks.abort_all();
             self.clearing = true;
         }

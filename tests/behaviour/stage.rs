@@ -26,9 +26,8 @@ pub(crate) struct Stage<T: Target> {
 
 /// Short intervals, so that no case waits for a poll; long limits, so that a busy machine is no failure.
 pub(crate) fn quick_config(tables: &Tables) -> Config {
-    let mut config = Config::default();
-    config.table_prefix = tables.prefix().to_owned();
-    config.schema = tables.schema().map(str::to_owned);
+    let (table_prefix, schema) = (tables.prefix().to_owned(), tables.schema().map(str::to_owned));
+    let mut config = Config { table_prefix, schema, ..Config::default() };
     config.delivery.poll_interval = Duration::from_millis(50);
     config.delivery.handler_timeout = Duration::from_secs(10);
     config.delivery.transactional_concurrency = 2;

@@ -186,7 +186,7 @@ pub(crate) async fn an_evicted_handler_leaves_no_second_effect<T: User>(stage: &
     let store = stage.store();
     let (told, mut began) = tokio::sync::mpsc::unbounded_channel();
     let handler = book(stage, &ledger, move |_, _| {
-        drop(told.send(()));
+        let _ = told.send(());
         Then::Succeed
     });
     let (outbox, running) = stage.run([handler.await]).await;

@@ -7,10 +7,7 @@ mod floors;
 mod shape;
 mod sql;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 /// All files below a folder of the repository with this extension, with their text.
 fn files(folder: &str, extension: &str) -> Vec<(String, String)> {
@@ -33,7 +30,7 @@ fn files(folder: &str, extension: &str) -> Vec<(String, String)> {
     found
 }
 
-fn name(root: &Path, path: &PathBuf) -> String {
+fn name(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap().to_string_lossy().into_owned()
 }
 
