@@ -8,7 +8,10 @@ use crate::{
     cluster::ClusterConfig,
     delivery::DeliveryConfig,
     record::KEY_LIMIT_BYTES,
-    rules::{lease, retry::RetryPolicy},
+    rules::{
+        lease,
+        retry::{LONGEST, RetryPolicy},
+    },
     store::{Completed, StoreSettings, Tables},
 };
 
@@ -172,7 +175,7 @@ impl Config {
         if let Err(error) = self.table_names() {
             problems.push(error.to_string());
         }
-        self.zeros(&mut problems);
+        self.ranges(&mut problems);
         self.delivery.problems(&mut problems);
         self.cluster.problems(&mut problems);
         problems.extend(self.retry.problems("retry"));
@@ -193,8 +196,8 @@ impl Config {
         }
     }
 
-    fn zeros(&self, problems: &mut Vec<String>) {
-        let durations = [
+    fn ranges(&self, problems: &mut Vec<String>) {
+        let paces = [
             ("schedule.route_refresh", self.schedule.route_refresh),
             ("delivery.poll_interval", self.delivery.poll_interval),
             ("delivery.handler_timeout", self.delivery.handler_timeout),
@@ -204,8 +207,18 @@ impl Config {
             ("retention.purge_interval", self.retention.purge_interval),
             ("database.call_timeout", self.database.call_timeout),
         ];
-        for (name, _) in durations.iter().filter(|(_, duration)| duration.is_zero()) {
+        for (name, _) in paces.iter().filter(|(_, duration)| duration.is_zero()) {
             problems.push(format!("{name} is 0s, but must be longer; leave it out for the default"));
+        }
+        let others = [
+            ("cluster.graceful_shutdown_timeout", self.cluster.graceful_shutdown_timeout),
+            ("cluster.handover_timeout", self.cluster.handover_timeout),
+            ("cluster.forget_instances_after", self.cluster.forget_instances_after),
+            ("retention.completed_for", self.retention.completed_for),
+            ("retention.dedup_for", self.retention.dedup_for),
+        ];
+        for (name, duration) in paces.iter().chain(&others).filter(|(_, duration)| *duration > LONGEST) {
+            problems.push(format!("{name} is {duration:?}, but must be at most ten years"));
         }
         if self.schedule.max_payload_bytes < KEY_LIMIT_BYTES {
             let limit = self.schedule.max_payload_bytes;
@@ -219,14 +232,14 @@ impl Config {
         let cluster = &self.cluster;
         let stale = cluster.stale_instance_timeout;
         let trusted = stale.saturating_sub(lease::margin(stale));
-        if trusted < cluster.heartbeat_interval * 2 {
+        if trusted < cluster.heartbeat_interval.saturating_mul(2) {
             problems.push(format!(
                 "cluster.stale_instance_timeout is {stale:?}: less its margin it is shorter than two heartbeats \
                  of {:?}, so one lost beat would stop delivery; make it at least three heartbeats",
                 cluster.heartbeat_interval
             ));
         }
-        let least = self.delivery.handler_timeout + self.database.call_timeout;
+        let least = self.delivery.handler_timeout.saturating_add(self.database.call_timeout);
         if cluster.handover_timeout < least {
             problems.push(format!(
                 "cluster.handover_timeout is {:?}, but must be at least delivery.handler_timeout + \
@@ -234,7 +247,7 @@ impl Config {
                 cluster.handover_timeout
             ));
         }
-        if stale < cluster.rebalance_interval * 2 {
+        if stale < cluster.rebalance_interval.saturating_mul(2) {
             problems.push(format!(
                 "cluster.stale_instance_timeout is {stale:?}, but must be at least twice \
                  cluster.rebalance_interval ({:?}): a silent instance must be looked at more than once",

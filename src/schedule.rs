@@ -68,7 +68,9 @@ pub enum ScheduleError {
         record_type: String,
     },
     /// The content type is empty, too long or not plain.
-    #[error("content type {content_type:?} is not valid: it needs 1 to 128 bytes of printable ASCII, such as application/json")]
+    #[error(
+        "content type {content_type:?} is not valid: it needs 1 to 128 bytes of printable ASCII, such as application/json"
+    )]
     ContentType {
         /// As given.
         content_type: String,

@@ -72,7 +72,7 @@ impl ClusterConfig {
         if let Some(name) = self.instance_name.as_ref().filter(|name| !(1..=255).contains(&name.len())) {
             problems.push(format!("cluster.instance_name has {} bytes, but must have 1 to 255", name.len()));
         }
-        if self.forget_instances_after < self.stale_instance_timeout * 10 {
+        if self.forget_instances_after < self.stale_instance_timeout.saturating_mul(10) {
             problems.push(format!(
                 "cluster.forget_instances_after is {:?}, but must be at least ten times \
                  cluster.stale_instance_timeout ({:?})",

@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+/// The longest duration of any setting, ten years: longer than anybody waits, and it can be added to
+/// any clock.
+pub(crate) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 /// How the delay grows with the failures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -189,6 +193,9 @@ impl RetryPolicy {
         }
         if self.max_delay.is_zero() {
             problems.push(format!("{at}.max_delay is 0s: failed records would spin; set it to at least 1ms"));
+        }
+        if self.max_delay > LONGEST {
+            problems.push(format!("{at}.max_delay is {:?}, but must be at most ten years", self.max_delay));
         }
         let first = match self.backoff {
             Backoff::Fixed { delay } => delay,

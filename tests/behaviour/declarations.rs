@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use keylane::{
     BuildError, Delivery, Failure, FallbackHandler, GenericFallbackHandler, Handler, HandlerError, Outbox,
-    OutboxEvent, Record, Registration, RetryPolicy, Takes, TransactionalHandler,
-    memory::MemoryPool,
+    OutboxEvent, Record, Registration, RetryPolicy, Takes, TransactionalHandler, memory::MemoryPool,
 };
 use serde::{Deserialize, Serialize};
 use sqlx::{postgres::PgPoolOptions, sqlite::SqlitePoolOptions};
@@ -50,12 +49,7 @@ impl GenericFallbackHandler for Nothing {
 impl TransactionalHandler<sqlx::Postgres> for Nothing {
     type Event = Placed;
 
-    async fn handle(
-        &self,
-        _: Placed,
-        _: &mut sqlx::PgConnection,
-        _: &Delivery,
-    ) -> Result<(), HandlerError> {
+    async fn handle(&self, _: Placed, _: &mut sqlx::PgConnection, _: &Delivery) -> Result<(), HandlerError> {
         Ok(())
     }
 }
@@ -161,7 +155,10 @@ async fn options_are_in_range() {
         keeper("mail").retry(policy),
     ])
     .await;
-    assert_eq!(problems[0], "handler \"audit\": timeout is 0s: every call would fail; leave it out for the default");
+    assert_eq!(
+        problems[0],
+        "handler \"audit\": timeout is 0s: every call would fail; leave it out for the default"
+    );
     assert!(problems[1].contains("retry.jitter is 1.5"), "{problems:?}");
     assert!(problems[2].contains("120s") && problems[2].contains("60s"), "{problems:?}");
     assert_eq!(problems.len(), 3);
@@ -180,7 +177,10 @@ async fn all_problems_are_told_at_once() {
 #[tokio::test]
 async fn a_transaction_is_of_the_outboxs_own_database() {
     let problems = problems([Registration::transactional("books", Nothing)]).await;
-    assert_eq!(problems, ["handler \"books\" takes a transaction of PostgreSQL, but this outbox is on memory"]);
+    assert_eq!(
+        problems,
+        ["handler \"books\" takes a transaction of PostgreSQL, but this outbox is on memory"]
+    );
 }
 
 #[tokio::test]
@@ -193,8 +193,10 @@ async fn a_timeout_is_no_longer_than_others_wait_for_a_handover() {
     };
     assert_eq!(
         error,
-        ["handler \"mail\" has a timeout of 600s, but cluster.handover_timeout less database.call_timeout is \
-          55s: raise handover_timeout or lower the handler's timeout"]
+        [
+            "handler \"mail\" has a timeout of 600s, but cluster.handover_timeout less database.call_timeout is \
+          55s: raise handover_timeout or lower the handler's timeout"
+        ]
     );
 }
 

@@ -9,6 +9,7 @@
 
 mod batches;
 mod blocked;
+mod declarations;
 mod delayed;
 mod delivering;
 mod fallbacks;
@@ -17,11 +18,16 @@ mod leases;
 mod ledger;
 mod options;
 mod ordering;
+mod outages;
 mod quarantine;
 mod recorder;
+mod refusals;
 mod retrying;
 mod routing;
+mod settings;
+mod silence;
 mod stage;
+mod starting;
 mod stopping;
 #[allow(dead_code, unused_imports, reason = "shared with the conformance suite, which needs more of it")]
 #[path = "../conformance/target.rs"]
@@ -152,6 +158,16 @@ macro_rules! everywhere {
                 evictions_lose_nothing_and_invert_nothing
                 two_outboxes_in_one_database_do_not_meet
             }
+            silence {
+                payloads_and_keys_are_never_logged
+            }
+            refusals {
+                a_refusal_leaves_the_transaction_as_it_was
+                one_bad_event_of_many_writes_none
+                an_event_that_is_no_json_is_refused
+                a_due_time_out_of_range_is_refused
+                too_many_keys_for_the_strict_order_are_refused
+            }
         }
     };
 }
@@ -163,6 +179,24 @@ macro_rules! by_sql {
             quarantine {
                 a_record_in_a_wrong_partition_is_set_aside
             }
+            starting {
+                a_schema_that_was_not_migrated_is_told
+                a_newer_schema_is_told
+                another_hash_is_told
+                missing_partition_rows_are_told
+            }
+        }
+    };
+}
+
+/// About connections that can be cut.
+macro_rules! on_servers {
+    ($target:ident) => {
+        stamp! { $target;
+            outages {
+                start_waits_until_the_database_is_there
+                an_outage_in_the_middle_loses_and_repeats_nothing
+            }
         }
     };
 }
@@ -170,16 +204,19 @@ macro_rules! by_sql {
 mod postgres {
     everywhere!(PostgresTarget);
     by_sql!(PostgresTarget);
+    on_servers!(PostgresTarget);
 }
 
 mod mariadb {
     everywhere!(MariaDbTarget);
     by_sql!(MariaDbTarget);
+    on_servers!(MariaDbTarget);
 }
 
 mod mysql {
     everywhere!(MySqlTarget);
     by_sql!(MySqlTarget);
+    on_servers!(MySqlTarget);
 }
 
 mod sqlite {

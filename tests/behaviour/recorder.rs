@@ -105,6 +105,13 @@ impl Recorder {
         self.0.until(what, |signals| signals.iter().find_map(&pick)).await
     }
 
+    /// Waits until that many signals were of this kind.
+    pub(crate) async fn at_least(&self, count: usize, what: &str, is: impl Fn(&Signal) -> bool) {
+        let enough =
+            |signals: &[Signal]| (signals.iter().filter(|signal| is(signal)).count() >= count).then_some(());
+        self.0.until(what, enough).await;
+    }
+
     /// Waits for the first record that has failed for good: its id, its attempts, whether it blocks.
     pub(crate) async fn failed(&self) -> (RecordId, u32, bool) {
         self.first("a record that has failed", |signal| match signal {

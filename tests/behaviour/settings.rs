@@ -71,7 +71,8 @@ fn an_unknown_key_is_refused_by_its_name() {
         ("[polling]\ninterval = '1s'", "polling"),
     ] {
         let error = refused(text);
-        assert!(error.contains(&format!("unknown field `{name}`")), "{error}");
+        let told = ["unknown field", "unexpected keys"].iter().any(|words| error.contains(words));
+        assert!(told && error.contains(name), "{error}");
     }
 }
 
@@ -90,6 +91,7 @@ fn all_problems_are_told_at_once_with_their_numbers() {
         config.delivery.batch_size = 0;
         config.delivery.max_in_flight = 200_000;
         config.delivery.poll_interval = Duration::ZERO;
+        config.cluster.rebalance_interval = s(4);
         config.cluster.stale_instance_timeout = s(8);
         config.cluster.handover_timeout = s(20);
         config.cluster.instance_name = Some(String::new());
@@ -116,8 +118,10 @@ fn a_problem_says_what_to_do() {
     let heartbeats = problems(|config| config.cluster.heartbeat_interval = s(20));
     assert_eq!(
         heartbeats,
-        ["cluster.stale_instance_timeout is 30s: less its margin it is shorter than two heartbeats of 20s, so \
-          one lost beat would stop delivery; make it at least three heartbeats"]
+        [
+            "cluster.stale_instance_timeout is 30s: less its margin it is shorter than two heartbeats of 20s, so \
+          one lost beat would stop delivery; make it at least three heartbeats"
+        ]
     );
     let handover = problems(|config| config.delivery.handler_timeout = s(300));
     assert_eq!(

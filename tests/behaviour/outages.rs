@@ -1,0 +1,154 @@
+//! A database that is not there yet, or goes away in the middle: a port that is refused until a
+//! forwarder to the real server listens on it.
+
+use std::{net::SocketAddr, time::Duration};
+
+use keylane::{Database, Outbox, Signal};
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpSocket, TcpStream},
+    task::{JoinHandle, JoinSet},
+};
+
+use crate::{
+    ledger::{Ledger, Placed, dealt, run_of},
+    recorder::bounded,
+    stage::{Stage, until_empty},
+    target::{MariaDbTarget, MySqlTarget, Pool, PostgresTarget, Target},
+    user::User,
+};
+
+/// A store on a server whose address can be changed.
+pub(crate) trait Remote: User {
+    /// The port of the server of this pool.
+    fn port(pool: &Pool<Self>) -> u16;
+    /// A pool to the same server behind another port; it does not connect yet.
+    fn behind(pool: &Pool<Self>, port: u16) -> Pool<Self>;
+}
+
+macro_rules! remote {
+    ($($target:ty: $options:ty),*) => {$(
+        impl Remote for $target {
+            fn port(pool: &Pool<Self>) -> u16 {
+                pool.connect_options().get_port()
+            }
+
+            fn behind(pool: &Pool<Self>, port: u16) -> Pool<Self> {
+                let options = (*pool.connect_options()).clone().port(port);
+                <$options>::new().max_connections(3).connect_lazy_with(options)
+            }
+        }
+    )*};
+}
+
+remote!(
+    PostgresTarget: sqlx::postgres::PgPoolOptions,
+    MariaDbTarget: sqlx::mysql::MySqlPoolOptions,
+    MySqlTarget: sqlx::mysql::MySqlPoolOptions
+);
+
+/// A way to a server that can be cut. The port is taken from the beginning, but refused until `open`.
+struct Way {
+    port: u16,
+    server: SocketAddr,
+    open: Option<JoinHandle<()>>,
+}
+
+impl Way {
+    fn to(port: u16) -> (Self, TcpSocket) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let own = socket.local_addr().unwrap().port();
+        (Self { port: own, server: ([127, 0, 0, 1], port).into(), open: None }, socket)
+    }
+
+    fn open(&mut self, socket: TcpSocket) {
+        let listener = socket.listen(64).unwrap();
+        let server = self.server;
+        self.open = Some(tokio::spawn(async move {
+            // Dropped with this task, and then every connection is cut.
+            let mut ways = JoinSet::new();
+            loop {
+                let (mut from, _) = listener.accept().await.unwrap();
+                ways.spawn(async move {
+                    let mut to = TcpStream::connect(server).await.unwrap();
+                    drop(copy_bidirectional(&mut from, &mut to).await);
+                });
+            }
+        }));
+    }
+
+    /// Cuts every connection and refuses new ones for a while.
+    async fn interrupt(&mut self, pause: Duration) {
+        let open = self.open.take().unwrap();
+        open.abort();
+        drop(open.await);
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(([127, 0, 0, 1], self.port).into()).unwrap();
+        tokio::time::sleep(pause).await;
+        self.open(socket);
+    }
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            open.abort();
+        }
+    }
+}
+
+async fn behind<T: Remote>(stage: &Stage<T>, way: &Way, ledger: &Ledger) -> Outbox<T::Db> {
+    let pool: <<T as Target>::Db as Database>::Pool = T::behind(&stage.pool, way.port);
+    let builder = Outbox::builder(pool).config(stage.config.clone()).observer(stage.signals.clone());
+    builder.handler(ledger.keeper("bookkeeper")).build().await.unwrap()
+}
+
+pub(crate) async fn start_waits_until_the_database_is_there<T: Remote>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let (mut way, socket) = Way::to(T::port(&stage.pool));
+    let outbox = behind(stage, &way, &ledger).await;
+    let starting = tokio::spawn({
+        let outbox = outbox.clone();
+        async move { outbox.start().await }
+    });
+    let failed = |signal: &Signal| matches!(signal, Signal::StoreFailed { .. });
+    stage.signals.at_least(3, "three tries", failed).await;
+    assert!(!starting.is_finished(), "it waits");
+    let errors = stage.signals.picked(|signal| match signal {
+        Signal::StoreFailed { error, .. } => Some(error.clone()),
+        _ => None,
+    });
+    assert!(errors[0].to_lowercase().contains("refused"), "{errors:?}");
+    way.open(socket);
+    let running = bounded("the start", starting).await.unwrap().unwrap();
+    stage.schedule(&outbox, &run_of("order-1", 3)).await;
+    ledger.until_done(3).await;
+    until_empty(&outbox).await;
+    assert!(running.shutdown().await.graceful);
+    assert_eq!(ledger.assert_in_order(), 3);
+}
+
+/// Shorter than the stale timeout, so that nobody is evicted: replies that were lost are cleared up.
+pub(crate) async fn an_outage_in_the_middle_loses_and_repeats_nothing<T: Remote>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let (mut way, socket) = Way::to(T::port(&stage.pool));
+    way.open(socket);
+    let outbox = behind(stage, &way, &ledger).await;
+    let running = outbox.start().await.unwrap();
+    let events: Vec<Placed> = dealt(20, 60);
+    let parts: Vec<&[Placed]> = events.chunks(400).collect();
+    for (round, part) in parts.iter().enumerate() {
+        stage.schedule(&outbox, part).await;
+        ledger.until_done(round * 400 + 20).await;
+        way.interrupt(Duration::from_millis(300)).await;
+    }
+    ledger.until_done(1200).await;
+    until_empty(&outbox).await;
+    assert!(running.shutdown().await.graceful);
+    assert_eq!(ledger.assert_in_order(), 1200);
+    let evicted = |signal: &Signal| matches!(signal, Signal::Evicted { .. });
+    assert_eq!(stage.signals.count(evicted), 0);
+}
