@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use keylane::{Backoff, BuildError, Config, OnFailed, OrderLevel, Outbox, RetryPolicy, memory::MemoryPool};
 
+/// Where a duration is in the settings.
+type Setting = fn(&mut Config) -> &mut Duration;
+
 const fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -188,7 +191,7 @@ fn names_that_could_carry_sql_are_refused() {
 /// "For ever" is a wish that people write as the largest number.
 #[test]
 fn durations_without_end_are_refused_and_overflow_nothing() {
-    let set: [(&str, fn(&mut Config) -> &mut Duration); 12] = [
+    let set: [(&str, Setting); 12] = [
         ("schedule.route_refresh", |config| &mut config.schedule.route_refresh),
         ("delivery.poll_interval", |config| &mut config.delivery.poll_interval),
         ("delivery.handler_timeout", |config| &mut config.delivery.handler_timeout),

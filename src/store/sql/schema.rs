@@ -109,6 +109,12 @@ impl<D: Driver> SchemaStore for SqlStore<D> {
 impl<D: Driver> SqlStore<D> {
     async fn version(&self) -> Result<Option<i64>, StoreError> {
         const KINDS: &[Kind] = &[Kind::Int, Kind::Int, Kind::Text];
+        // By itself: a database that is not there, or lets nobody in, is not one without tables.
+        self.call("connect", async {
+            self.control.borrow().await?.keep();
+            Ok(())
+        })
+        .await?;
         match self.read("meta", safe(&self.sql.meta), Vec::new(), KINDS).await {
             Ok(rows) => Ok(rows.first().map(|row| row.int(0))),
             Err(StoreError { class: ErrorClass::Setup, .. }) => Ok(None),
