@@ -148,6 +148,16 @@ pub enum SchemaError {
         /// The step.
         step: i64,
     },
+    /// The engine speaks the dialect, but would break the order of a key.
+    #[error(
+        "{engine} is not supported: {reason}, so records of a key would lose their order; use PostgreSQL, MariaDB, MySQL or SQLite"
+    )]
+    Engine {
+        /// Its name.
+        engine: &'static str,
+        /// Why.
+        reason: &'static str,
+    },
     /// The server is too old.
     #[error("{server} is too old: Keylane needs {needed}")]
     Server {

@@ -12,6 +12,7 @@
 //! | [`on_servers`] | SQLite | as above: the two transactions of the case cannot both be open |
 //! | | memory | a settle is one critical section: there is no open settle to wait for, and no deadlock |
 //! | [`on_a_file`] | all but SQLite | about the one file and its one writer |
+//! | [`from_sql`] | all but PostgreSQL | the others have a documented statement, no functions |
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a case fails by panicking")]
 
@@ -21,6 +22,7 @@ mod contention;
 mod dedup;
 mod fence;
 mod fetching;
+mod from_sql;
 mod interleaving;
 mod lanes;
 mod lost_reply;
@@ -356,11 +358,25 @@ macro_rules! on_a_file {
     };
 }
 
+/// PostgreSQL alone has functions that schedule.
+macro_rules! from_sql {
+    ($target:ident) => {
+        stamp! { $target;
+            from_sql {
+                the_partition_of_a_key_is_the_same_in_sql
+                an_event_scheduled_in_sql_is_fetched_like_any_other
+                a_type_that_nobody_takes_is_refused_in_sql
+            }
+        }
+    };
+}
+
 mod postgres {
     everywhere!(PostgresTarget);
     several_writers!(PostgresTarget);
     by_sql!(PostgresTarget);
     on_servers!(PostgresTarget);
+    from_sql!(PostgresTarget);
 }
 
 mod mariadb {

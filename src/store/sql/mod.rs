@@ -19,6 +19,7 @@ mod admin;
 mod cluster;
 pub(crate) mod dialect;
 pub(crate) mod driver;
+mod engine;
 pub(crate) mod glue;
 mod insert;
 mod link;

@@ -11,6 +11,7 @@ use super::{
     ExtraSql,
     dialect::{Dialect, list},
     driver::{Driver, DriverResult, Family, Session},
+    engine,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     insert::{Insert, headers_text},
     with_lists,
@@ -76,6 +77,9 @@ impl Driver for MySql {
                 sqlx::query_as("SELECT VERSION(), CAST(@@auto_increment_increment AS SIGNED)")
                     .fetch_one(conn)
                     .await?;
+            if let Some(refusal) = engine::refusal(&version) {
+                return Ok(Some(refusal));
+            }
             if step != 1 {
                 return Ok(Some(SchemaError::IdStep { step }));
             }

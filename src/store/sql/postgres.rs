@@ -12,6 +12,7 @@ use super::{
     ExtraSql,
     dialect::Dialect,
     driver::{Driver, DriverResult, Family, Role, Session},
+    engine,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     insert::{COLUMNS, Insert, headers_text},
 };
@@ -84,12 +85,15 @@ impl Driver for Postgres {
 
     fn check_server(conn: &mut PgConnection) -> DriverResult<'_, Option<SchemaError>> {
         Box::pin(async move {
-            let (version, read_only): (String, bool) = sqlx::query_as(
-                "SELECT current_setting('server_version_num'), \
+            let (name, version, read_only): (String, String, bool) = sqlx::query_as(
+                "SELECT version(), current_setting('server_version_num'), \
                  pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'",
             )
             .fetch_one(conn)
             .await?;
+            if let Some(refusal) = engine::refusal(&name) {
+                return Ok(Some(refusal));
+            }
             if version.parse::<u32>().unwrap_or(0) < 150_000 {
                 let server = format!("PostgreSQL {version}");
                 return Ok(Some(SchemaError::Server { server, needed: "PostgreSQL 15" }));
