@@ -36,21 +36,18 @@ async fn refuse<T: User>(
     assert_eq!(error.to_string(), sentence, "{error:?}");
 }
 
-/// All of them in one transaction, which is as good as before and keeps what else is written in it.
-pub(crate) async fn a_refusal_leaves_the_transaction_as_it_was<T: User>(stage: &Stage<T>) {
-    let ledger = Ledger::default();
-    let mut config = stage.config.clone();
-    config.schedule.max_payload_bytes = 1000;
-    config.schedule.max_header_bytes = 20;
-    let builder = stage.builder().await.config(config);
-    let outbox = builder.handler(ledger.keeper("bookkeeper")).build().await.unwrap();
+/// A call that is refused, and the sentence that says why.
+type Refused = (RawEvent, ScheduleOptions, String);
+
+fn bad_keys_and_sizes() -> Vec<Refused> {
     let new = ScheduleOptions::new;
     let long_key = "\u{e4}".repeat(128);
-    let long_name = "t".repeat(129);
-    let mut work = T::begin(&stage.pool).await;
-    outbox.schedule(&mut work, &placed("order-1", 1)).await.unwrap();
-    let cases = [
-        (order("", 1), new(), "record key is empty: give what must stay in order, such as order-42".to_owned()),
+    vec![
+        (
+            order("", 1),
+            new(),
+            "record key is empty: give what must stay in order, such as order-42".to_owned(),
+        ),
         (
             order(&long_key, 1),
             new(),
@@ -74,6 +71,13 @@ pub(crate) async fn a_refusal_leaves_the_transaction_as_it_was<T: User>(stage: &
             new().header("a", "x".repeat(10)).header("bb", "x".repeat(8)),
             "headers have 21 bytes, the limit is 20 (schedule.max_header_bytes)".to_owned(),
         ),
+    ]
+}
+
+fn bad_names() -> Vec<Refused> {
+    let new = ScheduleOptions::new;
+    let long_name = "t".repeat(129);
+    vec![
         (
             raw("order placed", "order-1", "text/plain", 1),
             new(),
@@ -116,8 +120,21 @@ pub(crate) async fn a_refusal_leaves_the_transaction_as_it_was<T: User>(stage: &
             new().dedup_key("a\0b"),
             "dedup key has 3 bytes; it needs 1 to 255 without NUL".to_owned(),
         ),
-    ];
-    for (event, options, sentence) in cases {
+    ]
+}
+
+/// All of them in one transaction, which is as good as before and keeps what else is written in it.
+pub(crate) async fn a_refusal_leaves_the_transaction_as_it_was<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let mut config = stage.config.clone();
+    config.schedule.max_payload_bytes = 1000;
+    config.schedule.max_header_bytes = 20;
+    let builder = stage.builder().await.config(config);
+    let outbox = builder.handler(ledger.keeper("bookkeeper")).build().await.unwrap();
+    let new = ScheduleOptions::new;
+    let mut work = T::begin(&stage.pool).await;
+    outbox.schedule(&mut work, &placed("order-1", 1)).await.unwrap();
+    for (event, options, sentence) in bad_keys_and_sizes().into_iter().chain(bad_names()) {
         refuse::<T>(&outbox, &mut work, event, options, &sentence).await;
     }
     // At the limit each of them is good.

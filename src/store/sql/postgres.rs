@@ -232,6 +232,8 @@ pub(crate) fn class_of_state(state: &str) -> ErrorClass {
     match state {
         "40001" | "40P01" | "55P03" | "57014" => ErrorClass::Retry,
         "25006" => ErrorClass::WrongNode,
+        // A transaction in which a statement has failed already: the handler has swallowed the error.
+        "25P02" => ErrorClass::Record,
         "23505" => ErrorClass::Duplicate,
         "57P01" | "57P02" | "57P03" | "57P05" | "26000" | "0A000" => ErrorClass::Reconnect,
         _ => match state.get(..2) {

@@ -1,0 +1,332 @@
+//! The cases by name, and on which stores they run; the table in `main.rs` says why.
+
+/// One test for each case, on a fresh outbox that is taken away if the case passes.
+macro_rules! stamp {
+    ($target:ident; $($theme:ident { $($case:ident)* })*) => {$($(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            let Some(outbox) = crate::outbox::Outbox::<crate::target::$target>::open().await else { return };
+            crate::$theme::$case(&outbox).await;
+            outbox.erase().await;
+        }
+    )*)*};
+}
+
+macro_rules! everywhere {
+    ($target:ident) => {
+        stamp! { $target;
+            fetching {
+                fetch_of_an_empty_outbox_is_empty
+                fetch_returns_a_partition_in_id_order
+                fetch_takes_the_partitions_in_the_turn_given
+                fetch_reads_only_the_partitions_named
+                fetch_stops_at_its_limit
+                fetch_takes_each_partition_from_its_head
+                fetch_leaves_out_what_is_skipped
+                what_is_skipped_does_not_use_up_the_limit
+                fetch_starts_at_the_head_every_time
+                fetch_sees_what_was_committed_since_the_last_fetch
+                every_field_comes_back_as_scheduled
+                one_event_for_three_handlers_is_three_records
+                a_wrong_partition_number_comes_back_as_it_is
+                two_outboxes_on_one_database_do_not_meet
+            }
+            order {
+                five_records_of_one_key_in_one_transaction_keep_their_order
+                a_large_batch_keeps_its_order
+                a_batch_of_mixed_due_times_keeps_its_order
+                a_rolled_back_insert_leaves_nothing
+                an_open_transaction_shows_nothing
+                what_was_committed_before_comes_first
+                ids_are_not_used_again
+            }
+            content {
+                keys_that_differ_in_case_or_blanks_are_lanes_of_their_own
+                keys_that_differ_in_accents_are_lanes_of_their_own
+                handlers_of_one_key_are_lanes_of_their_own
+                a_key_of_255_bytes_goes_all_the_way
+                four_byte_characters_come_back
+                keys_that_look_like_sql_come_back
+                headers_come_back_exactly
+                an_empty_payload_comes_back
+                a_payload_of_all_bytes_comes_back
+                a_payload_of_a_mebibyte_comes_back
+                error_texts_come_back_exactly
+            }
+            time {
+                a_record_for_later_is_neither_fetched_nor_due
+                a_delayed_record_becomes_due_after_its_delay
+                a_due_time_that_has_passed_is_due_at_once
+                the_longest_due_comes_first
+                due_times_a_microsecond_apart_keep_their_order
+                due_reads_only_its_partitions
+                due_leaves_out_what_is_skipped_and_stops_at_its_limit
+                a_retry_is_due_after_its_delay
+                retries_of_one_settle_are_due_by_their_delays
+                a_very_long_delay_is_kept
+                the_age_counts_from_scheduling
+                the_age_goes_on_through_retries
+                ages_have_the_precision_of_the_clock
+                a_delayed_record_can_be_completed
+            }
+            membership {
+                join_makes_an_active_member
+                join_under_a_known_identity_is_refused
+                a_dead_identity_cannot_join_again
+                a_beat_moves_only_its_own_counter
+                a_beat_of_a_stranger_is_refused
+                a_draining_member_still_beats
+                draining_brings_nobody_back_to_life
+                evict_succeeds_with_the_beat_that_was_seen
+                evict_is_refused_when_the_beat_has_moved
+                evict_without_a_beat_ends_one_that_beats
+                evict_succeeds_once
+                evict_of_a_stranger_or_of_one_that_left_is_refused
+                evict_closes_all_guard_rows_of_that_instance_only
+                a_draining_member_can_be_evicted
+                leave_ends_beats_and_closes_guards
+                an_evicted_instance_that_leaves_stays_fenced
+                forget_takes_the_gone_and_keeps_the_living
+                forget_keeps_the_dead_that_still_own_something
+                the_heartbeats_store_is_the_same_database
+            }
+            claims {
+                all_256_partitions_are_free_at_first
+                a_claim_takes_free_partitions_and_counts_a_generation
+                a_claim_returns_all_that_is_owned
+                two_that_race_for_all_get_disjoint_partitions
+                two_that_race_for_the_same_part_of_a_dead_owner_do_not_share
+                a_claim_with_a_stale_generation_is_refused
+                a_claim_of_a_live_owners_partition_is_refused
+                a_claim_of_what_one_owns_already_counts_no_generation
+                a_claim_from_a_dead_owner_counts_a_generation
+                a_claim_after_an_owner_left_counts_a_generation
+                only_active_members_may_claim
+                a_draining_member_keeps_what_it_owns
+                a_release_frees_only_what_is_named
+                a_release_by_another_frees_nothing
+                a_late_release_does_not_free_the_next_owners_partition
+                leaving_frees_everything
+            }
+            fence {
+                a_settle_moves_the_counter_on_by_one
+                fence_refuses_a_counter_that_is_behind
+                fence_refuses_a_counter_that_is_ahead
+                fence_refuses_an_evicted_instance
+                fence_refuses_an_instance_that_has_left
+                fence_refuses_without_a_guard_row
+                fence_refuses_a_forgotten_instance
+                a_valid_guard_lets_every_change_through
+                slots_count_apart
+                of_two_settles_with_one_guard_one_is_written
+                nothing_is_written_after_an_eviction_came_through
+                settles_leave_all_guard_rows_in_place
+            }
+            lost_reply {
+                resolve_says_that_it_was_applied
+                resolve_says_that_it_was_not_applied
+                a_late_statement_is_refused_after_resolve
+                a_late_statement_is_refused_after_resolve_and_another_settle
+                resolve_may_be_asked_again
+                resolve_says_that_the_instance_was_evicted
+                resolve_without_a_guard_row_says_closed
+                resolve_touches_only_its_own_row
+            }
+            settling {
+                a_completed_record_is_deleted
+                a_completed_record_is_archived
+                a_completed_record_is_kept
+                resuming_completions_are_archived_or_kept_too
+                a_record_is_completed_once
+                a_record_that_is_not_there_is_passed_over
+                a_stale_count_of_attempts_writes_nothing
+                a_stale_failure_stops_no_lane
+                a_stale_completion_resumes_no_lane
+                a_failed_record_is_left_alone
+                a_held_record_is_left_alone
+                a_kept_record_is_left_alone
+                a_retry_counts_an_attempt_and_keeps_the_error
+                a_settle_of_a_thousand_of_each_is_written
+                five_thousand_completions_are_one_settle
+                settles_do_not_wait_for_the_disk_if_told_so
+            }
+            lanes {
+                a_retry_that_stops_makes_a_lane_row
+                a_retry_that_does_not_stop_makes_none
+                a_second_retry_keeps_the_lane_row
+                stops_are_read_by_partition
+                held_records_are_out_of_the_way
+                later_holds_are_counted_on
+                a_hold_in_the_settle_that_stops_the_lane_is_written
+                a_hold_is_refused_once_the_lane_was_released
+                a_hold_behind_a_record_that_stops_nothing_is_refused
+                holds_behind_a_standing_and_a_released_lane_are_told_apart
+                a_delayed_record_can_be_held
+                completing_what_stopped_a_lane_returns_the_held_in_order
+                a_hundred_held_records_come_back_in_order
+                held_records_keep_their_attempts
+                resume_alone_lets_the_lane_go_on
+                resuming_one_lane_leaves_its_neighbours_alone
+                several_lanes_go_on_in_one_settle
+                a_failure_blocks_its_lane
+                a_lane_that_was_retrying_turns_blocked
+                a_failure_that_continues_lets_its_lane_go_on
+                a_failure_that_continues_leaves_a_lane_stopped_by_another
+                two_failures_of_one_lane_stop_it_once
+            }
+            unroutable {
+                an_unroutable_record_stands_still_and_counts_no_attempt
+                an_unroutable_lane_goes_on_where_its_handler_is_known
+                several_unroutable_records_of_a_lane_come_back_together
+                an_unroutable_record_in_a_stopped_lane_comes_back_with_it
+            }
+            mending {
+                a_failed_record_is_retried_from_the_first_attempt
+                a_failed_record_is_retried_with_another_payload
+                a_discarded_record_is_gone_and_its_lane_goes_on
+                only_failed_records_are_mended
+                a_record_is_mended_once
+                a_failure_that_continued_can_be_mended_too
+                records_are_counted_by_status
+                stopped_lanes_say_what_stops_them
+                a_lane_whose_record_is_gone_is_still_listed
+                stopped_lanes_and_failures_are_listed_in_pages
+                failed_records_are_listed_with_their_event
+                kept_records_are_purged_by_age
+                archived_records_are_purged_by_age
+                purge_takes_nothing_that_is_not_done
+            }
+            dedup {
+                a_dedup_key_is_noted_once
+                a_dedup_key_is_noted_once_in_a_transaction
+                a_dedup_key_is_rolled_back_with_its_transaction
+                dedup_keys_differ_in_case_and_blanks
+                a_dedup_key_of_255_bytes_is_noted_once
+                a_second_dedup_key_waits_for_the_first_to_commit
+                a_second_dedup_key_is_noted_if_the_first_rolls_back
+                dedup_keys_are_purged_by_their_own_age
+            }
+            routes {
+                routes_can_be_published_again
+                routes_can_be_published_by_two_at_once
+                handlers_of_a_type_are_those_listed_and_those_of_every_type
+                a_type_that_nobody_takes_has_no_handlers
+                a_retired_handler_is_taken_out_of_every_type
+            }
+            strict {
+                strict_makes_the_second_of_a_key_wait
+                strict_lets_the_second_go_on_after_a_rollback
+                strict_locks_a_key_twice_in_a_transaction
+                strict_locks_a_thousand_keys
+                strict_transactions_that_overlap_come_one_after_another
+            }
+            transactional {
+                effect_and_completion_are_committed_together
+                completions_in_a_transaction_are_archived_or_kept_too
+                a_failure_takes_the_effect_back
+                an_evicted_instance_commits_no_effect
+                a_guard_that_moved_on_commits_no_effect
+                a_record_settled_by_another_commits_no_effect
+                an_effect_happens_once_however_often_it_is_tried
+                a_completion_in_a_transaction_lets_its_lane_go_on
+                a_dropped_run_leaves_nothing
+            }
+            schema {
+                a_migrated_schema_fits
+                migrating_again_changes_nothing
+                four_may_migrate_at_once
+            }
+            workload {
+                nothing_overtakes_the_five_percent_that_fail_once
+            }
+        }
+    };
+}
+
+macro_rules! several_writers {
+    ($target:ident) => {
+        stamp! { $target;
+            order {
+                a_late_commit_with_a_lower_id_is_not_lost
+                a_late_commit_is_fetched_after_the_later_id_was_completed
+                many_open_transactions_lose_nothing
+                causal_order_holds_if_the_later_transaction_began_first
+                causal_order_holds_if_the_later_transaction_wrote_first
+                an_open_transaction_does_not_hold_back_the_worker
+            }
+            strict {
+                strict_does_not_make_other_keys_wait
+                strict_keeps_outboxes_apart
+            }
+        }
+    };
+}
+
+macro_rules! by_sql {
+    ($target:ident) => {
+        stamp! { $target;
+            schema {
+                a_missing_schema_is_named
+                a_newer_schema_is_refused
+                an_older_schema_is_refused
+                another_hash_is_refused
+                another_count_of_partitions_is_refused
+                missing_partition_rows_are_refused
+                a_check_tells_a_lost_table_from_a_good_schema
+                the_script_names_every_table
+                a_schema_made_from_the_script_fits
+            }
+        }
+    };
+}
+
+macro_rules! on_servers {
+    ($target:ident) => {
+        stamp! { $target;
+            interleaving {
+                an_open_settle_makes_the_evictor_wait
+                an_open_settle_that_rolls_back_is_refused_afterwards
+                an_open_eviction_makes_a_completion_wait_and_refuses_it
+                an_open_eviction_makes_a_failure_wait_and_refuses_it
+                an_eviction_that_rolls_back_lets_the_settle_through
+                a_guard_that_is_only_read_leaks
+                no_settle_takes_a_guard_row_along
+                resolve_waits_for_a_settle_that_still_runs
+                a_hold_and_a_release_of_its_lane_do_not_pass_each_other
+            }
+            contention {
+                a_deadlock_of_two_rows_is_told_to_try_again
+                a_deadlock_of_strict_keys_is_told_to_try_again
+                a_lock_that_is_not_granted_is_told_to_try_again
+                a_settle_that_waits_too_long_gives_up_and_is_not_written
+                a_cancelled_call_does_not_poison_the_next
+                open_user_transactions_do_not_hold_back_the_cluster
+                a_key_that_is_too_long_is_the_records_fault
+            }
+        }
+    };
+}
+
+macro_rules! on_a_file {
+    ($target:ident) => {
+        stamp! { $target;
+            contention {
+                a_busy_file_is_told_to_try_again
+                a_database_in_memory_is_refused
+            }
+        }
+    };
+}
+
+/// PostgreSQL alone has functions that schedule.
+macro_rules! from_sql {
+    ($target:ident) => {
+        stamp! { $target;
+            from_sql {
+                the_partition_of_a_key_is_the_same_in_sql
+                an_event_scheduled_in_sql_is_fetched_like_any_other
+                a_type_that_nobody_takes_is_refused_in_sql
+            }
+        }
+    };
+}
