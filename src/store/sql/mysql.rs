@@ -192,3 +192,29 @@ pub(crate) fn class_of_number(number: u16) -> ErrorClass {
         _ => ErrorClass::Reconnect,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_a_class() {
+        use ErrorClass::{Duplicate, Reconnect, Record, Resource, Retry, Setup, WrongNode};
+        let table: [(ErrorClass, &[u16]); 7] = [
+            (Retry, &[1213, 1205, 1020, 3024, 1969, 3572]),
+            (Reconnect, &[2002, 2006, 2013, 1053, 1077, 1927, 4031]),
+            (WrongNode, &[1290, 1792, 1836, 1047]),
+            (Resource, &[1040, 1041, 1021, 1114, 1203]),
+            (Record, &[1153, 1406, 1366, 1264, 3819, 4025]),
+            (Duplicate, &[1062]),
+            (Setup, &[1146, 1054, 1142, 1045, 1049, 1064]),
+        ];
+        for (class, numbers) in table {
+            for number in numbers {
+                assert_eq!(class_of_number(*number), class, "{number}");
+            }
+        }
+        let unknown = (0..=u16::MAX).filter(|number| class_of_number(*number) == Reconnect).count();
+        assert!(unknown > 65_000, "what nobody knows breaks the connection");
+    }
+}

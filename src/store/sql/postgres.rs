@@ -244,3 +244,31 @@ pub(crate) fn class_of_state(state: &str) -> ErrorClass {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_has_a_class() {
+        use ErrorClass::{Duplicate, Reconnect, Record, Resource, Retry, Setup, WrongNode};
+        let table = [
+            (Retry, "40001 40P01 55P03 57014"),
+            (Reconnect, "08000 08003 08006 57P01 57P02 57P03 57P05 25P03 26000 0A000 XX000"),
+            (WrongNode, "25006"),
+            (Resource, "53100 53200 53300 53400"),
+            (Record, "22001 22021 22P02 22P05 23502 23514 54000 25P02"),
+            (Duplicate, "23505"),
+            (Setup, "42P01 42703 42501 3F000 28P01 3D000"),
+        ];
+        for (class, states) in table {
+            for state in states.split(' ') {
+                assert_eq!(class_of_state(state), class, "{state}");
+            }
+        }
+        // What nobody knows, and what is no state at all, breaks the connection.
+        for state in ["", "4", "ZZZZZ", "ä0001", "99999"] {
+            assert_eq!(class_of_state(state), Reconnect, "{state:?}");
+        }
+    }
+}

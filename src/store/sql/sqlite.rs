@@ -145,3 +145,28 @@ pub(crate) fn class_of_code(code: i64) -> ErrorClass {
         _ => ErrorClass::Reconnect,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_a_class() {
+        use ErrorClass::{Duplicate, Reconnect, Record, Resource, Retry, Setup, WrongNode};
+        let table: [(ErrorClass, &[i64]); 7] = [
+            (Retry, &[5, 6, 261, 262, 517]),
+            (Reconnect, &[10, 14, 266, 778]),
+            (WrongNode, &[8, 776]),
+            (Resource, &[7, 13]),
+            (Record, &[18, 19, 20, 275, 1299]),
+            (Duplicate, &[1555, 2067]),
+            (Setup, &[1, 3, 11, 26]),
+        ];
+        for (class, codes) in table {
+            for code in codes {
+                assert_eq!(class_of_code(*code), class, "{code}");
+            }
+        }
+        assert_eq!(class_of_code(i64::MAX & !0xff), Reconnect);
+    }
+}
