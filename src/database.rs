@@ -57,14 +57,6 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
         keys: &'a [&'a str],
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Reads which handlers take a record type, `*` included.
-    #[doc(hidden)]
-    fn handlers_of<'a>(
-        conn: &'a mut Self::Connection,
-        tables: &'a Tables,
-        record_type: &'a str,
-    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>>;
-
     /// The largest size of the pool, if it has one.
     #[doc(hidden)]
     fn pool_size(_: &Self::Pool) -> Option<u32> {

@@ -256,6 +256,10 @@ impl Worker {
         let mut pause = FIRST_PAUSE;
         while let Err(error) = self.store.join(&instance).await {
             self.report(&error);
+            // The identity is new, so the row is of this very join, whose answer was lost.
+            if error.class == ErrorClass::Duplicate {
+                return true;
+            }
             if *self.stopped.borrow() {
                 return false;
             }

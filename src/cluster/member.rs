@@ -79,6 +79,11 @@ impl Member {
         if !view.members.iter().any(|member| member.id == self.me) {
             return Ok(false);
         }
+        // A claim whose answer was lost may have been written: what is this instance's own by now is
+        // wanted by nobody, so nobody would work on it.
+        let own = |partition: &Partition| view.claims[partition.index()].owner == Some(self.me);
+        let claim = |partition: Partition| (partition, view.claims[partition.index()].generation);
+        self.grant(&Partition::all().filter(own).map(claim).collect::<Vec<_>>());
         self.evict_silent(&mut view, observations).await?;
         let alive = |wanted: fn(InstanceState) -> bool| -> BTreeSet<InstanceId> {
             view.members.iter().filter(|member| wanted(member.state)).map(|member| member.id).collect()
@@ -128,12 +133,15 @@ impl Member {
             .iter()
             .map(|partition| (partition, view.claims[partition.index()].generation))
             .collect();
-        let owned = self.store.claim(self.me, &wanted).await?;
-        let partitions = self.ownership.grant(&owned);
+        self.grant(&self.store.claim(self.me, &wanted).await?);
+        Ok(())
+    }
+
+    fn grant(&self, owned: &[(Partition, Generation)]) {
+        let partitions = self.ownership.grant(owned);
         if !partitions.is_empty() {
             self.observers.emit(Signal::PartitionsGranted { partitions });
         }
-        Ok(())
     }
 
     /// Evicts instances that beat but have not let go of what this one waits for.
@@ -163,7 +171,9 @@ impl Member {
         if drained.is_empty() {
             return;
         }
-        match self.store.release(self.me, drained).await {
+        let claim = |partition| Some((partition, self.ownership.generation(partition)?));
+        let claims: Vec<(Partition, Generation)> = drained.iter().filter_map(claim).collect();
+        match self.store.release(self.me, &claims).await {
             Ok(_) => {
                 self.ownership.forget(drained);
                 self.observers.emit(Signal::PartitionsReleased { partitions: drained });

@@ -266,15 +266,25 @@ impl Lanes {
     }
 
     /// The row of the lane is written.
-    pub(super) fn stop_is_durable(&mut self, lane: &Lane) {
+    pub(super) fn stop_is_durable(&mut self, lane: &Lane, record: RecordId) {
         let epoch = self.epoch;
-        if let Some(stop) = self.lanes.get_mut(lane).and_then(|state| state.stop.as_mut()) {
+        let stop = self.lanes.get_mut(lane).and_then(|state| state.stop.as_mut());
+        if let Some(stop) = stop.filter(|stop| stop.record == record) {
             stop.durable_since = Some(epoch);
         }
     }
 
-    /// The lane goes on, from the head of what is pending in the database.
-    pub(super) fn resume(&mut self, lane: &Lane) {
+    /// This record stops its lane no more: the lane goes on, from the head of what is pending in the
+    /// database, unless a later record has stopped it meanwhile.
+    pub(super) fn resume(&mut self, lane: &Lane, record: RecordId) -> bool {
+        let resumes = self.stop_of(lane).is_some_and(|stop| stop.record == record);
+        if resumes {
+            self.forget_stop(lane);
+        }
+        resumes
+    }
+
+    fn forget_stop(&mut self, lane: &Lane) {
         self.taint(lane);
         if let Some(state) = self.lanes.get_mut(lane) {
             state.stop = None;
@@ -297,7 +307,7 @@ impl Lanes {
     pub(super) fn abandon_where(&mut self, closed: impl Fn(&Lane) -> bool) {
         let lanes: Vec<Lane> = self.lanes.keys().filter(|lane| closed(lane)).cloned().collect();
         for lane in lanes {
-            self.resume(&lane);
+            self.forget_stop(&lane);
             self.abandon(&lane);
         }
     }
@@ -367,13 +377,23 @@ mod tests {
         lanes.hold_begins(&lane);
         lanes.hold_begins(&lane);
         assert!(!lanes.would_overtake(&lane), "what comes now is held, too");
-        lanes.resume(&lane);
+        assert!(lanes.resume(&lane, 1));
         assert!(lanes.would_overtake(&lane));
         assert!(lanes.hold_ends(&lane), "it is to be looked at again");
         assert!(lanes.would_overtake(&lane));
         lanes.hold_ends(&lane);
         assert!(!lanes.would_overtake(&lane));
         assert!(lanes.lanes.is_empty(), "nothing is kept of a lane that is idle");
+    }
+
+    #[test]
+    fn a_record_that_stops_its_lane_no_more_leaves_the_stop_of_a_later_one() {
+        let (mut lanes, lane) = stopped();
+        lanes.stop(&lane, StopState::by_this_instance(2, StopReason::Retrying));
+        assert!(!lanes.resume(&lane, 1));
+        assert_eq!(lanes.stop_of(&lane).map(|stop| stop.record), Some(2));
+        assert!(lanes.resume(&lane, 2));
+        assert_eq!(lanes.stop_of(&lane), None);
     }
 
     #[test]

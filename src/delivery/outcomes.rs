@@ -80,10 +80,10 @@ impl Pipeline {
                 match outcome {
                     Outcome::Write(change) => self.write_outcome(item, change, &lane),
                     Outcome::Written => {
-                        self.lanes.forget(item.record.delivery.id);
+                        let id = item.record.delivery.id;
+                        self.lanes.forget(id);
                         if item.stops_lane {
-                            self.lanes.resume(&lane);
-                            self.want();
+                            self.resume(&lane, id);
                         }
                     }
                     Outcome::Untried => untried.push(item),
@@ -192,11 +192,12 @@ impl Pipeline {
             self.lanes.forget(settlement.id);
             match &settlement.change {
                 Change::Complete => {}
-                Change::CompleteAndResume | Change::Resume => self.resume(lane),
-                Change::Fail { lane: AfterFailure::Continue, .. } => self.resume(lane),
+                Change::CompleteAndResume
+                | Change::Resume
+                | Change::Fail { lane: AfterFailure::Continue, .. } => self.resume(lane, settlement.id),
                 Change::Retry { delay, stop, .. } => {
                     if *stop {
-                        self.lanes.stop_is_durable(lane);
+                        self.lanes.stop_is_durable(lane, settlement.id);
                     }
                     self.due_times.insert(Instant::now() + *delay + DUE_SLACK);
                     if self.due_times.len() > DUE_TIMES {
@@ -204,7 +205,7 @@ impl Pipeline {
                     }
                 }
                 Change::Fail { lane: AfterFailure::Block, .. } | Change::Unroutable => {
-                    self.lanes.stop_is_durable(lane);
+                    self.lanes.stop_is_durable(lane, settlement.id);
                 }
                 Change::Hold { .. } => {
                     holds += 1;
@@ -221,9 +222,8 @@ impl Pipeline {
         }
     }
 
-    pub(super) fn resume(&mut self, lane: &Lane) {
-        if self.lanes.stop_of(lane).is_some() {
-            self.lanes.resume(lane);
+    pub(super) fn resume(&mut self, lane: &Lane, record: RecordId) {
+        if self.lanes.resume(lane, record) {
             self.want();
         }
     }

@@ -191,8 +191,9 @@ pub trait ClusterStore: Send + Sync + 'static {
         me: InstanceId,
         wanted: &[(Partition, Generation)],
     ) -> Result<Vec<(Partition, Generation)>, StoreError>;
-    /// Gives partitions back. Returns how many were still owned.
-    async fn release(&self, me: InstanceId, partitions: PartitionSet) -> Result<usize, StoreError>;
+    /// Gives partitions back, each only in the generation it was claimed in: a release that arrives
+    /// late must not free what was claimed again meanwhile. Returns how many were freed.
+    async fn release(&self, me: InstanceId, claims: &[(Partition, Generation)]) -> Result<usize, StoreError>;
     /// Turns an active instance into a draining one.
     async fn drain(&self, me: InstanceId) -> Result<(), StoreError>;
     /// Leaves: closes the guard rows, frees what is still owned, and turns STOPPED.

@@ -87,6 +87,15 @@ pub(crate) struct Ledger(Arc<Log<Entry>>);
 
 impl Ledger {
     pub(crate) fn note(&self, step: Step, event: &Placed, delivery: &Delivery) {
+        if std::env::var("TRACE").is_ok() {
+            eprintln!(
+                "{:?} {step:?} {event:?} id {} attempt {} gen {:?}",
+                tokio::time::Instant::now(),
+                delivery.id,
+                delivery.attempt,
+                delivery.generation
+            );
+        }
         let (event, delivery) = (event.clone(), delivery.clone());
         self.0.push(Entry { step, event, delivery, at: tokio::time::Instant::now() });
     }

@@ -26,6 +26,7 @@ mod retrying;
 mod routing;
 mod settings;
 mod silence;
+mod simulation;
 mod stage;
 mod starting;
 mod stopping;

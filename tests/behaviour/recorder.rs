@@ -82,6 +82,9 @@ pub(crate) struct Recorder(Arc<Log<Signal>>);
 
 impl Observer for Recorder {
     fn on(&self, signal: &Signal) {
+        if std::env::var("TRACE").is_ok() {
+            eprintln!("{:?} {signal:?}", tokio::time::Instant::now());
+        }
         self.0.push(signal.clone());
     }
 }

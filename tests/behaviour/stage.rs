@@ -89,14 +89,19 @@ impl<T: Target> Stage<T> {
 
     /// The tables as the workers see them.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
-        let settings = StoreSettings {
-            tables: self.tables.clone(),
-            completed: Completed::Delete,
-            call_timeout: Duration::from_secs(5),
-            async_settle: false,
-        };
-        T::Db::open(&self.pool, settings).unwrap()
+        store_of::<T::Db>(&self.pool, &self.config)
     }
+}
+
+/// The tables of these settings as the workers see them.
+pub(crate) fn store_of<DB: Database>(pool: &DB::Pool, config: &Config) -> Arc<dyn Store> {
+    let settings = StoreSettings {
+        tables: Tables::new(config.schema.as_deref(), &config.table_prefix).unwrap(),
+        completed: Completed::Delete,
+        call_timeout: Duration::from_secs(5),
+        async_settle: false,
+    };
+    DB::open(pool, settings).unwrap()
 }
 
 impl<T: User> Stage<T> {

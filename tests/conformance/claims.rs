@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use keylane::{Claim, Generation, InstanceId, Partition, PartitionSet};
+use keylane::{Claim, Generation, InstanceId, Partition};
 
 use crate::{
     outbox::{Outbox, Worker, partition},
@@ -15,10 +15,6 @@ async fn claim_of<T: Target>(outbox: &Outbox<T>, of: Partition) -> Claim {
 
 fn first_generation(numbers: impl IntoIterator<Item = i64>) -> Vec<(Partition, Generation)> {
     numbers.into_iter().map(|number| (partition(number), Generation(0))).collect()
-}
-
-fn set(numbers: impl IntoIterator<Item = i64>) -> PartitionSet {
-    numbers.into_iter().map(partition).collect()
 }
 
 async fn claim<T: Target>(
@@ -94,7 +90,7 @@ pub(crate) async fn two_that_race_for_the_same_part_of_a_dead_owner_do_not_share
 pub(crate) async fn a_claim_with_a_stale_generation_is_refused<T: Target>(outbox: &Outbox<T>) {
     let (one, other) = (outbox.join().await, outbox.join().await);
     claim(outbox, &one, &first_generation([5])).await;
-    outbox.store.release(one.id, set([5])).await.unwrap();
+    outbox.store.release(one.id, &[(partition(5), Generation(1))]).await.unwrap();
     assert!(claim(outbox, &other, &first_generation([5])).await.is_empty());
     assert!(claim(outbox, &other, &[(partition(5), Generation(2))]).await.is_empty());
     assert_eq!(
@@ -160,16 +156,17 @@ pub(crate) async fn a_draining_member_keeps_what_it_owns<T: Target>(outbox: &Out
 
 pub(crate) async fn a_release_frees_only_what_is_named<T: Target>(outbox: &Outbox<T>) {
     let worker = outbox.join().await;
-    claim(outbox, &worker, &first_generation([1, 2, 3])).await;
-    assert_eq!(outbox.store.release(worker.id, set([1, 3, 9])).await.unwrap(), 2);
+    let owned = claim(outbox, &worker, &first_generation([1, 2, 3])).await;
+    let named = [owned[0], owned[2], (partition(9), Generation(1))];
+    assert_eq!(outbox.store.release(worker.id, &named).await.unwrap(), 2);
     assert_eq!(claim(outbox, &worker, &[]).await, [(partition(2), Generation(1))]);
     assert_eq!(claim_of(outbox, partition(1)).await, Claim { owner: None, generation: Generation(1) });
 }
 
 pub(crate) async fn a_release_by_another_frees_nothing<T: Target>(outbox: &Outbox<T>) {
     let (owner, other) = (outbox.join().await, outbox.join().await);
-    claim(outbox, &owner, &first_generation([1])).await;
-    assert_eq!(outbox.store.release(other.id, PartitionSet::ALL).await.unwrap(), 0);
+    let owned = claim(outbox, &owner, &first_generation([1])).await;
+    assert_eq!(outbox.store.release(other.id, &owned).await.unwrap(), 0);
     assert_eq!(claim_of(outbox, partition(1)).await.owner, Some(owner.id));
 }
 
@@ -178,9 +175,19 @@ pub(crate) async fn a_late_release_does_not_free_the_next_owners_partition<T: Ta
     let left = claim(outbox, &dead, &first_generation([1])).await;
     outbox.store.evict(dead.id, None).await.unwrap();
     claim(outbox, &heir, &left).await;
-    assert_eq!(outbox.store.release(dead.id, PartitionSet::ALL).await.unwrap(), 0);
+    assert_eq!(outbox.store.release(dead.id, &left).await.unwrap(), 0);
     outbox.store.leave(dead.id).await.unwrap();
     assert_eq!(claim_of(outbox, partition(1)).await.owner, Some(heir.id));
+}
+
+pub(crate) async fn a_late_release_does_not_free_what_was_claimed_again<T: Target>(outbox: &Outbox<T>) {
+    let worker = outbox.join().await;
+    let first = claim(outbox, &worker, &first_generation([1])).await;
+    assert_eq!(outbox.store.release(worker.id, &first).await.unwrap(), 1);
+    let second = claim(outbox, &worker, &first).await;
+    assert_eq!(second, [(partition(1), Generation(2))]);
+    assert_eq!(outbox.store.release(worker.id, &first).await.unwrap(), 0);
+    assert_eq!(claim(outbox, &worker, &[]).await, second);
 }
 
 pub(crate) async fn leaving_frees_everything<T: Target>(outbox: &Outbox<T>) {

@@ -106,6 +106,7 @@ macro_rules! everywhere {
                 a_release_frees_only_what_is_named
                 a_release_by_another_frees_nothing
                 a_late_release_does_not_free_the_next_owners_partition
+                a_late_release_does_not_free_what_was_claimed_again
                 leaving_frees_everything
             }
             fence {
@@ -209,8 +210,6 @@ macro_rules! everywhere {
             routes {
                 routes_can_be_published_again
                 routes_can_be_published_by_two_at_once
-                handlers_of_a_type_are_those_listed_and_those_of_every_type
-                a_type_that_nobody_takes_has_no_handlers
                 a_retired_handler_is_taken_out_of_every_type
             }
             strict {

@@ -1,18 +1,11 @@
 //! Which handler takes which record type.
 
-use keylane::{Database, handler::Route};
+use keylane::handler::Route;
 
 use crate::{outbox::Outbox, target::Target};
 
 fn route(record_type: &str, handler: &str) -> Route {
     Route { record_type: record_type.to_owned(), handler: handler.to_owned() }
-}
-
-async fn handlers_of<T: Target>(outbox: &Outbox<T>, record_type: &str) -> Vec<String> {
-    let mut tx = outbox.begin().await;
-    let handlers = T::Db::handlers_of(&mut tx, &outbox.tables, record_type).await.unwrap();
-    outbox.commit(tx).await;
-    handlers
 }
 
 pub(crate) async fn routes_can_be_published_again<T: Target>(outbox: &Outbox<T>) {
@@ -34,29 +27,6 @@ pub(crate) async fn routes_can_be_published_by_two_at_once<T: Target>(outbox: &O
     one.unwrap();
     other.unwrap();
     assert_eq!(outbox.store.routes().await.unwrap().len(), 10);
-}
-
-pub(crate) async fn handlers_of_a_type_are_those_listed_and_those_of_every_type<T: Target>(
-    outbox: &Outbox<T>,
-) {
-    let routes = [
-        route("order.placed", "mail"),
-        route("order.placed", "billing"),
-        route("order.paid", "ledger"),
-        route("*", "audit"),
-        route("*", "mail"),
-    ];
-    outbox.store.publish_routes(&routes).await.unwrap();
-    assert_eq!(handlers_of(outbox, "order.placed").await, ["audit", "billing", "mail"]);
-    assert_eq!(handlers_of(outbox, "order.paid").await, ["audit", "ledger", "mail"]);
-    assert_eq!(handlers_of(outbox, "anything").await, ["audit", "mail"]);
-}
-
-pub(crate) async fn a_type_that_nobody_takes_has_no_handlers<T: Target>(outbox: &Outbox<T>) {
-    outbox.store.publish_routes(&[route("order.placed", "mail")]).await.unwrap();
-    for record_type in ["order.paid", "Order.placed", "order.place", "order.placed.twice"] {
-        assert!(handlers_of(outbox, record_type).await.is_empty(), "{record_type:?}");
-    }
 }
 
 pub(crate) async fn a_retired_handler_is_taken_out_of_every_type<T: Target>(outbox: &Outbox<T>) {

@@ -22,13 +22,14 @@ pub(crate) fn policy() -> impl Strategy<Value = RetryPolicy> {
     ];
     let retries = prop_oneof![4 => 0..20_u32, 1 => any::<u32>()];
     (backoff, retries, millis(1..=24 * HOUR), 0.0..=1.0_f64, classes(), classes()).prop_map(
-        |(backoff, max_retries, max_delay, jitter, retry_on, never_on)| RetryPolicy {
-            backoff,
-            max_retries,
-            max_delay,
-            jitter,
-            retry_on,
-            never_on,
+        |(backoff, max_retries, max_delay, jitter, retry_on, never_on)| {
+            // A cap below the first delay is refused.
+            let max_delay = match backoff {
+                Backoff::Fixed { delay: first }
+                | Backoff::Linear { initial: first, .. }
+                | Backoff::Exponential { initial: first, .. } => max_delay.max(first),
+            };
+            RetryPolicy { backoff, max_retries, max_delay, jitter, retry_on, never_on }
         },
     )
 }

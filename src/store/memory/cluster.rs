@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     instance::{Claim, ClusterView, Generation, InstanceId, InstanceState, Member},
-    partition::{Partition, PartitionSet},
+    partition::Partition,
     store::{ClusterStore, ErrorClass, NewInstance, StoreError},
 };
 
@@ -89,8 +89,8 @@ impl ClusterStore for MemoryStore {
         .await
     }
 
-    async fn release(&self, me: InstanceId, partitions: PartitionSet) -> Result<usize, StoreError> {
-        self.call("release", |outbox, _| release(outbox, me, partitions)).await
+    async fn release(&self, me: InstanceId, claims: &[(Partition, Generation)]) -> Result<usize, StoreError> {
+        self.call("release", |outbox, _| release(outbox, me, claims)).await
     }
 
     async fn drain(&self, me: InstanceId) -> Result<(), StoreError> {
@@ -107,7 +107,8 @@ impl ClusterStore for MemoryStore {
                 row.state = InstanceState::Stopped;
             }
             outbox.close_guards(me);
-            release(outbox, me, PartitionSet::ALL);
+            let claims = outbox.claims.iter_mut().filter(|claim| claim.owner == Some(me));
+            claims.for_each(|claim| claim.owner = None);
         })
         .await
     }
@@ -121,8 +122,12 @@ fn owned(outbox: &Outbox, me: InstanceId) -> impl Iterator<Item = Partition> {
     Partition::all().filter(move |partition| outbox.claims[partition.index()].owner == Some(me))
 }
 
-fn release(outbox: &mut Outbox, me: InstanceId, partitions: PartitionSet) -> usize {
-    let given: Vec<Partition> = owned(outbox, me).filter(|owned| partitions.contains(*owned)).collect();
+fn release(outbox: &mut Outbox, me: InstanceId, claims: &[(Partition, Generation)]) -> usize {
+    let held = |(partition, generation): &&(Partition, Generation)| {
+        let claim = &outbox.claims[partition.index()];
+        claim.owner == Some(me) && claim.generation == *generation
+    };
+    let given: Vec<Partition> = claims.iter().filter(held).map(|(partition, _)| *partition).collect();
     given.iter().for_each(|partition| outbox.claims[partition.index()].owner = None);
     given.len()
 }

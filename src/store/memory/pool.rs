@@ -1,7 +1,6 @@
 //! The user's side: pool, connection and transaction.
 
 use std::{
-    collections::BTreeSet,
     ops::{Deref, DerefMut},
     sync::Arc,
 };
@@ -234,20 +233,6 @@ impl Database for Memory {
                 conn.held.take("lock keys", Lock::Key(tables.clone(), (*key).to_owned())).await?;
             }
             Ok(())
-        })
-    }
-
-    fn handlers_of<'a>(
-        conn: &'a mut MemoryConnection,
-        tables: &'a Tables,
-        record_type: &'a str,
-    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
-        Box::pin(async move {
-            let mut data = conn.shared.data();
-            let routes = data.outbox(tables).routes.iter();
-            let taken = routes.filter(|route| [record_type, "*"].contains(&route.record_type.as_str()));
-            let handlers: BTreeSet<String> = taken.map(|route| route.handler.clone()).collect();
-            Ok(handlers.into_iter().collect())
         })
     }
 

@@ -8,15 +8,22 @@ use super::{
     SqlStore, begin, commit,
     dialect::list,
     driver::{Driver, Kind, Value},
-    query,
-    records::numbers,
-    safe, with_lists,
+    query, safe, with_lists,
 };
 use crate::{
     instance::{Claim, ClusterView, Generation, InstanceId, Member},
-    partition::{PARTITION_COUNT, Partition, PartitionSet},
+    partition::{PARTITION_COUNT, Partition},
     store::{ClusterStore, NewInstance, StoreError},
 };
+
+/// The lists that name partitions in their generations: `{partitions}` for the index, and `{claims}`,
+/// each a generation and a partition in one number.
+fn claim_lists(claims: &[(Partition, Generation)]) -> [(&'static str, String); 2] {
+    let number = |partition: &Partition| i64::from(partition.number());
+    let partitions = list(claims.iter().map(|(partition, _)| number(partition)));
+    let claims = claims.iter().map(|(p, generation)| generation.0 * PARTITION_COUNT as i64 + number(p));
+    [("{partitions}", partitions), ("{claims}", list(claims))]
+}
 
 fn id(instance: InstanceId) -> Value {
     instance.to_string().into()
@@ -98,11 +105,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
         me: InstanceId,
         wanted: &[(Partition, Generation)],
     ) -> Result<Vec<(Partition, Generation)>, StoreError> {
-        let partitions = list(wanted.iter().map(|(partition, _)| i64::from(partition.number())));
-        let claims = wanted.iter().map(|(partition, generation)| {
-            generation.0 * PARTITION_COUNT as i64 + i64::from(partition.number())
-        });
-        let sql = with_lists(&self.sql.claim, &[("{partitions}", partitions), ("{claims}", list(claims))]);
+        let sql = with_lists(&self.sql.claim, &claim_lists(wanted));
         let rows = self
             .call("claim", async {
                 let mut conn = self.control.borrow().await?;
@@ -117,8 +120,8 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
         Ok(owned.collect())
     }
 
-    async fn release(&self, me: InstanceId, partitions: PartitionSet) -> Result<usize, StoreError> {
-        let sql = with_lists(&self.sql.release, &[("{partitions}", numbers(partitions))]);
+    async fn release(&self, me: InstanceId, claims: &[(Partition, Generation)]) -> Result<usize, StoreError> {
+        let sql = with_lists(&self.sql.release, &claim_lists(claims));
         let released = self.call("release", async {
             let mut conn = self.control.borrow().await?;
             let released = D::execute(&mut conn, sql, vec![id(me)]).await?;

@@ -200,14 +200,6 @@ macro_rules! sqlx_database {
                 })
             }
 
-            fn handlers_of<'a>(
-                conn: &'a mut Self::Connection,
-                tables: &'a crate::store::Tables,
-                record_type: &'a str,
-            ) -> crate::handler::BoxFuture<'a, Result<Vec<String>, crate::store::StoreError>> {
-                Box::pin(crate::store::sql::handlers_of::<$database>(conn, tables, record_type))
-            }
-
             fn pool_size(pool: &Self::Pool) -> Option<u32> {
                 Some(pool.options().get_max_connections())
             }

@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use sqlx::AssertSqlSafe;
 
-use super::{
-    driver::{Driver, Kind, Value},
-    safe, store_error,
-};
+use super::{driver::Driver, safe, store_error};
 use crate::{
     record::{Due, Headers, NewRecord},
     store::{ErrorClass, StoreError, Tables},
@@ -90,19 +87,4 @@ pub(crate) async fn note_dedup_key<D: Driver>(
     let sql = D::DIALECT.render(include_str!("statements/note_dedup_key.sql"), tables);
     let noted = D::execute(conn, safe(&Arc::from(sql)), vec![dedup_key.into()]).await;
     Ok(noted.map_err(|error| store_error::<D>("note dedup key", error))? == 1)
-}
-
-/// Who takes a record type.
-pub(crate) async fn handlers_of<D: Driver>(
-    conn: &mut D::Connection,
-    tables: &Tables,
-    record_type: &str,
-) -> Result<Vec<String>, StoreError> {
-    let sql = D::DIALECT.render(include_str!("statements/handlers_of.sql"), tables);
-    let values = vec![Value::from(record_type)];
-    let rows = D::query(conn, safe(&Arc::from(sql)), values, &[Kind::Text]).await;
-    let mut handlers: Vec<String> =
-        rows.map_err(|error| store_error::<D>("handlers of", error))?.iter().map(|row| row.text(0)).collect();
-    handlers.dedup();
-    Ok(handlers)
 }

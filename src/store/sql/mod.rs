@@ -35,7 +35,7 @@ mod sqlite;
 pub(crate) mod statements;
 mod transactional;
 
-pub(crate) use insert::{handlers_of, insert, note_dedup_key};
+pub(crate) use insert::{insert, note_dedup_key};
 pub(crate) use transactional::SqlTransactional;
 
 /// A store on one sqlx database, over connections of its own.
