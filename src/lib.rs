@@ -36,7 +36,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let pool = MemoryPool::new(); // or a PgPool, MySqlPool, SqlitePool
-//! let (sent, mut mails) = tokio::sync::mpsc::unbounded_channel();
+//! let (sent, mut mails) = tokio::sync::mpsc::unbounded_channel::<String>();
 //! let outbox =
 //!     Outbox::builder(pool).config(Config::default()).state(sent).handlers(handlers![send_mail]).build().await?;
 //! outbox.migrate().await?;
