@@ -197,9 +197,10 @@ impl Worker {
         if matches!(session, Session::Evicted) {
             ownership.lose();
             self.observers.emit(Signal::Evicted { instance: me });
-        } else {
-            self.leave(me).await;
         }
+        // Also after an eviction: an instance can be wrong about it (a crash of the database has
+        // forgotten its last settles), and then nobody else would free its partitions so soon.
+        self.leave(me).await;
         session
     }
 

@@ -204,6 +204,12 @@ impl<T: Target> Cluster<T> {
         Watcher { pool: self.pool.clone(), prefix: self.prefix.clone() }
     }
 
+    /// Instances that another has declared dead.
+    pub(crate) async fn dead(&self) -> i64 {
+        let sql = format!("SELECT count(*) FROM {}instance WHERE state = 'DEAD'", self.prefix);
+        T::numbers(&self.pool, sql).await[0][0]
+    }
+
     pub(crate) async fn generations(&self) -> i64 {
         T::claims(&self.pool, &self.prefix).await.iter().map(|(_, generation)| generation).sum()
     }
