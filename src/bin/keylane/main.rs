@@ -1,24 +1,28 @@
-//! The `keylane` command: the schema of an outbox, from a shell.
+//! The `keylane` command: the schema of an outbox, from a shell, and what it costs on a database.
 
 #![allow(clippy::print_stdout, reason = "a command prints its answers")]
+
+mod bench;
 
 use std::{error::Error, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use keylane::{
-    Config, Database, Outbox, Pool,
+    Config, Outbox, Pool,
     sqlx::{MySqlPool, PgPool, SqlitePool},
 };
+
+use bench::{Bench, Engine};
 
 /// Looks after the tables of an outbox.
 #[derive(Debug, Parser)]
 #[command(name = "keylane", version)]
 struct Arguments {
     /// postgres://…, mysql://… or sqlite://…
-    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
-    database_url: String,
+    #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
+    database_url: Option<String>,
     /// A TOML file with the settings of the outbox; the defaults if not given.
-    #[arg(long)]
+    #[arg(long, global = true)]
     config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
@@ -34,14 +38,21 @@ enum Command {
     },
     /// Counts records by status and stopped lanes by reason.
     Status,
+    /// Measures the library on this database, beside references written by hand.
+    #[command(subcommand)]
+    Bench(Bench),
 }
 
-async fn run<P: Pool>(pool: P, config: Config, command: Command) -> Result<(), Box<dyn Error>>
+async fn run<P: Pool>(pool: P, config: Config, command: Command) -> Result<(), Box<dyn Error + Send + Sync>>
 where
-    P::Database: Database<Pool = P>,
+    P::Database: Engine<Pool = P>,
 {
+    if let Command::Bench(bench) = command {
+        return bench::run::<P::Database>(pool, config, bench).await;
+    }
     let outbox = Outbox::builder(pool).config(config).build().await?;
     match command {
+        Command::Bench(_) => {}
         Command::Migrate { print: true } => print!("{}", outbox.migration_script()),
         Command::Migrate { print: false } => {
             outbox.migrate().await?;
@@ -60,12 +71,12 @@ where
     Ok(())
 }
 
-async fn dispatch(arguments: Arguments) -> Result<(), Box<dyn Error>> {
+async fn dispatch(arguments: Arguments) -> Result<(), Box<dyn Error + Send + Sync>> {
     let config = match &arguments.config {
         Some(path) => toml::from_str(&std::fs::read_to_string(path)?)?,
         None => Config::default(),
     };
-    let url = arguments.database_url.as_str();
+    let url = arguments.database_url.as_deref().ok_or("give --database-url, or set DATABASE_URL")?;
     match url.split(':').next() {
         Some("postgres" | "postgresql") => run(PgPool::connect_lazy(url)?, config, arguments.command).await,
         Some("mysql" | "mariadb") => run(MySqlPool::connect_lazy(url)?, config, arguments.command).await,

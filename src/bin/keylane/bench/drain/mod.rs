@@ -1,0 +1,143 @@
+//! `bench drain`: a backlog, from the start of a consumer to its last outcome written.
+
+mod references;
+mod subject;
+
+use std::{sync::Arc, time::Duration};
+
+use keylane::{Registration, Running};
+
+use self::subject::{Form, Subject};
+use super::{
+    Result, engine,
+    engine::Engine,
+    handler::{Count, HANDLER},
+    meter::{Figure, Meter},
+    options,
+    plot::Curve,
+    report::Report,
+    stage::Stage,
+    tally::{self, Tally},
+    watch::{rates, watched},
+};
+
+pub(super) use subject::Options;
+
+/// Events a call of the batch handler: as many as the loop written by hand fetches.
+const HANDLER_BATCH: usize = 500;
+
+/// Drains with each subject in turn, as often as asked.
+///
+/// # Errors
+/// Also if one of them has not done the whole work.
+pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
+    let mut report = Report::new("drain", E::NAME);
+    let bench = Drain { stage, options, meter: Meter::open(&stage.pool).await? };
+    let mut turn = options.subjects::<E>();
+    let runs = options.show.runs.get();
+    for run in 1..=runs {
+        let mut measured = Vec::new();
+        for subject in &turn {
+            stage.bar.set_message(format!("run {run} of {runs}: {subject}"));
+            let (figures, curve) = bench.measure(*subject).await?;
+            report.add_all(&subject.to_string(), &figures);
+            report.curve(curve);
+            measured.push((*subject, figures));
+        }
+        compare(&measured, &mut report);
+        turn.rotate_left(1);
+    }
+    for subject in options.subjects::<E>() {
+        report.note(format!("{subject}: {} records a run", options.records_of(subject)));
+    }
+    Ok(report)
+}
+
+/// What the library has measured for each unit of the references, within one run.
+fn compare(measured: &[(Subject, [Figure; 4])], report: &mut Report) {
+    let library = measured.iter().find(|(subject, _)| *subject == Subject::Library);
+    let Some((_, library)) = library else { return };
+    for (subject, reference) in measured.iter().filter(|(subject, _)| *subject != Subject::Library) {
+        let ratios = library.iter().zip(reference).map(|(ours, theirs)| ours.over(theirs));
+        report.add_all(&format!("library / {subject}"), &ratios.collect::<Vec<_>>());
+    }
+}
+
+struct Drain<'a, E: Engine> {
+    stage: &'a Stage<E>,
+    options: &'a Options,
+    meter: Meter<E>,
+}
+
+impl<E: Engine> Drain<'_, E> {
+    async fn measure(&self, subject: Subject) -> Result<([Figure; 4], Curve)> {
+        let records = self.options.records_of(subject);
+        let tally = self.stage.fill(records, self.options.load).await?;
+        if self.transactional() {
+            self.stage.fill_effects(self.options.load).await?;
+        }
+        let start = self.meter.start().await?;
+        let (running, course) = watched(self.work(subject, &tally), &tally, &self.stage.bar).await?;
+        let cost = self.meter.stop(start).await?;
+        if let Some(running) = running {
+            running.shutdown().await;
+        }
+        self.check(subject, &tally).await?;
+        let curve = Curve { label: subject.to_string(), unit: "records/s", points: rates(&course) };
+        Ok((cost.per_record(records), curve))
+    }
+
+    fn transactional(&self) -> bool {
+        self.options.handler_form == Form::Transactional
+    }
+
+    /// Drains to the end. The library goes on until it is shut down.
+    async fn work(&self, subject: Subject, tally: &Arc<Tally>) -> Result<Option<Running>> {
+        let pool = &self.stage.pool;
+        match subject {
+            Subject::Library => return self.library(tally).await.map(Some),
+            Subject::Loop if self.transactional() => references::in_transactions::<E>(pool, tally).await?,
+            Subject::Loop => references::in_batches::<E>(pool, tally).await?,
+            Subject::Best => references::overlapping::<E>(pool, tally).await?,
+            Subject::Naive(connections) => references::singly::<E>(pool, tally, connections).await?,
+        }
+        Ok(None)
+    }
+
+    async fn library(&self, tally: &Arc<Tally>) -> Result<Running> {
+        let count = Count(Arc::clone(tally));
+        let handler = match self.options.handler_form {
+            Form::Single => Registration::typed(HANDLER, count),
+            Form::Batch => Registration::mixed_batch(HANDLER, HANDLER_BATCH, count),
+            Form::Transactional => Registration::transactional::<E, _>(HANDLER, count),
+        };
+        let config = self.options.tuning.applied_to(self.stage.config.clone());
+        let running = self.stage.outbox(config, handler, tally).await?.start().await?;
+        tally.all_handled().await;
+        match self.transactional() {
+            false => tally.all_settled().await,
+            // Nothing tells when their transactions have committed.
+            true => {
+                while self.stage.left().await? > 0 {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+        }
+        Ok(running)
+    }
+
+    /// Each record handled once, its effect written once, and nothing left.
+    async fn check(&self, subject: Subject, tally: &Tally) -> Result<()> {
+        let blame = |problem: String| format!("{subject} has not done the work: {problem}");
+        tally.check().map_err(|problem| blame(problem.to_string()))?;
+        let left = self.stage.left().await?;
+        if left > 0 {
+            return Err(blame(format!("{left} records are left in the table")).into());
+        }
+        let effects = self.stage.effects().await?;
+        if self.transactional() && effects != tally.records() as i64 {
+            return Err(blame(format!("{effects} effects of {} records", tally.records())).into());
+        }
+        Ok(())
+    }
+}

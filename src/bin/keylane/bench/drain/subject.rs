@@ -1,0 +1,85 @@
+//! Who drains, and what is asked for on the command line.
+
+use std::{fmt, num::NonZeroUsize};
+
+use clap::{Args, ValueEnum};
+
+use super::{
+    engine::Engine,
+    options::{Load, Show, Tuning},
+};
+
+/// Records that the slowest references are given.
+const FEW: usize = 4_000;
+
+/// Options of `bench drain`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Records of the backlog; 200000 if not given, 20000 for transactional handlers.
+    #[arg(long)]
+    pub(super) records: Option<NonZeroUsize>,
+    #[command(flatten)]
+    pub(super) load: Load,
+    #[command(flatten)]
+    pub(super) tuning: Tuning,
+    /// What the library calls.
+    #[arg(long, value_enum, default_value_t = Form::Single)]
+    pub(super) handler_form: Form,
+    #[command(flatten)]
+    pub(in super::super) show: Show,
+}
+
+/// The form of the library's handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// One event a call.
+    Single,
+    /// Up to 500 events of any keys a call.
+    Batch,
+    /// One event a call, and the transaction of its completion: a row is updated in it.
+    Transactional,
+}
+
+/// Who drains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    Library,
+    Loop,
+    Best,
+    /// On this many connections.
+    Naive(usize),
+}
+
+impl Options {
+    /// All who drain: the library first.
+    pub(super) fn subjects<E: Engine>(&self) -> Vec<Subject> {
+        let mut subjects = vec![Subject::Library, Subject::Loop];
+        // One by one in transactions is what a transactional handler does anyway.
+        if self.handler_form != Form::Transactional {
+            subjects.push(Subject::Best);
+            subjects.extend(E::SINGLY.iter().map(|connections| Subject::Naive(*connections)));
+        }
+        subjects
+    }
+
+    /// How many records a subject is given.
+    pub(super) fn records_of(&self, subject: Subject) -> usize {
+        let by_default = if self.handler_form == Form::Transactional { 20_000 } else { 200_000 };
+        let records = self.records.map_or(by_default, NonZeroUsize::get);
+        match subject {
+            Subject::Naive(_) => records.min(FEW),
+            _ => records,
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Library => f.write_str("library"),
+            Self::Loop => f.write_str("loop"),
+            Self::Best => f.write_str("best"),
+            Self::Naive(connections) => write!(f, "naive{connections}"),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The databases as a hand-written consumer sees them.
+//!
+//! The statements are those that an expert would write on the tables of the library: always from the
+//! head of the pending set, all columns that a handler is told of, one delete for many records.
+
+mod mysql;
+mod postgres;
+mod sqlite;
+
+use std::future::Future;
+
+use keylane::Database;
+use uuid::Uuid;
+
+use super::{Result, tally::Event};
+
+/// How a consumer's connection is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Session {
+    /// As it comes: commits wait for the disk.
+    Plain,
+    /// Commits do not wait, which is the library's default for its outcomes.
+    Relaxed,
+    /// Besides, nothing can lead the planner away from the primary key.
+    Pinned,
+}
+
+/// A record as its consumer has it: decoded.
+pub(crate) struct Received {
+    pub(super) id: i64,
+    pub(super) event_id: Uuid,
+    pub(super) key: String,
+    pub(super) event: Event,
+}
+
+/// A database that can be measured.
+pub(crate) trait Engine: Database {
+    /// A row of [`fetch`](Self::fetch).
+    type Row: Send + Sync;
+    /// On how many connections it is of use to take records one by one.
+    const SINGLY: &'static [usize];
+    /// Begins a transaction that writes.
+    const BEGIN: &'static str;
+    /// Reads the statements that drop everything whose name has the prefix.
+    const DROPS: &'static str;
+    /// Makes the table that transactional handlers write to.
+    const CREATE_EFFECT: &'static str = "CREATE TABLE keylane_bench_effect \
+         (record_key VARCHAR(255) NOT NULL PRIMARY KEY, applied BIGINT NOT NULL)";
+    /// Sums up what they have written.
+    const EFFECTS: &'static str;
+    /// Empties the tables.
+    const CLEAR: &'static [&'static str];
+    /// Brings statistics up to date and old versions of rows out of the way.
+    const REFRESH: &'static [&'static str];
+
+    /// Opens a connection with the options of the pool.
+    fn connect(pool: &Self::Pool) -> impl Future<Output = Result<Self::Connection>> + Send;
+
+    /// The statements that set up a session.
+    fn session(session: Session) -> &'static str;
+
+    /// Runs statements as they are.
+    fn execute(
+        conn: &mut Self::Connection,
+        sql: impl Into<String> + Send,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// Reads one number.
+    fn number(conn: &mut Self::Connection, sql: &'static str) -> impl Future<Output = Result<i64>> + Send;
+
+    /// Reads a column of texts.
+    fn texts(
+        conn: &mut Self::Connection,
+        sql: &'static str,
+    ) -> impl Future<Output = Result<Vec<String>>> + Send;
+
+    /// Reads pending records by id, without those in flight.
+    fn fetch(
+        conn: &mut Self::Connection,
+        in_flight: &[i64],
+        limit: i64,
+    ) -> impl Future<Output = Result<Vec<Self::Row>>> + Send;
+
+    /// Locks one pending record that nobody else has locked.
+    fn claim(conn: &mut Self::Connection) -> impl Future<Output = Result<Option<Self::Row>>> + Send;
+
+    /// The id of a record.
+    fn id(row: &Self::Row) -> Result<i64>;
+
+    /// Decodes a record.
+    fn receive(row: &Self::Row) -> Result<Received>;
+
+    /// Deletes handled records.
+    fn delete(conn: &mut Self::Connection, ids: &[i64]) -> impl Future<Output = Result<()>> + Send;
+
+    /// Writes what a transactional handler writes.
+    fn add_effect(conn: &mut Self::Connection, key: &str) -> impl Future<Output = Result<()>> + Send;
+
+    /// The server's process, if it is on this machine.
+    fn server_process(conn: &mut Self::Connection) -> impl Future<Output = Result<Option<u32>>> + Send;
+
+    /// How many bytes of log the server has written so far, if it tells.
+    fn log_position(_: &mut Self::Connection) -> impl Future<Output = Result<Option<i64>>> + Send {
+        async { Ok(None) }
+    }
+}
+
+/// The same tokens for each sqlx driver.
+macro_rules! by_sqlx {
+    ($row:ty) => {
+        type Row = $row;
+
+        async fn connect(pool: &Self::Pool) -> Result<Self::Connection> {
+            Ok(ConnectOptions::connect(&*pool.connect_options()).await?)
+        }
+
+        async fn execute(conn: &mut Self::Connection, sql: impl Into<String> + Send) -> Result<()> {
+            sqlx::raw_sql(AssertSqlSafe(sql.into())).execute(conn).await?;
+            Ok(())
+        }
+
+        async fn number(conn: &mut Self::Connection, sql: &'static str) -> Result<i64> {
+            Ok(sqlx::query_scalar(sql).fetch_one(conn).await?)
+        }
+
+        async fn texts(conn: &mut Self::Connection, sql: &'static str) -> Result<Vec<String>> {
+            Ok(sqlx::query_scalar(sql).fetch_all(conn).await?)
+        }
+
+        fn id(row: &$row) -> Result<i64> {
+            Ok(row.try_get("id")?)
+        }
+
+        fn receive(row: &$row) -> Result<Received> {
+            Ok(Received {
+                id: row.try_get("id")?,
+                event_id: row.try_get("event_id")?,
+                // MySQL's key is a column of bytes, in which sqlx expects no text.
+                key: row.try_get_unchecked("record_key")?,
+                event: serde_json::from_slice(row.try_get("payload")?)?,
+            })
+        }
+    };
+}
+
+/// The columns of a record that a handler is told of.
+macro_rules! record_columns {
+    () => {
+        "id, event_id, partition_no, record_key, handler, record_type, content_type, payload, headers, attempts"
+    };
+}
+
+use by_sqlx;
+use record_columns;

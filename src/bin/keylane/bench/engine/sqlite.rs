@@ -1,0 +1,70 @@
+//! SQLite.
+
+use keylane::sqlx::{self, AssertSqlSafe, ConnectOptions, Row, Sqlite, SqliteConnection, sqlite::SqliteRow};
+
+use super::{Engine, Received, Result, Session, by_sqlx, record_columns};
+
+/// The rowid is the id: no index can be cheaper from the head.
+const FETCH: &str = concat!(
+    "SELECT ",
+    record_columns!(),
+    " FROM keylane_bench_record NOT INDEXED WHERE status = 0 ORDER BY id LIMIT $1"
+);
+const FETCH_REST: &str = concat!(
+    "SELECT ",
+    record_columns!(),
+    " FROM keylane_bench_record NOT INDEXED WHERE status = 0 AND id NOT IN (SELECT value FROM json_each($2)) \
+     ORDER BY id LIMIT $1"
+);
+
+impl Engine for Sqlite {
+    /// There is one writer at a time.
+    const SINGLY: &'static [usize] = &[1];
+    const BEGIN: &'static str = "BEGIN IMMEDIATE";
+    const DROPS: &'static str = r"
+        SELECT 'DROP TABLE IF EXISTS ' || name FROM sqlite_schema
+        WHERE type = 'table' AND name LIKE 'keylane\_bench\_%' ESCAPE '\'";
+    const EFFECTS: &'static str = "SELECT COALESCE(SUM(applied), 0) FROM keylane_bench_effect";
+    const CLEAR: &'static [&'static str] =
+        &["DELETE FROM keylane_bench_record", "DELETE FROM keylane_bench_effect"];
+    const REFRESH: &'static [&'static str] = &["ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)"];
+
+    by_sqlx!(SqliteRow);
+
+    fn session(session: Session) -> &'static str {
+        match session {
+            Session::Plain => "",
+            Session::Relaxed | Session::Pinned => "PRAGMA synchronous = NORMAL",
+        }
+    }
+
+    async fn fetch(conn: &mut SqliteConnection, in_flight: &[i64], limit: i64) -> Result<Vec<SqliteRow>> {
+        Ok(match in_flight {
+            [] => sqlx::query(FETCH).bind(limit).fetch_all(conn).await?,
+            ids => {
+                sqlx::query(FETCH_REST).bind(limit).bind(serde_json::to_string(ids)?).fetch_all(conn).await?
+            }
+        })
+    }
+
+    async fn claim(conn: &mut SqliteConnection) -> Result<Option<SqliteRow>> {
+        Ok(sqlx::query(FETCH).bind(1).fetch_optional(conn).await?)
+    }
+
+    async fn delete(conn: &mut SqliteConnection, ids: &[i64]) -> Result<()> {
+        const DELETE: &str = "DELETE FROM keylane_bench_record WHERE id IN (SELECT value FROM json_each($1))";
+        sqlx::query(DELETE).bind(serde_json::to_string(ids)?).execute(conn).await?;
+        Ok(())
+    }
+
+    async fn add_effect(conn: &mut SqliteConnection, key: &str) -> Result<()> {
+        const ADD: &str = "UPDATE keylane_bench_effect SET applied = applied + 1 WHERE record_key = $1";
+        sqlx::query(ADD).bind(key).execute(conn).await?;
+        Ok(())
+    }
+
+    /// SQLite runs in this process.
+    async fn server_process(_: &mut SqliteConnection) -> Result<Option<u32>> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,211 @@
+//! Figures: gathered run by run, printed as a table or as JSON lines.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
+use serde::Serialize;
+
+use super::{
+    Result,
+    meter::Figure,
+    options::{Format, Show},
+    plot::{self, Curve},
+};
+
+/// What a subcommand has found.
+#[derive(Debug)]
+pub(super) struct Report {
+    bench: &'static str,
+    database: &'static str,
+    samples: Vec<Sample>,
+    notes: Vec<String>,
+    curves: Vec<Curve>,
+}
+
+/// One figure, measured once a run.
+#[derive(Clone, Debug)]
+struct Sample {
+    subject: String,
+    name: &'static str,
+    unit: &'static str,
+    values: Vec<f64>,
+}
+
+/// A sample as a line of JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    bench: &'a str,
+    database: &'a str,
+    subject: &'a str,
+    name: &'a str,
+    unit: &'a str,
+    /// The median.
+    value: f64,
+    min: f64,
+    max: f64,
+    runs: usize,
+}
+
+/// A remark as a line of JSON.
+#[derive(Serialize)]
+struct Note<'a> {
+    bench: &'a str,
+    database: &'a str,
+    note: &'a str,
+}
+
+impl Report {
+    pub(super) fn new(bench: &'static str, database: &'static str) -> Self {
+        Self { bench, database, samples: Vec::new(), notes: Vec::new(), curves: Vec::new() }
+    }
+
+    /// Adds what one run has measured of a subject, without what could not be read.
+    pub(super) fn add_all(&mut self, subject: &str, figures: &[Figure]) {
+        for Figure { name, unit, value } in figures {
+            if let Some(value) = value.filter(|value| value.is_finite()) {
+                self.add(subject, name, unit, value);
+            }
+        }
+    }
+
+    fn add(&mut self, subject: &str, name: &'static str, unit: &'static str, value: f64) {
+        let is_it =
+            |sample: &&mut Sample| (&*sample.subject, sample.name, sample.unit) == (subject, name, unit);
+        match self.samples.iter_mut().find(is_it) {
+            Some(sample) => sample.values.push(value),
+            None => {
+                let subject = subject.to_owned();
+                self.samples.push(Sample { subject, name, unit, values: vec![value] });
+            }
+        }
+    }
+
+    /// Adds what must be known to read the figures.
+    pub(super) fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    /// Sets what is drawn: the curve of one subject, in place of its last.
+    pub(super) fn curve(&mut self, curve: Curve) {
+        self.curves.retain(|known| known.label != curve.label);
+        self.curves.push(curve);
+    }
+
+    /// Prints the figures and draws the curves.
+    pub(super) fn show(&self, show: &Show) -> Result<()> {
+        match show.format {
+            Format::Table => print!("{}", self.table()?),
+            Format::Json => print!("{}", self.json_lines()?),
+        }
+        match &show.plot {
+            Some(file) => plot::draw(file, &format!("{} on {}", self.bench, self.database), &self.curves),
+            None => Ok(()),
+        }
+    }
+
+    fn table(&self) -> Result<String> {
+        let mut table = Table::new();
+        table.load_style(ASCII_MARKDOWN);
+        table.set_header(["", "", "median", "min", "max", "unit", "runs"]);
+        for sample in &self.samples {
+            let [median, min, max] = [sample.median(), sample.min(), sample.max()].map(rounded);
+            let runs = sample.values.len().to_string();
+            table.add_row([&sample.subject, sample.name, &median, &min, &max, sample.unit, &runs]);
+        }
+        for column in [2, 3, 4, 6] {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        let mut text = format!("{} on {}\n{table}\n", self.bench, self.database);
+        for note in &self.notes {
+            writeln!(text, "{note}")?;
+        }
+        Ok(text)
+    }
+
+    fn json_lines(&self) -> Result<String> {
+        let (bench, database) = (self.bench, self.database);
+        let mut text = String::new();
+        for sample in &self.samples {
+            let line = Line {
+                bench,
+                database,
+                subject: &sample.subject,
+                name: sample.name,
+                unit: sample.unit,
+                value: sample.median(),
+                min: sample.min(),
+                max: sample.max(),
+                runs: sample.values.len(),
+            };
+            writeln!(text, "{}", serde_json::to_string(&line)?)?;
+        }
+        for note in &self.notes {
+            writeln!(text, "{}", serde_json::to_string(&Note { bench, database, note })?)?;
+        }
+        Ok(text)
+    }
+}
+
+impl Sample {
+    fn median(&self) -> f64 {
+        let mut sorted = self.values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        match sorted.len() % 2 {
+            0 => f64::midpoint(sorted[middle - 1], sorted[middle]),
+            _ => sorted[middle],
+        }
+    }
+
+    fn min(&self) -> f64 {
+        self.values.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    fn max(&self) -> f64 {
+        self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+    }
+}
+
+/// For people: whole numbers in groups of three, small ones with two decimals.
+fn rounded(value: f64) -> String {
+    if value.abs() < 100.0 {
+        return format!("{value:.2}");
+    }
+    let digits = format!("{value:.0}");
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |digits| ("-", digits));
+    let mut text = sign.to_owned();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_a_median_a_minimum_and_a_maximum() {
+        let sample = |values: &[f64]| Sample {
+            subject: String::new(),
+            name: "rate",
+            unit: "records/s",
+            values: values.to_vec(),
+        };
+        let odd = sample(&[3.0, 1.0, 2.0]);
+        assert_eq!((odd.min(), odd.median(), odd.max()), (1.0, 2.0, 3.0));
+        assert_eq!(sample(&[4.0, 1.0, 2.0, 3.0]).median(), 2.5);
+    }
+
+    #[test]
+    fn numbers_are_rounded_for_people() {
+        assert_eq!(rounded(0.756), "0.76");
+        assert_eq!(rounded(-999.6), "-1,000");
+        assert_eq!(rounded(1_234_567.0), "1,234,567");
+    }
+}

@@ -1,0 +1,116 @@
+//! The tables of a bench: made, filled, taken away.
+
+use std::sync::Arc;
+
+use indicatif::ProgressBar;
+use keylane::{Config, Outbox, Registration};
+
+use super::{
+    Engine, PREFIX, Result,
+    handler::{Count, HANDLER},
+    options::Load,
+    tally::{Event, Settles, Tally},
+    watch::progress_bar,
+};
+
+/// Records scheduled in one transaction.
+const CHUNK: usize = 10_000;
+
+/// A database with the tables of a bench.
+pub(super) struct Stage<E: Engine> {
+    pub(super) pool: E::Pool,
+    pub(super) config: Config,
+    pub(super) bar: ProgressBar,
+}
+
+impl<E: Engine> Clone for Stage<E> {
+    fn clone(&self) -> Self {
+        Self { pool: self.pool.clone(), config: self.config.clone(), bar: self.bar.clone() }
+    }
+}
+
+impl<E: Engine> Stage<E> {
+    /// Opens no connection. The tables have a prefix of their own, in the schema of the connection.
+    pub(super) fn new(pool: E::Pool, config: Config) -> Self {
+        let config = Config { schema: None, table_prefix: PREFIX.to_owned(), ..config };
+        Self { pool, config, bar: progress_bar() }
+    }
+
+    /// Makes the tables, in place of those that a killed bench has left.
+    pub(super) async fn set_up(&self) -> Result<()> {
+        self.clear_away().await?;
+        Outbox::builder(self.pool.clone()).config(self.config.clone()).build().await?.migrate().await?;
+        let mut conn = E::connect(&self.pool).await?;
+        E::execute(&mut conn, E::CREATE_EFFECT).await
+    }
+
+    /// Fills the emptied table of records; their tally.
+    pub(super) async fn fill(&self, records: usize, load: Load) -> Result<Arc<Tally>> {
+        let mut conn = E::connect(&self.pool).await?;
+        for clear in E::CLEAR {
+            E::execute(&mut conn, *clear).await?;
+        }
+        self.bar.set_length(records as u64);
+        let handler = Registration::typed(HANDLER, Count(Arc::new(Tally::new(0, 0..=0))));
+        let outbox: Outbox<E> =
+            Outbox::builder(self.pool.clone()).config(self.config.clone()).handler(handler).build().await?;
+        for start in (0..records).step_by(CHUNK) {
+            let end = records.min(start + CHUNK);
+            let events: Vec<Event> = (start..end).map(|number| Event::numbered(number, load)).collect();
+            outbox.transaction(async |tx| outbox.schedule_all(tx, &events).await).await?;
+            self.bar.set_position(end as u64);
+        }
+        for refresh in E::REFRESH {
+            E::execute(&mut conn, *refresh).await?;
+        }
+        let first = E::number(&mut conn, "SELECT MIN(id) FROM keylane_bench_record").await?;
+        let last = E::number(&mut conn, "SELECT MAX(id) FROM keylane_bench_record").await?;
+        Ok(Arc::new(Tally::new(records, first..=last)))
+    }
+
+    /// Fills the emptied table that transactional handlers write to: a row a key.
+    pub(super) async fn fill_effects(&self, load: Load) -> Result<()> {
+        let mut conn = E::connect(&self.pool).await?;
+        let keys: Vec<usize> = (0..load.keys.get()).collect();
+        for keys in keys.chunks(1000) {
+            let rows: Vec<String> =
+                keys.iter().map(|key| format!("('{}', 0)", Event::key_of(*key))).collect();
+            E::execute(&mut conn, format!("INSERT INTO keylane_bench_effect VALUES {}", rows.join(", ")))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// The library with this handler; the tally is told what it settles.
+    pub(super) async fn outbox(
+        &self,
+        config: Config,
+        handler: Registration,
+        tally: &Arc<Tally>,
+    ) -> Result<Outbox<E>> {
+        let builder = Outbox::builder(self.pool.clone()).config(config);
+        Ok(builder.handler(handler).observer(Settles(Arc::clone(tally))).build().await?)
+    }
+
+    /// Records that are still there.
+    pub(super) async fn left(&self) -> Result<i64> {
+        let mut conn = E::connect(&self.pool).await?;
+        E::number(&mut conn, "SELECT COUNT(*) FROM keylane_bench_record").await
+    }
+
+    /// What transactional handlers have written: one a record.
+    pub(super) async fn effects(&self) -> Result<i64> {
+        let mut conn = E::connect(&self.pool).await?;
+        E::number(&mut conn, E::EFFECTS).await
+    }
+
+    /// Takes the tables away.
+    pub(super) async fn clear_away(&self) -> Result<()> {
+        self.bar.finish_and_clear();
+        let mut conn = E::connect(&self.pool).await?;
+        for drop in E::texts(&mut conn, E::DROPS).await? {
+            E::execute(&mut conn, drop).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! The events of a bench, and the proof that each of them was handled exactly once.
+
+use std::{
+    borrow::Cow,
+    hint::black_box,
+    ops::RangeInclusive,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use keylane::{Observer, OutboxEvent, Signal};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use super::{Result, options::Load};
+
+/// What is scheduled.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Event {
+    key: usize,
+    text: String,
+}
+
+impl OutboxEvent for Event {
+    const RECORD_TYPE: &'static str = "bench.event";
+
+    fn key(&self) -> Cow<'_, str> {
+        Self::key_of(self.key).into()
+    }
+}
+
+impl Event {
+    /// The event with this number: keys in a scattered order, payloads of the length asked for.
+    pub(super) fn numbered(number: usize, load: Load) -> Self {
+        let key = number * 7919 % load.keys;
+        let frame = format!(r#"{{"key":{key},"text":""}}"#).len();
+        Self { key, text: "x".repeat(load.payload_bytes.saturating_sub(frame)) }
+    }
+
+    /// The record key with this number.
+    pub(super) fn key_of(number: usize) -> String {
+        format!("key-{number}")
+    }
+}
+
+/// Counts the records of one run as they are handled.
+pub(super) struct Tally {
+    records: usize,
+    ids: RangeInclusive<i64>,
+    /// A bit an id.
+    seen: Vec<AtomicU64>,
+    handled: AtomicUsize,
+    settled: AtomicUsize,
+    /// Handled before, or never scheduled.
+    wrong: AtomicUsize,
+    all_handled: Notify,
+    all_settled: Notify,
+}
+
+impl Tally {
+    /// Of this many records with ids in this range.
+    pub(super) fn new(records: usize, ids: RangeInclusive<i64>) -> Self {
+        let words = (ids.end() - ids.start()).max(0) as usize / 64 + 1;
+        Self {
+            records,
+            ids,
+            seen: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            handled: AtomicUsize::new(0),
+            settled: AtomicUsize::new(0),
+            wrong: AtomicUsize::new(0),
+            all_handled: Notify::new(),
+            all_settled: Notify::new(),
+        }
+    }
+
+    /// The work of a handler: nothing but this.
+    pub(super) fn handle(&self, id: i64, event: Event) {
+        black_box(event);
+        if !self.ids.contains(&id) || self.mark((id - self.ids.start()) as usize) {
+            self.wrong.fetch_add(1, Relaxed);
+        }
+        if self.handled.fetch_add(1, Relaxed) + 1 == self.records {
+            self.all_handled.notify_one();
+        }
+    }
+
+    /// Sets the bit; whether it was set already.
+    fn mark(&self, at: usize) -> bool {
+        let bit = 1 << (at % 64);
+        self.seen[at / 64].fetch_or(bit, Relaxed) & bit != 0
+    }
+
+    pub(super) fn records(&self) -> usize {
+        self.records
+    }
+
+    pub(super) fn handled(&self) -> usize {
+        self.handled.load(Relaxed)
+    }
+
+    /// Whether every record was handled.
+    pub(super) fn is_complete(&self) -> bool {
+        self.handled() >= self.records
+    }
+
+    /// Returns when every record was handled. For one waiter.
+    pub(super) async fn all_handled(&self) {
+        self.all_handled.notified().await;
+    }
+
+    /// Returns when the [`Settles`] have said that every record is settled. For one waiter.
+    pub(super) async fn all_settled(&self) {
+        self.all_settled.notified().await;
+    }
+
+    /// # Errors
+    /// Unless each record was handled exactly once.
+    pub(super) fn check(&self) -> Result<()> {
+        let (records, handled, wrong) = (self.records, self.handled(), self.wrong.load(Relaxed));
+        match handled == records && wrong == 0 {
+            true => Ok(()),
+            false => {
+                Err(format!("{handled} records were handled instead of {records}, {wrong} of them wrongly")
+                    .into())
+            }
+        }
+    }
+}
+
+/// Tells the tally what the library has settled.
+pub(super) struct Settles(pub(super) Arc<Tally>);
+
+impl Observer for Settles {
+    fn on(&self, signal: &Signal) {
+        let Signal::Settled { records } = signal else { return };
+        let before = self.0.settled.fetch_add(*records, Relaxed);
+        if before < self.0.records && before + records >= self.0.records {
+            self.0.all_settled.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(payload_bytes: usize) -> Load {
+        Load { keys: std::num::NonZeroUsize::new(10_000).unwrap(), payload_bytes }
+    }
+
+    #[test]
+    fn payloads_have_the_length_asked_for() {
+        for number in [0, 1, 77, 12_345] {
+            let event = Event::numbered(number, load(200));
+            assert_eq!(serde_json::to_vec(&event).unwrap().len(), 200);
+        }
+    }
+
+    #[test]
+    fn a_record_too_few_too_many_or_twice_is_found() {
+        let handled = |ids: &[i64]| {
+            let tally = Tally::new(3, 100..=102);
+            ids.iter().for_each(|id| tally.handle(*id, Event::numbered(0, load(0))));
+            tally.check().is_ok()
+        };
+        assert!(handled(&[102, 100, 101]));
+        assert!(!handled(&[100, 101]));
+        assert!(!handled(&[100, 101, 101]));
+        assert!(!handled(&[100, 101, 103]));
+        assert!(!handled(&[100, 101, 102, 102]));
+    }
+}
