@@ -95,6 +95,15 @@ impl PartitionSet {
         *self == Self::EMPTY
     }
 
+    /// A bit for each partition, the lowest bit of the first byte for partition 0.
+    pub fn to_bytes(&self) -> [u8; PARTITION_COUNT / 8] {
+        let mut bytes = [0; PARTITION_COUNT / 8];
+        for (eight, word) in bytes.chunks_exact_mut(8).zip(self.0) {
+            eight.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
     /// The partitions, ascending.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Partition> + '_ {
         Partition::all().filter(|partition| self.contains(*partition))

@@ -10,8 +10,12 @@ CREATE TABLE {outbox}meta (
 INSERT INTO {outbox}meta (id, schema_version, partition_count, partition_hash) VALUES (1, 1, 256, 'xxh3_64');
 
 -- id is the only order: drawn one by one (CACHE 1), so that it follows the order of inserts.
+CREATE SEQUENCE {outbox}record_id_seq AS bigint CACHE 1;
 CREATE TABLE {outbox}record (
-    id              bigint      GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY,
+    -- Its transaction gets its number before the id is drawn, in all cases: from that a reader can
+    -- tell when no transaction that may still commit an id is open.
+    id              bigint      PRIMARY KEY DEFAULT
+                                CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval('{outbox}record_id_seq') END,
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     next_attempt_at timestamptz,
     completed_at    timestamptz,
@@ -31,6 +35,7 @@ CREATE TABLE {outbox}record (
     autovacuum_vacuum_threshold = 10000,
     autovacuum_vacuum_cost_delay = 0
 );
+ALTER SEQUENCE {outbox}record_id_seq OWNED BY {outbox}record.id;
 -- The only index that an insert pays for besides the primary key.
 CREATE INDEX {index}record_pending ON {outbox}record (partition_no, id) WHERE status = 0;
 CREATE INDEX {index}record_delayed ON {outbox}record (partition_no, next_attempt_at) WHERE status = 4;

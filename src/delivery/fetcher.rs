@@ -6,7 +6,8 @@ use crate::{
     instance::Generation,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Stop},
-    store::{Store, StoreError},
+    rules::frontier::{Frontier, Plan},
+    store::{Store, StoreError, Sweep},
 };
 
 /// What a look is to bring.
@@ -24,6 +25,8 @@ pub(super) struct Look {
     pub(super) limit: usize,
     /// Only partitions that had nothing in memory are looked at.
     pub(super) kept: bool,
+    /// How far the ids are known; moved on by the look.
+    pub(super) frontier: Frontier,
 }
 
 /// What it brought.
@@ -48,18 +51,46 @@ pub(super) async fn look(store: Arc<dyn Store>, look: Look) -> Seen {
 }
 
 async fn fill(store: &dyn Store, seen: &mut Seen) -> Result<(), StoreError> {
-    let Look { turn, stops, due, skip, limit, .. } = &seen.look;
+    let Look { turn, stops, due, skip, limit, kept, frontier, .. } = &mut seen.look;
+    let owned: PartitionSet = turn.iter().copied().collect();
     if !stops.is_empty() {
         seen.stops = store.stops(*stops).await?;
     }
     if *due {
-        let owned = turn.iter().copied().collect();
         seen.records = store.due(owned, skip, *limit).await?;
         seen.more = seen.records.len() >= *limit;
     }
     let left = limit.saturating_sub(seen.records.len()).max(1);
-    let pending = store.fetch(turn, skip, left).await?;
-    seen.more |= pending.len() >= left;
+    let plan = if *kept { Plan::Apart } else { plan(store, frontier, owned).await? };
+    let pending = match plan {
+        Plan::Sweep { from, reach } => {
+            skip.retain(|id| *id >= from);
+            let sweep = Sweep { partitions: owned, from, reach, skip, limit: left };
+            let (records, horizon) = store.sweep(sweep).await?;
+            let last = records.last().map_or(from, |record| record.delivery.id);
+            seen.more |= frontier.swept((from, reach), left, (records.len(), last), horizon);
+            records
+        }
+        Plan::Apart | Plan::Probe => {
+            let records = store.fetch(turn, skip, left).await?;
+            seen.more |= records.len() >= left;
+            records
+        }
+    };
     seen.records.extend(pending);
     Ok(())
+}
+
+/// How to look, once it is known where the head is.
+async fn plan(store: &dyn Store, frontier: &mut Frontier, owned: PartitionSet) -> Result<Plan, StoreError> {
+    match frontier.plan(owned) {
+        Plan::Probe => match store.probe(owned).await? {
+            Some(probe) => Ok(frontier.probed(probe)),
+            None => {
+                frontier.give_up();
+                Ok(Plan::Apart)
+            }
+        },
+        plan => Ok(plan),
+    }
 }

@@ -13,7 +13,10 @@ use super::{
 use crate::{
     partition::{Partition, PartitionSet},
     record::{AfterFailure, Change, Record, Stop, StopReason},
-    rules::pacing::{self, FetchLimits},
+    rules::{
+        frontier::Frontier,
+        pacing::{self, FetchLimits},
+    },
     telemetry::Signal,
 };
 
@@ -44,7 +47,15 @@ impl Pipeline {
         let (epoch, skip) = self.lanes.begin_fetch();
         let turn = owned.iter().filter(|partition| partition.number() >= self.turn);
         let turn = turn.chain(owned.iter().filter(|partition| partition.number() < self.turn)).collect();
-        let wanted = Look { epoch, turn, stops, generations, due: self.due_wanted, skip, limit, kept };
+        if let Some((last_id, number)) = self.wrote.take() {
+            self.frontier.wrote(last_id, number);
+        }
+        if self.lanes.take_given_back() || self.any_unread(owned) {
+            self.frontier.reset();
+        }
+        let due = self.due_wanted;
+        let frontier = self.frontier;
+        let wanted = Look { epoch, turn, stops, generations, due, skip, limit, kept, frontier };
         self.news = false;
         // After a look at a part, the look at all is still to come.
         if !kept {
@@ -80,10 +91,16 @@ impl Pipeline {
     }
 
     pub(super) fn stops_to_read(&self, owned: PartitionSet) -> PartitionSet {
-        let unread = |partition: &Partition| {
-            self.ownership.generation(*partition) != Some(self.loaded[partition.index()])
-        };
-        owned.iter().filter(|partition| self.refresh_wanted || unread(partition)).collect()
+        owned.iter().filter(|partition| self.refresh_wanted || self.is_unread(partition)).collect()
+    }
+
+    fn any_unread(&self, owned: PartitionSet) -> bool {
+        owned.iter().any(|partition| self.is_unread(&partition))
+    }
+
+    /// Whether the stops of a partition are not known yet.
+    fn is_unread(&self, partition: &Partition) -> bool {
+        self.ownership.generation(*partition) != Some(self.loaded[partition.index()])
     }
 
     pub(super) fn take_in(&mut self, seen: Seen) {
@@ -92,11 +109,18 @@ impl Pipeline {
             self.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
             self.want();
             self.due_wanted |= look.due;
+            // What was known of the database may be of another one.
+            (self.frontier, self.wrote, self.settle_began_at) = (Frontier::default(), None, 0);
             self.not_before = Instant::now() + ERROR_PAUSE;
             self.lanes.end_fetch();
             return;
         }
-        self.lanes.reconcile(&stops, look.epoch, |lane| look.stops.contains(lane.partition));
+        if !look.kept {
+            self.frontier = look.frontier;
+        }
+        if self.lanes.reconcile(&stops, look.epoch, |lane| look.stops.contains(lane.partition)) {
+            self.want();
+        }
         for (partition, generation) in look.generations {
             self.loaded[partition.index()] = generation;
         }
@@ -132,14 +156,17 @@ impl Pipeline {
         let id = record.delivery.id;
         let partition = record.delivery.partition;
         let lane = record.lane();
-        if self.lanes.knows(id) || self.lanes.is_tainted(&lane) || self.lanes.would_overtake(&lane) {
+        if self.lanes.knows(id) {
             return;
         }
+        if self.lanes.is_tainted(&lane) || self.lanes.would_overtake(&lane) {
+            return self.lanes.leave_behind();
+        }
         // Without a permit the record is left where it is; so is all that follows in its partition.
-        let Some(permit) = self.ownership.permit(partition) else { return };
+        let Some(permit) = self.ownership.permit(partition) else { return self.lanes.leave_behind() };
         record.delivery.generation = permit.generation();
         if permit.generation() != self.loaded[partition.index()] {
-            return;
+            return self.lanes.leave_behind();
         }
         let failures = record.failures();
         let belongs = Partition::of(&record.delivery.key);

@@ -68,6 +68,8 @@ pub(super) struct Lanes {
     tainted: HashSet<Lane>,
     fetching: bool,
     epoch: u64,
+    /// Something that was fetched may be pending again, or something older.
+    given_back: bool,
 }
 
 impl Lanes {
@@ -83,6 +85,16 @@ impl Lanes {
     pub(super) fn end_fetch(&mut self) {
         self.fetching = false;
         self.tainted.clear();
+    }
+
+    /// Whether a record was given back to the database, or a lane released, since the last call.
+    pub(super) fn take_given_back(&mut self) -> bool {
+        std::mem::take(&mut self.given_back)
+    }
+
+    /// A record that was fetched is not taken.
+    pub(super) fn leave_behind(&mut self) {
+        self.given_back = true;
     }
 
     /// Whether rows of this lane in the fetch under way no longer count.
@@ -116,11 +128,17 @@ impl Lanes {
         }
     }
 
-    /// Its outcome is durable, or it is given up here: the next fetch may bring it.
+    /// Its outcome is durable.
     pub(super) fn forget(&mut self, id: RecordId) {
         if let Some(known) = self.known.remove(&id) {
             self.bytes -= known.bytes;
         }
+    }
+
+    /// It is given up here: the next fetch may bring it.
+    pub(super) fn give_back(&mut self, id: RecordId) {
+        self.forget(id);
+        self.given_back = true;
     }
 
     /// Its outcome is on its way to the database.
@@ -171,7 +189,7 @@ impl Lanes {
     pub(super) fn put_back(&mut self, lane: &Lane, items: Vec<Item>) {
         match self.lanes.get_mut(lane) {
             Some(state) => items.into_iter().rev().for_each(|item| state.queue.push_front(item)),
-            None => items.iter().for_each(|item| self.forget(item.record.delivery.id)),
+            None => items.iter().for_each(|item| self.give_back(item.record.delivery.id)),
         }
     }
 
@@ -286,6 +304,7 @@ impl Lanes {
 
     fn forget_stop(&mut self, lane: &Lane) {
         self.taint(lane);
+        self.given_back = true;
         if let Some(state) = self.lanes.get_mut(lane) {
             state.stop = None;
         }
@@ -298,7 +317,7 @@ impl Lanes {
         let queued: Vec<Item> =
             self.lanes.get_mut(lane).map(|state| state.queue.drain(..).collect()).unwrap_or_default();
         for item in queued {
-            self.forget(item.record.delivery.id);
+            self.give_back(item.record.delivery.id);
         }
         self.drop_if_idle(lane);
     }
@@ -316,8 +335,10 @@ impl Lanes {
     pub(super) fn abandon_runs(&mut self) {
         let gone = self.known.iter().filter(|(_, known)| !known.writing).map(|(id, _)| *id);
         let gone: Vec<RecordId> = gone.collect();
-        gone.into_iter().for_each(|id| self.forget(id));
+        gone.into_iter().for_each(|id| self.give_back(id));
         for (lane, LaneState { stop, holds, .. }) in std::mem::take(&mut self.lanes) {
+            // A look under way has left out what is given up here.
+            self.taint(&lane);
             if stop.is_some() || holds > 0 {
                 self.lanes.insert(lane, LaneState { stop, holds, ..LaneState::default() });
             }
@@ -327,8 +348,9 @@ impl Lanes {
     }
 
     /// Takes over a list of stops, read at the start of the fetch of this epoch, for the partitions
-    /// that `covers`.
-    pub(super) fn reconcile(&mut self, stops: &[Stop], epoch: u64, covers: impl Fn(&Lane) -> bool) {
+    /// that `covers`. Returns whether a lane was released: the look may have left out records of it
+    /// that are pending again, so it is to be looked at once more.
+    pub(super) fn reconcile(&mut self, stops: &[Stop], epoch: u64, covers: impl Fn(&Lane) -> bool) -> bool {
         let listed: HashMap<&Lane, &Stop> = stops.iter().map(|stop| (&stop.lane, stop)).collect();
         let released = self.lanes.iter().filter(|(lane, state)| {
             covers(lane)
@@ -336,19 +358,14 @@ impl Lanes {
                 && state.stop.is_some_and(|stop| stop.is_refuted_by(epoch))
         });
         let released: Vec<Lane> = released.map(|(lane, _)| lane.clone()).collect();
-        for lane in released {
-            // The fetch of this epoch was read after the list: its rows count.
-            if let Some(state) = self.lanes.get_mut(&lane) {
-                state.stop = None;
-            }
-            self.drop_if_idle(&lane);
-        }
+        released.iter().for_each(|lane| self.forget_stop(lane));
         for stop in stops {
             let state = self.lanes.entry(stop.lane.clone()).or_default();
             let (durable_since, own) = (Some(epoch.saturating_sub(1)), false);
             let Stop { record, reason, .. } = *stop;
             state.stop.get_or_insert(StopState { record, reason, durable_since, own });
         }
+        !released.is_empty()
     }
 
     /// Whether any lane waits for a person or for another build.

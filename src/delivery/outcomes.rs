@@ -88,13 +88,13 @@ impl Pipeline {
                     }
                     Outcome::Untried => untried.push(item),
                     Outcome::Gone => {
-                        self.lanes.forget(item.record.delivery.id);
+                        self.lanes.give_back(item.record.delivery.id);
                         lost = true;
                     }
                     Outcome::Aborted(error) => {
                         self.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
                         self.not_before = Instant::now() + ERROR_PAUSE;
-                        self.lanes.forget(item.record.delivery.id);
+                        self.lanes.give_back(item.record.delivery.id);
                         lost = true;
                     }
                 }
@@ -123,7 +123,7 @@ impl Pipeline {
             Some(stop) => {
                 for item in untried {
                     if item.record.delivery.id == stop.record {
-                        self.lanes.forget(stop.record);
+                        self.lanes.give_back(stop.record);
                         self.due_wanted = true;
                     } else {
                         self.hold(item, stop.record, lane);
@@ -176,6 +176,7 @@ impl Pipeline {
             return None;
         }
         let mut settler = self.settler.take()?;
+        self.settle_began_at = self.frontier.last_id();
         let most = self.outcomes.len().min(SETTLE_LIMIT);
         let batch: Vec<Pending> = self.outcomes.drain(..most).collect();
         Some(Task::start(async move {
@@ -187,14 +188,19 @@ impl Pipeline {
     }
 
     pub(super) fn settled(&mut self, written: Vec<Pending>, settled: Settled) {
-        let mut holds = 0;
+        let (mut holds, mut resumed) = (0, 0);
+        self.wrote = settled.number.map(|number| (self.settle_began_at, number)).or(self.wrote);
         for Pending { settlement, lane, _permit } in &written {
             self.lanes.forget(settlement.id);
             match &settlement.change {
                 Change::Complete => {}
-                Change::CompleteAndResume
-                | Change::Resume
-                | Change::Fail { lane: AfterFailure::Continue, .. } => self.resume(lane, settlement.id),
+                Change::Resume => {
+                    resumed += 1;
+                    self.resume(lane, settlement.id);
+                }
+                Change::CompleteAndResume | Change::Fail { lane: AfterFailure::Continue, .. } => {
+                    self.resume(lane, settlement.id)
+                }
                 Change::Retry { delay, stop, .. } => {
                     if *stop {
                         self.lanes.stop_is_durable(lane, settlement.id);
@@ -214,6 +220,10 @@ impl Pipeline {
                     }
                 }
             }
+        }
+        if settled.applied + settled.held < written.len() - resumed {
+            // Some records were not as they should be: whatever became of them, they are not in memory.
+            self.lanes.leave_behind();
         }
         if settled.held < holds {
             // A lane was released meanwhile; its records are pending and come again.

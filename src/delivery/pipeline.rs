@@ -26,8 +26,8 @@ use crate::{
     instance::{Generation, InstanceId},
     ownership::{Ownership, Permit},
     partition::PARTITION_COUNT,
-    record::{Lane, Settlement},
-    rules::pacing,
+    record::{Lane, RecordId, Settlement},
+    rules::{frontier::Frontier, pacing},
     store::{Guard, SETTLER_SLOT, Settled, Store},
     telemetry::{Observers, Signal},
     wake::Wake,
@@ -101,6 +101,11 @@ pub(crate) struct Pipeline {
     pub(super) leased: bool,
     /// Cancelled runs are still ending: nothing starts before they have.
     pub(super) clearing: bool,
+    pub(super) frontier: Frontier,
+    /// The number of the last settle, and the last id that was known before it.
+    pub(super) wrote: Option<(RecordId, i64)>,
+    /// The last id that was known when the settle under way began.
+    pub(super) settle_began_at: RecordId,
     pub(super) outcomes: Vec<Pending>,
     pub(super) settler: Option<Settler>,
     /// The generation for which the stops of a partition were read.
@@ -150,6 +155,9 @@ impl Pipeline {
             tasks: JoinSet::new(),
             leased: false,
             clearing: false,
+            frontier: Frontier::default(),
+            wrote: None,
+            settle_began_at: 0,
             outcomes: Vec::new(),
             loaded: [Generation::default(); PARTITION_COUNT],
             turn: 0,

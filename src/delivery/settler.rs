@@ -50,7 +50,7 @@ impl Settler {
                 // How many holds were refused is not known: none counted is the safe answer.
                 Resolution::Applied => {
                     self.guard = self.guard.moved();
-                    return Ok(Settled { applied: settlements.len(), held: 0 });
+                    return Ok(Settled { applied: settlements.len(), ..Settled::default() });
                 }
                 Resolution::NotApplied => self.guard = self.guard.raised(),
             }
@@ -71,7 +71,7 @@ impl Settler {
         let (first, second) = settlements.split_at(settlements.len() / 2);
         let first = self.settle(first).await?;
         let second = self.settle(second).await?;
-        Ok(Settled { applied: first.applied + second.applied, held: first.held + second.held })
+        Ok(Settled { applied: first.applied + second.applied, held: first.held + second.held, number: None })
     }
 }
 

@@ -12,8 +12,10 @@
 //! | [`lifecycle`] | what follows from an attempt, and what is written |
 //! | [`retry`] | whether and when a failed record is tried again |
 //! | [`pacing`] | how many records to fetch, and when to look again |
+//! | [`frontier`] | from which id on a look must read |
 
 pub mod assignment;
+pub mod frontier;
 pub mod lease;
 pub mod lifecycle;
 pub mod liveness;

@@ -14,6 +14,7 @@ use crate::{
     instance::{ClusterView, Generation, InstanceId},
     partition::{Partition, PartitionSet},
     record::{Lane, Record, RecordId, Settlement, Status, Stop},
+    rules::frontier::{Horizon, Probe},
 };
 
 mod error;
@@ -100,6 +101,24 @@ pub struct Settled {
     pub applied: usize,
     /// Records held. Fewer than asked: a lane was released meanwhile, its records stay pending.
     pub held: usize,
+    /// The number of the transaction that wrote them, where the database gives numbers.
+    pub number: Option<i64>,
+}
+
+/// Some ids of the table to look at, in their order.
+#[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
+pub struct Sweep<'a> {
+    /// Whose records.
+    pub partitions: PartitionSet,
+    /// The first id.
+    pub from: RecordId,
+    /// How many ids from there.
+    pub reach: i64,
+    /// Ids to leave out.
+    pub skip: &'a [RecordId],
+    /// Records at most.
+    pub limit: usize,
 }
 
 /// Why a settle was not written, or may not have been.
@@ -137,6 +156,17 @@ pub trait RecordStore: Send + Sync + 'static {
         skip: &[RecordId],
         limit: usize,
     ) -> Result<Vec<Record>, StoreError>;
+
+    /// Where the head of these partitions is; `None` from a database that cannot tell when an id is
+    /// final. Then it is never asked to sweep.
+    async fn probe(&self, _: PartitionSet) -> Result<Option<Probe>, StoreError> {
+        Ok(None)
+    }
+
+    /// Pending records in id order, whatever their partition, and the horizon of the same moment.
+    async fn sweep(&self, _: Sweep<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
+        Err(StoreError::new("sweep", ErrorClass::Setup, "this database has no sweeps"))
+    }
 
     /// Delayed records of these partitions whose time has come, the longest due first.
     async fn due(

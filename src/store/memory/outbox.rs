@@ -13,6 +13,7 @@ use crate::{
     instance::{Claim, InstanceId, InstanceState},
     partition::PARTITION_COUNT,
     record::{Lane, RecordId, StopReason},
+    rules::frontier::Horizon,
     store::{CLOSED, Guard},
 };
 
@@ -20,6 +21,9 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Outbox {
     last_id: RecordId,
+    last_number: i64,
+    /// The numbers of transactions that have drawn ids and have not ended.
+    pub(super) open: BTreeSet<i64>,
     pub(super) records: Rows,
     /// Archived rows and when they were completed.
     pub(super) archive: BTreeMap<RecordId, (Row, Instant)>,
@@ -56,6 +60,8 @@ impl Default for Outbox {
     fn default() -> Self {
         Self {
             last_id: 0,
+            last_number: 0,
+            open: BTreeSet::new(),
             records: Rows::default(),
             archive: BTreeMap::new(),
             lanes: BTreeMap::new(),
@@ -70,6 +76,18 @@ impl Default for Outbox {
 }
 
 impl Outbox {
+    /// Gives out the number of a transaction.
+    pub(super) fn draw_number(&mut self) -> i64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// How far the ids are decided.
+    pub(super) fn horizon(&self) -> Horizon {
+        let open_from = self.open.first().copied().unwrap_or(self.last_number + 1);
+        Horizon { last_id: self.last_id, open_from }
+    }
+
     /// Draws an id; it is used up even if its transaction rolls back.
     pub(super) fn draw_id(&mut self) -> RecordId {
         self.last_id += 1;

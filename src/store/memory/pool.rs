@@ -35,6 +35,8 @@ pub struct MemoryPool {
 pub struct MemoryConnection {
     shared: Arc<Shared>,
     inserted: Vec<(Tables, RecordId, Row)>,
+    /// The number of this transaction in each outbox that it has drawn ids of.
+    numbers: Vec<(Tables, i64)>,
     dedup_keys: Vec<(Tables, String)>,
     effects: Vec<String>,
     held: Held,
@@ -60,6 +62,7 @@ impl MemoryPool {
             MemoryTransaction(MemoryConnection {
                 shared: Arc::clone(&self.shared),
                 inserted: Vec::new(),
+                numbers: Vec::new(),
                 dedup_keys: Vec::new(),
                 effects: Vec::new(),
                 held: Held::none(&self.shared.locks),
@@ -97,6 +100,7 @@ impl MemoryConnection {
         for (tables, id, row) in self.inserted.drain(..) {
             data.outbox(&tables).records.insert(id, row);
         }
+        self.end(data);
         for (tables, key) in self.dedup_keys.drain(..) {
             data.outbox(&tables).dedup_keys.insert(key, Instant::now());
         }
@@ -121,10 +125,29 @@ impl MemoryConnection {
                 completed: None,
                 last_error: None,
             };
-            let id = self.shared.data().outbox(tables).draw_id();
+            let id = self.draw_id(tables);
             self.inserted.push((tables.clone(), id, row));
         }
         Ok(())
+    }
+
+    /// The number comes before the id, as in PostgreSQL.
+    fn draw_id(&mut self, tables: &Tables) -> RecordId {
+        let mut data = self.shared.data();
+        let outbox = data.outbox(tables);
+        if !self.numbers.iter().any(|(of, _)| of == tables) {
+            let number = outbox.draw_number();
+            outbox.open.insert(number);
+            self.numbers.push((tables.clone(), number));
+        }
+        outbox.draw_id()
+    }
+
+    /// The transaction has ended, whichever way.
+    fn end(&mut self, data: &mut Data) {
+        for (tables, number) in self.numbers.drain(..) {
+            data.outbox(&tables).open.remove(&number);
+        }
     }
 
     async fn note_dedup_key(&mut self, tables: &Tables, key: &str) -> Result<bool, StoreError> {
@@ -139,6 +162,13 @@ impl MemoryConnection {
         }
         self.dedup_keys.push((tables.clone(), key.to_owned()));
         Ok(true)
+    }
+}
+
+impl Drop for MemoryConnection {
+    fn drop(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        self.end(&mut shared.data());
     }
 }
 

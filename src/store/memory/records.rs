@@ -8,7 +8,8 @@ use super::MemoryStore;
 use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Settlement, Stop},
-    store::{CLOSED, Guard, RecordStore, Resolution, SettleError, Settled, StoreError},
+    rules::frontier::{Horizon, Probe},
+    store::{CLOSED, Guard, RecordStore, Resolution, SettleError, Settled, StoreError, Sweep},
 };
 
 #[async_trait]
@@ -23,6 +24,25 @@ impl RecordStore for MemoryStore {
         self.call("fetch", |outbox, now| {
             let pending = partitions.iter().flat_map(|partition| outbox.records.pending(*partition, now));
             pending.filter(|record| !skip.contains(&record.delivery.id)).take(limit).collect()
+        })
+        .await
+    }
+
+    async fn probe(&self, partitions: PartitionSet) -> Result<Option<Probe>, StoreError> {
+        self.call("probe", |outbox, _| {
+            let (first, horizon) = (outbox.records.head(partitions), outbox.horizon());
+            Some(Probe { first, horizon, number: outbox.draw_number() })
+        })
+        .await
+    }
+
+    async fn sweep(&self, sweep: Sweep<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
+        let skip: HashSet<RecordId> = sweep.skip.iter().copied().collect();
+        self.call("sweep", |outbox, now| {
+            let ids = sweep.from..sweep.from.saturating_add(sweep.reach);
+            let found = outbox.records.sweep(sweep.partitions, ids, now);
+            let found = found.filter(|record| !skip.contains(&record.delivery.id)).take(sweep.limit);
+            (found.collect(), outbox.horizon())
         })
         .await
     }

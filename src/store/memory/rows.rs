@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Range,
     time::Duration,
 };
 
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::{
     instance::Generation,
-    partition::Partition,
+    partition::{Partition, PartitionSet},
     record::{Delivery, Lane, NewRecord, Record, RecordId, Status},
 };
 
@@ -98,6 +99,25 @@ impl Rows {
     pub(super) fn pending(&self, partition: Partition, now: Instant) -> impl Iterator<Item = Record> {
         let range = self.pending.range((partition, RecordId::MIN)..=(partition, RecordId::MAX));
         self.records(range.map(|(_, id)| *id), now)
+    }
+
+    /// The pending records of these partitions with ids in a range, in id order.
+    pub(super) fn sweep(
+        &self,
+        partitions: PartitionSet,
+        ids: Range<RecordId>,
+        now: Instant,
+    ) -> impl Iterator<Item = Record> {
+        let of = |partition| self.pending.range((partition, ids.start)..(partition, ids.end));
+        let mut found: Vec<RecordId> = partitions.iter().flat_map(of).map(|(_, id)| *id).collect();
+        found.sort_unstable();
+        self.records(found.into_iter(), now)
+    }
+
+    /// The first pending record of these partitions.
+    pub(super) fn head(&self, partitions: PartitionSet) -> Option<RecordId> {
+        let of = |partition| self.pending.range((partition, RecordId::MIN)..=(partition, RecordId::MAX));
+        partitions.iter().filter_map(|partition| of(partition).next()).map(|(_, id)| *id).min()
     }
 
     /// The delayed records of a partition whose time has come, the longest due first.

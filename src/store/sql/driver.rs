@@ -5,13 +5,14 @@ use std::{ops::DerefMut, sync::Arc};
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
-use super::{dialect::Dialect, insert::Insert};
+use super::{Sweeps, dialect::Dialect, insert::Insert};
 use crate::{
     database::Database,
     handler::BoxFuture,
-    partition::Partition,
+    partition::{Partition, PartitionSet},
     record::{Record, RecordId},
-    store::{ErrorClass, Guard, SchemaError},
+    rules::frontier::{Horizon, Probe},
+    store::{ErrorClass, Guard, SchemaError, Sweep},
 };
 
 /// A bound parameter.
@@ -158,14 +159,27 @@ pub(crate) trait Driver: Database {
         limit: usize,
     ) -> DriverResult<'c, Vec<Record>>;
     /// Moves the guard on and completes records in one statement; how many guard rows and records
-    /// were written. Only called where [`ExtraSql::settle_at_once`](super::ExtraSql) is given.
+    /// were written, and the number of the transaction. Only called where [`ExtraSql::settle_at_once`](super::ExtraSql) is given.
     fn complete_at_once<'c>(
         _: &'c mut Self::Connection,
         _: &'c Arc<str>,
         _: Guard,
         _: Vec<RecordId>,
         _: Vec<i32>,
-    ) -> DriverResult<'c, (i64, usize)> {
+    ) -> DriverResult<'c, (i64, usize, i64)> {
+        Box::pin(async { Err(sqlx::Error::Configuration("no such statement on this database".into())) })
+    }
+    /// Reads records by id and the horizon. Only called where [`ExtraSql::sweeps`](super::ExtraSql)
+    /// are given.
+    fn sweep<'c>(
+        _: &'c mut Self::Connection,
+        _: &'c Arc<str>,
+        _: Sweep<'c>,
+    ) -> DriverResult<'c, (Vec<Record>, Horizon)> {
+        Box::pin(async { Err(sqlx::Error::Configuration("no such statement on this database".into())) })
+    }
+    /// Reads where the head is. As above.
+    fn probe<'c>(_: &'c mut Self::Connection, _: &'c Sweeps, _: PartitionSet) -> DriverResult<'c, Probe> {
         Box::pin(async { Err(sqlx::Error::Configuration("no such statement on this database".into())) })
     }
     /// Inserts records that share their due time, as one statement.

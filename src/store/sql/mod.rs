@@ -54,6 +54,16 @@ pub(crate) struct SqlStore<D: Driver> {
 pub(crate) struct ExtraSql {
     /// Guard and completions in one statement (PostgreSQL).
     pub(crate) settle_at_once: Option<Arc<str>>,
+    /// Looks by id, where the database can tell when an id is final (PostgreSQL).
+    pub(crate) sweeps: Option<Sweeps>,
+}
+
+/// The statements of looks by id.
+#[derive(Clone, Debug)]
+pub(crate) struct Sweeps {
+    pub(crate) sweep: Arc<str>,
+    pub(crate) last_id: Arc<str>,
+    pub(crate) probe: Arc<str>,
 }
 
 impl<D: Driver> SqlStore<D> {

@@ -9,7 +9,7 @@ use sqlx::{
 use uuid::Uuid;
 
 use super::{
-    ExtraSql,
+    ExtraSql, Sweeps,
     dialect::Dialect,
     driver::{Driver, DriverResult, Family, Role, Session},
     engine,
@@ -17,25 +17,31 @@ use super::{
     insert::{COLUMNS, Insert, headers_text},
 };
 use crate::{
-    partition::Partition,
+    partition::{Partition, PartitionSet},
     record::{Record, RecordId},
-    store::{Completed, ErrorClass, Guard, SchemaError, StoreSettings, Tables},
+    rules::frontier::{Horizon, Probe},
+    store::{Completed, ErrorClass, Guard, SchemaError, StoreSettings, Sweep, Tables},
 };
 
 sqlx_codec!(Postgres, PgArguments, |row| {
     let age = get::<PgInterval>(row, 10)?;
     Ok(age.map_or(0, |age| age.microseconds + i64::from(age.days) * 86_400_000_000))
 });
-sqlx_database!(Postgres, PgConnection, "PostgreSQL", settle_at_once, |_| Ok(()));
+sqlx_database!(Postgres, PgConnection, "PostgreSQL", extra_sql, |_| Ok(()));
 
-fn settle_at_once(settings: &StoreSettings) -> ExtraSql {
+fn extra_sql(settings: &StoreSettings) -> ExtraSql {
     let template = match settings.completed {
         Completed::Delete => include_str!("statements/postgres/settle_delete.sql"),
         Completed::Archive => include_str!("statements/postgres/settle_archive.sql"),
         Completed::Keep => include_str!("statements/postgres/settle_keep.sql"),
     };
-    let sql = Postgres::DIALECT.render(template, &settings.tables);
-    ExtraSql { settle_at_once: Some(Arc::from(sql)) }
+    let render = |template| Arc::from(Postgres::DIALECT.render(template, &settings.tables));
+    let sweeps = Sweeps {
+        sweep: render(include_str!("statements/postgres/sweep.sql")),
+        last_id: render(include_str!("statements/postgres/last_id.sql")),
+        probe: render(include_str!("statements/postgres/probe.sql")),
+    };
+    ExtraSql { settle_at_once: Some(render(template)), sweeps: Some(sweeps) }
 }
 
 impl Driver for Postgres {
@@ -124,9 +130,9 @@ impl Driver for Postgres {
         guard: Guard,
         ids: Vec<RecordId>,
         attempts: Vec<i32>,
-    ) -> DriverResult<'c, (i64, usize)> {
+    ) -> DriverResult<'c, (i64, usize, i64)> {
         Box::pin(async move {
-            let (moved, applied): (i64, i64) = sqlx::query_as(AssertSqlSafe(Arc::clone(sql)))
+            let (moved, applied, number): (i64, i64, i64) = sqlx::query_as(AssertSqlSafe(Arc::clone(sql)))
                 .bind(guard.instance.to_string())
                 .bind(i64::from(guard.slot))
                 .bind(guard.counter)
@@ -134,7 +140,52 @@ impl Driver for Postgres {
                 .bind(attempts)
                 .fetch_one(conn)
                 .await?;
-            Ok((moved, usize::try_from(applied).unwrap_or(0)))
+            Ok((moved, usize::try_from(applied).unwrap_or(0), number))
+        })
+    }
+
+    fn sweep<'c>(
+        conn: &'c mut PgConnection,
+        sql: &'c Arc<str>,
+        sweep: Sweep<'c>,
+    ) -> DriverResult<'c, (Vec<Record>, Horizon)> {
+        let limit = i64::try_from(sweep.limit).unwrap_or(i64::MAX);
+        Box::pin(async move {
+            let rows = sqlx::query(AssertSqlSafe(Arc::clone(sql)))
+                .bind(sweep.from)
+                .bind(sweep.from.saturating_add(sweep.reach))
+                .bind(sweep.partitions.to_bytes().to_vec())
+                .bind(sweep.skip)
+                .bind(limit)
+                .fetch_all(conn)
+                .await?;
+            let mut horizon = Horizon { last_id: 0, open_from: 0 };
+            let mut records = Vec::with_capacity(rows.len());
+            for row in &rows {
+                match get::<i64>(row, 2)? {
+                    Some(-1) => {
+                        let number = |column| Ok::<_, sqlx::Error>(get::<i64>(row, column)?.unwrap_or(0));
+                        horizon = Horizon { last_id: number(0)?, open_from: number(9)? };
+                    }
+                    _ => records.push(record(row)?),
+                }
+            }
+            Ok((records, horizon))
+        })
+    }
+
+    fn probe<'c>(
+        conn: &'c mut PgConnection,
+        sql: &'c Sweeps,
+        partitions: PartitionSet,
+    ) -> DriverResult<'c, Probe> {
+        let numbers: Vec<i16> = partitions.iter().map(|partition| i16::from(partition.number())).collect();
+        Box::pin(async move {
+            let last_id =
+                sqlx::query_scalar(AssertSqlSafe(Arc::clone(&sql.last_id))).fetch_one(&mut *conn).await?;
+            let (first, number, open_from): (Option<i64>, i64, i64) =
+                sqlx::query_as(AssertSqlSafe(Arc::clone(&sql.probe))).bind(numbers).fetch_one(conn).await?;
+            Ok(Probe { first, horizon: Horizon { last_id, open_from }, number })
         })
     }
 

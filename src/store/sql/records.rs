@@ -11,7 +11,8 @@ use super::{
 use crate::{
     partition::{Partition, PartitionSet},
     record::{Lane, Record, RecordId, Settlement, Stop, StopReason},
-    store::{CLOSED, Guard, RecordStore, Resolution, SettleError, Settled, StoreError},
+    rules::frontier::{Horizon, Probe},
+    store::{CLOSED, Guard, RecordStore, Resolution, SettleError, Settled, StoreError, Sweep},
 };
 
 #[async_trait]
@@ -27,6 +28,29 @@ impl<D: Driver> RecordStore for SqlStore<D> {
             let records = D::fetch(&mut conn, &self.sql.fetch, partitions, skip, limit).await?;
             conn.keep();
             Ok(records)
+        })
+        .await
+    }
+
+    async fn probe(&self, partitions: PartitionSet) -> Result<Option<Probe>, StoreError> {
+        let Some(sql) = &self.extra.sweeps else { return Ok(None) };
+        self.call("probe", async {
+            let mut conn = self.poll.borrow().await?;
+            let probe = D::probe(&mut conn, sql, partitions).await?;
+            conn.keep();
+            Ok(Some(probe))
+        })
+        .await
+    }
+
+    async fn sweep(&self, sweep: Sweep<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
+        self.call("sweep", async {
+            let sql = self.extra.sweeps.as_ref().map(|sweeps| &sweeps.sweep);
+            let sql = sql.ok_or(sqlx::Error::Configuration("no sweeps on this database".into()))?;
+            let mut conn = self.poll.borrow().await?;
+            let swept = D::sweep(&mut conn, sql, sweep).await?;
+            conn.keep();
+            Ok(swept)
         })
         .await
     }

@@ -158,9 +158,9 @@ impl<D: Driver> SqlStore<D> {
         }
         self.call("settle", async {
             let mut conn = self.settle.borrow().await?;
-            let (moved, applied) = D::complete_at_once(&mut conn, sql, guard, ids, attempts).await?;
+            let (moved, applied, number) = D::complete_at_once(&mut conn, sql, guard, ids, attempts).await?;
             conn.keep();
-            Ok((moved == 1).then_some(Settled { applied, held: 0 }))
+            Ok((moved == 1).then_some(Settled { applied, held: 0, number: Some(number) }))
         })
         .await
     }
@@ -178,7 +178,8 @@ impl<D: Driver> SqlStore<D> {
                 conn.keep();
                 return Ok(None);
             }
-            let mut settled = Settled { applied: self.write_outcomes(&mut conn, &batch).await?, held: 0 };
+            let applied = self.write_outcomes(&mut conn, &batch).await?;
+            let mut settled = Settled { applied, ..Settled::default() };
             if settled.applied < batch.outcomes() {
                 // Which of them cannot be told any more, so it begins again with a look at them.
                 rollback::<D>(&mut conn).await?;

@@ -9,4 +9,4 @@ WITH guard AS (
     WHERE r.id = x.id AND r.attempts = x.attempts AND r.status IN (0, 4)
     RETURNING r.id
 )
-SELECT (SELECT count(*) FROM guard), (SELECT count(*) FROM done)
+SELECT (SELECT count(*) FROM guard), (SELECT count(*) FROM done), pg_current_xact_id()::text::int8

@@ -1,0 +1,158 @@
+//! From which id on a look must read, so that it need not begin at the head of the table each time.
+//!
+//! Ids are drawn in order, but become visible in the order of commits: a reader that goes on behind
+//! the last id it saw passes over what commits late. An id is *final* once its transaction has
+//! ended, whichever way. The frontier only ever moves over ids that are final, on evidence from the
+//! database: an id that was drawn before transaction `x` got its number is final once no transaction
+//! below `x` is open. Whatever else can make an earlier id pending again (a lane released, a
+//! partition claimed, a record given up by this process) makes the frontier unknown, and the next
+//! look asks the database where the head is.
+
+use crate::{partition::PartitionSet, record::RecordId};
+
+/// The least and the most ids that one sweep looks at.
+const LEAST_REACH: i64 = 4_096;
+const MOST_REACH: i64 = 65_536;
+/// A sweep that finds fewer records than one id in so many is worth less than a look at each
+/// partition by itself.
+const LEAN: i64 = 16;
+/// So many looks are then taken partition by partition before a sweep is tried again.
+const APART: u32 = 16;
+
+/// How far the ids of a database are decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Horizon {
+    /// The last id that was drawn.
+    pub last_id: RecordId,
+    /// No transaction with a number below this is open.
+    pub open_from: i64,
+}
+
+/// The head of the pending set, as the database sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The first pending record, if any.
+    pub first: Option<RecordId>,
+    /// Its `last_id` was read before `number` was given out.
+    pub horizon: Horizon,
+    /// The number of a transaction that was given out for this.
+    pub number: i64,
+}
+
+/// How to take a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Each partition by itself, from its head.
+    Apart,
+    /// First find out where the head is.
+    Probe,
+    /// The ids from `from`, so many.
+    Sweep {
+        /// The first id.
+        from: RecordId,
+        /// How many ids.
+        reach: i64,
+    },
+}
+
+/// Up to where every pending record of the owned partitions is in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Frontier {
+    last_id: RecordId,
+    /// Ids up to the first are final once no transaction below the second is open.
+    waiting: Option<(RecordId, i64)>,
+    /// All ids up to here are final.
+    final_to: RecordId,
+    next: Option<RecordId>,
+    covers: PartitionSet,
+    reach: i64,
+    apart: u32,
+}
+
+impl Frontier {
+    /// The last id that is known to have been drawn.
+    pub fn last_id(&self) -> RecordId {
+        self.last_id
+    }
+
+    /// How to look at these partitions next.
+    pub fn plan(&mut self, owned: PartitionSet) -> Plan {
+        if !owned.without(self.covers).is_empty() {
+            self.next = None;
+        }
+        self.covers = owned;
+        if self.apart > 0 {
+            self.apart -= 1;
+            return Plan::Apart;
+        }
+        let reach = self.reach.max(LEAST_REACH);
+        let idle = self.waiting.is_none() && self.last_id - self.final_to > MOST_REACH;
+        self.next.filter(|_| !idle).map_or(Plan::Probe, |from| Plan::Sweep { from, reach })
+    }
+
+    /// Something below may be pending again.
+    pub fn reset(&mut self) {
+        self.next = None;
+    }
+
+    /// This database cannot tell when an id is final.
+    pub fn give_up(&mut self) {
+        self.apart = u32::MAX;
+    }
+
+    /// A transaction of this process got its number after `last_id` was seen to be drawn.
+    pub fn wrote(&mut self, last_id: RecordId, number: i64) {
+        self.waiting.get_or_insert((last_id, number));
+    }
+
+    /// The database has answered a probe. Returns how to go on, which is not a probe.
+    pub fn probed(&mut self, probe: Probe) -> Plan {
+        self.observe(probe.horizon);
+        self.wrote(probe.horizon.last_id, probe.number);
+        if self.final_to == 0 {
+            // Nothing is known yet; the next probe will know more.
+            return Plan::Apart;
+        }
+        let from = probe.first.map_or(self.final_to + 1, |first| first.min(self.final_to + 1));
+        self.next = Some(from);
+        Plan::Sweep { from, reach: self.reach.max(LEAST_REACH) }
+    }
+
+    /// A sweep from `from` over `reach` ids has found `found` records, of at most `limit`, up to the
+    /// id `last`. Returns whether there may be more.
+    pub fn swept(
+        &mut self,
+        (from, reach): (RecordId, i64),
+        limit: usize,
+        (found, last): (usize, RecordId),
+        horizon: Horizon,
+    ) -> bool {
+        self.observe(horizon);
+        let full = found >= limit;
+        let complete_to = if full { last } else { from.saturating_add(reach - 1) };
+        // As of the same moment, what was read and what is final agree.
+        self.next = self.next.map(|next| next.max(complete_to.min(self.final_to) + 1));
+        let cut = from.saturating_add(reach) <= horizon.last_id;
+        if full || !cut {
+            self.reach = if full && (last - from) < reach / 4 { reach / 2 } else { reach };
+            return full;
+        }
+        self.reach = (reach * 2).min(MOST_REACH);
+        if reach >= MOST_REACH && i64::try_from(found).unwrap_or(i64::MAX) < reach / LEAN {
+            (self.apart, self.reach, self.next) = (APART, 0, None);
+        }
+        true
+    }
+
+    fn observe(&mut self, horizon: Horizon) {
+        if horizon.last_id < self.last_id {
+            // The sequence has gone back: this is another history than the one that was seen.
+            *self = Self { apart: self.apart, ..Self::default() };
+        }
+        self.last_id = horizon.last_id;
+        if let Some((last_id, _)) = self.waiting.filter(|(_, number)| *number <= horizon.open_from) {
+            self.final_to = self.final_to.max(last_id);
+            self.waiting = None;
+        }
+    }
+}
