@@ -35,7 +35,14 @@ pub(super) fn draw(file: &Path, title: &str, curves: &[Curve]) -> Result<()> {
         .x_label_area_size(40)
         .y_label_area_size(80)
         .build_cartesian_2d(0.0..most(|point| point.0), 0.0..most(|point| point.1) * 1.05)?;
-    chart.configure_mesh().x_desc("seconds").y_desc(unit).light_line_style(WHITE).draw()?;
+    let whole = |value: &f64| format!("{value:.0}");
+    chart
+        .configure_mesh()
+        .x_desc("seconds")
+        .y_desc(unit)
+        .y_label_formatter(&whole)
+        .max_light_lines(1)
+        .draw()?;
     for (number, curve) in curves.iter().enumerate() {
         let style = Palette99::pick(number).stroke_width(2);
         chart

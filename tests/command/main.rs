@@ -1,0 +1,5 @@
+//! The `keylane` command as a user runs it, on real databases.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod bench;
