@@ -25,6 +25,8 @@ use clap::Subcommand;
 use keylane::Config;
 
 pub(super) use engine::Engine;
+use options::Show;
+use report::Report;
 use stage::Stage;
 
 /// Before the name of each table of a bench.
@@ -53,13 +55,16 @@ pub(super) async fn run<E: Engine>(pool: E::Pool, config: Config, bench: Bench) 
             Err("interrupted".into())
         }
     };
+    stage.bar.finish_and_clear();
     let cleared = stage.clear_away().await;
-    measured.and(cleared)
+    let (report, show) = measured?;
+    report.show(&show)?;
+    cleared
 }
 
-async fn measure<E: Engine>(stage: Stage<E>, bench: Bench) -> Result<()> {
+async fn measure<E: Engine>(stage: Stage<E>, bench: Bench) -> Result<(Report, Show)> {
     stage.set_up().await?;
     match bench {
-        Bench::Drain(options) => drain::run(&stage, &options).await?.show(&options.show),
+        Bench::Drain(options) => Ok((drain::run(&stage, &options).await?, options.show)),
     }
 }

@@ -106,7 +106,6 @@ impl<E: Engine> Stage<E> {
 
     /// Takes the tables away.
     pub(super) async fn clear_away(&self) -> Result<()> {
-        self.bar.finish_and_clear();
         let mut conn = E::connect(&self.pool).await?;
         for drop in E::texts(&mut conn, E::DROPS).await? {
             E::execute(&mut conn, drop).await?;
