@@ -117,6 +117,7 @@ pub use record::{
 pub use rules::retry::{Backoff, RetryPolicy};
 pub use runtime::{Running, ShutdownReport, StartError};
 pub use schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled};
+pub use smol_str::SmolStr;
 pub use sqlx;
 pub use store::{
     BadName, Completed, Counts, ErrorClass, FailedRecord, OpenError, SchemaError, StoppedLane, StoreError,

@@ -98,11 +98,7 @@ impl Ownership {
     }
 
     pub(crate) fn lease_holds(&self) -> bool {
-        let before = [&self.0.wall_at, &self.0.clock_at].map(|at| Duration::from_micros(at.load(SeqCst)));
-        let now = self.0.clock.now();
-        let until = Duration::from_micros(self.0.trusted_until.load(SeqCst));
-        let after = (self.0.clock.wall(), now);
-        now < until && !lease::clocks_jumped((before[0], before[1]), after, JUMP_TOLERANCE)
+        self.0.lease_holds()
     }
 
     /// Takes over what the database says is owned.
@@ -176,14 +172,15 @@ impl Ownership {
         (generation != 0).then_some(Generation(generation))
     }
 
-    /// A permit to work on one record of the partition.
+    /// A permit to work on one record of the partition. It says nothing of the lease, which is looked
+    /// at before each call.
     pub(crate) fn permit(&self, partition: Partition) -> Option<Permit> {
         let slot = &self.0.slots[partition.index()];
         slot.permits.fetch_add(1, SeqCst);
         let generation = Generation(slot.generation.load(SeqCst));
         let permit = Permit { shared: Arc::clone(&self.0), partition, generation };
         // Counted before it is looked at, so that a drain either sees it or is seen by it.
-        (generation.0 != 0 && !slot.draining.load(SeqCst) && self.lease_holds()).then_some(permit)
+        (generation.0 != 0 && !slot.draining.load(SeqCst)).then_some(permit)
     }
 
     /// Permits that are out.
@@ -194,6 +191,16 @@ impl Ownership {
     /// Returns after a permit was given back. Cancel safe.
     pub(crate) async fn permit_returned(&self) {
         self.0.returned.notified().await;
+    }
+}
+
+impl Shared {
+    fn lease_holds(&self) -> bool {
+        let before = [&self.wall_at, &self.clock_at].map(|at| Duration::from_micros(at.load(SeqCst)));
+        let now = self.clock.now();
+        let until = Duration::from_micros(self.trusted_until.load(SeqCst));
+        let after = (self.clock.wall(), now);
+        now < until && !lease::clocks_jumped((before[0], before[1]), after, JUMP_TOLERANCE)
     }
 }
 
@@ -214,7 +221,7 @@ impl Permit {
         let slot = &self.shared.slots[self.partition.index()];
         slot.generation.load(SeqCst) == self.generation.0
             && !slot.draining.load(SeqCst)
-            && Ownership(Arc::clone(&self.shared)).lease_holds()
+            && self.shared.lease_holds()
     }
 }
 
@@ -260,7 +267,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(8)).await;
         ownership.renew(sent_at, STALE);
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(ownership.permit(partition).is_none());
+        assert!(!ownership.permit(partition).unwrap().may_start());
     }
 
     #[tokio::test(start_paused = true)]

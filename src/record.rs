@@ -8,6 +8,7 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
+use smol_str::SmolStr;
 use uuid::Uuid;
 
 use crate::{instance::Generation, partition::Partition};
@@ -132,13 +133,13 @@ pub struct Delivery {
     /// The identity of the event; the same for every attempt and every handler.
     pub event_id: Uuid,
     /// The record key.
-    pub key: String,
+    pub key: SmolStr,
     /// The id of the handler that the record is for.
-    pub handler: String,
+    pub handler: SmolStr,
     /// The record type.
-    pub record_type: String,
+    pub record_type: SmolStr,
     /// The media type of the payload.
-    pub content_type: String,
+    pub content_type: SmolStr,
     /// The partition of the key.
     pub partition: Partition,
     /// The generation under which this instance owns the partition: a fencing token for systems
@@ -190,9 +191,9 @@ pub struct Lane {
     /// The partition of the key.
     pub partition: Partition,
     /// The record key.
-    pub key: String,
+    pub key: SmolStr,
     /// The handler id.
-    pub handler: String,
+    pub handler: SmolStr,
 }
 
 /// Keys can be personal data: the debug form shows the partition and the handler only.

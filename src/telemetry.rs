@@ -141,11 +141,11 @@ impl Observer for LogObserver {
     fn on(&self, signal: &Signal) {
         match signal {
             Signal::RecordFailed { record, lane, attempts, blocked } => tracing::error!(
-                target: "keylane", record, partition = %lane.partition, handler = lane.handler, attempts, blocked,
+                target: "keylane", record, partition = %lane.partition, handler = %lane.handler, attempts, blocked,
                 "[ALERT] record failed for good"
             ),
             Signal::Unroutable { record, lane, record_type } => tracing::error!(
-                target: "keylane", record, partition = %lane.partition, handler = lane.handler, record_type,
+                target: "keylane", record, partition = %lane.partition, handler = %lane.handler, record_type,
                 "[ALERT] no handler for this record in this build; its key waits"
             ),
             Signal::Quarantined { record, partition, belongs } => tracing::error!(
@@ -165,7 +165,7 @@ impl Observer for LogObserver {
                 tracing::warn!(target: "keylane", call, error, "database call failed; trying again");
             }
             Signal::RetryScheduled { record, lane, attempts, delay } => tracing::info!(
-                target: "keylane", record, partition = %lane.partition, handler = lane.handler, attempts, ?delay,
+                target: "keylane", record, partition = %lane.partition, handler = %lane.handler, attempts, ?delay,
                 "record failed; trying again"
             ),
             Signal::Fetched { .. } | Signal::Settled { .. } => {

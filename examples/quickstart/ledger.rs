@@ -80,7 +80,7 @@ impl Ledger {
             at: now(),
             what,
             row: flight.row,
-            aircraft: delivery.key.clone(),
+            aircraft: delivery.key.to_string(),
             turn: flight.turn,
             attempt,
             event_id: delivery.event_id,

@@ -1,10 +1,11 @@
 //! One attempt: the call, its limits, and what is written about its end.
 
-use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
+use std::{future::Future, panic::AssertUnwindSafe, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use futures::FutureExt;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::transaction::GuardPool;
 use crate::{
     clock::Clock,
     handler::{Context, Entry, Failure, HandlerError, States},
@@ -17,11 +18,11 @@ use crate::{
 const ERROR_LIMIT_BYTES: usize = 1000;
 
 /// What attempts share.
-#[derive(Clone)]
 pub(super) struct Surroundings {
     pub(super) states: States,
     pub(super) observers: Observers,
     pub(super) clock: Clock,
+    pub(super) guards: Arc<GuardPool>,
 }
 
 /// Runs a call within its time; a panic is a failure with the panic's text.
@@ -29,7 +30,13 @@ pub(super) async fn guarded<T>(
     timeout: Duration,
     call: impl Future<Output = T> + Send,
 ) -> Result<T, HandlerError> {
-    match tokio::time::timeout(timeout, AssertUnwindSafe(call).catch_unwind()).await {
+    let mut call = pin!(AssertUnwindSafe(call).catch_unwind());
+    // A call that never waits needs no timer.
+    let returned = match futures::poll!(call.as_mut()) {
+        Poll::Ready(returned) => Ok(returned),
+        Poll::Pending => Box::pin(tokio::time::timeout(timeout, call)).await,
+    };
+    match returned {
         Ok(Ok(returned)) => Ok(returned),
         Ok(Err(panic)) => Err(HandlerError::panicked(&*panic)),
         Err(_) => Err(HandlerError::timed_out(timeout)),
@@ -42,18 +49,20 @@ pub(super) async fn judge(
     record: &Record,
     stops_lane: bool,
     result: Result<(), HandlerError>,
-    took: Duration,
+    started: Duration,
     around: &Surroundings,
 ) -> Change {
     let failures = record.failures() + u32::from(result.is_err());
     let fault = result.as_ref().err().map(HandlerError::fault);
-    let roll = roll(record.delivery.id, failures);
+    // Only a retry has a jitter.
+    let roll = fault.map_or(0.0, |_| roll(record.delivery.id, failures));
     let mut step = lifecycle::after_handler(fault, failures, &entry.retry, entry.fallback.is_some(), roll);
     let mut error = result.as_ref().err().map(|error| error.text(ERROR_LIMIT_BYTES)).unwrap_or_default();
     if let (Step::Fallback, Err(cause)) = (step, &result) {
         let lane = record.lane();
         around.observers.emit(Signal::FallbackTaken { record: record.delivery.id, lane });
-        match fall_back(entry, record, failures, cause, took, around).await {
+        let took = around.clock.now().saturating_sub(started);
+        match Box::pin(fall_back(entry, record, failures, cause, took, around)).await {
             Ok(()) => step = lifecycle::after_fallback(true),
             Err(failed) => {
                 step = lifecycle::after_fallback(false);

@@ -131,8 +131,9 @@ impl Pipeline {
             self.mean_bytes = (self.mean_bytes + bytes / records.len()) / 2 + 1;
             self.observers.emit(Signal::Fetched { records: records.len() });
         }
-        for record in records {
-            self.sort_in(record);
+        match self.ownership.lease_holds() {
+            true => records.into_iter().for_each(|record| self.sort_in(Box::new(record))),
+            false => self.lanes.leave_behind(),
         }
         self.wanted |= more;
         self.news |= more && look.kept;
@@ -152,14 +153,15 @@ impl Pipeline {
         }
     }
 
-    pub(super) fn sort_in(&mut self, mut record: Record) {
+    pub(super) fn sort_in(&mut self, mut record: Box<Record>) {
         let id = record.delivery.id;
         let partition = record.delivery.partition;
         let lane = record.lane();
         if self.lanes.knows(id) {
             return;
         }
-        if self.lanes.is_tainted(&lane) || self.lanes.would_overtake(&lane) {
+        let standing = self.lanes.standing(&lane);
+        if self.lanes.is_tainted(&lane) || standing.would_overtake {
             return self.lanes.leave_behind();
         }
         // Without a permit the record is left where it is; so is all that follows in its partition.
@@ -177,7 +179,7 @@ impl Pipeline {
             let change = Change::Fail { error, lane: AfterFailure::Continue };
             return self.write(id, failures, change, lane, Some(permit));
         }
-        let stop = self.lanes.stop_of(&lane);
+        let stop = standing.stop;
         let stops_lane = stop.is_some_and(|stop| stop.record == id);
         if let Some(stop) = stop.filter(|_| !stops_lane) {
             self.lanes.note(&record);
@@ -187,7 +189,7 @@ impl Pipeline {
             Some(entry) => self.lanes.push(lane, &entry, Item { record, permit, stops_lane }),
             None => {
                 self.lanes.note(&record);
-                let record_type = record.delivery.record_type;
+                let record_type = record.delivery.record_type.to_string();
                 self.observers.emit(Signal::Unroutable { record: id, lane: lane.clone(), record_type });
                 self.stop(&lane, id, StopReason::Unroutable);
                 self.write(id, failures, Change::Unroutable, lane, Some(permit));

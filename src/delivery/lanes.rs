@@ -1,13 +1,13 @@
 //! The lanes in memory: what is queued, what runs, what stands still. No async, no IO.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashSet, VecDeque, hash_map::Entry},
     sync::Arc,
 };
 
 use super::stops::StopState;
 use crate::{
-    handler::{Entry, Form},
+    handler::{Entry as HandlerEntry, Form},
     ownership::Permit,
     record::{Lane, Record, RecordId, Stop},
 };
@@ -20,7 +20,8 @@ const RUN_LENGTH: usize = 32;
 
 /// A record in memory with its right to be worked on.
 pub(super) struct Item {
-    pub(super) record: Record,
+    /// Boxed: an item changes hands several times.
+    pub(super) record: Box<Record>,
     pub(super) permit: Permit,
     /// This record has stopped its lane, and its turn has come again.
     pub(super) stops_lane: bool,
@@ -34,19 +35,51 @@ pub(super) struct LaneItems {
 
 /// Work for one task.
 pub(super) struct Run {
-    pub(super) entry: Arc<Entry>,
+    pub(super) entry: Arc<HandlerEntry>,
     pub(super) lanes: Vec<LaneItems>,
+}
+
+/// How a lane stands.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Standing {
+    pub(super) stop: Option<StopState>,
+    /// The lane goes on, but earlier records of it are on their way to be held: what a fetch brings
+    /// of it now would overtake them.
+    pub(super) would_overtake: bool,
 }
 
 #[derive(Default)]
 struct LaneState {
     queue: VecDeque<Item>,
-    entry: Option<Arc<Entry>>,
+    entry: Option<Arc<HandlerEntry>>,
     running: bool,
     waiting: bool,
     stop: Option<StopState>,
     /// Holds on their way to the database.
     holds: usize,
+}
+
+impl LaneState {
+    /// Whether it is to be put among the ready ones now.
+    fn becomes_ready(&mut self) -> bool {
+        let may_run = self.stop.is_none() || self.queue.front().is_some_and(|item| item.stops_lane);
+        let becomes = !self.running && !self.waiting && !self.queue.is_empty() && may_run;
+        self.waiting |= becomes;
+        becomes
+    }
+
+    /// The items of a run, which begins.
+    fn take(&mut self, most: usize) -> Vec<Item> {
+        (self.waiting, self.running) = (false, true);
+        // A record that stops its lane runs alone: what follows depends on it.
+        let most = if self.stop.is_some() { 1 } else { most };
+        self.queue.drain(..most.min(self.queue.len())).collect()
+    }
+
+    fn is_idle(&self) -> bool {
+        let still = !self.running && !self.waiting;
+        self.queue.is_empty() && still && self.stop.is_none() && self.holds == 0
+    }
 }
 
 struct Known {
@@ -164,10 +197,12 @@ impl Lanes {
         goes_on
     }
 
-    /// Whether the lane goes on, but earlier records of it are on their way to be held: what a fetch
-    /// brings of it now would overtake them.
-    pub(super) fn would_overtake(&self, lane: &Lane) -> bool {
-        self.lanes.get(lane).is_some_and(|state| state.stop.is_none() && state.holds > 0)
+    /// What a record of the lane that comes now must know.
+    pub(super) fn standing(&self, lane: &Lane) -> Standing {
+        self.lanes.get(lane).map_or(Standing::default(), |state| Standing {
+            stop: state.stop,
+            would_overtake: state.stop.is_none() && state.holds > 0,
+        })
     }
 
     pub(super) fn stop_of(&self, lane: &Lane) -> Option<StopState> {
@@ -175,14 +210,16 @@ impl Lanes {
     }
 
     /// Queues a record in id order.
-    pub(super) fn push(&mut self, lane: Lane, entry: &Arc<Entry>, item: Item) {
+    pub(super) fn push(&mut self, lane: Lane, entry: &Arc<HandlerEntry>, item: Item) {
         self.note(&item.record);
         let state = self.lanes.entry(lane.clone()).or_default();
         state.entry.get_or_insert_with(|| Arc::clone(entry));
         let id = item.record.delivery.id;
         let place = state.queue.iter().rposition(|queued| queued.record.delivery.id < id);
         state.queue.insert(place.map_or(0, |place| place + 1), item);
-        self.make_ready(lane);
+        if state.becomes_ready() {
+            self.ready.push_back(lane);
+        }
     }
 
     /// Puts records that were not tried back to the head of their lane.
@@ -193,63 +230,39 @@ impl Lanes {
         }
     }
 
-    fn make_ready(&mut self, lane: Lane) {
-        if let Some(state) = self.lanes.get_mut(&lane) {
-            let may_run = state.stop.is_none() || state.queue.front().is_some_and(|item| item.stops_lane);
-            if !state.running && !state.waiting && !state.queue.is_empty() && may_run {
-                state.waiting = true;
-                self.ready.push_back(lane);
-            }
-        }
-    }
-
     pub(super) fn runs(&self) -> usize {
         self.running
     }
 
     /// The next run, if a lane is ready.
     pub(super) fn next_run(&mut self) -> Option<Run> {
-        let first = self.take_ready()?;
-        let entry = self.lanes.get(&first).and_then(|state| state.entry.clone())?;
+        let (lane, state) = loop {
+            let lane = self.ready.pop_front()?;
+            // Gone, or emptied since it became ready.
+            match self.lanes.get_mut(&lane) {
+                Some(state) if !state.queue.is_empty() => break (lane, state),
+                Some(state) => state.waiting = false,
+                None => {}
+            }
+        };
+        let entry = state.entry.clone()?;
         let (size, mixed) = match entry.form {
             Form::Batch { size, mixed, .. } => (size, mixed),
             _ => (RUN_LENGTH, false),
         };
-        let mut lanes = vec![self.take_items(first, size)];
+        let mut lanes = vec![LaneItems { lane, items: state.take(size) }];
         let mut taken = lanes[0].items.len();
         while mixed && taken < size {
             let same = |lane: &Lane| lane.handler == entry.id;
             let Some(place) = self.ready.iter().position(same) else { break };
             let Some(lane) = self.ready.remove(place) else { break };
-            let more = self.take_items(lane, size - taken);
-            taken += more.items.len();
-            lanes.push(more);
+            let Some(state) = self.lanes.get_mut(&lane) else { continue };
+            let items = state.take(size - taken);
+            taken += items.len();
+            lanes.push(LaneItems { lane, items });
         }
         self.running += 1;
         Some(Run { entry, lanes })
-    }
-
-    fn take_ready(&mut self) -> Option<Lane> {
-        while let Some(lane) = self.ready.pop_front() {
-            match self.lanes.get_mut(&lane) {
-                Some(state) if !state.queue.is_empty() => return Some(lane),
-                Some(state) => state.waiting = false,
-                None => {}
-            }
-        }
-        None
-    }
-
-    fn take_items(&mut self, lane: Lane, most: usize) -> LaneItems {
-        let mut items = Vec::new();
-        if let Some(state) = self.lanes.get_mut(&lane) {
-            state.waiting = false;
-            state.running = true;
-            // A record that stops its lane runs alone: what follows depends on it.
-            let most = if state.stop.is_some() { 1 } else { most };
-            items.extend(state.queue.drain(..most.min(state.queue.len())));
-        }
-        LaneItems { lane, items }
     }
 
     /// A run has ended; its lanes may run again.
@@ -258,20 +271,19 @@ impl Lanes {
     }
 
     /// The lane's part of a run has been taken in.
-    pub(super) fn end_lane(&mut self, lane: &Lane) {
-        if let Some(state) = self.lanes.get_mut(lane) {
-            state.running = false;
+    pub(super) fn end_lane(&mut self, lane: Lane) {
+        if let Entry::Occupied(mut state) = self.lanes.entry(lane.clone()) {
+            state.get_mut().running = false;
+            if state.get_mut().becomes_ready() {
+                self.ready.push_back(lane);
+            } else if state.get().is_idle() {
+                state.remove();
+            }
         }
-        self.make_ready(lane.clone());
-        self.drop_if_idle(lane);
     }
 
     fn drop_if_idle(&mut self, lane: &Lane) {
-        let idle = |state: &LaneState| {
-            let still = !state.running && !state.waiting;
-            state.queue.is_empty() && still && state.stop.is_none() && state.holds == 0
-        };
-        if self.lanes.get(lane).is_some_and(idle) {
+        if self.lanes.get(lane).is_some_and(LaneState::is_idle) {
             self.lanes.remove(lane);
         }
     }
@@ -382,7 +394,7 @@ mod tests {
     use crate::{partition::Partition, record::StopReason};
 
     fn stopped() -> (Lanes, Lane) {
-        let lane = Lane { partition: Partition::of("a"), key: "a".to_owned(), handler: "h".to_owned() };
+        let lane = Lane { partition: Partition::of("a"), key: "a".into(), handler: "h".into() };
         let mut lanes = Lanes::default();
         lanes.stop(&lane, StopState::by_this_instance(1, StopReason::Retrying));
         (lanes, lane)
@@ -393,13 +405,13 @@ mod tests {
         let (mut lanes, lane) = stopped();
         lanes.hold_begins(&lane);
         lanes.hold_begins(&lane);
-        assert!(!lanes.would_overtake(&lane), "what comes now is held, too");
+        assert!(!lanes.standing(&lane).would_overtake, "what comes now is held, too");
         assert!(lanes.resume(&lane, 1));
-        assert!(lanes.would_overtake(&lane));
+        assert!(lanes.standing(&lane).would_overtake);
         assert!(lanes.hold_ends(&lane), "it is to be looked at again");
-        assert!(lanes.would_overtake(&lane));
+        assert!(lanes.standing(&lane).would_overtake);
         lanes.hold_ends(&lane);
-        assert!(!lanes.would_overtake(&lane));
+        assert!(!lanes.standing(&lane).would_overtake);
         assert!(lanes.lanes.is_empty(), "nothing is kept of a lane that is idle");
     }
 
@@ -420,6 +432,6 @@ mod tests {
         lanes.abandon_runs();
         assert!(lanes.stop_of(&lane).is_some());
         lanes.abandon_where(|_| true);
-        assert!(lanes.would_overtake(&lane));
+        assert!(lanes.standing(&lane).would_overtake);
     }
 }

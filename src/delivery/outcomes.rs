@@ -31,8 +31,8 @@ const DUE_SLACK: std::time::Duration = std::time::Duration::from_millis(5);
 const DUE_TIMES: usize = 1_000;
 
 impl Pipeline {
-    /// Starts what may run. Many short runs share a task, each reports by itself: a task each would
-    /// cost more than a short handler does.
+    /// Starts what may run. Many short runs share a task and report together what ended together: a
+    /// task and a report each would cost more than a short handler does.
     pub(super) fn start_runs(&mut self) {
         let mut runs = Vec::new();
         while !self.clearing && self.lanes.runs() < self.config.concurrency {
@@ -43,10 +43,10 @@ impl Pipeline {
         let share = (runs.len() / (workers * TASKS_PER_WORKER)).clamp(1, RUNS_PER_TASK);
         while !runs.is_empty() {
             let together = runs.split_off(runs.len().saturating_sub(share));
-            let (around, guards, done) = (self.around.clone(), Arc::clone(&self.guards), self.done.clone());
+            let (around, done) = (Arc::clone(&self.around), self.done.clone());
             self.tasks.spawn(async move {
-                let runs = together.into_iter().map(|run| run.execute(around.clone(), Arc::clone(&guards)));
-                let mut runs: FuturesUnordered<_> = runs.collect();
+                let runs = together.into_iter().map(|run| run.execute(&around));
+                let mut runs = runs.collect::<FuturesUnordered<_>>().ready_chunks(RUNS_PER_TASK);
                 while let Some(finished) = runs.next().await {
                     // No receiver: the pipeline is gone, and this task is about to be cancelled.
                     let _ = done.send(finished);
@@ -63,7 +63,7 @@ impl Pipeline {
         }
         if self.clearing && self.tasks.is_empty() {
             while let Ok(finished) = self.finished.try_recv() {
-                self.take_in_run(finished);
+                finished.into_iter().for_each(|finished| self.take_in_run(finished));
             }
             self.clearing = false;
             self.lanes.abandon_runs();
@@ -100,7 +100,7 @@ impl Pipeline {
                 }
             }
             self.take_back(&lane, untried, lost);
-            self.lanes.end_lane(&lane);
+            self.lanes.end_lane(lane);
         }
     }
 

@@ -89,14 +89,13 @@ pub(crate) struct Pipeline {
     pub(super) ownership: Ownership,
     pub(super) wake: Wake,
     pub(super) observers: Observers,
-    pub(super) around: Surroundings,
-    pub(super) guards: Arc<GuardPool>,
+    pub(super) around: Arc<Surroundings>,
     pub(super) evicted: Wake,
     pub(super) lanes: Lanes,
     pub(super) tasks: JoinSet<()>,
     /// Where runs report that they have ended.
-    pub(super) done: mpsc::UnboundedSender<Finished>,
-    pub(super) finished: mpsc::UnboundedReceiver<Finished>,
+    pub(super) done: mpsc::UnboundedSender<Vec<Finished>>,
+    pub(super) finished: mpsc::UnboundedReceiver<Vec<Finished>>,
     /// Whether the lease held when it was last looked at.
     pub(super) leased: bool,
     /// Cancelled runs are still ending: nothing starts before they have.
@@ -131,18 +130,18 @@ impl Pipeline {
         let evicted = Wake::default();
         let size = config.transactional_concurrency;
         let guards = GuardPool::new(Arc::clone(&store), observers.clone(), instance, size, evicted.clone());
-        let around = Surroundings {
+        let around = Arc::new(Surroundings {
             states: registry.states.clone(),
             observers: observers.clone(),
             clock: ownership.clock(),
-        };
+            guards: Arc::new(guards),
+        });
         let now = Instant::now();
         let (done, finished) = mpsc::unbounded_channel();
         Self {
             done,
             finished,
             settler: Some(Settler::new(Arc::clone(&store), observers.clone(), guard)),
-            guards: Arc::new(guards),
             store,
             registry,
             config,
@@ -189,7 +188,7 @@ impl Pipeline {
             tokio::select! {
                 count = self.finished.recv_many(&mut ended, REPORTS) => {
                     debug_assert!(count > 0, "the sender is kept beside the receiver");
-                    ended.drain(..).for_each(|finished| self.take_in_run(finished));
+                    ended.drain(..).flatten().for_each(|finished| self.take_in_run(finished));
                 }
                 Some(ended) = self.tasks.join_next() => self.task_ended(ended),
                 seen = ended_task(&mut looking) => {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::{
     attempt::{Surroundings, guarded, judge},
     lanes::{Item, LaneItems, Run},
-    transaction::GuardPool,
 };
 use crate::{
     handler::{BatchCall, BatchResults, Context, Entry, Form, HandlerError},
@@ -41,14 +40,14 @@ pub(super) struct FinishedLane {
 
 impl Run {
     /// Runs to the end, or to the first record after which the lane may not go on.
-    pub(super) async fn execute(self, around: Surroundings, guards: Arc<GuardPool>) -> Finished {
+    pub(super) async fn execute(self, around: &Surroundings) -> Finished {
         let Self { entry, lanes } = self;
         let lanes = match &entry.form {
-            Form::Batch { call, .. } => run_batch(&entry, call, lanes, &around).await,
+            Form::Batch { call, .. } => Box::pin(run_batch(&entry, call, lanes, around)).await,
             _ => {
                 let mut finished = Vec::with_capacity(lanes.len());
                 for LaneItems { lane, items } in lanes {
-                    let items = run_lane(&entry, items, &around, &guards).await;
+                    let items = run_lane(&entry, items, around).await;
                     finished.push(FinishedLane { lane, items });
                 }
                 finished
@@ -58,18 +57,13 @@ impl Run {
     }
 }
 
-async fn run_lane(
-    entry: &Entry,
-    items: Vec<Item>,
-    around: &Surroundings,
-    guards: &Arc<GuardPool>,
-) -> Vec<(Item, Outcome)> {
+async fn run_lane(entry: &Entry, items: Vec<Item>, around: &Surroundings) -> Vec<(Item, Outcome)> {
     let mut finished = Vec::with_capacity(items.len());
     let mut goes_on = true;
     for item in items {
         // The last look at the lease, as close to the call as can be.
         let outcome = match goes_on && item.permit.may_start() {
-            true => run_one(entry, &item, around, guards).await,
+            true => run_one(entry, &item, around).await,
             false => Outcome::Untried,
         };
         goes_on = match &outcome {
@@ -82,17 +76,18 @@ async fn run_lane(
     finished
 }
 
-async fn run_one(entry: &Entry, item: &Item, around: &Surroundings, guards: &Arc<GuardPool>) -> Outcome {
-    let record = &item.record;
+async fn run_one(entry: &Entry, item: &Item, around: &Surroundings) -> Outcome {
+    let record = &*item.record;
     let started = around.clock.now();
     let result = match &entry.form {
         Form::Single(call) => guarded(entry.timeout, call.call(Context::new(record, &around.states))).await,
-        Form::Transactional(call) => return run_in_transaction(entry, call, item, around, guards).await,
+        Form::Transactional(call) => {
+            return Box::pin(run_in_transaction(entry, call, item, around)).await;
+        }
         Form::Batch { .. } => return Outcome::Untried,
     };
-    let took = around.clock.now().saturating_sub(started);
     let result = result.and_then(|returned| returned);
-    Outcome::Write(judge(entry, record, item.stops_lane, result, took, around).await)
+    Outcome::Write(judge(entry, record, item.stops_lane, result, started, around).await)
 }
 
 async fn run_in_transaction(
@@ -100,19 +95,18 @@ async fn run_in_transaction(
     call: &Arc<dyn TransactionalRun>,
     item: &Item,
     around: &Surroundings,
-    guards: &Arc<GuardPool>,
 ) -> Outcome {
     use super::transaction::Transacted;
     let started = around.clock.now();
-    let transacted = guards.run(&**call, &item.record, &around.states, entry.timeout, &item.permit).await;
-    let took = around.clock.now().saturating_sub(started);
+    let transacted =
+        around.guards.run(&**call, &item.record, &around.states, entry.timeout, &item.permit).await;
     match transacted {
         Transacted::Committed => Outcome::Written,
         Transacted::Untried => Outcome::Untried,
         Transacted::Gone => Outcome::Gone,
         Transacted::Aborted(error) => Outcome::Aborted(error),
         Transacted::Failed(error) => {
-            Outcome::Write(judge(entry, &item.record, item.stops_lane, Err(error), took, around).await)
+            Outcome::Write(judge(entry, &item.record, item.stops_lane, Err(error), started, around).await)
         }
     }
 }
@@ -124,13 +118,12 @@ async fn run_batch(
     around: &Surroundings,
 ) -> Vec<FinishedLane> {
     let may_start = lanes.iter().flat_map(|lane| &lane.items).all(|item| item.permit.may_start());
-    let records: Vec<&Record> = lanes.iter().flat_map(|lane| &lane.items).map(|item| &item.record).collect();
+    let records: Vec<&Record> = lanes.iter().flat_map(|lane| &lane.items).map(|item| &*item.record).collect();
     let started = around.clock.now();
     let mut results = match may_start {
         true => call_batch(entry, call, &records, around).await.into_iter(),
         false => Vec::new().into_iter(),
     };
-    let took = around.clock.now().saturating_sub(started);
     let mut finished = Vec::with_capacity(lanes.len());
     for LaneItems { lane, items } in lanes {
         let mut judged = Vec::with_capacity(items.len());
@@ -140,7 +133,7 @@ async fn run_batch(
             let result = results.next();
             let outcome = match result.filter(|_| goes_on) {
                 Some(result) => {
-                    Outcome::Write(judge(entry, &item.record, item.stops_lane, result, took, around).await)
+                    Outcome::Write(judge(entry, &item.record, item.stops_lane, result, started, around).await)
                 }
                 None => Outcome::Untried,
             };

@@ -154,7 +154,7 @@ impl Ledger {
         let mut next: BTreeMap<(String, String), (u32, bool)> = BTreeMap::new();
         let mut done = 0;
         for Entry { step, event, delivery, .. } in self.all() {
-            let lane = (delivery.handler.clone(), event.key.clone());
+            let lane = (delivery.handler.to_string(), event.key.clone());
             let (wanted, open) = next.entry(lane).or_insert((1, false));
             let at = format!("{} of {}, attempt {}", event.number, event.key, delivery.attempt);
             assert_eq!(event.number, *wanted, "{step:?}: {at} was not next");

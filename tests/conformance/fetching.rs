@@ -116,8 +116,11 @@ pub(crate) async fn every_field_comes_back_as_scheduled<T: Target>(outbox: &Outb
     assert_eq!(fetched.payload, new.payload);
     let delivery = fetched.delivery;
     assert_eq!((delivery.event_id, delivery.partition), (new.event_id, Partition::of("order-1")));
-    assert_eq!((delivery.key, delivery.handler), (new.key, new.handler));
-    assert_eq!((delivery.record_type, delivery.content_type), (new.record_type, new.content_type));
+    assert_eq!((delivery.key, delivery.handler), (new.key.into(), new.handler.into()));
+    assert_eq!(
+        (delivery.record_type, delivery.content_type),
+        (new.record_type.into(), new.content_type.into())
+    );
     assert_eq!((delivery.attempt, delivery.headers), (1, new.headers));
 }
 

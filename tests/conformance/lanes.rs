@@ -34,8 +34,8 @@ pub(crate) async fn a_retry_that_stops_makes_a_lane_row<T: Target>(outbox: &Outb
         stops[0].lane,
         keylane::Lane {
             partition: keylane::Partition::of("order-1"),
-            key: "order-1".to_owned(),
-            handler: "bookkeeper".to_owned(),
+            key: "order-1".into(),
+            handler: "bookkeeper".into(),
         }
     );
     assert_eq!((stops[0].reason, stops[0].record, stops[0].record_exists), (StopReason::Retrying, id, true));

@@ -235,7 +235,7 @@ pub(crate) fn ids(records: &[Record]) -> Vec<RecordId> {
 }
 
 pub(crate) fn keys(records: &[Record]) -> Vec<String> {
-    records.iter().map(|record| record.delivery.key.clone()).collect()
+    records.iter().map(|record| record.delivery.key.to_string()).collect()
 }
 
 pub(crate) fn partition(number: i64) -> Partition {

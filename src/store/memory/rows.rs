@@ -38,7 +38,11 @@ pub(super) struct Rows {
 
 impl Row {
     pub(super) fn lane(&self) -> Lane {
-        Lane { partition: self.new.partition, key: self.new.key.clone(), handler: self.new.handler.clone() }
+        Lane {
+            partition: self.new.partition,
+            key: self.new.key.as_str().into(),
+            handler: self.new.handler.as_str().into(),
+        }
     }
 
     /// Whether an outcome may still be written.
@@ -52,10 +56,10 @@ impl Row {
             delivery: Delivery {
                 id,
                 event_id: new.event_id,
-                key: new.key,
-                handler: new.handler,
-                record_type: new.record_type,
-                content_type: new.content_type,
+                key: new.key.into(),
+                handler: new.handler.into(),
+                record_type: new.record_type.into(),
+                content_type: new.content_type.into(),
                 partition: new.partition,
                 generation: Generation::default(),
                 attempt: self.attempts.saturating_add(1),

@@ -32,7 +32,7 @@ fn micros(duration: Duration) -> i64 {
 
 fn lane(row: &Row, first: usize) -> Option<Lane> {
     let partition = Partition::new(row.int(first))?;
-    Some(Lane { partition, key: row.text(first + 1), handler: row.text(first + 2) })
+    Some(Lane { partition, key: row.text(first + 1).into(), handler: row.text(first + 2).into() })
 }
 
 #[async_trait]

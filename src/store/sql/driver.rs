@@ -158,14 +158,14 @@ pub(crate) trait Driver: Database {
         skip: &'c [RecordId],
         limit: usize,
     ) -> DriverResult<'c, Vec<Record>>;
-    /// Moves the guard on and completes records in one statement; how many guard rows and records
+    /// Moves the guard on and completes records with this count of failures in one statement; how many guard rows and records
     /// were written, and the number of the transaction. Only called where [`ExtraSql::settle_at_once`](super::ExtraSql) is given.
     fn complete_at_once<'c>(
         _: &'c mut Self::Connection,
         _: &'c Arc<str>,
         _: Guard,
-        _: Vec<RecordId>,
-        _: Vec<i32>,
+        _: &'c [RecordId],
+        _: u32,
     ) -> DriverResult<'c, (i64, usize, i64)> {
         Box::pin(async { Err(sqlx::Error::Configuration("no such statement on this database".into())) })
     }

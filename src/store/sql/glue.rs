@@ -97,19 +97,19 @@ macro_rules! sqlx_codec {
 
         fn record(row: &Row) -> Result<crate::record::Record, sqlx::Error> {
             let required = |column| move || sqlx::Error::ColumnNotFound(format!("{column}"));
-            let text = |column| get::<String>(row, column)?.ok_or_else(required(column));
+            let text =
+                |column| get::<&str>(row, column)?.map(smol_str::SmolStr::new).ok_or_else(required(column));
             let int = |column| get::<i64>(row, column)?.ok_or_else(required(column));
-            let key = get::<Vec<u8>>(row, 3)?.ok_or_else(required(3))?;
+            let key = get::<&[u8]>(row, 3)?.ok_or_else(required(3))?;
             let partition = crate::partition::Partition::new(int(2)?).ok_or_else(required(2))?;
-            let headers = get::<String>(row, 8)?;
+            let headers = get::<&str>(row, 8)?;
             let age: fn(&Row) -> Result<i64, sqlx::Error> = $age;
             Ok(crate::record::Record {
                 delivery: crate::record::Delivery {
                     id: int(0)?,
                     event_id: get::<uuid::Uuid>(row, 1)?.ok_or_else(required(1))?,
                     // A key that is not UTF-8 was put there by hand; it no longer hashes to its partition.
-                    key: String::from_utf8(key)
-                        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
+                    key: smol_str::SmolStr::new(String::from_utf8_lossy(key)),
                     handler: text(4)?,
                     record_type: text(5)?,
                     content_type: text(6)?,
@@ -117,7 +117,7 @@ macro_rules! sqlx_codec {
                     generation: crate::instance::Generation::default(),
                     attempt: u32::try_from(int(9)?).unwrap_or(u32::MAX).saturating_add(1),
                     headers: headers
-                        .map(|text| serde_json::from_str(&text).unwrap_or_default())
+                        .map(|text| serde_json::from_str(text).unwrap_or_default())
                         .unwrap_or_default(),
                     age: std::time::Duration::from_micros(u64::try_from(age(row)?).unwrap_or(0)),
                 },

@@ -128,8 +128,8 @@ impl Driver for Postgres {
         conn: &'c mut PgConnection,
         sql: &'c Arc<str>,
         guard: Guard,
-        ids: Vec<RecordId>,
-        attempts: Vec<i32>,
+        ids: &'c [RecordId],
+        failures: u32,
     ) -> DriverResult<'c, (i64, usize, i64)> {
         Box::pin(async move {
             let (moved, applied, number): (i64, i64, i64) = sqlx::query_as(AssertSqlSafe(Arc::clone(sql)))
@@ -137,7 +137,7 @@ impl Driver for Postgres {
                 .bind(i64::from(guard.slot))
                 .bind(guard.counter)
                 .bind(ids)
-                .bind(attempts)
+                .bind(i32::try_from(failures).unwrap_or(i32::MAX))
                 .fetch_one(conn)
                 .await?;
             Ok((moved, usize::try_from(applied).unwrap_or(0), number))

@@ -83,8 +83,8 @@ impl<D: Driver> RecordStore for SqlStore<D> {
             })
             .await?;
         let stops = rows.iter().filter_map(|row| {
-            let lane =
-                Lane { partition: Partition::new(row.int(0))?, key: row.text(1), handler: row.text(2) };
+            let (key, handler) = (row.text(1).into(), row.text(2).into());
+            let lane = Lane { partition: Partition::new(row.int(0))?, key, handler };
             let reason = StopReason::parse(&row.text(3))?;
             Some(Stop { lane, reason, record: row.int(4), record_exists: row.int(5) == 1 })
         });

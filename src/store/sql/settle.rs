@@ -120,12 +120,14 @@ impl Batch {
         self.resumed.retain(|id| !stale.contains(id));
     }
 
-    /// Whether there is nothing but completions.
-    fn completes_only(&self) -> bool {
-        self.failures.is_empty()
+    /// The count of failures and the ids, if there is nothing but completions with the same count.
+    fn completes_alike(&self) -> Option<(u32, &[RecordId])> {
+        let alone = self.failures.is_empty()
             && self.unroutable.is_empty()
             && self.held.is_empty()
             && self.resumed.is_empty()
+            && self.completed.len() == 1;
+        self.completed.first_key_value().filter(|_| alone).map(|(failures, ids)| (*failures, ids.as_slice()))
     }
 }
 
@@ -136,29 +138,24 @@ impl<D: Driver> SqlStore<D> {
         settlements: &[Settlement],
     ) -> Result<Settled, SettleError> {
         let batch = Batch::sort(settlements);
-        let done = match &self.extra.settle_at_once {
-            Some(sql) if batch.completes_only() => self.settle_at_once(sql, guard, &batch).await?,
+        let done = match (&self.extra.settle_at_once, batch.completes_alike()) {
+            (Some(sql), Some((failures, ids))) => self.settle_at_once(sql, guard, ids, failures).await?,
             _ => self.settle_in_steps(guard, batch).await?,
         };
         done.ok_or(SettleError::Fenced)
     }
 
-    /// Guard and completions in one statement.
+    /// Guard and completions with one count of failures in one statement.
     async fn settle_at_once(
         &self,
         sql: &Arc<str>,
         guard: Guard,
-        batch: &Batch,
+        ids: &[RecordId],
+        failures: u32,
     ) -> Result<Option<Settled>, StoreError> {
-        let mut ids = Vec::new();
-        let mut attempts = Vec::new();
-        for (failures, group) in &batch.completed {
-            ids.extend_from_slice(group);
-            attempts.extend(std::iter::repeat_n(i32::try_from(*failures).unwrap_or(i32::MAX), group.len()));
-        }
         self.call("settle", async {
             let mut conn = self.settle.borrow().await?;
-            let (moved, applied, number) = D::complete_at_once(&mut conn, sql, guard, ids, attempts).await?;
+            let (moved, applied, number) = D::complete_at_once(&mut conn, sql, guard, ids, failures).await?;
             conn.keep();
             Ok((moved == 1).then_some(Settled { applied, held: 0, number: Some(number) }))
         })

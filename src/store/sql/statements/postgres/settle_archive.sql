@@ -3,14 +3,13 @@ WITH guard AS (
     UPDATE {outbox}fence SET counter = counter + 1
     WHERE instance_id = $1 AND slot = $2 AND counter = $3 RETURNING slot
 ), done AS (
-    DELETE FROM {outbox}record r
-    USING guard, unnest($4::int8[], $5::int4[]) AS x (id, attempts)
-    WHERE r.id = x.id AND r.attempts = x.attempts AND r.status IN (0, 4)
+    DELETE FROM {outbox}record r USING guard
+    WHERE r.id = ANY ($4) AND r.attempts = $5 AND r.status IN (0, 4)
     RETURNING r.*
 ), archived AS (
     INSERT INTO {outbox}archive
            (id, created_at, event_id, attempts, partition_no, record_key, handler, record_type, content_type, payload, headers)
     SELECT id, created_at, event_id, attempts, partition_no, record_key, handler, record_type, content_type, payload, headers
-    FROM done RETURNING id
+    FROM done RETURNING 1
 )
 SELECT (SELECT count(*) FROM guard), (SELECT count(*) FROM archived), pg_current_xact_id()::text::int8

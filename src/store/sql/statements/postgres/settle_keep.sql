@@ -4,8 +4,8 @@ WITH guard AS (
     WHERE instance_id = $1 AND slot = $2 AND counter = $3 RETURNING slot
 ), done AS (
     UPDATE {outbox}record r SET status = 1, completed_at = clock_timestamp(), next_attempt_at = NULL
-    FROM guard, unnest($4::int8[], $5::int4[]) AS x (id, attempts)
-    WHERE r.id = x.id AND r.attempts = x.attempts AND r.status IN (0, 4)
-    RETURNING r.id
+    FROM guard
+    WHERE r.id = ANY ($4) AND r.attempts = $5 AND r.status IN (0, 4)
+    RETURNING 1
 )
 SELECT (SELECT count(*) FROM guard), (SELECT count(*) FROM done), pg_current_xact_id()::text::int8
