@@ -64,7 +64,6 @@ async fn fill(store: &dyn Store, seen: &mut Seen) -> Result<(), StoreError> {
     let plan = if *kept { Plan::Apart } else { plan(store, frontier, owned).await? };
     let pending = match plan {
         Plan::Sweep { from, reach } => {
-            skip.retain(|id| *id >= from);
             let sweep = Sweep { partitions: owned, from, reach, skip, limit: left };
             let (records, horizon) = store.sweep(sweep).await?;
             let last = records.last().map_or(from, |record| record.delivery.id);

@@ -24,8 +24,9 @@ const APART: u32 = 16;
 pub struct Horizon {
     /// The last id that was drawn.
     pub last_id: RecordId,
-    /// No transaction with a number below this is open.
-    pub open_from: i64,
+    /// No transaction with a number below this is open. Not given by a database whose sweeps see to it
+    /// themselves that no id is passed over: then every id that was drawn is final.
+    pub open_from: Option<i64>,
 }
 
 /// The head of the pending set, as the database sees it.
@@ -35,8 +36,8 @@ pub struct Probe {
     pub first: Option<RecordId>,
     /// Its `last_id` was read before `number` was given out.
     pub horizon: Horizon,
-    /// The number of a transaction that was given out for this.
-    pub number: i64,
+    /// The number of a transaction that was given out for this, where numbers count.
+    pub number: Option<i64>,
 }
 
 /// How to take a look.
@@ -108,8 +109,10 @@ impl Frontier {
     /// The database has answered a probe. Returns how to go on, which is not a probe.
     pub fn probed(&mut self, probe: Probe) -> Plan {
         self.observe(probe.horizon);
-        self.wrote(probe.horizon.last_id, probe.number);
-        if self.final_to == 0 {
+        if let Some(number) = probe.number {
+            self.wrote(probe.horizon.last_id, number);
+        }
+        if self.final_to == 0 && probe.number.is_some() {
             // Nothing is known yet; the next probe will know more.
             return Plan::Apart;
         }
@@ -145,12 +148,17 @@ impl Frontier {
     }
 
     fn observe(&mut self, horizon: Horizon) {
+        let Some(open_from) = horizon.open_from else {
+            self.last_id = self.last_id.max(horizon.last_id);
+            self.final_to = self.last_id;
+            return;
+        };
         if horizon.last_id < self.last_id {
             // The sequence has gone back: this is another history than the one that was seen.
             *self = Self { apart: self.apart, ..Self::default() };
         }
         self.last_id = horizon.last_id;
-        if let Some((last_id, _)) = self.waiting.filter(|(_, number)| *number <= horizon.open_from) {
+        if let Some((last_id, _)) = self.waiting.filter(|(_, number)| *number <= open_from) {
             self.final_to = self.final_to.max(last_id);
             self.waiting = None;
         }

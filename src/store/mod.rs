@@ -115,10 +115,18 @@ pub struct Sweep<'a> {
     pub from: RecordId,
     /// How many ids from there.
     pub reach: i64,
-    /// Ids to leave out.
+    /// Ids to leave out, whether at `from`, above or below.
     pub skip: &'a [RecordId],
     /// Records at most.
     pub limit: usize,
+}
+
+impl Sweep<'_> {
+    /// The ids to leave out that are not below `from`.
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+    pub(crate) fn skip_above(&self) -> Vec<RecordId> {
+        self.skip.iter().copied().filter(|id| *id >= self.from).collect()
+    }
 }
 
 /// Why a settle was not written, or may not have been.
@@ -163,7 +171,8 @@ pub trait RecordStore: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Pending records in id order, whatever their partition, and the horizon of the same moment.
+    /// Pending records in id order, whatever their partition, and the horizon of the same moment. A
+    /// database without numbers of transactions adds pending records below `from`, if there are any.
     async fn sweep(&self, _: Sweep<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
         Err(StoreError::new("sweep", ErrorClass::Setup, "this database has no sweeps"))
     }

@@ -18,6 +18,9 @@ const TOKENS: &[&str] = &[
     "partitions",
     "claims",
     "counts",
+    "attempts",
+    "from",
+    "to",
     "skip",
     "limit",
 ];

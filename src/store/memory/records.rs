@@ -31,7 +31,7 @@ impl RecordStore for MemoryStore {
     async fn probe(&self, partitions: PartitionSet) -> Result<Option<Probe>, StoreError> {
         self.call("probe", |outbox, _| {
             let (first, horizon) = (outbox.records.head(partitions), outbox.horizon());
-            Some(Probe { first, horizon, number: outbox.draw_number() })
+            Some(Probe { first, horizon, number: Some(outbox.draw_number()) })
         })
         .await
     }

@@ -83,6 +83,14 @@ fn with_question_marks(sql: &str) -> String {
     text
 }
 
+impl Dialect {
+    /// A statement over {ids} with the same {attempts}, for one id: both as parameters.
+    pub(crate) fn of_one(&self, sql: &str) -> std::sync::Arc<str> {
+        let (id, attempts) = if self.question_marks { ("?", "?") } else { ("$1", "$2") };
+        sql.replace("{ids}", id).replace("{attempts}", attempts).into()
+    }
+}
+
 /// Integers of our own as a list in a statement; an empty list matches nothing.
 pub(crate) fn list(numbers: impl IntoIterator<Item = i64>) -> String {
     let mut text = String::new();

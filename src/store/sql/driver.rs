@@ -5,7 +5,7 @@ use std::{ops::DerefMut, sync::Arc};
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
-use super::{Sweeps, dialect::Dialect, insert::Insert};
+use super::{Late, dialect::Dialect, insert::Insert, statements::Statements};
 use crate::{
     database::Database,
     handler::BoxFuture,
@@ -169,19 +169,19 @@ pub(crate) trait Driver: Database {
     ) -> DriverResult<'c, (i64, usize, i64)> {
         Box::pin(async { Err(sqlx::Error::Configuration("no such statement on this database".into())) })
     }
-    /// Reads records by id and the horizon. Only called where [`ExtraSql::sweeps`](super::ExtraSql)
-    /// are given.
+    /// Reads records by id and the horizon.
     fn sweep<'c>(
-        _: &'c mut Self::Connection,
-        _: &'c Arc<str>,
-        _: Sweep<'c>,
-    ) -> DriverResult<'c, (Vec<Record>, Horizon)> {
-        Box::pin(async { Err(sqlx::Error::Configuration("no such statement on this database".into())) })
-    }
-    /// Reads where the head is. As above.
-    fn probe<'c>(_: &'c mut Self::Connection, _: &'c Sweeps, _: PartitionSet) -> DriverResult<'c, Probe> {
-        Box::pin(async { Err(sqlx::Error::Configuration("no such statement on this database".into())) })
-    }
+        conn: &'c mut Self::Connection,
+        sql: &'c Statements,
+        late: Option<&'c Late>,
+        sweep: Sweep<'c>,
+    ) -> DriverResult<'c, (Vec<Record>, Horizon)>;
+    /// Reads where the head is.
+    fn probe<'c>(
+        conn: &'c mut Self::Connection,
+        sql: &'c Statements,
+        partitions: PartitionSet,
+    ) -> DriverResult<'c, Probe>;
     /// Inserts records that share their due time, as one statement.
     fn insert_rows<'c>(conn: &'c mut Self::Connection, insert: Insert<'c>) -> DriverResult<'c, ()>;
     /// Applies the migrations.

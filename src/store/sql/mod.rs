@@ -23,6 +23,8 @@ mod engine;
 pub(crate) mod glue;
 mod insert;
 mod link;
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+mod looks;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "postgres")]
@@ -54,16 +56,17 @@ pub(crate) struct SqlStore<D: Driver> {
 pub(crate) struct ExtraSql {
     /// Guard and completions in one statement (PostgreSQL).
     pub(crate) settle_at_once: Option<Arc<str>>,
-    /// Looks by id, where the database can tell when an id is final (PostgreSQL).
-    pub(crate) sweeps: Option<Sweeps>,
+    /// What a sweep must still look at where nothing tells when an id is final (MySQL).
+    pub(crate) late: Option<Late>,
 }
 
-/// The statements of looks by id.
+/// The statements that find what was committed late.
 #[derive(Clone, Debug)]
-pub(crate) struct Sweeps {
-    pub(crate) sweep: Arc<str>,
-    pub(crate) last_id: Arc<str>,
-    pub(crate) probe: Arc<str>,
+pub(crate) struct Late {
+    /// Ids of pending records below some id.
+    pub(crate) below: Arc<str>,
+    /// Records by their ids.
+    pub(crate) late: Arc<str>,
 }
 
 impl<D: Driver> SqlStore<D> {

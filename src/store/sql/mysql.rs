@@ -8,28 +8,30 @@ use sqlx::{
 };
 
 use super::{
-    ExtraSql,
-    dialect::{Dialect, list},
+    ExtraSql, Late,
+    dialect::Dialect,
     driver::{Driver, DriverResult, Family, Session},
     engine,
-    glue::{sqlx_codec, sqlx_database, sqlx_driver},
+    glue::{sqlx_codec, sqlx_database, sqlx_driver, sqlx_looks},
     insert::{Insert, headers_text},
     with_lists,
 };
 use crate::{
-    partition::Partition,
-    record::{Record, RecordId},
-    store::{ErrorClass, SchemaError, Tables},
+    rules::frontier::Horizon,
+    store::{ErrorClass, SchemaError, StoreSettings, Tables},
 };
 
 sqlx_codec!(MySql, MySqlArguments, |row| Ok(get::<i64>(row, 10)?.unwrap_or(0)));
-sqlx_database!(
-    MySql,
-    MySqlConnection,
-    "MySQL",
-    |_: &crate::store::StoreSettings| ExtraSql::default(),
-    |_| Ok(())
-);
+sqlx_database!(MySql, MySqlConnection, "MySQL", extra_sql, |_| Ok(()));
+
+fn extra_sql(settings: &StoreSettings) -> ExtraSql {
+    let render = |template| Arc::from(MySql::DIALECT.render(template, &settings.tables));
+    let late = Late {
+        below: render(include_str!("statements/mysql/below.sql")),
+        late: render(include_str!("statements/mysql/late.sql")),
+    };
+    ExtraSql { settle_at_once: None, late: Some(late) }
+}
 
 impl Driver for MySql {
     type Options = MySqlConnectOptions;
@@ -92,37 +94,6 @@ impl Driver for MySql {
         })
     }
 
-    fn fetch<'c>(
-        conn: &'c mut MySqlConnection,
-        sql: &'c Arc<str>,
-        partitions: &'c [Partition],
-        skip: &'c [RecordId],
-        limit: usize,
-    ) -> DriverResult<'c, Vec<Record>> {
-        Box::pin(async move {
-            let mut records = Vec::new();
-            for part in in_order(partitions) {
-                let left = limit - records.len();
-                let sql = with_lists(
-                    sql,
-                    &[
-                        ("{partitions}", list(part.iter().map(|partition| i64::from(partition.number())))),
-                        ("{skip}", list(skip.iter().copied().chain([0]))),
-                        ("{limit}", left.to_string()),
-                    ],
-                );
-                let rows = sqlx::raw_sql(sql).fetch_all(&mut *conn).await?;
-                for row in &rows {
-                    records.push(record(row)?);
-                }
-                if records.len() >= limit {
-                    break;
-                }
-            }
-            Ok(records)
-        })
-    }
-
     fn insert_rows<'c>(conn: &'c mut MySqlConnection, insert: Insert<'c>) -> DriverResult<'c, ()> {
         Box::pin(async move {
             let sql = insert.with_values(|_| "?".to_owned());
@@ -146,11 +117,17 @@ impl Driver for MySql {
     }
 
     sqlx_driver!(MySql, MySqlConnection);
+    sqlx_looks!(MySqlConnection);
 }
 
-/// The turn of the partitions as runs of ascending numbers: each is one range scan in index order.
-pub(super) fn in_order(partitions: &[Partition]) -> impl Iterator<Item = &[Partition]> {
-    partitions.chunk_by(|a, b| a < b)
+/// Reads records by a statement with lists.
+async fn read(
+    conn: &mut MySqlConnection,
+    sql: &str,
+    lists: &[(&'static str, String)],
+) -> Result<Vec<crate::record::Record>, sqlx::Error> {
+    let rows = sqlx::raw_sql(with_lists(sql, lists)).fetch_all(conn).await?;
+    rows.iter().map(record).collect()
 }
 
 /// Major and minor of a version text such as `10.11.19-MariaDB`.

@@ -9,12 +9,14 @@ use sqlx::{
 use uuid::Uuid;
 
 use super::{
-    ExtraSql, Sweeps,
+    ExtraSql, Late,
     dialect::Dialect,
     driver::{Driver, DriverResult, Family, Role, Session},
     engine,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     insert::{COLUMNS, Insert, headers_text},
+    safe,
+    statements::Statements,
 };
 use crate::{
     partition::{Partition, PartitionSet},
@@ -36,12 +38,7 @@ fn extra_sql(settings: &StoreSettings) -> ExtraSql {
         Completed::Keep => include_str!("statements/postgres/settle_keep.sql"),
     };
     let render = |template| Arc::from(Postgres::DIALECT.render(template, &settings.tables));
-    let sweeps = Sweeps {
-        sweep: render(include_str!("statements/postgres/sweep.sql")),
-        last_id: render(include_str!("statements/postgres/last_id.sql")),
-        probe: render(include_str!("statements/postgres/probe.sql")),
-    };
-    ExtraSql { settle_at_once: Some(render(template)), sweeps: Some(sweeps) }
+    ExtraSql { settle_at_once: Some(render(template)), late: None }
 }
 
 impl Driver for Postgres {
@@ -146,26 +143,27 @@ impl Driver for Postgres {
 
     fn sweep<'c>(
         conn: &'c mut PgConnection,
-        sql: &'c Arc<str>,
+        sql: &'c Statements,
+        _: Option<&'c Late>,
         sweep: Sweep<'c>,
     ) -> DriverResult<'c, (Vec<Record>, Horizon)> {
         let limit = i64::try_from(sweep.limit).unwrap_or(i64::MAX);
         Box::pin(async move {
-            let rows = sqlx::query(AssertSqlSafe(Arc::clone(sql)))
+            let rows = sqlx::query(safe(&sql.sweep))
                 .bind(sweep.from)
                 .bind(sweep.from.saturating_add(sweep.reach))
                 .bind(sweep.partitions.to_bytes().to_vec())
-                .bind(sweep.skip)
+                .bind(sweep.skip_above())
                 .bind(limit)
                 .fetch_all(conn)
                 .await?;
-            let mut horizon = Horizon { last_id: 0, open_from: 0 };
+            let mut horizon = Horizon { last_id: 0, open_from: Some(0) };
             let mut records = Vec::with_capacity(rows.len());
             for row in &rows {
                 match get::<i64>(row, 2)? {
                     Some(-1) => {
                         let number = |column| Ok::<_, sqlx::Error>(get::<i64>(row, column)?.unwrap_or(0));
-                        horizon = Horizon { last_id: number(0)?, open_from: number(9)? };
+                        horizon = Horizon { last_id: number(0)?, open_from: Some(number(9)?) };
                     }
                     _ => records.push(record(row)?),
                 }
@@ -176,16 +174,16 @@ impl Driver for Postgres {
 
     fn probe<'c>(
         conn: &'c mut PgConnection,
-        sql: &'c Sweeps,
+        sql: &'c Statements,
         partitions: PartitionSet,
     ) -> DriverResult<'c, Probe> {
         let numbers: Vec<i16> = partitions.iter().map(|partition| i16::from(partition.number())).collect();
         Box::pin(async move {
-            let last_id =
-                sqlx::query_scalar(AssertSqlSafe(Arc::clone(&sql.last_id))).fetch_one(&mut *conn).await?;
+            let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
             let (first, number, open_from): (Option<i64>, i64, i64) =
-                sqlx::query_as(AssertSqlSafe(Arc::clone(&sql.probe))).bind(numbers).fetch_one(conn).await?;
-            Ok(Probe { first, horizon: Horizon { last_id, open_from }, number })
+                sqlx::query_as(safe(&sql.probe)).bind(numbers).fetch_one(conn).await?;
+            let horizon = Horizon { last_id, open_from: Some(open_from) };
+            Ok(Probe { first, horizon, number: Some(number) })
         })
     }
 

@@ -33,10 +33,9 @@ impl<D: Driver> RecordStore for SqlStore<D> {
     }
 
     async fn probe(&self, partitions: PartitionSet) -> Result<Option<Probe>, StoreError> {
-        let Some(sql) = &self.extra.sweeps else { return Ok(None) };
         self.call("probe", async {
             let mut conn = self.poll.borrow().await?;
-            let probe = D::probe(&mut conn, sql, partitions).await?;
+            let probe = D::probe(&mut conn, &self.sql, partitions).await?;
             conn.keep();
             Ok(Some(probe))
         })
@@ -45,10 +44,8 @@ impl<D: Driver> RecordStore for SqlStore<D> {
 
     async fn sweep(&self, sweep: Sweep<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
         self.call("sweep", async {
-            let sql = self.extra.sweeps.as_ref().map(|sweeps| &sweeps.sweep);
-            let sql = sql.ok_or(sqlx::Error::Configuration("no sweeps on this database".into()))?;
             let mut conn = self.poll.borrow().await?;
-            let swept = D::sweep(&mut conn, sql, sweep).await?;
+            let swept = D::sweep(&mut conn, &self.sql, self.extra.late.as_ref(), sweep).await?;
             conn.keep();
             Ok(swept)
         })

@@ -1,6 +1,6 @@
 //! SQLite in WAL mode, several processes on one file.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use sqlx::{
     ConnectOptions, Sqlite, SqliteConnection,
@@ -9,15 +9,14 @@ use sqlx::{
 
 use super::{
     ExtraSql,
-    dialect::{Dialect, list},
+    dialect::Dialect,
     driver::{Driver, DriverResult, Family, Role, Session},
-    glue::{sqlx_codec, sqlx_database, sqlx_driver},
+    glue::{sqlx_codec, sqlx_database, sqlx_driver, sqlx_looks},
     insert::{Insert, headers_text},
     with_lists,
 };
 use crate::{
-    partition::Partition,
-    record::{Record, RecordId},
+    rules::frontier::Horizon,
     store::{ErrorClass, OpenError, StoreSettings, Tables},
 };
 
@@ -71,37 +70,6 @@ impl Driver for Sqlite {
         }
     }
 
-    fn fetch<'c>(
-        conn: &'c mut SqliteConnection,
-        sql: &'c Arc<str>,
-        partitions: &'c [Partition],
-        skip: &'c [RecordId],
-        limit: usize,
-    ) -> DriverResult<'c, Vec<Record>> {
-        Box::pin(async move {
-            let mut records = Vec::new();
-            for part in partitions.chunk_by(|a, b| a < b) {
-                let left = limit - records.len();
-                let sql = with_lists(
-                    sql,
-                    &[
-                        ("{partitions}", list(part.iter().map(|partition| i64::from(partition.number())))),
-                        ("{skip}", list(skip.iter().copied().chain([0]))),
-                        ("{limit}", left.to_string()),
-                    ],
-                );
-                let rows = sqlx::raw_sql(sql).fetch_all(&mut *conn).await?;
-                for row in &rows {
-                    records.push(record(row)?);
-                }
-                if records.len() >= limit {
-                    break;
-                }
-            }
-            Ok(records)
-        })
-    }
-
     fn insert_rows<'c>(conn: &'c mut SqliteConnection, insert: Insert<'c>) -> DriverResult<'c, ()> {
         Box::pin(async move {
             let sql = insert.with_values(|_| "?".to_owned());
@@ -125,6 +93,17 @@ impl Driver for Sqlite {
     }
 
     sqlx_driver!(Sqlite, SqliteConnection);
+    sqlx_looks!(SqliteConnection);
+}
+
+/// Reads records by a statement with lists.
+async fn read(
+    conn: &mut SqliteConnection,
+    sql: &str,
+    lists: &[(&'static str, String)],
+) -> Result<Vec<crate::record::Record>, sqlx::Error> {
+    let rows = sqlx::raw_sql(with_lists(sql, lists)).fetch_all(conn).await?;
+    rows.iter().map(record).collect()
 }
 
 /// Nothing to lock: SQLite has one writer at a time, so ids follow commits by themselves.

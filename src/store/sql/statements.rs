@@ -40,5 +40,5 @@ statements! {
         old_completed purge_completed old_archived purge_archived purge_dedup
         touch_route insert_route routes retire_handler
         meta count_partitions probe_write;
-    own: fetch due write_failures
+    own: fetch due write_failures sweep last_id probe
 }

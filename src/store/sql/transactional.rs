@@ -7,12 +7,11 @@ use futures::FutureExt;
 
 use super::{
     begin, commit,
-    dialect::list,
     driver::{Driver, Value},
-    rollback,
+    rollback, safe,
     settle::{move_guard, resume_lanes},
     statements::Statements,
-    with_lists, within,
+    within,
 };
 use crate::{
     handler::{Context, HandlerError, States, TransactionalCall},
@@ -25,13 +24,21 @@ pub(crate) struct SqlTransactional<D: Driver> {
     pool: D::Pool,
     settings: StoreSettings,
     sql: Arc<Statements>,
+    /// The statements that complete one record, prepared once.
+    complete: Vec<Arc<str>>,
     call: Arc<dyn TransactionalCall<D>>,
 }
 
 impl<D: Driver> SqlTransactional<D> {
     pub(crate) fn new(pool: D::Pool, settings: StoreSettings, call: Arc<dyn TransactionalCall<D>>) -> Self {
         let sql = Arc::new(Statements::render(&D::DIALECT, D::FAMILY, &settings.tables));
-        Self { pool, settings, sql, call }
+        let complete = match settings.completed {
+            Completed::Keep => vec![&sql.complete_keep],
+            Completed::Delete => vec![&sql.complete_delete],
+            Completed::Archive => vec![&sql.copy_to_archive, &sql.complete_delete],
+        };
+        let complete = complete.into_iter().map(|sql| D::DIALECT.of_one(sql)).collect();
+        Self { pool, settings, sql, complete, call }
     }
 
     async fn open(&self) -> Result<D::Lent, StoreError> {
@@ -61,17 +68,11 @@ impl<D: Driver> SqlTransactional<D> {
         if !move_guard::<D>(conn, &self.sql.move_guard, guard).await? {
             return Ok(false);
         }
-        let ids = [("{ids}", list([record.delivery.id]))];
-        let attempts = || vec![Value::Int(i64::from(record.failures()))];
-        let sql = match self.settings.completed {
-            Completed::Keep => &self.sql.complete_keep,
-            Completed::Delete => &self.sql.complete_delete,
-            Completed::Archive => {
-                D::execute(conn, with_lists(&self.sql.copy_to_archive, &ids), attempts()).await?;
-                &self.sql.complete_delete
-            }
-        };
-        let completed = D::execute(conn, with_lists(sql, &ids), attempts()).await? == 1;
+        let mut completed = false;
+        for sql in &self.complete {
+            let values = vec![Value::Int(record.delivery.id), Value::Int(i64::from(record.failures()))];
+            completed = D::execute(conn, safe(sql), values).await? == 1;
+        }
         if completed && record.failures() > 0 {
             resume_lanes::<D>(conn, &self.sql, &BTreeSet::from([record.delivery.id])).await?;
         }

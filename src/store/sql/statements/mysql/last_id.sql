@@ -1,0 +1,2 @@
+-- The last id there is.
+SELECT COALESCE(MAX(id), 0) FROM {outbox}record

@@ -1,0 +1,2 @@
+-- The last id that was drawn.
+SELECT COALESCE(MAX(seq), 0) FROM sqlite_sequence WHERE name = '{index}record'
