@@ -123,7 +123,6 @@ pub struct Sweep<'a> {
 
 impl Sweep<'_> {
     /// The ids to leave out that are not below `from`.
-    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     pub(crate) fn skip_above(&self) -> Vec<RecordId> {
         self.skip.iter().copied().filter(|id| *id >= self.from).collect()
     }

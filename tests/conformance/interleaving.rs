@@ -26,7 +26,7 @@ fn with_values(statement: &str, worker: &Worker, id: RecordId) -> String {
             .replace("$3", &counter)
             .replace("$4", &format!("'{{{id}}}'"))
             .replace("$5", "0"),
-        false => statement.replace("$1", "0"),
+        false => statement.replace("{attempts}", "0"),
     }
 }
 

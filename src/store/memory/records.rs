@@ -37,7 +37,7 @@ impl RecordStore for MemoryStore {
     }
 
     async fn sweep(&self, sweep: Sweep<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
-        let skip: HashSet<RecordId> = sweep.skip.iter().copied().collect();
+        let skip: HashSet<RecordId> = sweep.skip_above().into_iter().collect();
         self.call("sweep", |outbox, now| {
             let ids = sweep.from..sweep.from.saturating_add(sweep.reach);
             let found = outbox.records.sweep(sweep.partitions, ids, now);

@@ -50,3 +50,73 @@ pub(super) fn late_lists(mut below: Vec<RecordId>, sweep: &Sweep<'_>) -> Option<
     below.truncate(sweep.limit);
     (!below.is_empty()).then(|| vec![("{ids}", list(below))])
 }
+
+/// Looks of databases that take lists of integers in the text of a statement only.
+macro_rules! sqlx_looks {
+    ($connection:ty) => {
+        fn fetch<'c>(
+            conn: &'c mut $connection,
+            sql: &'c std::sync::Arc<str>,
+            partitions: &'c [crate::partition::Partition],
+            skip: &'c [crate::record::RecordId],
+            limit: usize,
+        ) -> crate::store::sql::driver::DriverResult<'c, Vec<crate::record::Record>> {
+            Box::pin(async move {
+                let mut records = Vec::new();
+                // Ascending numbers are one range scan in index order.
+                for part in partitions.chunk_by(|a, b| a < b) {
+                    let left = limit - records.len();
+                    let part = part.iter().copied().collect();
+                    let lists = crate::store::sql::looks::fetch_lists(part, skip, left);
+                    records.extend(read(conn, sql, &lists).await?);
+                    if records.len() >= limit {
+                        break;
+                    }
+                }
+                Ok(records)
+            })
+        }
+
+        fn sweep<'c>(
+            conn: &'c mut $connection,
+            sql: &'c crate::store::sql::statements::Statements,
+            late: Option<&'c crate::store::sql::Late>,
+            sweep: crate::store::Sweep<'c>,
+        ) -> crate::store::sql::driver::DriverResult<'c, (Vec<crate::record::Record>, Horizon)> {
+            use crate::store::sql::{looks, safe, with_lists};
+            Box::pin(async move {
+                let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
+                let horizon = Horizon { last_id, open_from: None };
+                let mut records = read(conn, &sql.sweep, &looks::sweep_lists(&sweep)).await?;
+                let Some(late) = late else { return Ok((records, horizon)) };
+                // After the sweep: whatever was committed before something that it has seen is seen here.
+                let below = with_lists(&late.below, &looks::below_lists(&sweep));
+                let below: Vec<i64> =
+                    sqlx::query_scalar(below).persistent(false).fetch_all(&mut *conn).await?;
+                if let Some(lists) = looks::late_lists(below, &sweep) {
+                    records.extend(read(conn, &late.late, &lists).await?);
+                    records.sort_unstable_by_key(|record| record.delivery.id);
+                    records.truncate(sweep.limit);
+                }
+                Ok((records, horizon))
+            })
+        }
+
+        fn probe<'c>(
+            conn: &'c mut $connection,
+            sql: &'c crate::store::sql::statements::Statements,
+            partitions: crate::partition::PartitionSet,
+        ) -> crate::store::sql::driver::DriverResult<'c, crate::rules::frontier::Probe> {
+            use crate::store::sql::{looks, safe, with_lists};
+            Box::pin(async move {
+                let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
+                let first = with_lists(&sql.probe, &looks::probe_lists(partitions));
+                let first = sqlx::query_scalar(first).persistent(false).fetch_one(conn).await?;
+                let horizon = Horizon { last_id, open_from: None };
+                Ok(crate::rules::frontier::Probe { first, horizon, number: None })
+            })
+        }
+    };
+}
+
+pub(crate) use sqlx_looks;

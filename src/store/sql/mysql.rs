@@ -12,8 +12,9 @@ use super::{
     dialect::Dialect,
     driver::{Driver, DriverResult, Family, Session},
     engine,
-    glue::{sqlx_codec, sqlx_database, sqlx_driver, sqlx_looks},
+    glue::{sqlx_codec, sqlx_database, sqlx_driver},
     insert::{Insert, headers_text},
+    looks::sqlx_looks,
     with_lists,
 };
 use crate::{

@@ -11,8 +11,9 @@ use super::{
     ExtraSql,
     dialect::Dialect,
     driver::{Driver, DriverResult, Family, Role, Session},
-    glue::{sqlx_codec, sqlx_database, sqlx_driver, sqlx_looks},
+    glue::{sqlx_codec, sqlx_database, sqlx_driver},
     insert::{Insert, headers_text},
+    looks::sqlx_looks,
     with_lists,
 };
 use crate::{
