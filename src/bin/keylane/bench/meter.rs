@@ -1,6 +1,6 @@
 //! What a stretch of work costs: time, processor time of both sides, write-ahead log.
 
-use std::time::Duration;
+use std::{ops::AddAssign, time::Duration};
 
 use tokio::time::Instant;
 
@@ -22,7 +22,7 @@ pub(super) struct Start {
 }
 
 /// What a stretch of work has cost.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
     elapsed: Duration,
     client: Option<Duration>,
@@ -81,14 +81,31 @@ impl<E: Engine> Meter<E> {
     }
 }
 
+impl AddAssign for Cost {
+    /// What could be read of either.
+    fn add_assign(&mut self, other: Self) {
+        let sum = |a: Option<Duration>, b: Option<Duration>| Some(a.unwrap_or_default() + b?);
+        self.elapsed += other.elapsed;
+        self.client = sum(self.client, other.client);
+        self.server = sum(self.server, other.server);
+        self.log_bytes = other.log_bytes.map(|bytes| self.log_bytes.unwrap_or(0) + bytes);
+    }
+}
+
 impl Cost {
+    /// How many a second.
+    pub(super) fn rate(self, count: usize) -> f64 {
+        count as f64 / self.elapsed.as_secs_f64()
+    }
+
     /// The figures of one record.
     pub(super) fn per_record(self, records: usize) -> [Figure; 4] {
+        let rate = self.rate(records);
         let records = records as f64;
         let micros = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1e6 / records);
         let bytes = self.log_bytes.map(|bytes| bytes as f64 / records);
         [
-            Figure { name: "rate", unit: "records/s", value: Some(records / self.elapsed.as_secs_f64()) },
+            Figure { name: "rate", unit: "records/s", value: Some(rate) },
             Figure { name: "client processor", unit: "us/record", value: micros(self.client) },
             Figure { name: "server processor", unit: "us/record", value: micros(self.server) },
             Figure { name: "log", unit: "bytes/record", value: bytes },

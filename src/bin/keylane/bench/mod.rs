@@ -15,6 +15,7 @@ mod options;
 mod plot;
 mod processor;
 mod report;
+mod schedule;
 mod stage;
 mod tally;
 mod watch;
@@ -39,6 +40,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 pub(super) enum Bench {
     /// Drains a backlog, against loops written by hand.
     Drain(drain::Options),
+    /// Schedules in business transactions, against the same inserts by hand.
+    Schedule(schedule::Options),
 }
 
 /// Measures on tables of its own, takes them away and prints what was found.
@@ -66,5 +69,6 @@ async fn measure<E: Engine>(stage: Stage<E>, bench: Bench) -> Result<(Report, Sh
     stage.set_up().await?;
     match bench {
         Bench::Drain(options) => Ok((drain::run(&stage, &options).await?, options.show)),
+        Bench::Schedule(options) => Ok((schedule::run(&stage, &options).await?, options.show)),
     }
 }

@@ -1,6 +1,6 @@
 //! Options that subcommands share.
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 use keylane::Config;
@@ -48,6 +48,12 @@ pub(crate) enum Format {
     Table,
     /// One JSON object a line.
     Json,
+}
+
+/// Reads a time given in seconds.
+pub(super) fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    let seconds = text.parse().map_err(|error| format!("{error}"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 impl Tuning {

@@ -44,12 +44,19 @@ impl<E: Engine> Stage<E> {
         E::execute(&mut conn, E::CREATE_EFFECT).await
     }
 
-    /// Fills the emptied table of records; their tally.
-    pub(super) async fn fill(&self, records: usize, load: Load) -> Result<Arc<Tally>> {
+    /// Empties the tables.
+    pub(super) async fn empty(&self) -> Result<()> {
         let mut conn = E::connect(&self.pool).await?;
         for clear in E::CLEAR {
             E::execute(&mut conn, *clear).await?;
         }
+        Ok(())
+    }
+
+    /// Fills the emptied table of records; their tally.
+    pub(super) async fn fill(&self, records: usize, load: Load) -> Result<Arc<Tally>> {
+        self.empty().await?;
+        let mut conn = E::connect(&self.pool).await?;
         self.bar.set_length(records as u64);
         let handler = Registration::typed(HANDLER, Count(Arc::new(Tally::new(0, 0..=0))));
         let outbox: Outbox<E> =

@@ -39,6 +39,11 @@ impl Event {
         Self { key, text: "x".repeat(load.payload_bytes.saturating_sub(frame)) }
     }
 
+    /// Its payload but for the key.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The record key with this number.
     pub(super) fn key_of(number: usize) -> String {
         format!("key-{number}")

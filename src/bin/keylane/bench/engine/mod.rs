@@ -3,16 +3,17 @@
 //! The statements are those that an expert would write on the tables of the library: always from the
 //! head of the pending set, all columns that a handler is told of, one delete for many records.
 
+mod insert;
 mod mysql;
 mod postgres;
 mod sqlite;
 
 use std::future::Future;
 
-use keylane::Database;
 use uuid::Uuid;
 
 use super::{Result, tally::Event};
+pub(crate) use insert::{Insert, Row};
 
 /// How a consumer's connection is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub(crate) struct Received {
 }
 
 /// A database that can be measured.
-pub(crate) trait Engine: Database {
+pub(crate) trait Engine: Insert {
     /// A row of [`fetch`](Self::fetch).
     type Row: Send + Sync;
     /// On how many connections it is of use to take records one by one.
