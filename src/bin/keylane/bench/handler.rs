@@ -1,6 +1,6 @@
-//! The handlers of a bench: they count, or write one row, and nothing else.
+//! The handlers of a bench: they count, or write one row, or wait.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use keylane::{BatchHandler, BatchResults, Delivery, Handler, HandlerError, TransactionalHandler};
 
@@ -48,6 +48,38 @@ impl<E: Engine> TransactionalHandler<E> for Count {
     ) -> Result<(), HandlerError> {
         E::add_effect(tx, &delivery.key).await.map_err(HandlerError::new)?;
         self.0.handle(delivery.id, event);
+        Ok(())
+    }
+}
+
+/// A handler that waits before another has its turn.
+pub(super) struct Slow<H> {
+    pub(super) delay: Duration,
+    pub(super) handler: H,
+}
+
+impl<H: Handler> Handler for Slow<H> {
+    type Event = H::Event;
+
+    async fn handle(&self, event: H::Event, delivery: &Delivery) -> Result<(), HandlerError> {
+        tokio::time::sleep(self.delay).await;
+        self.handler.handle(event, delivery).await
+    }
+}
+
+/// Counts a hot key and the others apart.
+pub(super) struct Apart {
+    pub(super) hot_key: String,
+    pub(super) hot: Arc<Tally>,
+    pub(super) others: Arc<Tally>,
+}
+
+impl Handler for Apart {
+    type Event = Event;
+
+    async fn handle(&self, event: Event, delivery: &Delivery) -> Result<(), HandlerError> {
+        let tally = if *delivery.key == *self.hot_key { &self.hot } else { &self.others };
+        tally.handle(delivery.id, event);
         Ok(())
     }
 }

@@ -10,6 +10,7 @@
 mod drain;
 mod engine;
 mod handler;
+mod handlers;
 mod meter;
 mod options;
 mod plot;
@@ -18,6 +19,7 @@ mod report;
 mod schedule;
 mod stage;
 mod tally;
+mod trial;
 mod watch;
 
 use std::error::Error;
@@ -35,20 +37,29 @@ const PREFIX: &str = "keylane_bench_";
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// What is measured.
+/// What `keylane bench` is asked for.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum Bench {
+    #[command(flatten)]
+    Measurement(Measurement),
+}
+
+/// What is measured.
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum Measurement {
     /// Drains a backlog, against loops written by hand.
     Drain(drain::Options),
     /// Schedules in business transactions, against the same inserts by hand.
     Schedule(schedule::Options),
+    /// Handlers that take their time, and one key with more records than all others.
+    Handlers(handlers::Options),
 }
 
 /// Measures on tables of its own, takes them away and prints what was found.
 pub(super) async fn run<E: Engine>(pool: E::Pool, config: Config, bench: Bench) -> Result<()> {
     let stage = Stage::<E>::new(pool, config);
     // In a task: the thread of `main` is no worker, every answer of the database would have to wake it.
-    let mut work = tokio::spawn(measure(stage.clone(), bench));
+    let mut work = tokio::spawn(work(stage.clone(), bench));
     let measured = tokio::select! {
         measured = &mut work => measured.unwrap_or_else(|error| Err(error.into())),
         _ = tokio::signal::ctrl_c() => {
@@ -65,10 +76,17 @@ pub(super) async fn run<E: Engine>(pool: E::Pool, config: Config, bench: Bench) 
     cleared
 }
 
-async fn measure<E: Engine>(stage: Stage<E>, bench: Bench) -> Result<(Report, Show)> {
-    stage.set_up().await?;
+async fn work<E: Engine>(stage: Stage<E>, bench: Bench) -> Result<(Report, Show)> {
     match bench {
-        Bench::Drain(options) => Ok((drain::run(&stage, &options).await?, options.show)),
-        Bench::Schedule(options) => Ok((schedule::run(&stage, &options).await?, options.show)),
+        Bench::Measurement(measurement) => measure(&stage, measurement).await,
+    }
+}
+
+async fn measure<E: Engine>(stage: &Stage<E>, measurement: Measurement) -> Result<(Report, Show)> {
+    stage.set_up().await?;
+    match measurement {
+        Measurement::Drain(options) => Ok((drain::run(stage, &options).await?, options.show)),
+        Measurement::Schedule(options) => Ok((schedule::run(stage, &options).await?, options.show)),
+        Measurement::Handlers(options) => Ok((handlers::run(stage, &options).await?, options.show)),
     }
 }

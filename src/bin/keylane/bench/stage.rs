@@ -55,6 +55,15 @@ impl<E: Engine> Stage<E> {
 
     /// Fills the emptied table of records; their tally.
     pub(super) async fn fill(&self, records: usize, load: Load) -> Result<Arc<Tally>> {
+        self.fill_with(records, |number| Event::numbered(number, load)).await
+    }
+
+    /// Fills the emptied table with these events by their number.
+    pub(super) async fn fill_with(
+        &self,
+        records: usize,
+        event: impl Fn(usize) -> Event,
+    ) -> Result<Arc<Tally>> {
         self.empty().await?;
         let mut conn = E::connect(&self.pool).await?;
         self.bar.set_length(records as u64);
@@ -63,7 +72,7 @@ impl<E: Engine> Stage<E> {
             Outbox::builder(self.pool.clone()).config(self.config.clone()).handler(handler).build().await?;
         for start in (0..records).step_by(CHUNK) {
             let end = records.min(start + CHUNK);
-            let events: Vec<Event> = (start..end).map(|number| Event::numbered(number, load)).collect();
+            let events: Vec<Event> = (start..end).map(&event).collect();
             outbox.transaction(async |tx| outbox.schedule_all(tx, &events).await).await?;
             self.bar.set_position(end as u64);
         }

@@ -1,0 +1,36 @@
+//! One instance of the library at work, measured.
+
+use std::future::Future;
+
+use keylane::Outbox;
+
+use super::{
+    Engine, Result,
+    meter::{Cost, Meter},
+    stage::Stage,
+    tally::Tally,
+    watch::{Course, watched},
+};
+
+/// What an instance has cost from its start until it is `done`, and its course. Then it is shut down.
+///
+/// # Errors
+/// Also if the records of this tally are not handled any more.
+pub(super) async fn measured<E: Engine>(
+    stage: &Stage<E>,
+    outbox: Outbox<E>,
+    tally: &Tally,
+    done: impl Future<Output = ()>,
+) -> Result<(Cost, Course)> {
+    let meter = Meter::<E>::open(&stage.pool).await?;
+    let start = meter.start().await?;
+    let work = async {
+        let running = outbox.start().await?;
+        done.await;
+        Ok(running)
+    };
+    let (running, course) = watched(work, tally, &stage.bar).await?;
+    let cost = meter.stop(start).await?;
+    running.shutdown().await;
+    Ok((cost, course))
+}
