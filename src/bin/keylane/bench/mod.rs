@@ -7,6 +7,7 @@
 //! The tables have the prefix [`PREFIX`]; they are made at the start and dropped at the end, also
 //! after an error or Ctrl-C.
 
+mod cluster;
 mod drain;
 mod engine;
 mod handler;
@@ -53,6 +54,8 @@ pub(super) enum Measurement {
     Schedule(schedule::Options),
     /// Handlers that take their time, and one key with more records than all others.
     Handlers(handlers::Options),
+    /// Drains with several instances on one database, against one.
+    Cluster(cluster::Options),
 }
 
 /// Measures on tables of its own, takes them away and prints what was found.
@@ -88,5 +91,6 @@ async fn measure<E: Engine>(stage: &Stage<E>, measurement: Measurement) -> Resul
         Measurement::Drain(options) => Ok((drain::run(stage, &options).await?, options.show)),
         Measurement::Schedule(options) => Ok((schedule::run(stage, &options).await?, options.show)),
         Measurement::Handlers(options) => Ok((handlers::run(stage, &options).await?, options.show)),
+        Measurement::Cluster(options) => Ok((cluster::run(stage, &options).await?, options.show)),
     }
 }

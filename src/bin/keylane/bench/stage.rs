@@ -1,9 +1,10 @@
 //! The tables of a bench: made, filled, taken away.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use indicatif::ProgressBar;
 use keylane::{Config, Outbox, Registration};
+use tokio::time::Instant;
 
 use super::{
     Engine, PREFIX, Result,
@@ -14,7 +15,7 @@ use super::{
 };
 
 /// Records scheduled in one transaction.
-const CHUNK: usize = 10_000;
+pub(super) const CHUNK: usize = 10_000;
 
 /// A database with the tables of a bench.
 pub(super) struct Stage<E: Engine> {
@@ -106,6 +107,23 @@ impl<E: Engine> Stage<E> {
     ) -> Result<Outbox<E>> {
         let builder = Outbox::builder(self.pool.clone()).config(config);
         Ok(builder.handler(handler).observer(Settles(Arc::clone(tally))).build().await?)
+    }
+
+    /// Returns when the partitions are shared out evenly among so many instances.
+    pub(super) async fn balanced(&self, instances: usize) -> Result<()> {
+        const SHARES: &str = "SELECT CASE WHEN SUM(share) = 256 AND MAX(share) - MIN(share) <= 1 \
+             THEN COUNT(*) ELSE 0 END FROM (SELECT COUNT(*) AS share FROM keylane_bench_partition \
+             WHERE owner IS NOT NULL GROUP BY owner) AS shares";
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let mut conn = E::connect(&self.pool).await?;
+        let started = Instant::now();
+        while E::number(&mut conn, SHARES).await? != instances as i64 {
+            if started.elapsed() > PATIENCE {
+                return Err(format!("{instances} instances have not shared out the partitions").into());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
     }
 
     /// Records that are still there.

@@ -51,6 +51,10 @@ pub(crate) trait Engine: Insert {
     const EFFECTS: &'static str;
     /// Empties the tables.
     const CLEAR: &'static [&'static str];
+    /// Counts the deadlocks so far, if the server tells.
+    const DEADLOCKS: Option<&'static str> = None;
+    /// Counts those who have waited for a lock longer than 100 ms and still do, if the server tells.
+    const LOCK_WAITS: Option<&'static str> = None;
     /// Brings statistics up to date and old versions of rows out of the way.
     const REFRESH: &'static [&'static str];
 

@@ -29,6 +29,12 @@ impl Engine for Postgres {
         WHERE pronamespace = current_schema()::regnamespace AND proname LIKE 'keylane\_bench\_%'";
     const EFFECTS: &'static str = "SELECT COALESCE(sum(applied), 0)::int8 FROM keylane_bench_effect";
     const CLEAR: &'static [&'static str] = &["TRUNCATE keylane_bench_record, keylane_bench_effect"];
+    const DEADLOCKS: Option<&'static str> =
+        Some("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()");
+    const LOCK_WAITS: Option<&'static str> = Some(
+        "SELECT count(*) FROM pg_stat_activity JOIN pg_locks USING (pid) WHERE datname = current_database() \
+         AND NOT granted AND waitstart < clock_timestamp() - interval '100 ms'",
+    );
     const REFRESH: &'static [&'static str] =
         &["VACUUM ANALYZE keylane_bench_record", "VACUUM ANALYZE keylane_bench_effect"];
 
