@@ -7,23 +7,27 @@
 //! The tables have the prefix [`PREFIX`]; they are made at the start and dropped at the end, also
 //! after an error or Ctrl-C.
 
+mod backlog;
 mod cluster;
 mod drain;
 mod engine;
 mod handler;
 mod handlers;
+mod memory;
 mod meter;
 mod options;
+mod pile;
 mod plot;
 mod processor;
 mod report;
+mod resident;
 mod schedule;
 mod stage;
 mod tally;
 mod trial;
 mod watch;
 
-use std::error::Error;
+use std::{error::Error, future::Future};
 
 use clap::Subcommand;
 use keylane::Config;
@@ -43,6 +47,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 pub(super) enum Bench {
     #[command(flatten)]
     Measurement(Measurement),
+    #[command(hide = true)]
+    Instance(memory::Instance),
 }
 
 /// What is measured.
@@ -56,15 +62,35 @@ pub(super) enum Measurement {
     Handlers(handlers::Options),
     /// Drains with several instances on one database, against one.
     Cluster(cluster::Options),
+    /// Drains beside a large backlog of each kind, against a small one.
+    Backlog(backlog::Options),
+    /// What one instance needs to drain a large backlog.
+    Memory(memory::Options),
 }
 
-/// Measures on tables of its own, takes them away and prints what was found.
+/// Works on tables of its own, takes them away and prints what was found.
 pub(super) async fn run<E: Engine>(pool: E::Pool, config: Config, bench: Bench) -> Result<()> {
     let stage = Stage::<E>::new(pool, config);
+    match bench {
+        Bench::Measurement(measurement) => {
+            let (measured, cleared) = on_stage(&stage, measure(stage.clone(), measurement)).await;
+            let (report, show) = measured?;
+            report.show(&show)?;
+            cleared
+        }
+        Bench::Instance(options) => memory::instance(&stage, &options).await,
+    }
+}
+
+/// Does the work unless it is interrupted, and takes the tables away, however it has ended.
+async fn on_stage<E: Engine, T: Send + 'static>(
+    stage: &Stage<E>,
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> (Result<T>, Result<()>) {
     // In a task: the thread of `main` is no worker, every answer of the database would have to wake it.
-    let mut work = tokio::spawn(work(stage.clone(), bench));
-    let measured = tokio::select! {
-        measured = &mut work => measured.unwrap_or_else(|error| Err(error.into())),
+    let mut work = tokio::spawn(work);
+    let done = tokio::select! {
+        done = &mut work => done.unwrap_or_else(|error| Err(error.into())),
         _ = tokio::signal::ctrl_c() => {
             work.abort();
             // The connections are closed once it is gone.
@@ -73,24 +99,17 @@ pub(super) async fn run<E: Engine>(pool: E::Pool, config: Config, bench: Bench) 
         }
     };
     stage.bar.finish_and_clear();
-    let cleared = stage.clear_away().await;
-    let (report, show) = measured?;
-    report.show(&show)?;
-    cleared
+    (done, stage.clear_away().await)
 }
 
-async fn work<E: Engine>(stage: Stage<E>, bench: Bench) -> Result<(Report, Show)> {
-    match bench {
-        Bench::Measurement(measurement) => measure(&stage, measurement).await,
-    }
-}
-
-async fn measure<E: Engine>(stage: &Stage<E>, measurement: Measurement) -> Result<(Report, Show)> {
+async fn measure<E: Engine>(stage: Stage<E>, measurement: Measurement) -> Result<(Report, Show)> {
     stage.set_up().await?;
     match measurement {
-        Measurement::Drain(options) => Ok((drain::run(stage, &options).await?, options.show)),
-        Measurement::Schedule(options) => Ok((schedule::run(stage, &options).await?, options.show)),
-        Measurement::Handlers(options) => Ok((handlers::run(stage, &options).await?, options.show)),
-        Measurement::Cluster(options) => Ok((cluster::run(stage, &options).await?, options.show)),
+        Measurement::Drain(options) => Ok((drain::run(&stage, &options).await?, options.show)),
+        Measurement::Schedule(options) => Ok((schedule::run(&stage, &options).await?, options.show)),
+        Measurement::Handlers(options) => Ok((handlers::run(&stage, &options).await?, options.show)),
+        Measurement::Cluster(options) => Ok((cluster::run(&stage, &options).await?, options.show)),
+        Measurement::Backlog(options) => Ok((backlog::run(&stage, &options).await?, options.show)),
+        Measurement::Memory(options) => Ok((memory::run(&stage, &options).await?, options.show)),
     }
 }

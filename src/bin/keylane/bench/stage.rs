@@ -80,6 +80,12 @@ impl<E: Engine> Stage<E> {
         for refresh in E::REFRESH {
             E::execute(&mut conn, *refresh).await?;
         }
+        self.tally(records).await
+    }
+
+    /// A tally for so many of the records in the table, whichever.
+    pub(super) async fn tally(&self, records: usize) -> Result<Arc<Tally>> {
+        let mut conn = E::connect(&self.pool).await?;
         let first = E::number(&mut conn, "SELECT MIN(id) FROM keylane_bench_record").await?;
         let last = E::number(&mut conn, "SELECT MAX(id) FROM keylane_bench_record").await?;
         Ok(Arc::new(Tally::new(records, first..=last)))

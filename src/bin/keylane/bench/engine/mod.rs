@@ -58,8 +58,14 @@ pub(crate) trait Engine: Insert {
     /// Brings statistics up to date and old versions of rows out of the way.
     const REFRESH: &'static [&'static str];
 
+    /// Takes statistics now and never again, as long as the table lives.
+    const FREEZE_STATISTICS: &'static [&'static str];
+
     /// Opens a connection with the options of the pool.
     fn connect(pool: &Self::Pool) -> impl Future<Output = Result<Self::Connection>> + Send;
+
+    /// The address of the database, with all that is needed to connect.
+    fn url(pool: &Self::Pool) -> String;
 
     /// The statements that set up a session.
     fn session(session: Session) -> &'static str;
@@ -117,6 +123,10 @@ macro_rules! by_sqlx {
 
         async fn connect(pool: &Self::Pool) -> Result<Self::Connection> {
             Ok(ConnectOptions::connect(&*pool.connect_options()).await?)
+        }
+
+        fn url(pool: &Self::Pool) -> String {
+            pool.connect_options().to_url_lossy().to_string()
         }
 
         async fn execute(conn: &mut Self::Connection, sql: impl Into<String> + Send) -> Result<()> {

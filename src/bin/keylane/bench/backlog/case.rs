@@ -1,0 +1,130 @@
+//! What lies in the table beside the records that are drained.
+
+use std::{fmt, time::Duration};
+
+use keylane::{Completed, Config, InstanceId};
+
+use super::{
+    super::{
+        engine::Engine,
+        pile::{Keys, Pile, Stored},
+        stage::Stage,
+    },
+    Options, Result,
+};
+
+/// What lies in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Case {
+    /// Nothing else.
+    Plain,
+    /// Many more that are pending.
+    Pending,
+    /// The same, and the statistics are those of the empty table.
+    Stale,
+    /// Many that are pending and older, in the partitions of an instance that does nothing.
+    Others,
+    /// Many that are held behind a blocked record of their key.
+    Held,
+    /// Nothing else; what is completed is kept.
+    Keeping,
+    /// Many that are completed and kept.
+    Kept,
+}
+
+impl Case {
+    pub(super) const ALL: [Self; 7] =
+        [Self::Plain, Self::Pending, Self::Stale, Self::Others, Self::Held, Self::Keeping, Self::Kept];
+
+    /// The case that this one differs from in one thing.
+    pub(super) fn reference(self) -> Option<Self> {
+        match self {
+            Self::Plain | Self::Keeping => None,
+            Self::Pending | Self::Others | Self::Held => Some(Self::Plain),
+            Self::Stale => Some(Self::Pending),
+            Self::Kept => Some(Self::Keeping),
+        }
+    }
+
+    pub(super) fn applied_to(self, mut config: Config) -> Config {
+        if matches!(self, Self::Keeping | Self::Kept) {
+            config.retention.completed = Completed::Keep;
+        }
+        // Long enough for one that never beats to count as alive.
+        config.cluster.stale_instance_timeout = Duration::from_secs(3600);
+        config
+    }
+
+    /// Fills the new tables.
+    pub(super) async fn arrange<E: Engine>(
+        self,
+        stage: &Stage<E>,
+        pile: &Pile<'_, E>,
+        options: &Options,
+    ) -> Result<()> {
+        let [records, drained, held] = [options.records, options.drained, options.held].map(|n| n.get());
+        let mut conn = E::connect(&stage.pool).await?;
+        match self {
+            Self::Plain | Self::Keeping => pile.add(drained, Keys::All, Stored::Pending).await?,
+            Self::Pending => pile.add(records.max(drained), Keys::All, Stored::Pending).await?,
+            Self::Stale => {
+                for statement in E::FREEZE_STATISTICS {
+                    E::execute(&mut conn, *statement).await?;
+                }
+                return pile.add(records.max(drained), Keys::All, Stored::Pending).await;
+            }
+            Self::Others => {
+                pile.add(records, Keys::Odd, Stored::Pending).await?;
+                pile.add(drained, Keys::Even, Stored::Pending).await?;
+                E::execute(&mut conn, odd_partitions_taken()).await?;
+            }
+            Self::Held => {
+                pile.add(1, Keys::First, Stored::Failed).await?;
+                pile.add(held, Keys::First, Stored::Held).await?;
+                E::execute(&mut conn, lane_blocked(held)).await?;
+                pile.add(drained, Keys::Later, Stored::Pending).await?;
+            }
+            Self::Kept => {
+                pile.add(records, Keys::All, Stored::Completed).await?;
+                pile.add(drained, Keys::All, Stored::Pending).await?;
+            }
+        }
+        for refresh in E::REFRESH {
+            E::execute(&mut conn, *refresh).await?;
+        }
+        Ok(())
+    }
+}
+
+/// An instance that has joined and owns half of the partitions.
+fn odd_partitions_taken() -> String {
+    let other = InstanceId::generate();
+    format!(
+        "INSERT INTO keylane_bench_instance (instance_id, name, version, state) \
+             VALUES ('{other}', 'another', '0', 'ACTIVE'); \
+         UPDATE keylane_bench_partition SET owner = '{other}', generation = 1 WHERE partition_no % 2 = 1"
+    )
+}
+
+/// The row of the lane that the failed record blocks.
+fn lane_blocked(held: usize) -> String {
+    format!(
+        "INSERT INTO keylane_bench_lane (partition_no, record_key, handler, reason, record_id, held) \
+         SELECT partition_no, record_key, handler, 'blocked', id, {held} FROM keylane_bench_record \
+         WHERE status = 2"
+    )
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain",
+            Self::Pending => "pending",
+            Self::Stale => "stale statistics",
+            Self::Others => "others'",
+            Self::Held => "held",
+            Self::Keeping => "keeping",
+            Self::Kept => "kept",
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! `bench backlog`: what lies in the table must not slow down the work.
+//!
+//! An instance drains as many records each time; what else there is makes the cases. The clock stops
+//! when so many are settled, however many are left.
+
+mod case;
+
+use std::num::NonZeroUsize;
+
+use clap::Args;
+use keylane::Registration;
+
+use self::case::Case;
+use super::{
+    Result,
+    engine::Engine,
+    handler::{Count, HANDLER},
+    meter::Figure,
+    options::{Load, Show, Tuning},
+    pile::Pile,
+    plot::Curve,
+    report::Report,
+    stage::Stage,
+    trial,
+    watch::rates,
+};
+
+/// Options of `bench backlog`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Records of a large backlog: pending, of others, or completed.
+    #[arg(long, default_value = "1000000")]
+    records: NonZeroUsize,
+    /// Records that are drained; more are not there in the plain cases.
+    #[arg(long, default_value = "50000")]
+    drained: NonZeroUsize,
+    /// Records that are held behind one blocked key.
+    #[arg(long, default_value = "100000")]
+    held: NonZeroUsize,
+    #[command(flatten)]
+    load: Load,
+    #[command(flatten)]
+    tuning: Tuning,
+    #[command(flatten)]
+    pub(super) show: Show,
+}
+
+/// Measures each case in turn, as often as asked.
+///
+/// # Errors
+/// Also if the work was not done.
+pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
+    let mut report = Report::new("backlog", E::NAME);
+    let mut turn = Case::ALL;
+    let runs = options.show.runs.get();
+    for run in 1..=runs {
+        let mut measured = Vec::new();
+        for case in turn {
+            stage.bar.set_message(format!("run {run} of {runs}: {case}"));
+            let (figures, curve) = measure(stage, options, case).await?;
+            report.add_all(&case.to_string(), &figures);
+            report.curve(curve);
+            measured.push((case, figures));
+        }
+        compare(&measured, &mut report);
+        turn.rotate_left(1);
+    }
+    let Options { records, drained, held, load, .. } = options;
+    report
+        .note(format!("{drained} records of {} bytes, {} keys, are drained", load.payload_bytes, load.keys));
+    report.note(format!("large backlogs have {records} records, {held} are held"));
+    Ok(report)
+}
+
+/// What each case has measured for each unit of the case that it is compared with.
+fn compare(measured: &[(Case, [Figure; 4])], report: &mut Report) {
+    for (case, figures) in measured {
+        let reference = measured.iter().find(|(reference, _)| case.reference() == Some(*reference));
+        if let Some((reference, theirs)) = reference {
+            let ratios: Vec<Figure> =
+                figures.iter().zip(theirs).map(|(ours, theirs)| ours.over(theirs)).collect();
+            report.add_all(&format!("{case} / {reference}"), &ratios);
+        }
+    }
+}
+
+async fn measure<E: Engine>(stage: &Stage<E>, options: &Options, case: Case) -> Result<([Figure; 4], Curve)> {
+    let pile = Pile::new(stage, options.load).await?;
+    case.arrange(stage, &pile, options).await?;
+    let tally = stage.tally(options.drained.get()).await?;
+    let handler = Registration::typed(HANDLER, Count(tally.clone()));
+    let config = case.applied_to(options.tuning.applied_to(stage.config.clone()));
+    let outbox = stage.outbox(config, handler, &tally).await?;
+    let (cost, course) = trial::measured(stage, outbox, &tally, tally.all_settled()).await?;
+    tally.check_part()?;
+    let curve = Curve { label: case.to_string(), unit: "records/s", points: rates(&course) };
+    let handled = course.last().map_or(tally.records(), |(_, handled)| *handled);
+    Ok((cost.per_record(handled), curve))
+}
