@@ -23,6 +23,7 @@ mod report;
 mod resident;
 mod schedule;
 mod stage;
+mod steady;
 mod tally;
 mod trial;
 mod watch;
@@ -66,6 +67,8 @@ pub(super) enum Measurement {
     Backlog(backlog::Options),
     /// What one instance needs to drain a large backlog.
     Memory(memory::Options),
+    /// Records come and go at a steady rate.
+    Steady(steady::Options),
 }
 
 /// Works on tables of its own, takes them away and prints what was found.
@@ -111,5 +114,6 @@ async fn measure<E: Engine>(stage: Stage<E>, measurement: Measurement) -> Result
         Measurement::Cluster(options) => Ok((cluster::run(&stage, &options).await?, options.show)),
         Measurement::Backlog(options) => Ok((backlog::run(&stage, &options).await?, options.show)),
         Measurement::Memory(options) => Ok((memory::run(&stage, &options).await?, options.show)),
+        Measurement::Steady(options) => Ok((steady::run(&stage, &options).await?, options.show)),
     }
 }

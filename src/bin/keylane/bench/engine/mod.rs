@@ -58,6 +58,8 @@ pub(crate) trait Engine: Insert {
     /// Brings statistics up to date and old versions of rows out of the way.
     const REFRESH: &'static [&'static str];
 
+    /// Reads how large the table of records is with its indexes.
+    const RECORD_BYTES: &'static str;
     /// Takes statistics now and never again, as long as the table lives.
     const FREEZE_STATISTICS: &'static [&'static str];
 

@@ -28,6 +28,8 @@ impl Engine for MySql {
     const CLEAR: &'static [&'static str] =
         &["TRUNCATE TABLE keylane_bench_record", "TRUNCATE TABLE keylane_bench_effect"];
     const REFRESH: &'static [&'static str] = &["ANALYZE TABLE keylane_bench_record, keylane_bench_effect"];
+    const RECORD_BYTES: &'static str = "SELECT CAST(data_length + index_length AS SIGNED) \
+         FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'keylane_bench_record'";
     const FREEZE_STATISTICS: &'static [&'static str] =
         &["ALTER TABLE keylane_bench_record STATS_AUTO_RECALC = 0", "ANALYZE TABLE keylane_bench_record"];
 

@@ -37,6 +37,7 @@ impl Engine for Postgres {
     );
     const REFRESH: &'static [&'static str] =
         &["VACUUM ANALYZE keylane_bench_record", "VACUUM ANALYZE keylane_bench_effect"];
+    const RECORD_BYTES: &'static str = "SELECT pg_total_relation_size('keylane_bench_record')";
     const FREEZE_STATISTICS: &'static [&'static str] = &[
         "ALTER TABLE keylane_bench_record SET (autovacuum_enabled = false)",
         "ANALYZE keylane_bench_record",
