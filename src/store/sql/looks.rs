@@ -9,6 +9,9 @@ use crate::{
     store::{Sweep, sql::records::numbers},
 };
 
+/// Rows below a sweep that are read beside those in flight before another way is taken.
+const ROWS_BELOW: usize = 4_096;
+
 type Lists = Vec<(&'static str, String)>;
 
 /// A list that is never empty: no record has the id 0.
@@ -38,13 +41,21 @@ pub(super) fn sweep_lists(sweep: &Sweep<'_>) -> Lists {
     ]
 }
 
-pub(super) fn below_lists(sweep: &Sweep<'_>) -> Lists {
-    vec![("{partitions}", numbers(sweep.partitions)), ("{to}", sweep.from.to_string())]
+/// Also the number of rows at which the statement stops.
+pub(super) fn below_lists(sweep: &Sweep<'_>) -> (Lists, usize) {
+    let most = sweep.skip.len() + ROWS_BELOW;
+    let lists = vec![
+        ("{partitions}", numbers(sweep.partitions)),
+        ("{to}", sweep.from.to_string()),
+        ("{limit}", most.to_string()),
+    ];
+    (lists, most)
 }
 
 /// The first of the pending ids below a sweep that are not in memory, if there are any.
 pub(super) fn late_lists(mut below: Vec<RecordId>, sweep: &Sweep<'_>) -> Option<Lists> {
-    let skip: HashSet<RecordId> = sweep.skip.iter().copied().collect();
+    // No record has the id 0: it stands for a row that is not pending.
+    let skip: HashSet<RecordId> = sweep.skip.iter().copied().chain([0]).collect();
     below.retain(|id| !skip.contains(id));
     below.sort_unstable();
     below.truncate(sweep.limit);
@@ -90,9 +101,14 @@ macro_rules! sqlx_looks {
                 let mut records = read(conn, &sql.sweep, &looks::sweep_lists(&sweep)).await?;
                 let Some(late) = late else { return Ok((records, horizon)) };
                 // After the sweep: whatever was committed before something that it has seen is seen here.
-                let below = with_lists(&late.below, &looks::below_lists(&sweep));
-                let below: Vec<i64> =
-                    sqlx::query_scalar(below).persistent(false).fetch_all(&mut *conn).await?;
+                let (lists, most) = looks::below_lists(&sweep);
+                let mut below = sqlx::raw_sql(with_lists(&late.below, &lists)).fetch_all(&mut *conn).await?;
+                if below.len() >= most {
+                    let below_apart = with_lists(&late.below_apart, &lists);
+                    below = sqlx::raw_sql(below_apart).fetch_all(&mut *conn).await?;
+                }
+                let below = below.iter().map(|row| Ok(get::<i64>(row, 0)?.unwrap_or(0)));
+                let below = below.collect::<Result<_, sqlx::Error>>()?;
                 if let Some(lists) = looks::late_lists(below, &sweep) {
                     records.extend(read(conn, &late.late, &lists).await?);
                     records.sort_unstable_by_key(|record| record.delivery.id);
@@ -111,7 +127,7 @@ macro_rules! sqlx_looks {
             Box::pin(async move {
                 let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
                 let first = with_lists(&sql.probe, &looks::probe_lists(partitions));
-                let first = sqlx::query_scalar(first).persistent(false).fetch_one(conn).await?;
+                let first = get::<i64>(&sqlx::raw_sql(first).fetch_one(conn).await?, 0)?;
                 let horizon = Horizon { last_id, open_from: None };
                 Ok(crate::rules::frontier::Probe { first, horizon, number: None })
             })

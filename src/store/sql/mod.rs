@@ -63,8 +63,10 @@ pub(crate) struct ExtraSql {
 /// The statements that find what was committed late.
 #[derive(Clone, Debug)]
 pub(crate) struct Late {
-    /// Ids of pending records below some id.
+    /// Ids of pending records below some id, among so many rows.
     pub(crate) below: Arc<str>,
+    /// The same, among any number of rows.
+    pub(crate) below_apart: Arc<str>,
     /// Records by their ids.
     pub(crate) late: Arc<str>,
 }

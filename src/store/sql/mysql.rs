@@ -29,6 +29,7 @@ fn extra_sql(settings: &StoreSettings) -> ExtraSql {
     let render = |template| Arc::from(MySql::DIALECT.render(template, &settings.tables));
     let late = Late {
         below: render(include_str!("statements/mysql/below.sql")),
+        below_apart: render(include_str!("statements/mysql/below_apart.sql")),
         late: render(include_str!("statements/mysql/late.sql")),
     };
     ExtraSql { settle_at_once: None, late: Some(late) }

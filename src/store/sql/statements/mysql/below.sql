@@ -1,4 +1,4 @@
--- Pending records below the first id of a sweep, out of the index alone: those that are in flight, and
--- those that were committed after the sweep's first id was seen.
-SELECT id FROM {outbox}record FORCE INDEX ({index}record_pending)
-WHERE partition_no IN ({partitions}) AND status = 0 AND next_attempt_at IS NULL AND id < {to}
+-- The last rows below the first id of a sweep: those that are in flight, those that were committed
+-- after the sweep's first id was seen, and as 0 whatever is not pending here.
+SELECT IF(status = 0 AND partition_no IN ({partitions}), id, 0)
+FROM {outbox}record FORCE INDEX (PRIMARY) WHERE id < {to} ORDER BY id DESC LIMIT {limit}
