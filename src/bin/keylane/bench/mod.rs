@@ -7,12 +7,16 @@
 //! The tables have the prefix [`PREFIX`]; they are made at the start and dropped at the end, also
 //! after an error or Ctrl-C.
 
+mod arrivals;
 mod backlog;
 mod cluster;
 mod drain;
 mod engine;
 mod handler;
 mod handlers;
+mod holdings;
+mod idle;
+mod latency;
 mod memory;
 mod meter;
 mod options;
@@ -24,9 +28,11 @@ mod resident;
 mod schedule;
 mod stage;
 mod steady;
+mod takeover;
 mod tally;
 mod trial;
 mod watch;
+mod worker;
 
 use std::{error::Error, future::Future};
 
@@ -50,6 +56,8 @@ pub(super) enum Bench {
     Measurement(Measurement),
     #[command(hide = true)]
     Instance(memory::Instance),
+    #[command(hide = true)]
+    Worker(worker::Options),
 }
 
 /// What is measured.
@@ -59,6 +67,12 @@ pub(super) enum Measurement {
     Drain(drain::Options),
     /// Schedules in business transactions, against the same inserts by hand.
     Schedule(schedule::Options),
+    /// From commit to handler, with events that arrive steadily, against an instance that polls.
+    Latency(latency::Options),
+    /// What instances cost that have nothing to do, against loops that only poll.
+    Idle(idle::Options),
+    /// How long records wait for an instance that starts, leaves or dies.
+    Takeover(takeover::Options),
     /// Handlers that take their time, and one key with more records than all others.
     Handlers(handlers::Options),
     /// Drains with several instances on one database, against one.
@@ -81,6 +95,7 @@ pub(super) async fn run<E: Engine>(pool: E::Pool, config: Config, bench: Bench) 
             report.show(&show)?;
             cleared
         }
+        Bench::Worker(options) => worker::run::<E>(stage.pool, options).await,
         Bench::Instance(options) => memory::instance(&stage, &options).await,
     }
 }
@@ -110,6 +125,9 @@ async fn measure<E: Engine>(stage: Stage<E>, measurement: Measurement) -> Result
     match measurement {
         Measurement::Drain(options) => Ok((drain::run(&stage, &options).await?, options.show)),
         Measurement::Schedule(options) => Ok((schedule::run(&stage, &options).await?, options.show)),
+        Measurement::Latency(options) => Ok((latency::run(&stage, &options).await?, options.show)),
+        Measurement::Idle(options) => Ok((idle::run(&stage, &options).await?, options.show)),
+        Measurement::Takeover(options) => Ok((takeover::run(&stage, &options).await?, options.show)),
         Measurement::Handlers(options) => Ok((handlers::run(&stage, &options).await?, options.show)),
         Measurement::Cluster(options) => Ok((cluster::run(&stage, &options).await?, options.show)),
         Measurement::Backlog(options) => Ok((backlog::run(&stage, &options).await?, options.show)),

@@ -9,7 +9,7 @@ use super::{
     Result,
     meter::Figure,
     options::{Format, Show},
-    plot::{self, Curve},
+    plot::{self, Curve, Histogram},
 };
 
 /// What a subcommand has found.
@@ -20,6 +20,7 @@ pub(super) struct Report {
     samples: Vec<Sample>,
     notes: Vec<String>,
     curves: Vec<Curve>,
+    histograms: Vec<Histogram>,
 }
 
 /// One figure, measured once a run.
@@ -56,7 +57,8 @@ struct Note<'a> {
 
 impl Report {
     pub(super) fn new(bench: &'static str, database: &'static str) -> Self {
-        Self { bench, database, samples: Vec::new(), notes: Vec::new(), curves: Vec::new() }
+        let (samples, notes, curves, histograms) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { bench, database, samples, notes, curves, histograms }
     }
 
     /// Adds what one run has measured of a subject, without what could not be read.
@@ -91,15 +93,23 @@ impl Report {
         self.curves.push(curve);
     }
 
+    /// Sets what is drawn instead of curves: the histogram of one subject, in place of its last.
+    pub(super) fn histogram(&mut self, histogram: Histogram) {
+        self.histograms.retain(|known| known.label != histogram.label);
+        self.histograms.push(histogram);
+    }
+
     /// Prints the figures and draws the curves.
     pub(super) fn show(&self, show: &Show) -> Result<()> {
         match show.format {
             Format::Table => print!("{}", self.table()?),
             Format::Json => print!("{}", self.json_lines()?),
         }
-        match &show.plot {
-            Some(file) => plot::draw(file, &format!("{} on {}", self.bench, self.database), &self.curves),
-            None => Ok(()),
+        let Some(file) = &show.plot else { return Ok(()) };
+        let title = format!("{} on {}", self.bench, self.database);
+        match self.histograms.is_empty() {
+            true => plot::draw(file, &title, &self.curves),
+            false => plot::draw_histograms(file, &title, &self.histograms),
         }
     }
 

@@ -3,6 +3,7 @@
 //! The statements are those that an expert would write on the tables of the library: always from the
 //! head of the pending set, all columns that a handler is told of, one delete for many records.
 
+mod census;
 mod insert;
 mod mysql;
 mod postgres;
@@ -13,6 +14,7 @@ use std::future::Future;
 use uuid::Uuid;
 
 use super::{Result, tally::Event};
+pub(crate) use census::Census;
 pub(crate) use insert::{Insert, Row};
 
 /// How a consumer's connection is set up.
@@ -35,7 +37,7 @@ pub(crate) struct Received {
 }
 
 /// A database that can be measured.
-pub(crate) trait Engine: Insert {
+pub(crate) trait Engine: Census + Insert {
     /// A row of [`fetch`](Self::fetch).
     type Row: Send + Sync;
     /// On how many connections it is of use to take records one by one.

@@ -1,0 +1,167 @@
+//! Events that arrive at a steady rate, whatever became of those before: by the clock, and with the
+//! times at which each was committed and reached its handler.
+
+use std::{
+    borrow::Cow,
+    hint::black_box,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use keylane::{
+    Config, Delivery, Handler, HandlerError, Outbox, OutboxBuilder, OutboxEvent, Partition, Registration,
+};
+use serde::{Deserialize, Serialize};
+use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
+
+use super::{Engine, Result, handler::HANDLER, options::Load, stage::Stage, tally::Event};
+
+/// Nothing has reached its handler for so long: it never will.
+const STALL: Duration = Duration::from_secs(60);
+
+/// What is scheduled: an event that knows its number.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Arrival {
+    number: usize,
+    event: Event,
+}
+
+impl OutboxEvent for Arrival {
+    const RECORD_TYPE: &'static str = "bench.arrival";
+
+    fn key(&self) -> Cow<'_, str> {
+        self.event.key()
+    }
+}
+
+/// The events of one run, by number.
+pub(super) struct Arrivals {
+    load: Load,
+    times: Vec<Times>,
+    stopped: AtomicBool,
+}
+
+#[derive(Default)]
+struct Times {
+    committed: OnceLock<Instant>,
+    entered: OnceLock<Instant>,
+}
+
+/// One that has entered the handler.
+pub(super) struct Entry {
+    pub(super) number: usize,
+    pub(super) at: Instant,
+    /// From the return of the commit; zero if the handler was faster.
+    pub(super) waited: Duration,
+}
+
+/// Notes when the events of a run enter it, or nothing in another process.
+pub(super) struct Enter(pub(super) Option<Arc<Arrivals>>);
+
+impl Handler for Enter {
+    type Event = Arrival;
+
+    async fn handle(&self, event: Arrival, _: &Delivery) -> std::result::Result<(), HandlerError> {
+        let times = self.0.as_ref().and_then(|arrivals| arrivals.times.get(event.number));
+        if let Some(times) = times {
+            // A second delivery does not count.
+            times.entered.get_or_init(Instant::now);
+        }
+        black_box(event);
+        Ok(())
+    }
+}
+
+impl Arrivals {
+    /// At most this many.
+    pub(super) fn new(most: usize, load: Load) -> Arc<Self> {
+        let times = (0..most).map(|_| Times::default()).collect();
+        Arc::new(Self { load, times, stopped: AtomicBool::new(false) })
+    }
+
+    /// The library, with the handler that notes what enters it.
+    pub(super) fn outbox<E: Engine>(self: &Arc<Self>, stage: &Stage<E>, config: Config) -> OutboxBuilder<E> {
+        let handler = Registration::typed(HANDLER, Enter(Some(Arc::clone(self))));
+        Outbox::builder(stage.pool.clone()).config(config).handler(handler)
+    }
+
+    /// Commits one event after another at this rate, each in a transaction of its own and at its own
+    /// time, until there are no more or [`stop`](Self::stop) is called; then waits for the commits.
+    /// The first outbox schedules, and all of them are woken.
+    pub(super) async fn send<E: Engine>(self: Arc<Self>, outboxes: Vec<Outbox<E>>, rate: f64) -> Result<()> {
+        let writers = Arc::new(Semaphore::new(E::SINGLY.iter().copied().max().unwrap_or(1)));
+        let outboxes = Arc::new(outboxes);
+        let start = Instant::now();
+        let mut commits = JoinSet::new();
+        for number in 0..self.times.len() {
+            tokio::time::sleep_until(start + Duration::from_secs_f64(number as f64 / rate)).await;
+            if self.stopped.load(Relaxed) {
+                break;
+            }
+            let (arrivals, outboxes, writers) =
+                (Arc::clone(&self), Arc::clone(&outboxes), Arc::clone(&writers));
+            commits.spawn(async move {
+                let _writer = writers.acquire().await?;
+                arrivals.commit(&outboxes, number).await
+            });
+            while let Some(committed) = commits.try_join_next() {
+                committed??;
+            }
+        }
+        while let Some(committed) = commits.join_next().await {
+            committed??;
+        }
+        Ok(())
+    }
+
+    /// Commits the event of this number by the first outbox, and wakes all.
+    pub(super) async fn commit<E: Engine>(&self, outboxes: &[Outbox<E>], number: usize) -> Result<()> {
+        let [outbox, others @ ..] = outboxes else { return Ok(()) };
+        let arrival = Arrival { number, event: Event::numbered(number, self.load) };
+        outbox.transaction(async |tx| outbox.schedule(tx, &arrival).await).await?;
+        self.times[number].committed.get_or_init(Instant::now);
+        others.iter().for_each(Outbox::wake);
+        Ok(())
+    }
+
+    /// Ends [`send`](Self::send).
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Relaxed);
+    }
+
+    /// Returns when everything committed so far has entered the handler in this process.
+    pub(super) async fn all_entered(&self) -> Result<()> {
+        let deadline = Instant::now() + STALL;
+        let waits = |times: &Times| times.committed.get().is_some() && times.entered.get().is_none();
+        while let Some(number) = self.times.iter().position(waits) {
+            if Instant::now() > deadline {
+                return Err(format!("event {number} has not reached its handler in {STALL:?}").into());
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    }
+
+    /// All that entered the handler in this process, by their number.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Entry> {
+        self.times.iter().enumerate().filter_map(|(number, times)| {
+            let (at, committed) = (*times.entered.get()?, *times.committed.get()?);
+            Some(Entry { number, at, waited: at.saturating_duration_since(committed) })
+        })
+    }
+
+    /// The partition of the event with this number.
+    pub(super) fn partition(&self, number: usize) -> Partition {
+        Partition::of(&Event::numbered(number, self.load).key())
+    }
+
+    /// Events committed a second, from the one of this number.
+    pub(super) fn rate(&self, first: usize) -> Option<f64> {
+        let committed = || self.times[first..].iter().filter_map(|times| times.committed.get());
+        let span = *committed().max()? - *committed().min()?;
+        Some((committed().count() - 1) as f64 / span.as_secs_f64())
+    }
+}

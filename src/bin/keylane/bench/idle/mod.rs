@@ -1,0 +1,199 @@
+//! `bench idle`: what instances cost that have nothing to do.
+
+mod usage;
+
+use std::{fmt, num::NonZeroUsize, time::Duration};
+
+use clap::Args;
+use futures::future::{join_all, try_join_all};
+use keylane::{Outbox, PARTITION_COUNT, PartitionSet, Registration, Running};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, interval, sleep, timeout},
+};
+
+use self::usage::Usage;
+use super::{
+    Engine, Result,
+    arrivals::Enter,
+    handler::HANDLER,
+    holdings::Holdings,
+    meter::Figure,
+    options::{Show, seconds},
+    report::Report,
+    stage::Stage,
+};
+
+/// Records a look of the loop.
+const BATCH: i64 = 500;
+const BEYOND_POLLS: &str = "statements beyond polls";
+/// After the last change, until it is quiet.
+const SETTLING: Duration = Duration::from_secs(2);
+/// It never is if it is not after so long.
+const UNREST: Duration = Duration::from_secs(120);
+
+/// Options of `bench idle`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Instances of the library, all in this process.
+    #[arg(long, default_value = "1")]
+    pub(super) instances: NonZeroUsize,
+    /// How long they are watched.
+    #[arg(long, default_value = "60", value_parser = seconds)]
+    pub(super) seconds: Duration,
+    #[command(flatten)]
+    pub(super) show: Show,
+}
+
+/// Who has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    Library,
+    /// As many loops, which fetch at each poll interval and do nothing else.
+    Loop,
+}
+
+/// Watches library and loop in turn, as often as asked.
+pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
+    let mut report = Report::new("idle", E::NAME);
+    let bench = Idle { stage, options };
+    let mut turn = [Subject::Library, Subject::Loop];
+    let runs = options.show.runs.get();
+    for run in 1..=runs {
+        let mut measured = Vec::new();
+        for subject in turn {
+            stage.bar.set_message(format!("run {run} of {runs}: {subject}"));
+            let figures = bench.measure(subject).await?;
+            report.add_all(&subject.to_string(), &figures);
+            measured.push((subject, figures));
+        }
+        measured.sort_by_key(|(subject, _)| *subject == Subject::Loop);
+        let [(_, library), (_, reference)] = &measured[..] else { continue };
+        let ratios = library.iter().zip(reference).map(|(ours, theirs)| ours.over(theirs));
+        // The loop has nothing beyond its polls.
+        let ratios: Vec<Figure> = ratios.filter(|ratio| ratio.name != BEYOND_POLLS).collect();
+        report.add_all("library / loop", &ratios);
+        turn.reverse();
+    }
+    let cluster = &stage.config.cluster;
+    report.note(format!("{} instances on empty tables, processor time of all", options.instances));
+    report.note(format!(
+        "polls every {:?}, beats every {:?}, looks at the cluster every {:?}, at the handlers every {:?}",
+        stage.config.delivery.poll_interval,
+        cluster.heartbeat_interval,
+        cluster.rebalance_interval,
+        stage.config.schedule.route_refresh
+    ));
+    report.note("server: the sessions of the subject only, not what writes and vacuums in the background");
+    Ok(report)
+}
+
+struct Idle<'a, E: Engine> {
+    stage: &'a Stage<E>,
+    options: &'a Options,
+}
+
+impl<E: Engine> Idle<'_, E> {
+    async fn measure(&self, subject: Subject) -> Result<Vec<Figure>> {
+        self.stage.empty().await?;
+        match subject {
+            Subject::Library => {
+                let start = timeout(UNREST, self.start());
+                let running =
+                    start.await.map_err(|_| format!("no rest within {UNREST:?} after the start"))??;
+                let figures = self.watch().await;
+                join_all(running.into_iter().map(Running::shutdown)).await;
+                figures
+            }
+            Subject::Loop => {
+                let mut loops = JoinSet::new();
+                for _ in 0..self.options.instances.get() {
+                    loops.spawn(poll::<E>(self.stage.pool.clone(), self.stage.config.delivery.poll_interval));
+                }
+                sleep(SETTLING + E::REPORTS_WITHIN).await;
+                let figures = self.watch().await;
+                match loops.try_join_next() {
+                    Some(stopped) => stopped?.and(figures),
+                    None => figures,
+                }
+            }
+        }
+    }
+
+    /// Starts the instances, each with connections of its own, and waits until nothing moves any more.
+    async fn start(&self) -> Result<Vec<Running>> {
+        let (mut outboxes, mut holdings) = (Vec::new(), Vec::new());
+        for _ in 0..self.options.instances.get() {
+            let (observer, held) = Holdings::new();
+            let Stage { pool, config, .. } = self.stage;
+            let builder = Outbox::builder(pool.clone()).config(config.clone());
+            let handler = Registration::typed(HANDLER, Enter(None));
+            outboxes.push(builder.handler(handler).observer(observer).build().await?);
+            holdings.push(held);
+        }
+        let running = try_join_all(outboxes.iter().map(Outbox::<E>::start)).await?;
+        // Whoever came late is only seen at the next look.
+        let cluster = &self.stage.config.cluster;
+        let next_look = if running.len() > 1 { cluster.rebalance_interval } else { Duration::ZERO };
+        let quiet = SETTLING + E::REPORTS_WITHIN.max(next_look);
+        let look = || holdings.iter().map(|held| *held.borrow()).collect::<Vec<_>>();
+        let (mut known, mut since) = (look(), Instant::now());
+        while since.elapsed() < quiet || known.iter().map(PartitionSet::len).sum::<usize>() < PARTITION_COUNT
+        {
+            sleep(Duration::from_millis(50)).await;
+            let seen = look();
+            if seen != known {
+                (known, since) = (seen, Instant::now());
+            }
+        }
+        Ok(running)
+    }
+
+    /// What the subject costs while it is watched.
+    async fn watch(&self) -> Result<Vec<Figure>> {
+        let mut conn = E::connect(&self.stage.pool).await?;
+        let before = Usage::start::<E>(&mut conn).await?;
+        sleep(self.options.seconds).await;
+        let spent = before.stop::<E>(&mut conn).await?;
+        let instances = self.options.instances.get() as f64;
+        let share = |time: Option<Duration>| time.map(|time| 100.0 * time.as_secs_f64() / spent.seconds);
+        let (client, server) = (share(spent.client), share(spent.server));
+        let both = match E::IN_PROCESS {
+            true => client,
+            false => client.zip(server).map(|(client, server)| client + server),
+        };
+        let statements = spent.statements.map(|count| count as f64 * 60.0 / spent.seconds / instances);
+        let polls = 60.0 / self.stage.config.delivery.poll_interval.as_secs_f64();
+        let figure = |name, unit, value| Figure { name, unit, value };
+        Ok(vec![
+            figure("client processor", "% of a core", client),
+            figure("server processor", "% of a core", server),
+            figure("processor", "% of a core", both),
+            figure("statements", "/min and instance", statements),
+            figure("connections", "/instance", spent.connections.map(|count| count as f64 / instances)),
+            figure(BEYOND_POLLS, "/min and instance", statements.map(|count| count - polls)),
+        ])
+    }
+}
+
+/// Fetches at each interval, as the simplest consumer does.
+async fn poll<E: Engine>(pool: E::Pool, every: Duration) -> Result<()> {
+    let mut conn = E::connect(&pool).await?;
+    if let Some(name) = E::NAME_SESSION {
+        E::execute(&mut conn, name).await?;
+    }
+    let mut ticks = interval(every);
+    loop {
+        ticks.tick().await;
+        E::fetch(&mut conn, &[], BATCH).await?;
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Library => "library",
+            Self::Loop => "loop",
+        })
+    }
+}

@@ -1,0 +1,150 @@
+//! `bench latency`: from the return of a commit to the handler, with events that arrive steadily.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use clap::Args;
+
+use super::{
+    Engine, Result,
+    arrivals::Arrivals,
+    meter::Figure,
+    options::{Load, Show, Tuning, seconds},
+    plot::Histogram,
+    report::Report,
+    stage::Stage,
+};
+
+/// Arrivals before those that count: connections are opened and statements prepared.
+const WARM_UP: Duration = Duration::from_millis(500);
+/// Between two looks of the reference.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Options of `bench latency`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Events a second that arrive, each of these rates in turn.
+    #[arg(long, value_delimiter = ',', default_value = "100,2000", value_parser = rate)]
+    pub(super) rates: Vec<f64>,
+    /// How long they arrive at each rate.
+    #[arg(long, default_value = "5", value_parser = seconds)]
+    pub(super) seconds: Duration,
+    #[command(flatten)]
+    pub(super) load: Load,
+    #[command(flatten)]
+    pub(super) tuning: Tuning,
+    #[command(flatten)]
+    pub(super) show: Show,
+}
+
+fn rate(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(rate) if rate > 0.0 && f64::is_finite(rate) => Ok(rate),
+        _ => Err("a rate is a positive number of events a second".to_owned()),
+    }
+}
+
+/// How the instance comes to know of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The transaction of the library in the same process wakes it.
+    Woken,
+    /// By looking every [`POLL_INTERVAL`].
+    Polling,
+}
+
+/// Measures each way at each rate in turn, as often as asked.
+///
+/// # Errors
+/// Also if an event has not reached its handler.
+pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
+    let mut report = Report::new("latency", E::NAME);
+    let mut turn = [Way::Woken, Way::Polling];
+    let runs = options.show.runs.get();
+    for run in 1..=runs {
+        for rate in &options.rates {
+            let mut measured = Vec::new();
+            for way in turn {
+                stage.bar.set_message(format!("run {run} of {runs}: {way} at {rate}/s"));
+                let (figures, histogram) = measure(stage, options, way, *rate).await?;
+                report.add_all(&histogram.label, &figures);
+                report.histogram(histogram);
+                measured.push((way, figures));
+            }
+            measured.sort_by_key(|(way, _)| *way == Way::Polling);
+            let [(_, woken), (_, polling)] = &measured[..] else { continue };
+            let ratios: Vec<Figure> =
+                woken.iter().zip(polling).map(|(ours, theirs)| ours.over(theirs)).collect();
+            report.add_all(&format!("{} / {} at {rate}/s", Way::Woken, Way::Polling), &ratios);
+        }
+        turn.reverse();
+    }
+    let Load { keys, payload_bytes } = options.load;
+    report.note(format!("{payload_bytes} bytes, {keys} keys, each event in a transaction of its own"));
+    report.note(format!("polling: nothing wakes the instance, it looks every {POLL_INTERVAL:?}"));
+    Ok(report)
+}
+
+async fn measure<E: Engine>(
+    stage: &Stage<E>,
+    options: &Options,
+    way: Way,
+    rate: f64,
+) -> Result<([Figure; 5], Histogram)> {
+    stage.empty().await?;
+    let arriving = |time: Duration| (rate * time.as_secs_f64()).ceil() as usize;
+    let (warm_up, counted) = (arriving(WARM_UP), arriving(options.seconds).max(2));
+    let arrivals = Arrivals::new(warm_up + counted, options.load);
+    let mut config = options.tuning.applied_to(stage.config.clone());
+    if way == Way::Polling {
+        config.delivery.poll_interval = POLL_INTERVAL;
+    }
+    let outbox = arrivals.outbox(stage, config.clone()).build().await?;
+    let producer = match way {
+        Way::Woken => outbox.clone(),
+        // One without workers: its commits wake nobody.
+        Way::Polling => arrivals.outbox(stage, config).build().await?,
+    };
+    let running = outbox.start().await?;
+    Arc::clone(&arrivals).send(vec![producer], rate).await?;
+    arrivals.all_entered().await?;
+    running.shutdown().await;
+    let left = stage.left().await?;
+    if left > 0 {
+        return Err(format!("{way} at {rate}/s has left {left} records in the table").into());
+    }
+    let counted = arrivals.entries().filter(|entry| entry.number >= warm_up);
+    let mut millis: Vec<f64> = counted.map(|entry| entry.waited.as_secs_f64() * 1e3).collect();
+    millis.sort_by(f64::total_cmp);
+    let arrived = Figure { name: "arrivals", unit: "events/s", value: arrivals.rate(warm_up) };
+    let [p50, p90, p99, max] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)]
+        .map(|(name, share)| Figure { name, unit: "ms", value: quantile(&millis, share) });
+    Ok(([p50, p90, p99, max, arrived], Histogram { label: format!("{way} at {rate}/s"), millis }))
+}
+
+/// The least value that this share of the sorted values does not exceed.
+fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied()
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Woken => "library",
+            Self::Polling => "polling",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quantile;
+
+    #[test]
+    fn a_quantile_is_one_of_the_values() {
+        let values: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!([0.5, 0.99, 1.0].map(|share| quantile(&values, share)), [50.0, 99.0, 100.0].map(Some));
+        assert_eq!(quantile(&[7.0], 0.5), Some(7.0));
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+}
