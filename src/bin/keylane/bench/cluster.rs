@@ -111,7 +111,8 @@ async fn measure<E: Engine>(
 
     let deadlocks =
         count::<E>(stage, E::DEADLOCKS).await?.zip(deadlocks).map(|(after, before)| after - before);
-    let times = |name, count: Option<i64>| Figure { name, unit: "", value: count.map(|count| count as f64) };
+    let times =
+        |name, count: Option<i64>| Figure { name, unit: "count", value: count.map(|count| count as f64) };
     let mut figures = cost.per_record(records).to_vec();
     figures.extend([times("deadlocks", deadlocks), times("lock waits over 100 ms", waits)]);
     Ok((figures, Curve { label: instances.to_string(), unit: "records/s", points: rates(&course) }))

@@ -12,6 +12,7 @@ mod backlog;
 mod cluster;
 mod drain;
 mod engine;
+mod goals;
 mod handler;
 mod handlers;
 mod holdings;
@@ -25,6 +26,7 @@ mod plot;
 mod processor;
 mod report;
 mod resident;
+mod scale;
 mod schedule;
 mod stage;
 mod steady;
@@ -53,11 +55,15 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum Bench {
     #[command(flatten)]
-    Measurement(Measurement),
+    Measurement(Box<Measurement>),
+    /// Measures what the library is to reach, one line of JSON a goal.
+    Goals(goals::Options),
+    /// Measures little, and fails only if the library is far from what it was.
+    Check(goals::CheckOptions),
     #[command(hide = true)]
     Instance(memory::Instance),
     #[command(hide = true)]
-    Worker(worker::Options),
+    Worker(Box<worker::Options>),
 }
 
 /// What is measured.
@@ -83,6 +89,8 @@ pub(super) enum Measurement {
     Memory(memory::Options),
     /// Records come and go at a steady rate.
     Steady(steady::Options),
+    /// Assigns partitions in a cluster of a thousand instances, in memory.
+    Scale(scale::Options),
 }
 
 /// Works on tables of its own, takes them away and prints what was found.
@@ -90,12 +98,20 @@ pub(super) async fn run<E: Engine>(pool: E::Pool, config: Config, bench: Bench) 
     let stage = Stage::<E>::new(pool, config);
     match bench {
         Bench::Measurement(measurement) => {
-            let (measured, cleared) = on_stage(&stage, measure(stage.clone(), measurement)).await;
+            let (measured, cleared) = on_stage(&stage, measure(stage.clone(), *measurement)).await;
             let (report, show) = measured?;
             report.show(&show)?;
             cleared
         }
-        Bench::Worker(options) => worker::run::<E>(stage.pool, options).await,
+        Bench::Goals(options) => {
+            let (done, cleared) = on_stage(&stage, goals::run(stage.clone(), options)).await;
+            done.and(cleared)
+        }
+        Bench::Check(options) => {
+            let (done, cleared) = on_stage(&stage, goals::check(stage.clone(), options)).await;
+            done.and(cleared)
+        }
+        Bench::Worker(options) => worker::run::<E>(stage.pool, *options).await,
         Bench::Instance(options) => memory::instance(&stage, &options).await,
     }
 }
@@ -133,5 +149,6 @@ async fn measure<E: Engine>(stage: Stage<E>, measurement: Measurement) -> Result
         Measurement::Backlog(options) => Ok((backlog::run(&stage, &options).await?, options.show)),
         Measurement::Memory(options) => Ok((memory::run(&stage, &options).await?, options.show)),
         Measurement::Steady(options) => Ok((steady::run(&stage, &options).await?, options.show)),
+        Measurement::Scale(options) => Ok((scale::run(&options)?, options.show)),
     }
 }

@@ -25,11 +25,11 @@ pub(super) struct Report {
 
 /// One figure, measured once a run.
 #[derive(Clone, Debug)]
-struct Sample {
+pub(super) struct Sample {
     subject: String,
     name: &'static str,
-    unit: &'static str,
-    values: Vec<f64>,
+    pub(super) unit: &'static str,
+    pub(super) values: Vec<f64>,
 }
 
 /// A sample as a line of JSON.
@@ -80,6 +80,11 @@ impl Report {
                 self.samples.push(Sample { subject, name, unit, values: vec![value] });
             }
         }
+    }
+
+    /// What was measured of a subject under this name.
+    pub(super) fn sample(&self, subject: &str, name: &str) -> Option<&Sample> {
+        self.samples.iter().find(|sample| (&*sample.subject, sample.name) == (subject, name))
     }
 
     /// Adds what must be known to read the figures.
@@ -159,7 +164,7 @@ impl Report {
 }
 
 impl Sample {
-    fn median(&self) -> f64 {
+    pub(super) fn median(&self) -> f64 {
         let mut sorted = self.values.clone();
         sorted.sort_by(f64::total_cmp);
         let middle = sorted.len() / 2;
@@ -169,11 +174,11 @@ impl Sample {
         }
     }
 
-    fn min(&self) -> f64 {
+    pub(super) fn min(&self) -> f64 {
         self.values.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    fn max(&self) -> f64 {
+    pub(super) fn max(&self) -> f64 {
         self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 }

@@ -1,0 +1,131 @@
+//! The goals: which figure of which measurement, and its bound.
+
+use std::fmt;
+
+/// A figure with a bound.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Goal {
+    pub(super) name: &'static str,
+    /// [`Database::NAME`](keylane::Database::NAME) of the database that it is for.
+    pub(super) database: &'static str,
+    pub(super) measurement: &'static Measurement,
+    /// The figure by its subject and name.
+    pub(super) subject: &'static str,
+    pub(super) figure: &'static str,
+    pub(super) bound: Bound,
+}
+
+/// What is measured, as it is written after `keylane bench`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Measurement {
+    pub(super) words: &'static str,
+    /// Added for a quick look.
+    pub(super) quick: &'static str,
+}
+
+/// What a figure is to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+use Bound::{AtLeast, AtMost};
+
+const POSTGRES: &str = "PostgreSQL";
+const MYSQL: &str = "MySQL";
+const SQLITE: &str = "SQLite";
+
+const DRAIN: Measurement = Measurement { words: "drain", quick: "--records 20000" };
+const TRANSACTIONAL: Measurement =
+    Measurement { words: "drain --handler-form transactional", quick: "--records 2000" };
+const SCHEDULE: Measurement = Measurement { words: "schedule", quick: "--seconds 0.5" };
+const CLUSTER: Measurement = Measurement { words: "cluster", quick: "--records 20000" };
+const HANDLERS: Measurement = Measurement { words: "handlers", quick: "--records 20000" };
+const HOT: Measurement = Measurement { words: "handlers --hot", quick: "--records 20000 --hot 10000" };
+const BACKLOG: Measurement =
+    Measurement { words: "backlog", quick: "--records 100000 --drained 20000 --held 10000" };
+const STEADY: Measurement = Measurement { words: "steady", quick: "--seconds 10" };
+const MEMORY: Measurement = Measurement { words: "memory", quick: "--records 100000" };
+const SCALE: Measurement = Measurement { words: "scale", quick: "" };
+
+const fn goal(
+    name: &'static str,
+    measurement: &'static Measurement,
+    subject: &'static str,
+    figure: &'static str,
+    bound: Bound,
+) -> Goal {
+    Goal { name, database: POSTGRES, measurement, subject, figure, bound }
+}
+
+impl Goal {
+    const fn on(self, database: &'static str) -> Self {
+        Self { database, ..self }
+    }
+}
+
+pub(super) const GOALS: &[Goal] = &[
+    goal("drain-loop", &DRAIN, "library / loop", "rate", AtLeast(1.0)),
+    goal("drain-best", &DRAIN, "library / best", "rate", AtLeast(0.75)),
+    goal("drain-naive1", &DRAIN, "library / naive1", "rate", AtLeast(30.0)),
+    goal("drain-naive8", &DRAIN, "library / naive8", "rate", AtLeast(15.0)),
+    goal("server-cpu", &DRAIN, "library / best", "server processor", AtMost(1.3)),
+    goal("client-cpu", &DRAIN, "library / best", "client processor", AtMost(3.0)),
+    goal("transactional", &TRANSACTIONAL, "library / loop", "rate", AtLeast(0.6)),
+    goal("instances", &CLUSTER, "8 / 1", "rate", AtLeast(0.9)),
+    goal("instances-deadlocks", &CLUSTER, "8", "deadlocks", AtMost(0.0)),
+    goal("instances-lock-waits", &CLUSTER, "8", "lock waits over 100 ms", AtMost(0.0)),
+    goal("slow-handlers", &HANDLERS, "library / ideal", "rate", AtLeast(0.9)),
+    goal("hot-key-others", &HOT, "beside / alone", "rate", AtLeast(0.8)),
+    goal("hot-key", &HOT, "hot key", "rate", AtLeast(10_000.0)),
+    goal("schedule", &SCHEDULE, "library / by hand, 1 connection", "rate", AtLeast(0.95)),
+    goal("schedule-8", &SCHEDULE, "library / by hand, 8 connections", "rate", AtLeast(0.95)),
+    goal("schedule-all", &SCHEDULE, "library / by hand, 1000 a transaction", "rate", AtLeast(0.8)),
+    goal("backlog-pending", &BACKLOG, "pending / plain", "rate", AtLeast(0.5)),
+    goal("backlog-pending-cpu", &BACKLOG, "pending / plain", "server processor", AtMost(2.0)),
+    goal("backlog-statistics", &BACKLOG, "stale statistics / pending", "rate", AtLeast(0.667)),
+    goal("backlog-statistics-cpu", &BACKLOG, "stale statistics / pending", "server processor", AtMost(1.5)),
+    goal("backlog-others", &BACKLOG, "others' / plain", "rate", AtLeast(0.5)),
+    goal("backlog-others-cpu", &BACKLOG, "others' / plain", "server processor", AtMost(2.0)),
+    goal("backlog-held", &BACKLOG, "held / plain", "rate", AtLeast(0.5)),
+    goal("backlog-held-cpu", &BACKLOG, "held / plain", "server processor", AtMost(2.0)),
+    goal("backlog-kept", &BACKLOG, "kept / keeping", "rate", AtLeast(0.5)),
+    goal("backlog-kept-cpu", &BACKLOG, "kept / keeping", "server processor", AtMost(2.0)),
+    goal("steady", &STEADY, "last / first", "p99", AtMost(1.5)),
+    goal("steady-size", &STEADY, "last / seventh", "table and indexes", AtMost(1.1)),
+    goal("steady-backlog", &STEADY, "last", "backlog", AtMost(1.0)),
+    goal("memory", &MEMORY, "instance", "most resident", AtMost(100.0)),
+    goal("scale-assign", &SCALE, "each instance", "assign", AtMost(5.0)),
+    goal("scale-ticks", &SCALE, "any change", "until settled", AtMost(3.0)),
+    goal("drain-mariadb", &DRAIN, "library / loop", "rate", AtLeast(0.7)).on(MYSQL),
+    goal("drain-sqlite", &DRAIN, "library / loop", "rate", AtLeast(0.7)).on(SQLITE),
+];
+
+/// For every database and for machines where others work at the same time. Fewer records would tell of
+/// the start of an instance.
+pub(super) const CHECK: Goal = goal(
+    "drain-loop",
+    &Measurement { words: "drain --records 100000", quick: "" },
+    "library / loop",
+    "rate",
+    AtLeast(0.4),
+);
+
+impl Bound {
+    pub(super) fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => value >= least,
+            Self::AtMost(most) => value <= most,
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtLeast(least) => write!(f, ">= {least}"),
+            Self::AtMost(most) => write!(f, "<= {most}"),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What `keylane bench` measures beside the drain: each does its work and prints its figures.
+
+use std::fs;
+
+use super::keylane::{File, figure, figures, on_postgres};
+
+#[tokio::test]
+async fn waiting_handlers_and_a_hot_key() {
+    on_postgres("handlers", async |url| {
+        let waiting = figures(url, &["handlers", "--records", "500", "--handler-delay", "2"]);
+        let ratio = figure(&waiting, "library / ideal", "rate");
+        assert!(ratio > 0.0 && ratio <= 1.0, "{ratio}");
+        assert!(figure(&waiting, "library / sleeps", "rate") > 0.0);
+
+        let hot = figures(url, &["handlers", "--records", "500", "--hot", "100", "--handler-delay", "1"]);
+        assert!(figure(&hot, "beside / alone", "rate") > 0.0);
+        assert!(figure(&hot, "hot key", "rate") > 0.0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn several_instances() {
+    let words = ["cluster", "--records", "2000", "--keys", "500", "--instances", "1,3"];
+    on_postgres("cluster", async |url| {
+        let lines = figures(url, &words);
+        assert!(figure(&lines, "3 / 1", "rate") > 0.0);
+        assert_eq!(figure(&lines, "3", "deadlocks"), 0.0);
+        assert!(figure(&lines, "3", "lock waits over 100 ms") >= 0.0);
+    })
+    .await;
+    let file = File::new("cluster");
+    assert!(figure(&figures(&file.url(), &words), "3 / 1", "rate") > 0.0);
+}
+
+#[tokio::test]
+async fn every_kind_of_backlog() {
+    let words = ["backlog", "--records", "5000", "--drained", "500", "--held", "200", "--keys", "100"];
+    let file = File::new("backlog");
+    on_postgres("backlog", async |url| {
+        for url in [url, &file.url()] {
+            let lines = figures(url, &words);
+            for case in ["pending / plain", "others' / plain", "held / plain", "kept / keeping"] {
+                assert!(figure(&lines, case, "rate") > 0.0, "{case}");
+            }
+            assert!(figure(&lines, "stale statistics / pending", "rate") > 0.0);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_steady_flow_and_its_course() {
+    let file = File::new("steady");
+    let plot = file.0.join("steady.svg");
+    on_postgres("steady", async |url| {
+        let words = ["steady", "--rate", "500", "--seconds", "2", "--plot", plot.to_str().unwrap()];
+        let lines = figures(url, &words);
+        let arrivals = figure(&lines, "all", "arrivals");
+        assert!(arrivals > 100.0 && arrivals < 510.0, "{arrivals}");
+        for tenth in ["tenth 1", "tenth 10"] {
+            let [p50, p99] = ["p50", "p99"].map(|name| figure(&lines, tenth, name));
+            assert!(0.0 <= p50 && p50 <= p99, "{tenth}: {p50}, {p99}");
+            assert!(figure(&lines, tenth, "table and indexes") > 0.0);
+        }
+        assert!(figure(&lines, "last", "backlog") < 2.0);
+    })
+    .await;
+    assert!(fs::read_to_string(plot).unwrap().contains("p99 of each second"));
+}
+
+#[tokio::test]
+async fn the_memory_of_an_instance() {
+    on_postgres("memory", async |url| {
+        let lines = figures(url, &["memory", "--records", "2000", "--keys", "100"]);
+        let [before, most] =
+            ["resident before", "most resident"].map(|name| figure(&lines, "instance", name));
+        assert!(1.0 < before && before <= most && most < 500.0, "{before}, {most}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cluster_in_memory() {
+    let lines = figures(&File::new("scale").url(), &["scale", "--instances", "300"]);
+    assert_eq!(figure(&lines, "one starts", "until settled"), 2.0);
+    assert_eq!(figure(&lines, "any change", "until settled"), 3.0);
+    assert!(figure(&lines, "each instance", "assign") > 0.0);
+}
