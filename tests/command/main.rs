@@ -4,5 +4,6 @@
 
 mod bench;
 mod goals;
+mod instances;
 mod keylane;
 mod measurements;
