@@ -87,8 +87,8 @@ pub(super) async fn run<E: Engine>(stage: Stage<E>, options: Options) -> Result<
         return Err(format!("no such goal on {}; there are {}", E::NAME, names.join(", ")).into());
     }
     for measurement in measurements {
-        let quick = if options.quick { measurement.quick } else { "" };
-        let measured = measure(&stage, measurement, quick, options.runs, &options.further).await;
+        let words = if options.quick { measurement.quick } else { measurement.words };
+        let measured = measure(&stage, words, options.runs, &options.further).await;
         for goal in goals.iter().filter(|goal| goal.measurement == measurement) {
             print(&stage, &goal.line(&measured))?;
         }
@@ -101,7 +101,7 @@ pub(super) async fn run<E: Engine>(stage: Stage<E>, options: Options) -> Result<
 /// # Errors
 /// If it is.
 pub(super) async fn check<E: Engine>(stage: Stage<E>, options: CheckOptions) -> Result<()> {
-    let measured = measure(&stage, CHECK.measurement, "", Some(options.runs), &[]).await;
+    let measured = measure(&stage, CHECK.measurement.quick, Some(options.runs), &[]).await;
     let line = CHECK.line(&measured);
     print(&stage, &line)?;
     match (line.holds, line.error) {
@@ -113,16 +113,11 @@ pub(super) async fn check<E: Engine>(stage: Stage<E>, options: CheckOptions) -> 
 
 async fn measure<E: Engine>(
     stage: &Stage<E>,
-    measurement: &Measurement,
-    quick: &str,
+    words: &str,
     runs: Option<NonZeroUsize>,
     further: &[String],
 ) -> Result<Report> {
-    let mut words: Vec<String> = [measurement.words, quick]
-        .iter()
-        .flat_map(|words| words.split_whitespace())
-        .map(str::to_owned)
-        .collect();
+    let mut words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
     words.extend(runs.into_iter().flat_map(|runs| ["--runs".to_owned(), runs.to_string()]));
     words.extend_from_slice(further);
     let CommandLine { measurement } = CommandLine::try_parse_from(words)?;
@@ -167,8 +162,8 @@ mod tests {
     #[test]
     fn every_goal_names_a_measurement_that_can_be_called() {
         for goal in GOALS {
-            for quick in ["", goal.measurement.quick] {
-                let words = format!("{} {quick} --runs 1", goal.measurement.words);
+            for words in [goal.measurement.words, goal.measurement.quick] {
+                let words = format!("{words} --runs 1");
                 let parsed = CommandLine::try_parse_from(words.split_whitespace());
                 assert!(parsed.is_ok(), "{}: {words}", goal.name);
             }

@@ -19,7 +19,7 @@ pub(super) struct Goal {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Measurement {
     pub(super) words: &'static str,
-    /// Added for a quick look.
+    /// The same with little to do.
     pub(super) quick: &'static str,
 }
 
@@ -36,18 +36,26 @@ const POSTGRES: &str = "PostgreSQL";
 const MYSQL: &str = "MySQL";
 const SQLITE: &str = "SQLite";
 
-const DRAIN: Measurement = Measurement { words: "drain", quick: "--records 20000" };
-const TRANSACTIONAL: Measurement =
-    Measurement { words: "drain --handler-form transactional", quick: "--records 2000" };
-const SCHEDULE: Measurement = Measurement { words: "schedule", quick: "--seconds 0.5" };
-const CLUSTER: Measurement = Measurement { words: "cluster", quick: "--records 20000" };
-const HANDLERS: Measurement = Measurement { words: "handlers", quick: "--records 20000" };
-const HOT: Measurement = Measurement { words: "handlers --hot", quick: "--records 20000 --hot 10000" };
+const DRAIN: Measurement = Measurement { words: "drain", quick: "drain --records 20000" };
+const TRANSACTIONAL: Measurement = Measurement {
+    words: "drain --handler-form transactional",
+    quick: "drain --handler-form transactional --records 2000",
+};
+const CLUSTER: Measurement = Measurement { words: "cluster", quick: "cluster --records 20000" };
+const HANDLERS: Measurement = Measurement { words: "handlers", quick: "handlers --records 20000" };
+const HOT: Measurement =
+    Measurement { words: "handlers --hot", quick: "handlers --records 20000 --hot 10000" };
+const SCHEDULE: Measurement = Measurement { words: "schedule", quick: "schedule --seconds 0.5" };
+const LATENCY: Measurement = Measurement { words: "latency", quick: "latency --seconds 1" };
 const BACKLOG: Measurement =
-    Measurement { words: "backlog", quick: "--records 100000 --drained 20000 --held 10000" };
-const STEADY: Measurement = Measurement { words: "steady", quick: "--seconds 10" };
-const MEMORY: Measurement = Measurement { words: "memory", quick: "--records 100000" };
-const SCALE: Measurement = Measurement { words: "scale", quick: "" };
+    Measurement { words: "backlog", quick: "backlog --records 100000 --drained 20000 --held 10000" };
+const STEADY: Measurement = Measurement { words: "steady", quick: "steady --seconds 10" };
+const IDLE: Measurement = Measurement { words: "idle", quick: "idle --seconds 5" };
+const IDLE_64: Measurement =
+    Measurement { words: "idle --instances 64", quick: "idle --instances 64 --seconds 5" };
+const TAKEOVER: Measurement = Measurement { words: "takeover --defaults", quick: "takeover" };
+const MEMORY: Measurement = Measurement { words: "memory", quick: "memory --records 100000" };
+const SCALE: Measurement = Measurement { words: "scale", quick: "scale" };
 
 const fn goal(
     name: &'static str,
@@ -82,6 +90,10 @@ pub(super) const GOALS: &[Goal] = &[
     goal("schedule", &SCHEDULE, "library / by hand, 1 connection", "rate", AtLeast(0.95)),
     goal("schedule-8", &SCHEDULE, "library / by hand, 8 connections", "rate", AtLeast(0.95)),
     goal("schedule-all", &SCHEDULE, "library / by hand, 1000 a transaction", "rate", AtLeast(0.8)),
+    goal("latency-100-p50", &LATENCY, "library at 100/s", "p50", AtMost(1.0)),
+    goal("latency-100-p99", &LATENCY, "library at 100/s", "p99", AtMost(10.0)),
+    goal("latency-2000-p50", &LATENCY, "library at 2000/s", "p50", AtMost(1.0)),
+    goal("latency-2000-p99", &LATENCY, "library at 2000/s", "p99", AtMost(10.0)),
     goal("backlog-pending", &BACKLOG, "pending / plain", "rate", AtLeast(0.5)),
     goal("backlog-pending-cpu", &BACKLOG, "pending / plain", "server processor", AtMost(2.0)),
     goal("backlog-statistics", &BACKLOG, "stale statistics / pending", "rate", AtLeast(0.667)),
@@ -95,6 +107,13 @@ pub(super) const GOALS: &[Goal] = &[
     goal("steady", &STEADY, "last / first", "p99", AtMost(1.5)),
     goal("steady-size", &STEADY, "last / seventh", "table and indexes", AtMost(1.1)),
     goal("steady-backlog", &STEADY, "last", "backlog", AtMost(1.0)),
+    goal("idle", &IDLE, "library", "processor", AtMost(0.5)),
+    goal("idle-statements", &IDLE, "library", "statements beyond polls", AtMost(12.0)),
+    goal("idle-64", &IDLE_64, "library", "processor", AtMost(5.0)),
+    goal("idle-64-connections", &IDLE_64, "library", "connections", AtMost(3.0)),
+    goal("start", &TAKEOVER, "start", "first record", AtMost(1_000.0)),
+    goal("handover", &TAKEOVER, "handover", "all taken over", AtMost(2_000.0)),
+    goal("takeover", &TAKEOVER, "crash / bound", "all taken over", AtMost(1.0)),
     goal("memory", &MEMORY, "instance", "most resident", AtMost(100.0)),
     goal("scale-assign", &SCALE, "each instance", "assign", AtMost(5.0)),
     goal("scale-ticks", &SCALE, "any change", "until settled", AtMost(3.0)),
@@ -106,7 +125,7 @@ pub(super) const GOALS: &[Goal] = &[
 /// the start of an instance.
 pub(super) const CHECK: Goal = goal(
     "drain-loop",
-    &Measurement { words: "drain --records 100000", quick: "" },
+    &Measurement { words: "drain", quick: "drain --records 100000" },
     "library / loop",
     "rate",
     AtLeast(0.4),
