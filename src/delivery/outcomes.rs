@@ -1,6 +1,6 @@
 //! Outcomes: from ended runs to durable writes, and what each means for its lane.
 
-use std::sync::Arc;
+use std::{sync::Arc, task::Poll};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::time::Instant;
@@ -9,20 +9,19 @@ use super::{
     intake::ERROR_PAUSE,
     lanes::Item,
     pipeline::{Pending, Pipeline, SettleDone, Task},
-    run::{Finished, FinishedLane, Outcome},
+    run::{Finished, FinishedLane, Outcome, Report},
     stops::StopState,
 };
 use crate::{
     ownership::Permit,
     record::{AfterFailure, Change, Lane, RecordId, Settlement, StopReason},
-    rules::lifecycle::lane_goes_on,
+    rules::{lifecycle::lane_goes_on, pacing},
     store::Settled,
     telemetry::Signal,
 };
 
-/// Short runs that share a task at most, and how many tasks a worker thread should find.
-const RUNS_PER_TASK: usize = 32;
-const TASKS_PER_WORKER: usize = 4;
+/// Runs that have waited and report together at most.
+const REPORTED_TOGETHER: usize = 32;
 /// Records of one settle at most.
 const SETTLE_LIMIT: usize = 5_000;
 /// Added to the time of a retry, so that the database agrees that it has come.
@@ -39,17 +38,26 @@ impl Pipeline {
             let Some(run) = self.lanes.next_run() else { break };
             runs.push(run);
         }
-        let workers = tokio::runtime::Handle::current().metrics().num_workers();
-        let share = (runs.len() / (workers * TASKS_PER_WORKER)).clamp(1, RUNS_PER_TASK);
+        let share = pacing::runs_per_task(self.mean_run);
         while !runs.is_empty() {
             let together = runs.split_off(runs.len().saturating_sub(share));
             let (around, done) = (Arc::clone(&self.around), self.done.clone());
             self.tasks.spawn(async move {
-                let runs = together.into_iter().map(|run| run.execute(&around));
-                let mut runs = runs.collect::<FuturesUnordered<_>>().ready_chunks(RUNS_PER_TASK);
-                while let Some(finished) = runs.next().await {
-                    // No receiver: the pipeline is gone, and this task is about to be cancelled.
-                    let _ = done.send(finished);
+                let (began, count) = (Instant::now(), together.len() as u32);
+                let mut ended = Vec::with_capacity(together.len());
+                let waiting = FuturesUnordered::new();
+                for run in together {
+                    let mut run = Box::pin(run.execute(&around));
+                    match futures::poll!(run.as_mut()) {
+                        Poll::Ready(finished) => ended.push(finished),
+                        Poll::Pending => waiting.push(run),
+                    }
+                }
+                // No receiver: the pipeline is gone, and this task is about to be cancelled.
+                let _ = done.send(Report { ended, mean_run: Some(began.elapsed() / count) });
+                let mut waiting = waiting.ready_chunks(REPORTED_TOGETHER);
+                while let Some(ended) = waiting.next().await {
+                    let _ = done.send(Report { ended, mean_run: None });
                 }
             });
         }
@@ -62,8 +70,8 @@ impl Pipeline {
             self.clearing = true;
         }
         if self.clearing && self.tasks.is_empty() {
-            while let Ok(finished) = self.finished.try_recv() {
-                finished.into_iter().for_each(|finished| self.take_in_run(finished));
+            while let Ok(report) = self.reports.try_recv() {
+                self.take_in_report(report);
             }
             self.clearing = false;
             self.lanes.abandon_runs();
@@ -71,7 +79,14 @@ impl Pipeline {
         }
     }
 
-    pub(super) fn take_in_run(&mut self, Finished { lanes }: Finished) {
+    pub(super) fn take_in_report(&mut self, report: Report) {
+        if let Some(mean_run) = report.mean_run {
+            self.mean_run = (self.mean_run + mean_run) / 2;
+        }
+        report.ended.into_iter().for_each(|finished| self.take_in_run(finished));
+    }
+
+    fn take_in_run(&mut self, Finished { lanes }: Finished) {
         self.lanes.end_run();
         for FinishedLane { lane, items } in lanes {
             let mut untried = Vec::new();

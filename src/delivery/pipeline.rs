@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     future::{Future, pending},
     sync::Arc,
+    time::Duration,
 };
 
 use tokio::{
@@ -17,7 +18,7 @@ use super::{
     attempt::{Surroundings, roll},
     fetcher::Seen,
     lanes::Lanes,
-    run::Finished,
+    run::Report,
     settler::{Evicted, Settler},
     transaction::GuardPool,
 };
@@ -33,7 +34,7 @@ use crate::{
     wake::Wake,
 };
 
-/// Ended runs that are taken in at once.
+/// Reports that are taken in at once.
 const REPORTS: usize = 1024;
 
 /// Everything a pipeline works with.
@@ -94,8 +95,10 @@ pub(crate) struct Pipeline {
     pub(super) lanes: Lanes,
     pub(super) tasks: JoinSet<()>,
     /// Where runs report that they have ended.
-    pub(super) done: mpsc::UnboundedSender<Vec<Finished>>,
-    pub(super) finished: mpsc::UnboundedReceiver<Vec<Finished>>,
+    pub(super) done: mpsc::UnboundedSender<Report>,
+    pub(super) reports: mpsc::UnboundedReceiver<Report>,
+    /// What a run takes of the processor, lately.
+    pub(super) mean_run: Duration,
     /// Whether the lease held when it was last looked at.
     pub(super) leased: bool,
     /// Cancelled runs are still ending: nothing starts before they have.
@@ -137,10 +140,11 @@ impl Pipeline {
             guards: Arc::new(guards),
         });
         let now = Instant::now();
-        let (done, finished) = mpsc::unbounded_channel();
+        let (done, reports) = mpsc::unbounded_channel();
         Self {
             done,
-            finished,
+            reports,
+            mean_run: Duration::from_millis(1),
             settler: Some(Settler::new(Arc::clone(&store), observers.clone(), guard)),
             store,
             registry,
@@ -186,9 +190,9 @@ impl Pipeline {
             let (ownership, wake, evicted) =
                 (self.ownership.clone(), self.wake.clone(), self.evicted.clone());
             tokio::select! {
-                count = self.finished.recv_many(&mut ended, REPORTS) => {
+                count = self.reports.recv_many(&mut ended, REPORTS) => {
                     debug_assert!(count > 0, "the sender is kept beside the receiver");
-                    ended.drain(..).flatten().for_each(|finished| self.take_in_run(finished));
+                    ended.drain(..).for_each(|report| self.take_in_report(report));
                 }
                 Some(ended) = self.tasks.join_next() => self.task_ended(ended),
                 seen = ended_task(&mut looking) => {

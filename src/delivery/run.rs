@@ -1,6 +1,6 @@
 //! A run: the records of one lane (or, for mixed batches, of several) through their handler.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     attempt::{Surroundings, guarded, judge},
@@ -25,6 +25,13 @@ pub(super) enum Outcome {
     Aborted(StoreError),
     /// Another owner has settled it: it is none of ours any more.
     Gone,
+}
+
+/// Runs of a task that have ended.
+pub(super) struct Report {
+    pub(super) ended: Vec<Finished>,
+    /// What a run of the task took of the processor until it ended or waited for the first time.
+    pub(super) mean_run: Option<Duration>,
 }
 
 /// A run that has ended.

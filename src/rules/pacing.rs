@@ -25,6 +25,18 @@ pub fn fetch_size(limits: FetchLimits, in_flight: usize, in_flight_bytes: usize,
     limits.batch_size.min(slots).min(by_bytes).max(least)
 }
 
+/// Processor time that one task of runs should take, and the most runs in it.
+const TASK_TIME: Duration = Duration::from_micros(500);
+const TASK_RUNS: usize = 32;
+
+/// How many runs share a task, by what one took of the processor lately, until it ended or waited
+/// for the first time: a task each would cost more than a short run does, and long ones must not
+/// queue behind one another.
+pub fn runs_per_task(mean: Duration) -> usize {
+    let runs = TASK_TIME.as_nanos() / mean.as_nanos().max(1);
+    usize::try_from(runs).unwrap_or(usize::MAX).clamp(1, TASK_RUNS)
+}
+
 /// The pause before the next look when nothing wakes the poller: the interval, a tenth to either
 /// side by `roll` (0 to 1), so that replicas do not poll in step.
 pub fn pause(poll_interval: Duration, roll: f64) -> Duration {
@@ -50,6 +62,14 @@ mod tests {
     fn one_record_larger_than_the_budget_still_goes() {
         assert_eq!(fetch_size(LIMITS, 0, 0, 5_000_000), 1);
         assert_eq!(fetch_size(LIMITS, 1, 5_000_000, 5_000_000), 0);
+    }
+
+    #[test]
+    fn short_runs_share_a_task_and_long_ones_do_not() {
+        assert_eq!(runs_per_task(Duration::ZERO), 32);
+        assert_eq!(runs_per_task(Duration::from_micros(2)), 32);
+        assert_eq!(runs_per_task(Duration::from_micros(100)), 5);
+        assert_eq!(runs_per_task(Duration::from_millis(20)), 1);
     }
 
     #[test]
