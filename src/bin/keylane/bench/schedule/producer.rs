@@ -65,14 +65,18 @@ impl<E: Engine> Producer<E> {
         match writer {
             Writer::Business => {}
             Writer::Hand => E::insert_record(&mut self.conn, &Row::of(event)?).await?,
-            Writer::Library => drop(self.outbox.schedule(&mut self.conn, event).await?),
+            Writer::Library => {
+                self.outbox.schedule(&mut self.conn, event).await?;
+            }
         }
         Ok(())
     }
 
     async fn many(&mut self, writer: Writer, events: &[Event]) -> Result<()> {
         match writer {
-            Writer::Library => drop(self.outbox.schedule_all(&mut self.conn, events).await?),
+            Writer::Library => {
+                self.outbox.schedule_all(&mut self.conn, events).await?;
+            }
             Writer::Hand | Writer::Business => {
                 let rows = events.iter().map(Row::of).collect::<Result<Vec<_>>>()?;
                 E::insert_records(&mut self.conn, &rows).await?;

@@ -130,7 +130,11 @@ impl<E: Engine> Takeover<'_, E> {
     /// Returns when so many partitions are held.
     async fn held(&self, held: &mut watch::Receiver<PartitionSet>, partitions: usize) -> Result<()> {
         let what = format!("an instance holds {partitions} partitions");
-        self.until(&what, async { Ok(drop(held.wait_for(|held| held.len() == partitions).await?)) }).await
+        let so_many = async {
+            held.wait_for(|held| held.len() == partitions).await?;
+            Ok(())
+        };
+        self.until(&what, so_many).await
     }
 }
 
