@@ -1,0 +1,78 @@
+//! What the decisions cost that are taken for each record, each look or each tick.
+//!
+//! `cargo bench --bench rules`: processor time only, no database. `keylane bench` measures the whole.
+
+#![allow(missing_docs)]
+
+use std::collections::BTreeSet;
+
+use divan::{Bencher, black_box};
+use keylane::{
+    Claim, Generation, InstanceId, PARTITION_COUNT, Partition, PartitionSet, RetryPolicy,
+    rules::{
+        assignment::assign,
+        frontier::{Frontier, Horizon, Plan, Probe},
+        retry::Fault,
+    },
+};
+use uuid::Uuid;
+
+fn main() {
+    divan::main();
+}
+
+/// The partition of a key: once for each record scheduled and once for each fetched.
+#[divan::bench(args = [8, 36, 255])]
+fn hash(bencher: Bencher<'_, '_>, bytes: usize) {
+    let key = "k".repeat(bytes);
+    bencher.bench(|| Partition::of(black_box(&key)));
+}
+
+/// The assignment of a cluster that is balanced but for one new instance: once a tick.
+#[divan::bench(args = [3, 10, 100, 1000])]
+fn assignment(bencher: Bencher<'_, '_>, instances: usize) {
+    let instance = |number: usize| InstanceId::from(Uuid::from_u128(number as u128 + 1));
+    let active: BTreeSet<InstanceId> = (0..=instances).map(instance).collect();
+    let claims: [Claim; PARTITION_COUNT] = std::array::from_fn(|partition| Claim {
+        owner: Some(instance(partition % instances)),
+        generation: Generation::default(),
+    });
+    bencher.bench(|| assign(black_box(&active), black_box(&claims)));
+}
+
+/// The delay before another attempt: once for each that failed.
+#[divan::bench]
+fn retry_delay(bencher: Bencher<'_, '_>) {
+    let policy = RetryPolicy::exponential().max_retries(9).jitter(0.1);
+    bencher.bench(|| black_box(&policy).delay(black_box(5), Fault::default(), black_box(0.3)));
+}
+
+/// The frontier: planned and moved once a look.
+#[divan::bench]
+fn frontier(bencher: Bencher<'_, '_>) {
+    let mut known = Frontier::default();
+    let horizon = |last_id| Horizon { last_id, open_from: Some(last_id) };
+    for number in 1..=2 {
+        let _ = known.plan(PartitionSet::ALL);
+        let _ = known.probed(Probe { first: None, horizon: horizon(1_000), number: Some(number) });
+    }
+    bencher.with_inputs(|| known).bench_values(|mut known| {
+        if let Plan::Sweep { from, reach } = known.plan(PartitionSet::ALL) {
+            known.swept((from, reach), 1_000, (0, from), horizon(2_000));
+        }
+        known
+    });
+}
+
+/// An event of about 200 bytes out of its payload: once for each delivery.
+#[divan::bench]
+fn decode(bencher: Bencher<'_, '_>) {
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Event {
+        key: u64,
+        text: String,
+    }
+    let event = Event { key: 7, text: "x".repeat(180) };
+    let payload = serde_json::to_vec(&event).unwrap_or_default();
+    bencher.bench(|| serde_json::from_slice::<Event>(black_box(&payload)));
+}
