@@ -4,9 +4,13 @@
 use std::{
     borrow::Cow,
     hint::black_box,
+    ops::Range,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     time::Duration,
 };
@@ -41,6 +45,9 @@ impl OutboxEvent for Arrival {
 pub(super) struct Arrivals {
     load: Load,
     times: Vec<Times>,
+    /// How many times of each kind there are.
+    committed: AtomicUsize,
+    entered: AtomicUsize,
     stopped: AtomicBool,
 }
 
@@ -65,10 +72,8 @@ impl Handler for Enter {
     type Event = Arrival;
 
     async fn handle(&self, event: Arrival, _: &Delivery) -> std::result::Result<(), HandlerError> {
-        let times = self.0.as_ref().and_then(|arrivals| arrivals.times.get(event.number));
-        if let Some(times) = times {
-            // A second delivery does not count.
-            times.entered.get_or_init(Instant::now);
+        if let Some(arrivals) = &self.0 {
+            arrivals.enter(event.number);
         }
         black_box(event);
         Ok(())
@@ -79,7 +84,8 @@ impl Arrivals {
     /// At most this many.
     pub(super) fn new(most: usize, load: Load) -> Arc<Self> {
         let times = (0..most).map(|_| Times::default()).collect();
-        Arc::new(Self { load, times, stopped: AtomicBool::new(false) })
+        let (committed, entered) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Self { load, times, committed, entered, stopped: AtomicBool::new(false) })
     }
 
     /// The library, with the handler that notes what enters it.
@@ -120,11 +126,66 @@ impl Arrivals {
     /// Commits the event of this number by the first outbox, and wakes all.
     pub(super) async fn commit<E: Engine>(&self, outboxes: &[Outbox<E>], number: usize) -> Result<()> {
         let [outbox, others @ ..] = outboxes else { return Ok(()) };
-        let arrival = Arrival { number, event: Event::numbered(number, self.load) };
-        outbox.transaction(async |tx| outbox.schedule(tx, &arrival).await).await?;
-        self.times[number].committed.get_or_init(Instant::now);
+        outbox.transaction(async |tx| outbox.schedule(tx, &self.arrival(number)).await).await?;
+        self.note(number..number + 1);
         others.iter().for_each(Outbox::wake);
         Ok(())
+    }
+
+    /// Commits the events of these numbers in one transaction.
+    pub(super) async fn commit_together<E: Engine>(
+        &self,
+        outbox: &Outbox<E>,
+        numbers: Range<usize>,
+    ) -> Result<()> {
+        let arrivals: Vec<Arrival> = numbers.clone().map(|number| self.arrival(number)).collect();
+        outbox.transaction(async |tx| outbox.schedule_all(tx, &arrivals).await).await?;
+        self.note(numbers);
+        Ok(())
+    }
+
+    /// Writes the event of this number and commits it at a later time.
+    pub(super) async fn commit_at<E: Engine>(
+        &self,
+        outbox: &Outbox<E>,
+        number: usize,
+        time: Instant,
+    ) -> Result<()> {
+        let write = async |tx: &mut E::Connection| {
+            let written = outbox.schedule(tx, &self.arrival(number)).await;
+            tokio::time::sleep_until(time).await;
+            written
+        };
+        outbox.transaction(write).await?;
+        self.note(number..number + 1);
+        Ok(())
+    }
+
+    fn arrival(&self, number: usize) -> Arrival {
+        Arrival { number, event: Event::numbered(number, self.load) }
+    }
+
+    /// These have just been committed.
+    fn note(&self, numbers: Range<usize>) {
+        let now = Instant::now();
+        let new = |times: &&Times| times.committed.set(now).is_ok();
+        let count = self.times[numbers].iter().filter(new).count();
+        self.committed.fetch_add(count, SeqCst);
+    }
+
+    /// A second delivery does not count.
+    fn enter(&self, number: usize) {
+        let now = Instant::now();
+        if self.times.get(number).is_some_and(|times| times.entered.set(now).is_ok()) {
+            self.entered.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// How many have been committed and have not entered the handler in this process.
+    pub(super) fn backlog(&self) -> usize {
+        // Those first that may only grow: none is counted that has entered.
+        let entered = self.entered.load(SeqCst);
+        self.committed.load(SeqCst).saturating_sub(entered)
     }
 
     /// Ends [`send`](Self::send).

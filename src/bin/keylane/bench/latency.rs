@@ -10,6 +10,7 @@ use super::{
     meter::Figure,
     options::{Load, Show, Tuning, seconds},
     plot::Histogram,
+    quantile::quantile,
     report::Report,
     stage::Stage,
 };
@@ -121,30 +122,11 @@ async fn measure<E: Engine>(
     Ok(([p50, p90, p99, max, arrived], Histogram { label: format!("{way} at {rate}/s"), millis }))
 }
 
-/// The least value that this share of the sorted values does not exceed.
-fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
-    let rank = (sorted.len() as f64 * share).ceil() as usize;
-    sorted.get(rank.max(1) - 1).copied()
-}
-
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Woken => "library",
             Self::Polling => "polling",
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quantile;
-
-    #[test]
-    fn a_quantile_is_one_of_the_values() {
-        let values: Vec<f64> = (1..=100).map(f64::from).collect();
-        assert_eq!([0.5, 0.99, 1.0].map(|share| quantile(&values, share)), [50.0, 99.0, 100.0].map(Some));
-        assert_eq!(quantile(&[7.0], 0.5), Some(7.0));
-        assert_eq!(quantile(&[], 0.5), None);
     }
 }

@@ -24,6 +24,7 @@ mod options;
 mod pile;
 mod plot;
 mod processor;
+mod quantile;
 mod report;
 mod resident;
 mod scale;

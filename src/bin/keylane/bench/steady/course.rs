@@ -2,12 +2,16 @@
 
 use std::{ops::Range, time::Duration};
 
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::{
-    super::{engine::Engine, stage::Stage},
+    super::{
+        arrivals::{Arrivals, Entry},
+        engine::Engine,
+        quantile::quantile,
+        stage::Stage,
+    },
     Result,
-    flow::{Flow, Passage},
 };
 
 /// The time is looked at in so many parts.
@@ -17,10 +21,20 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// The passages and looks of one run.
 pub(super) struct Course {
+    start: Instant,
     lasts: f64,
     /// By the time of their commit.
     passages: Vec<Passage>,
     looks: Vec<Look>,
+}
+
+/// An event that was committed and has come to its handler.
+#[derive(Clone, Copy)]
+struct Passage {
+    /// When its commit returned, in seconds since the start.
+    committed: f64,
+    /// How long it took from there to the handler, in milliseconds.
+    waited: f64,
 }
 
 /// What was there at a time, in seconds since the start.
@@ -41,26 +55,31 @@ pub(super) struct Tenth {
 }
 
 impl Course {
-    pub(super) fn new(lasts: Duration) -> Self {
-        Self { lasts: lasts.as_secs_f64(), passages: Vec::new(), looks: Vec::new() }
+    pub(super) fn new(start: Instant, lasts: Duration) -> Self {
+        Self { start, lasts: lasts.as_secs_f64(), passages: Vec::new(), looks: Vec::new() }
     }
 
-    /// Looks at the flow and the table for ever.
-    pub(super) async fn watch<E: Engine>(&mut self, stage: &Stage<E>, flow: &Flow) -> Result<()> {
+    /// Looks at the arrivals and the table for ever.
+    pub(super) async fn watch<E: Engine>(&mut self, stage: &Stage<E>, arrivals: &Arrivals) -> Result<()> {
         let mut conn = E::connect(&stage.pool).await?;
         let mut ticks = interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let at = flow.start().elapsed().as_secs_f64();
+            let at = self.start.elapsed().as_secs_f64();
             let look =
-                Look { at, backlog: flow.backlog(), bytes: E::number(&mut conn, E::RECORD_BYTES).await? };
+                Look { at, backlog: arrivals.backlog(), bytes: E::number(&mut conn, E::RECORD_BYTES).await? };
             self.looks.push(look);
             stage.bar.set_position(at as u64);
         }
     }
 
-    pub(super) fn add(&mut self, passages: impl Iterator<Item = Passage>) {
+    /// Takes in what has entered the handler.
+    pub(super) fn add(&mut self, entries: impl Iterator<Item = Entry>) {
+        let passages = entries.map(|Entry { at, waited, .. }| Passage {
+            committed: (at - waited - self.start).as_secs_f64(),
+            waited: waited.as_secs_f64() * 1e3,
+        });
         self.passages.extend(passages);
         self.passages.sort_by(|one, other| one.committed.total_cmp(&other.committed));
     }
@@ -77,10 +96,10 @@ impl Course {
             // The last one has what comes late, too.
             let time = start..if number + 1 == TENTHS { f64::INFINITY } else { end };
             let looks = || self.looks.iter().filter(|look| time.contains(&look.at));
-            let mut waits = self.waits(&time);
+            let waits = self.waits(&time);
             Tenth {
-                p50: percentile(&mut waits, 0.50),
-                p99: percentile(&mut waits, 0.99),
+                p50: quantile(&waits, 0.50),
+                p99: quantile(&waits, 0.99),
                 backlog: looks().map(|look| look.backlog).max().unwrap_or(0),
                 bytes: looks().map(|look| look.bytes).max(),
             }
@@ -92,24 +111,19 @@ impl Course {
         let seconds = 0..self.lasts.ceil() as usize;
         let point = |second: usize| {
             let end = (second + 1) as f64;
-            Some((end, percentile(&mut self.waits(&(second as f64..end)), 0.99)?))
+            Some((end, quantile(&self.waits(&(second as f64..end)), 0.99)?))
         };
         seconds.filter_map(point).collect()
     }
 
-    /// How long those waited who were committed in this time.
+    /// How long those waited who were committed in this time, sorted.
     fn waits(&self, time: &Range<f64>) -> Vec<f64> {
         let place = |end: f64| self.passages.partition_point(|passage| passage.committed < end);
-        self.passages[place(time.start)..place(time.end)].iter().map(|passage| passage.waited).collect()
+        let passages = &self.passages[place(time.start)..place(time.end)];
+        let mut waits: Vec<f64> = passages.iter().map(|passage| passage.waited).collect();
+        waits.sort_by(f64::total_cmp);
+        waits
     }
-}
-
-/// The least value that this share of all values does not exceed.
-fn percentile(values: &mut [f64], share: f64) -> Option<f64> {
-    let last = values.len().checked_sub(1)?;
-    let place = (values.len() as f64 * share).ceil() as usize;
-    let (_, value, _) = values.select_nth_unstable_by(place.saturating_sub(1).min(last), f64::total_cmp);
-    Some(*value)
 }
 
 #[cfg(test)]
@@ -117,19 +131,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_is_one_of_the_values() {
-        let mut values: Vec<f64> = (1..=200).rev().map(f64::from).collect();
-        assert_eq!(percentile(&mut values, 0.5), Some(100.0));
-        assert_eq!(percentile(&mut values, 0.99), Some(198.0));
-        assert_eq!(percentile(&mut [7.0], 0.99), Some(7.0));
-        assert_eq!(percentile(&mut [], 0.5), None);
-    }
-
-    #[test]
     fn passages_and_looks_fall_into_their_tenths() {
-        let mut course = Course::new(Duration::from_secs(20));
-        let passage = |committed: f64, waited: f64| Passage { committed, waited };
-        course.add([passage(25.0, 3.0), passage(2.0, 2.0), passage(1.9, 1.0)].into_iter());
+        let start = Instant::now();
+        let mut course = Course::new(start, Duration::from_secs(20));
+        let entry = |committed: f64, waited: u64| {
+            let waited = Duration::from_millis(waited);
+            Entry { number: 0, at: start + Duration::from_secs_f64(committed) + waited, waited }
+        };
+        course.add([entry(25.0, 3), entry(2.0, 2), entry(1.9, 1)].into_iter());
         course.looks.push(Look { at: 2.5, backlog: 7, bytes: 8192 });
         let tenths = course.tenths();
         let p99: Vec<_> = tenths.iter().map(|tenth| tenth.p99).collect();

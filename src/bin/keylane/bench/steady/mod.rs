@@ -5,21 +5,21 @@
 //! server cannot clean up, and its record is older than all that have come since.
 
 mod course;
-mod flow;
 
 use std::{sync::Arc, time::Duration};
 
 use clap::Args;
-use keylane::{Outbox, Registration};
-
-use self::{
-    course::{Course, TENTHS, Tenth},
-    flow::{Enter, Flow},
+use keylane::Outbox;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until},
 };
+
+use self::course::{Course, TENTHS, Tenth};
 use super::{
     Result,
+    arrivals::Arrivals,
     engine::Engine,
-    handler::HANDLER,
     meter::Figure,
     options::{Load, Show, Tuning, seconds},
     plot::Curve,
@@ -29,8 +29,8 @@ use super::{
 
 /// When the other writer begins and ends, as shares of the time.
 const OPEN: (f64, f64) = (0.45, 0.55);
-/// For so long after the last commit, all must have come to their handlers.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Events of a transaction.
+const TOGETHER: usize = 10;
 
 /// Options of `bench steady`.
 #[derive(Clone, Debug, Args)]
@@ -100,35 +100,61 @@ fn describe(tenths: &[Tenth; TENTHS], rate: f64, report: &mut Report) {
 async fn measure<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Course> {
     stage.set_up().await?;
     stage.bar.set_length(options.seconds.as_secs());
-    let flow = Flow::new(options.rate, options.seconds, options.load);
+    let events = (options.rate * options.seconds.as_secs_f64()) as usize;
+    // The last one is that of the open transaction.
+    let arrivals = Arrivals::new(events + 1, options.load);
     let config = options.tuning.applied_to(stage.config.clone());
-    let handler = Registration::typed(HANDLER, Enter(Arc::clone(&flow)));
-    let outbox: Outbox<E> =
-        Outbox::builder(stage.pool.clone()).config(config).handler(handler).build().await?;
+    let outbox: Outbox<E> = arrivals.outbox(stage, config).build().await?;
     let running = outbox.start().await?;
-    let mut course = Course::new(options.seconds);
 
-    let connections = E::SINGLY.iter().copied().max().unwrap_or(1);
-    let [from, to] = [OPEN.0, OPEN.1].map(|share| flow.start() + options.seconds.mul_f64(share));
-    let hold = async {
-        match connections {
-            // Two writers would exclude each other.
-            1 => flow.hold(&stage.pool, &outbox, from, from).await,
-            _ => flow.hold(&stage.pool, &outbox, from, to).await,
-        }
+    let start = Instant::now();
+    let mut course = Course::new(start, options.seconds);
+    let [from, to] = [OPEN.0, OPEN.1].map(|share| start + options.seconds.mul_f64(share));
+    let open = async {
+        sleep_until(from).await;
+        // Where there is one writer only, an open transaction would keep all others out.
+        arrivals.commit_at(&outbox, events, if connections::<E>() > 1 { to } else { from }).await
     };
-    let done = async {
-        tokio::try_join!(flow.send(&outbox, connections), hold)?;
-        tokio::time::timeout(PATIENCE, flow.all_entered()).await.map_err(|_| {
-            format!("{} records have not come to their handler in {PATIENCE:?}", flow.backlog())
-        })?;
-        Result::Ok(())
+    let passing = async {
+        tokio::try_join!(send(&arrivals, &outbox, events, options.rate, start), open)?;
+        arrivals.all_entered().await
     };
     tokio::select! {
-        done = done => done?,
-        Err(error) = course.watch(stage, &flow) => return Err(error),
+        passed = passing => passed?,
+        Err(error) = course.watch(stage, &arrivals) => return Err(error),
     }
-    course.add(flow.passages());
+    course.add(arrivals.entries());
     running.shutdown().await;
     Ok(course)
+}
+
+/// As many as are of use to those who write.
+fn connections<E: Engine>() -> usize {
+    E::SINGLY.iter().copied().max().unwrap_or(1)
+}
+
+/// Commits the events by the clock, some in each transaction.
+async fn send<E: Engine>(
+    arrivals: &Arc<Arrivals>,
+    outbox: &Outbox<E>,
+    events: usize,
+    rate: f64,
+    start: Instant,
+) -> Result<()> {
+    let mut writers = JoinSet::new();
+    let connections = connections::<E>();
+    for writer in 0..connections {
+        let (arrivals, outbox) = (Arc::clone(arrivals), outbox.clone());
+        writers.spawn(async move {
+            for first in (0..events).step_by(TOGETHER).skip(writer).step_by(connections) {
+                sleep_until(start + Duration::from_secs_f64(first as f64 / rate)).await;
+                arrivals.commit_together(&outbox, first..(first + TOGETHER).min(events)).await?;
+            }
+            Result::Ok(())
+        });
+    }
+    while let Some(writer) = writers.join_next().await {
+        writer??;
+    }
+    Ok(())
 }
