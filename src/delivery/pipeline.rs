@@ -36,6 +36,8 @@ use crate::{
 
 /// Reports that are taken in at once.
 const REPORTS: usize = 1024;
+/// While there is work, the head is asked for once in so many polls.
+const POLLS_A_PROBE: u32 = 5;
 
 /// Everything a pipeline works with.
 pub(crate) struct Setup {
@@ -243,9 +245,20 @@ impl Pipeline {
             let roll = roll(self.instance.as_uuid().as_u128() as i64, self.polls);
             self.next_poll = now + pacing::pause(self.config.poll_interval, roll);
             self.due_wanted = true;
+            self.look_behind();
             self.refresh_wanted |= self.lanes.any_released_from_outside();
         }
         self.ownership_changed();
+    }
+
+    /// Another hand can make a record pending behind the frontier: it was mended, or inserted with an
+    /// id of its own. Nothing is told of it, so it is looked for from time to time.
+    fn look_behind(&mut self) {
+        match self.lanes.in_flight() {
+            0 => self.frontier.look_apart(),
+            _ if self.polls.is_multiple_of(POLLS_A_PROBE) => self.lanes.leave_behind(),
+            _ => {}
+        }
     }
 
     fn ownership_changed(&mut self) {

@@ -96,6 +96,11 @@ impl Frontier {
         self.next = None;
     }
 
+    /// The next look is at each partition by itself. What is known stays so.
+    pub fn look_apart(&mut self) {
+        self.apart = self.apart.max(1);
+    }
+
     /// This database cannot tell when an id is final.
     pub fn give_up(&mut self) {
         self.apart = u32::MAX;
@@ -162,5 +167,120 @@ impl Frontier {
             self.final_to = self.final_to.max(last_id);
             self.waiting = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::Partition;
+
+    const LIMIT: usize = 5_000;
+
+    fn horizon(last_id: RecordId, open_from: i64) -> Horizon {
+        Horizon { last_id, open_from: Some(open_from) }
+    }
+
+    /// Two probes have found this first record and that the ids up to `last_id` are final.
+    fn decided(last_id: RecordId, first: Option<RecordId>) -> Frontier {
+        let mut frontier = Frontier::default();
+        for number in 1..=2 {
+            assert_eq!(frontier.plan(PartitionSet::ALL), Plan::Probe);
+            let horizon = horizon(last_id, number);
+            frontier.probed(Probe { first, horizon, number: Some(number) });
+        }
+        frontier
+    }
+
+    /// The next look, which is a sweep that finds so many records up to an id. Returns its first id, its
+    /// reach, and whether there may be more.
+    fn sweep(frontier: &mut Frontier, found: (usize, RecordId), horizon: Horizon) -> (RecordId, i64, bool) {
+        match frontier.plan(PartitionSet::ALL) {
+            Plan::Sweep { from, reach } => {
+                (from, reach, frontier.swept((from, reach), LIMIT, found, horizon))
+            }
+            plan => panic!("{plan:?}"),
+        }
+    }
+
+    #[test]
+    fn an_id_is_final_once_nothing_older_than_its_witness_is_open() {
+        let mut frontier = decided(10, None);
+        sweep(&mut frontier, (0, 0), horizon(14, 2));
+        frontier.wrote(14, 7);
+        for (open_from, from) in [(6, 11), (7, 11), (7, 15)] {
+            assert_eq!(sweep(&mut frontier, (0, 0), horizon(20, open_from)).0, from);
+        }
+    }
+
+    #[test]
+    fn the_first_witness_is_waited_for() {
+        let mut frontier = decided(10, None);
+        sweep(&mut frontier, (0, 0), horizon(14, 2));
+        // Writes come faster than the oldest transaction ends.
+        for number in 7..20 {
+            frontier.wrote(number + 7, number);
+            assert_eq!(
+                sweep(&mut frontier, (0, 0), horizon(number + 8, 7)).0,
+                if number == 7 { 11 } else { 15 }
+            );
+        }
+    }
+
+    #[test]
+    fn without_numbers_every_id_that_was_drawn_is_final() {
+        let mut frontier = Frontier::default();
+        assert_eq!(frontier.plan(PartitionSet::ALL), Plan::Probe);
+        let horizon = Horizon { last_id: 10, open_from: None };
+        let plan = frontier.probed(Probe { first: Some(4), horizon, number: None });
+        assert_eq!(plan, Plan::Sweep { from: 4, reach: LEAST_REACH });
+        sweep(&mut frontier, (1, 4), Horizon { last_id: 12, ..horizon });
+        assert_eq!(sweep(&mut frontier, (0, 0), horizon).0, 13, "it does not go back with the last row");
+    }
+
+    #[test]
+    fn a_full_sweep_moves_to_its_last_id() {
+        let mut frontier = decided(100_000, Some(1));
+        let horizon = horizon(100_000, 3);
+        assert_eq!(sweep(&mut frontier, (LIMIT, 57), horizon), (1, LEAST_REACH, true));
+        assert_eq!(sweep(&mut frontier, (LIMIT - 1, 90), horizon), (58, LEAST_REACH, true));
+        assert_eq!(sweep(&mut frontier, (0, 0), horizon), (58 + LEAST_REACH, 2 * LEAST_REACH, true));
+        assert_eq!(sweep(&mut frontier, (0, 0), horizon).0, 58 + 3 * LEAST_REACH);
+    }
+
+    #[test]
+    fn lean_sweeps_go_apart_and_come_back() {
+        let mut frontier = decided(1_000_000, Some(1));
+        let mut reaches = Vec::new();
+        while frontier.apart == 0 {
+            reaches.push(sweep(&mut frontier, (10, 1), horizon(1_000_000, 3)).1);
+        }
+        assert_eq!(reaches, [4_096, 8_192, 16_384, 32_768, 65_536]);
+        for _ in 0..APART {
+            assert_eq!(frontier.plan(PartitionSet::ALL), Plan::Apart);
+        }
+        assert_eq!(frontier.plan(PartitionSet::ALL), Plan::Probe);
+        // One in sixteen is worth it.
+        let mut frontier = decided(1_000_000, Some(1));
+        let rich = (0..10).map(|_| sweep(&mut frontier, (4_096, 1), horizon(1_000_000, 3)).1).max();
+        assert_eq!(rich, Some(MOST_REACH));
+    }
+
+    #[test]
+    fn a_sequence_that_goes_back_starts_anew() {
+        let mut frontier = decided(10_000, None);
+        assert_eq!(sweep(&mut frontier, (0, 0), horizon(5, 900)).0, 10_001);
+        assert_eq!((frontier.last_id(), frontier.final_to), (5, 0));
+        assert_eq!(frontier.plan(PartitionSet::ALL), Plan::Probe);
+    }
+
+    #[test]
+    fn a_partition_that_was_not_covered_is_probed_for() {
+        let (a, b) = (Partition::of("a"), Partition::of("b"));
+        let mut frontier = decided(10, None);
+        let mut plan = |partitions: &[Partition]| frontier.plan(partitions.iter().copied().collect());
+        let on = Plan::Sweep { from: 11, reach: LEAST_REACH };
+        assert_eq!([plan(&[a, b]), plan(&[a]), plan(&[a])], [on, on, on]);
+        assert_eq!(plan(&[a, b]), Plan::Probe, "what was away may have come back with older records");
     }
 }
