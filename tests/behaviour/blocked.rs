@@ -219,3 +219,24 @@ pub(crate) async fn thousands_behind_a_blocked_key_cost_the_others_nothing<T: Us
     running.shutdown().await;
     assert_eq!(ledger.done_of("blocked"), (1..=2000).collect::<Vec<_>>());
 }
+
+pub(crate) async fn a_record_mended_behind_a_lane_that_went_on_is_found<T: User>(stage: &Stage<T>) {
+    let (ledger, refusing) = (Ledger::default(), Refusing::these([2]));
+    let handler = refusing.handler(&ledger).after_failure(keylane::AfterFailure::Continue);
+    let (outbox, running) = stage.run([handler]).await;
+    stage.schedule(&outbox, &run_of("order-1", 5)).await;
+    ledger.until_done(4).await;
+    let failed = eventually("a failed record", async || outbox.failed(0, 1).await.unwrap().pop()).await;
+    // Many looks have begun behind it by then.
+    for number in 6..20 {
+        stage.schedule(&outbox, &[placed("order-1", number)]).await;
+        ledger.until_done(number as usize - 1).await;
+    }
+    refusing.accept(2);
+    // Another process mends it, so that nobody here is told.
+    let elsewhere = stage.outbox([]).await;
+    assert!(elsewhere.retry(failed.id).await.unwrap());
+    ledger.until_done(19).await;
+    until_empty(&outbox).await;
+    running.shutdown().await;
+}

@@ -105,6 +105,7 @@ macro_rules! everywhere {
             }
             blocked {
                 a_blocked_lane_is_listed_with_what_waits_behind
+                a_record_mended_behind_a_lane_that_went_on_is_found
                 retry_lets_a_lane_go_on_in_order
                 replace_payload_delivers_another_payload
                 discard_lets_a_lane_go_on_without_the_record
