@@ -243,6 +243,7 @@ impl Pipeline {
         if settled.held < holds {
             // A lane was released meanwhile; its records are pending and come again.
             self.refresh_wanted = true;
+            self.lanes.leave_behind();
             self.want();
         }
     }

@@ -114,11 +114,13 @@ impl Frontier {
     /// The database has answered a probe. Returns how to go on, which is not a probe.
     pub fn probed(&mut self, probe: Probe) -> Plan {
         self.observe(probe.horizon);
+        let asked_before = self.waiting.is_some();
         if let Some(number) = probe.number {
             self.wrote(probe.horizon.last_id, number);
         }
         if self.final_to == 0 && probe.number.is_some() {
-            // Nothing is known yet; the next probe will know more.
+            // Nothing is known yet. The next probe will know more, unless a transaction stays open.
+            self.apart = if asked_before { APART } else { 0 };
             return Plan::Apart;
         }
         let from = probe.first.map_or(self.final_to + 1, |first| first.min(self.final_to + 1));
