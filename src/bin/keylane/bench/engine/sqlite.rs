@@ -28,7 +28,8 @@ impl Engine for Sqlite {
     const CLEAR: &'static [&'static str] =
         &["DELETE FROM keylane_bench_record", "DELETE FROM keylane_bench_effect"];
     const REFRESH: &'static [&'static str] = &["ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)"];
-    const RECORD_BYTES: &'static str = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()";
+    const RECORD_BYTES: &'static str =
+        "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()";
     const FREEZE_STATISTICS: &'static [&'static str] = &["ANALYZE"];
 
     by_sqlx!(SqliteRow);
