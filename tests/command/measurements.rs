@@ -38,8 +38,9 @@ async fn every_kind_of_backlog() {
     let words = ["backlog", "--records", "5000", "--drained", "500", "--held", "200", "--keys", "100"];
     let file = File::new("backlog");
     on_postgres("backlog", async |url| {
-        for url in [url, &file.url()] {
-            let lines = figures(url, &words);
+        let (postgres, sqlite) = (figures(url, &words), figures(&file.url(), &words));
+        assert!(figure(&postgres, "open writer / plain", "rate") > 0.0);
+        for lines in [postgres, sqlite] {
             for case in ["pending / plain", "others' / plain", "held / plain", "kept / keeping"] {
                 assert!(figure(&lines, case, "rate") > 0.0, "{case}");
             }

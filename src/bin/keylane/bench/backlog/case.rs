@@ -26,6 +26,8 @@ pub(super) enum Case {
     Others,
     /// Many that are held behind a blocked record of their key.
     Held,
+    /// Nothing else, while another writer, older than all records, has not committed.
+    Open,
     /// Nothing else; what is completed is kept.
     Keeping,
     /// Many that are completed and kept.
@@ -33,14 +35,29 @@ pub(super) enum Case {
 }
 
 impl Case {
-    pub(super) const ALL: [Self; 7] =
-        [Self::Plain, Self::Pending, Self::Stale, Self::Others, Self::Held, Self::Keeping, Self::Kept];
+    const ALL: [Self; 8] = [
+        Self::Plain,
+        Self::Pending,
+        Self::Stale,
+        Self::Others,
+        Self::Held,
+        Self::Open,
+        Self::Keeping,
+        Self::Kept,
+    ];
+
+    /// Those that there are on a database.
+    pub(super) fn all<E: Engine>() -> Vec<Self> {
+        // Where there is one writer at a time, one that is open keeps out everybody.
+        let possible = |case: &Self| *case != Self::Open || E::SINGLY.len() > 1;
+        Self::ALL.into_iter().filter(possible).collect()
+    }
 
     /// The case that this one differs from in one thing.
     pub(super) fn reference(self) -> Option<Self> {
         match self {
             Self::Plain | Self::Keeping => None,
-            Self::Pending | Self::Others | Self::Held => Some(Self::Plain),
+            Self::Pending | Self::Others | Self::Held | Self::Open => Some(Self::Plain),
             Self::Stale => Some(Self::Pending),
             Self::Kept => Some(Self::Keeping),
         }
@@ -55,6 +72,17 @@ impl Case {
         config
     }
 
+    /// The connection of the writer that is open in this case.
+    pub(super) async fn writer<E: Engine>(self, stage: &Stage<E>) -> Result<Option<E::Connection>> {
+        if self != Self::Open {
+            return Ok(None);
+        }
+        let mut conn = E::connect(&stage.pool).await?;
+        E::execute(&mut conn, E::BEGIN).await?;
+        E::execute(&mut conn, "INSERT INTO keylane_bench_effect VALUES ('open', 0)").await?;
+        Ok(Some(conn))
+    }
+
     /// Fills the new tables.
     pub(super) async fn arrange<E: Engine>(
         self,
@@ -65,7 +93,7 @@ impl Case {
         let [records, drained, held] = [options.records, options.drained, options.held].map(|n| n.get());
         let mut conn = E::connect(&stage.pool).await?;
         match self {
-            Self::Plain | Self::Keeping => pile.add(drained, Keys::All, Stored::Pending).await?,
+            Self::Plain | Self::Open | Self::Keeping => pile.add(drained, Keys::All, Stored::Pending).await?,
             Self::Pending => pile.add(records.max(drained), Keys::All, Stored::Pending).await?,
             Self::Stale => {
                 for statement in E::FREEZE_STATISTICS {
@@ -123,6 +151,7 @@ impl fmt::Display for Case {
             Self::Stale => "stale statistics",
             Self::Others => "others'",
             Self::Held => "held",
+            Self::Open => "open writer",
             Self::Keeping => "keeping",
             Self::Kept => "kept",
         })

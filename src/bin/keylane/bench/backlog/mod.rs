@@ -51,11 +51,11 @@ pub(crate) struct Options {
 /// Also if the work was not done.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("backlog", E::NAME);
-    let mut turn = Case::ALL;
+    let mut turn = Case::all::<E>();
     let runs = options.show.runs.get();
     for run in 1..=runs {
         let mut measured = Vec::new();
-        for case in turn {
+        for case in turn.iter().copied() {
             stage.bar.set_message(format!("run {run} of {runs}: {case}"));
             let (figures, curve) = measure(stage, options, case).await?;
             report.add_all(&case.to_string(), &figures);
@@ -86,6 +86,7 @@ fn compare(measured: &[(Case, [Figure; 4])], report: &mut Report) {
 
 async fn measure<E: Engine>(stage: &Stage<E>, options: &Options, case: Case) -> Result<([Figure; 4], Curve)> {
     let pile = Pile::new(stage, options.load).await?;
+    let _writer = case.writer(stage).await?;
     case.arrange(stage, &pile, options).await?;
     let tally = stage.tally(options.drained.get()).await?;
     let handler = Registration::typed(HANDLER, Count(tally.clone()));
