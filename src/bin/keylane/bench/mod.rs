@@ -30,6 +30,7 @@ mod resident;
 mod scale;
 mod schedule;
 mod stage;
+mod statements;
 mod steady;
 mod takeover;
 mod tally;

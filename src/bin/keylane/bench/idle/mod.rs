@@ -22,6 +22,7 @@ use super::{
     options::{Show, seconds},
     report::Report,
     stage::Stage,
+    statements,
 };
 
 /// Records a look of the loop.
@@ -110,7 +111,7 @@ impl<E: Engine> Idle<'_, E> {
                 for _ in 0..self.options.instances.get() {
                     loops.spawn(poll::<E>(self.stage.pool.clone(), self.stage.config.delivery.poll_interval));
                 }
-                sleep(SETTLING + E::REPORTS_WITHIN).await;
+                sleep(SETTLING).await;
                 let figures = self.watch().await;
                 match loops.try_join_next() {
                     Some(stopped) => stopped?.and(figures),
@@ -135,7 +136,7 @@ impl<E: Engine> Idle<'_, E> {
         // Whoever came late is only seen at the next look.
         let cluster = &self.stage.config.cluster;
         let next_look = if running.len() > 1 { cluster.rebalance_interval } else { Duration::ZERO };
-        let quiet = SETTLING + E::REPORTS_WITHIN.max(next_look);
+        let quiet = SETTLING + next_look;
         let look = || holdings.iter().map(|held| *held.borrow()).collect::<Vec<_>>();
         let (mut known, mut since) = (look(), Instant::now());
         while since.elapsed() < quiet || known.iter().map(PartitionSet::len).sum::<usize>() < PARTITION_COUNT
@@ -162,16 +163,16 @@ impl<E: Engine> Idle<'_, E> {
             true => client,
             false => client.zip(server).map(|(client, server)| client + server),
         };
-        let statements = spent.statements.map(|count| count as f64 * 60.0 / spent.seconds / instances);
+        let statements = spent.statements as f64 * 60.0 / spent.seconds / instances;
         let polls = 60.0 / self.stage.config.delivery.poll_interval.as_secs_f64();
         let figure = |name, unit, value| Figure { name, unit, value };
         Ok(vec![
             figure("client processor", "% of a core", client),
             figure("server processor", "% of a core", server),
             figure("processor", "% of a core", both),
-            figure("statements", "/min and instance", statements),
+            figure("statements", "/min and instance", Some(statements)),
             figure("connections", "/instance", spent.connections.map(|count| count as f64 / instances)),
-            figure(BEYOND_POLLS, "/min and instance", statements.map(|count| count - polls)),
+            figure(BEYOND_POLLS, "/min and instance", Some(statements - polls)),
         ])
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{super::processor, Engine, Result};
+use super::{super::processor, Engine, Result, statements};
 
 /// What was used up to a moment.
 pub(super) struct Usage {
@@ -12,7 +12,7 @@ pub(super) struct Usage {
     client: Option<Duration>,
     /// By session of the library, if it can be read here.
     sessions: Option<HashMap<u32, Duration>>,
-    statements: Option<i64>,
+    statements: statements::Count,
 }
 
 /// What was used between two moments.
@@ -20,16 +20,15 @@ pub(super) struct Spent {
     pub(super) seconds: f64,
     pub(super) client: Option<Duration>,
     pub(super) server: Option<Duration>,
-    pub(super) statements: Option<i64>,
+    pub(super) statements: u64,
     /// At the end.
     pub(super) connections: Option<usize>,
 }
 
 impl Usage {
-    /// The statements are read last, and first at the end: no other questions lie between.
     pub(super) async fn start<E: Engine>(conn: &mut E::Connection) -> Result<Self> {
         let sessions = threads::<E>(conn).await?.map(|threads| processor::of_threads(&threads));
-        let statements = E::statements(conn).await?;
+        let statements = statements::Count::start();
         Ok(Self { at: Instant::now(), client: processor::own(), sessions, statements })
     }
 
@@ -37,7 +36,7 @@ impl Usage {
     pub(super) async fn stop<E: Engine>(self, conn: &mut E::Connection) -> Result<Spent> {
         let seconds = self.at.elapsed().as_secs_f64();
         let client = processor::own().zip(self.client).map(|(now, then)| now.saturating_sub(then));
-        let statements = E::statements(conn).await?;
+        let statements = self.statements.so_far();
         let threads = threads::<E>(conn).await?;
         let connections = E::sessions(conn).await?.map(|sessions| sessions.len());
         let known = self.sessions.unwrap_or_default();
@@ -46,7 +45,6 @@ impl Usage {
             used.map(|(thread, now)| now.saturating_sub(known.get(&thread).copied().unwrap_or_default()))
                 .sum()
         });
-        let statements = statements.zip(self.statements).map(|(now, then)| now - then - E::OWN_STATEMENTS);
         Ok(Spent { seconds, client, server, statements, connections })
     }
 }

@@ -1,0 +1,100 @@
+//! Counts the statements that this process sends, by what sqlx says of each. A server counts those of
+//! others, too: a vacuum in the background alone outnumbers an idle instance.
+
+use std::sync::{
+    Once,
+    atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+};
+
+use tracing::{
+    Event, Metadata, Subscriber,
+    level_filters::LevelFilter,
+    span::{Attributes, Id, Record},
+    subscriber::{Interest, set_global_default},
+};
+
+/// Where sqlx tells of its statements.
+const TARGET: &str = "sqlx::query";
+
+static COUNTING: AtomicBool = AtomicBool::new(false);
+static COUNT: AtomicU64 = AtomicU64::new(0);
+
+/// Counts until it is dropped; one at a time.
+pub(super) struct Count(());
+
+impl Count {
+    pub(super) fn start() -> Self {
+        static INSTALL: Once = Once::new();
+        // Nobody else subscribes in this program.
+        INSTALL.call_once(|| drop(set_global_default(Counter)));
+        COUNT.store(0, SeqCst);
+        COUNTING.store(true, SeqCst);
+        Self(())
+    }
+
+    /// Statements so far.
+    pub(super) fn so_far(&self) -> u64 {
+        COUNT.load(SeqCst)
+    }
+}
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        COUNTING.store(false, SeqCst);
+    }
+}
+
+struct Counter;
+
+impl Subscriber for Counter {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if metadata.target() == TARGET { Interest::sometimes() } else { Interest::never() }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::DEBUG)
+    }
+
+    /// While nobody counts, sqlx need not put its words together.
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == TARGET && COUNTING.load(SeqCst)
+    }
+
+    fn event(&self, _: &Event<'_>) {
+        COUNT.fetch_add(1, SeqCst);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use keylane::sqlx::{Connection, SqliteConnection, raw_sql};
+
+    use super::Count;
+
+    #[tokio::test]
+    async fn each_statement_counts_once_while_it_is_counted() {
+        let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+        let mut ask = async || {
+            raw_sql("SELECT 1").execute(&mut conn).await.unwrap();
+        };
+        let count = Count::start();
+        ask().await;
+        ask().await;
+        assert_eq!(count.so_far(), 2);
+        drop(count);
+        ask().await;
+        assert_eq!(Count::start().so_far(), 0);
+    }
+}
