@@ -20,7 +20,7 @@ async fn ledger(
     delivery: &Delivery,
 ) -> Result<(), sqlx::Error> {
     let statement = sqlx::query("INSERT INTO ledger VALUES ($1, $2)").bind(event.id * factor);
-    statement.bind(&delivery.key).execute(&mut *tx).await?;
+    statement.bind(delivery.key.as_str()).execute(&mut *tx).await?;
     Ok(())
 }
 
