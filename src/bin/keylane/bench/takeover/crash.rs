@@ -13,14 +13,18 @@ const LOOK: Duration = Duration::from_millis(10);
 const CALM: Duration = Duration::from_secs(1);
 
 /// How long it takes until the other has all its partitions, and delivers a record of one of them.
-pub(super) async fn measure<E: Engine>(bench: &Takeover<'_, E>, report: &mut Report) -> Result<()> {
+pub(super) async fn measure<E: Engine>(
+    bench: &Takeover<'_, E>,
+    phase: Duration,
+    report: &mut Report,
+) -> Result<()> {
     bench.stage.empty().await?;
     let arrivals = bench.arrivals();
     let mut survivor = bench.instance(&arrivals).await?;
     let mut worker = Worker::start(bench.stage, &bench.config)?;
     bench.until("another process has its half", shared(bench, &survivor, &mut worker)).await?;
     let flow = tokio::spawn(Arc::clone(&arrivals).send(vec![survivor.outbox.clone()], bench.rate()));
-    sleep(CALM).await;
+    sleep(CALM + phase).await;
 
     let own = *survivor.held.borrow();
     drop(worker);

@@ -11,7 +11,11 @@ use super::{Engine, Entry, Report, Result, Takeover, course, longest, millis};
 const CALM: Duration = Duration::from_secs(2);
 
 /// How long its partitions take to come to the other, and how long events wait meanwhile.
-pub(super) async fn measure<E: Engine>(bench: &Takeover<'_, E>, report: &mut Report) -> Result<()> {
+pub(super) async fn measure<E: Engine>(
+    bench: &Takeover<'_, E>,
+    phase: Duration,
+    report: &mut Report,
+) -> Result<()> {
     bench.stage.empty().await?;
     let arrivals = bench.arrivals();
     let mut leaving = bench.instance(&arrivals).await?;
@@ -21,7 +25,7 @@ pub(super) async fn measure<E: Engine>(bench: &Takeover<'_, E>, report: &mut Rep
     }
     let outboxes = vec![staying.outbox.clone(), leaving.outbox.clone()];
     let flow = tokio::spawn(Arc::clone(&arrivals).send(outboxes, bench.rate()));
-    sleep(CALM).await;
+    sleep(CALM + phase).await;
 
     let called = Instant::now();
     let shutdown = async {

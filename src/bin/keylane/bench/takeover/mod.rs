@@ -49,12 +49,14 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     start::library(&bench).await?;
     for run in 1..=runs {
         let says = |what: &str| stage.bar.set_message(format!("run {run} of {runs}: {what}"));
+        // Each run at another time since the last look: what takes over waits for its next.
+        let phase = bench.config.cluster.rebalance_interval * (run - 1) as u32 / runs as u32;
         says("start");
         start::measure(&bench, &mut report).await?;
         says("handover");
-        handover::measure(&bench, &mut report).await?;
+        handover::measure(&bench, phase, &mut report).await?;
         says("crash");
-        crash::measure(&bench, &mut report).await?;
+        crash::measure(&bench, phase, &mut report).await?;
     }
     let ClusterConfig { heartbeat_interval, stale_instance_timeout, rebalance_interval, .. } =
         bench.config.cluster;
