@@ -86,9 +86,8 @@ impl Frontier {
             self.apart -= 1;
             return Plan::Apart;
         }
-        let reach = self.reach.max(LEAST_REACH);
         let idle = self.waiting.is_none() && self.last_id - self.final_to > MOST_REACH;
-        self.next.filter(|_| !idle).map_or(Plan::Probe, |from| Plan::Sweep { from, reach })
+        self.next.filter(|_| !idle).map_or(Plan::Probe, |from| self.sweep(from))
     }
 
     /// Something below may be pending again.
@@ -125,7 +124,18 @@ impl Frontier {
         }
         let from = probe.first.map_or(self.final_to + 1, |first| first.min(self.final_to + 1));
         self.next = Some(from);
-        Plan::Sweep { from, reach: self.reach.max(LEAST_REACH) }
+        self.sweep(from)
+    }
+
+    /// While an open transaction holds it back, most of what lies behind the frontier is done already:
+    /// one sweep over all of it costs less than going apart, which visits the same dead rows in no order.
+    fn sweep(&self, from: RecordId) -> Plan {
+        let behind = if self.is_held_back() { self.last_id - from } else { 0 };
+        Plan::Sweep { from, reach: self.reach.max(LEAST_REACH) + behind.max(0) }
+    }
+
+    fn is_held_back(&self) -> bool {
+        self.waiting.is_some() && self.last_id - self.final_to > LEAST_REACH
     }
 
     /// A sweep from `from` over `reach` ids has found `found` records, of at most `limit`, up to the
@@ -144,11 +154,14 @@ impl Frontier {
         self.next = self.next.map(|next| next.max(complete_to.min(self.final_to) + 1));
         let cut = from.saturating_add(reach) <= horizon.last_id;
         if full || !cut {
-            self.reach = if full && (last - from) < reach / 4 { reach / 2 } else { reach };
+            self.reach = if full && (last - from) < reach / 4 { reach / 2 } else { reach }.min(MOST_REACH);
             return full;
         }
         self.reach = (reach * 2).min(MOST_REACH);
-        if reach >= MOST_REACH && i64::try_from(found).unwrap_or(i64::MAX) < reach / LEAN {
+        if !self.is_held_back()
+            && reach >= MOST_REACH
+            && i64::try_from(found).unwrap_or(i64::MAX) < reach / LEAN
+        {
             (self.apart, self.reach, self.next) = (APART, 0, None);
         }
         true
