@@ -9,6 +9,7 @@
 
 mod batches;
 mod blocked;
+mod crossing;
 mod declarations;
 mod delayed;
 mod delivering;
@@ -203,14 +204,30 @@ macro_rules! on_servers {
     };
 }
 
+/// About transactions that are open at the same time. SQLite has one writer, and to MySQL this is the
+/// same as to MariaDB.
+macro_rules! several_writers {
+    ($target:ident) => {
+        stamp! { $target;
+            crossing {
+                looks_of_ten_pass_over_nothing
+                large_looks_pass_over_nothing
+                a_handover_between_looks_passes_over_nothing
+            }
+        }
+    };
+}
+
 mod postgres {
     everywhere!(PostgresTarget);
+    several_writers!(PostgresTarget);
     by_sql!(PostgresTarget);
     on_servers!(PostgresTarget);
 }
 
 mod mariadb {
     everywhere!(MariaDbTarget);
+    several_writers!(MariaDbTarget);
     by_sql!(MariaDbTarget);
     on_servers!(MariaDbTarget);
 }
@@ -228,4 +245,5 @@ mod sqlite {
 
 mod memory {
     everywhere!(MemoryTarget);
+    several_writers!(MemoryTarget);
 }

@@ -26,10 +26,14 @@ const CALLS: [&str; 14] = [
 ];
 
 /// xorshift64*: the same numbers for the same seed.
-struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    fn roll(&mut self, below: usize) -> usize {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn roll(&mut self, below: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -67,7 +71,7 @@ impl World {
         stage.config.cluster.graceful_shutdown_timeout = s(120);
         Self {
             stage,
-            dice: Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            dice: Dice::new(seed),
             ledger: Ledger::default(),
             poison: Poison::default(),
             scheduled: BTreeMap::new(),

@@ -40,6 +40,25 @@ macro_rules! everywhere {
                 what_was_committed_before_comes_first
                 ids_are_not_used_again
             }
+            sweeping {
+                a_sweep_of_an_empty_outbox_is_empty
+                a_sweep_is_in_id_order_across_partitions
+                a_sweep_brings_only_its_partitions
+                a_sweep_begins_at_its_first_id_and_reaches_so_far
+                a_sweep_stops_at_its_limit
+                what_a_sweep_skips_does_not_use_up_its_limit
+                a_sweep_skips_as_many_as_memory_holds
+                only_pending_records_are_swept_and_probed
+                a_sweep_brings_the_same_fields_as_a_fetch
+                a_probe_names_the_least_pending_id_of_its_partitions
+                the_horizon_grows_with_every_id
+            }
+            passing {
+                looks_bring_everything_once
+                what_is_pending_again_is_found_after_a_reset
+                a_partition_that_is_gained_is_looked_at_from_its_head
+                an_id_that_was_rolled_back_is_not_waited_for
+            }
             content {
                 keys_that_differ_in_case_or_blanks_are_lanes_of_their_own
                 keys_that_differ_in_accents_are_lanes_of_their_own
@@ -253,6 +272,12 @@ macro_rules! several_writers {
                 causal_order_holds_if_the_later_transaction_wrote_first
                 an_open_transaction_does_not_hold_back_the_worker
             }
+            passing {
+                late_commits_are_not_passed_over
+                a_late_commit_is_found_among_thousands_that_are_done
+                a_look_that_brings_a_record_has_its_causes
+                looks_beside_writers_invert_and_lose_nothing
+            }
             strict {
                 strict_does_not_make_other_keys_wait
                 strict_keeps_outboxes_apart
@@ -264,6 +289,9 @@ macro_rules! several_writers {
 macro_rules! by_sql {
     ($target:ident) => {
         stamp! { $target;
+            sweeping {
+                the_least_pending_id_is_found_behind_a_gap
+            }
             schema {
                 a_missing_schema_is_named
                 a_newer_schema_is_refused
@@ -325,6 +353,34 @@ macro_rules! from_sql {
                 the_partition_of_a_key_is_the_same_in_sql
                 an_event_scheduled_in_sql_is_fetched_like_any_other
                 a_type_that_nobody_takes_is_refused_in_sql
+            }
+        }
+    };
+}
+
+macro_rules! by_numbers {
+    ($target:ident) => {
+        stamp! { $target;
+            numbers {
+                the_number_is_given_out_before_the_id
+                rows_by_plain_sql_are_looked_at_like_any_other
+                an_id_drawn_in_a_savepoint_is_waited_for
+                a_number_without_an_id_holds_back_no_record
+                a_sweep_and_its_horizon_agree
+                ids_drawn_in_advance_are_not_passed_over
+            }
+        }
+    };
+}
+
+macro_rules! late_below {
+    ($target:ident) => {
+        stamp! { $target;
+            below {
+                a_sweep_adds_what_is_below_its_first_id
+                what_is_below_comes_first_within_the_limit
+                only_what_is_pending_and_owned_is_added
+                what_is_below_thousands_of_rows_is_added
             }
         }
     };

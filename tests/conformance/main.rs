@@ -13,12 +13,15 @@
 //! | | memory | a settle is one critical section: there is no open settle to wait for, and no deadlock |
 //! | [`on_a_file`] | all but SQLite | about the one file and its one writer |
 //! | [`from_sql`] | all but PostgreSQL | the others have a documented statement, no functions |
+//! | [`by_numbers`] | all but PostgreSQL | numbers of transactions that SQL can draw and ask for |
+//! | [`late_below`] | all but MariaDB and MySQL | the others need no look below: by numbers, or by one writer |
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a case fails by panicking")]
 
 #[macro_use]
 mod lists;
 
+mod below;
 mod claims;
 mod content;
 mod contention;
@@ -28,15 +31,19 @@ mod fetching;
 mod from_sql;
 mod interleaving;
 mod lanes;
+mod looker;
 mod lost_reply;
 mod membership;
 mod mending;
+mod numbers;
 mod order;
 mod outbox;
+mod passing;
 mod routes;
 mod schema;
 mod settling;
 mod strict;
+mod sweeping;
 mod target;
 mod time;
 mod transactional;
@@ -49,6 +56,7 @@ mod postgres {
     by_sql!(PostgresTarget);
     on_servers!(PostgresTarget);
     from_sql!(PostgresTarget);
+    by_numbers!(PostgresTarget);
 }
 
 mod mariadb {
@@ -56,6 +64,7 @@ mod mariadb {
     several_writers!(MariaDbTarget);
     by_sql!(MariaDbTarget);
     on_servers!(MariaDbTarget);
+    late_below!(MariaDbTarget);
 }
 
 mod mysql {
@@ -63,6 +72,7 @@ mod mysql {
     several_writers!(MySqlTarget);
     by_sql!(MySqlTarget);
     on_servers!(MySqlTarget);
+    late_below!(MySqlTarget);
 }
 
 mod sqlite {

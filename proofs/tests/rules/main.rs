@@ -5,11 +5,14 @@
 
 mod assignment;
 mod convergence;
+mod frontier;
 mod lease;
 mod lifecycle;
 mod liveness;
 mod pacing;
 mod retry;
+mod table;
+mod world;
 
 use std::time::Duration;
 

@@ -1,0 +1,176 @@
+//! Looks that follow the frontier, step by step between the statements of writers: nothing is passed
+//! over, and nothing comes before what it may depend on.
+
+use keylane::rules::frontier::Plan;
+use proptest::{collection::vec, prelude::*, test_runner::TestCaseResult};
+
+use super::{
+    table::{KEYS, Kind, PARTITIONS},
+    world::{World, all},
+};
+
+/// Writers, each with a connection of its own.
+const WRITERS: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A writer's transaction gets its number, but draws no id yet.
+    Begin(usize),
+    Insert(usize, usize),
+    Commit(usize),
+    /// A transaction that inserts one record and commits at once.
+    Whole(usize),
+    RollBack(usize),
+    /// Ids that others have used up.
+    Burn(i64),
+    /// A look begins, or takes its next step.
+    Look,
+    /// A look at partitions with nothing in memory begins, or any look takes its next step.
+    LookAtIdle,
+    /// The look under way fails.
+    Fail,
+    /// It is time to look for what another hand has made pending.
+    LookApart,
+    /// A settle of so many begins, which holds them or completes them, or it takes its next step.
+    Settle(usize, bool),
+    /// What is queued of this key is given up in memory.
+    GiveBack(usize),
+    /// Held records of this key are pending again.
+    Return(usize),
+    Lose(usize),
+    Gain(usize),
+    /// Another instance completes the first record of the partitions that are not owned.
+    Elsewhere,
+}
+
+impl Event {
+    /// Whether looks begin at the head afterwards.
+    fn unsettles(self) -> bool {
+        use Event::{Fail, GiveBack, LookApart, Lose, Return};
+        matches!(self, Fail | LookApart | GiveBack(_) | Return(_) | Lose(_))
+    }
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let (writer, key) = (0..WRITERS, 0..KEYS);
+    let ids = prop_oneof![4 => 1..9_i64, 1 => 4_090..4_100_i64, 1 => 50_000..150_000_i64];
+    prop_oneof![
+        2 => writer.clone().prop_map(Event::Begin),
+        9 => (writer.clone(), key.clone()).prop_map(|(writer, key)| Event::Insert(writer, key)),
+        6 => writer.clone().prop_map(Event::Commit),
+        4 => key.clone().prop_map(Event::Whole),
+        2 => writer.prop_map(Event::RollBack),
+        1 => ids.prop_map(Event::Burn),
+        24 => Just(Event::Look),
+        1 => Just(Event::LookAtIdle),
+        1 => Just(Event::Fail),
+        1 => Just(Event::LookApart),
+        9 => (1..6_usize, prop::bool::weighted(0.2)).prop_map(|(most, hold)| Event::Settle(most, hold)),
+        1 => key.clone().prop_map(Event::GiveBack),
+        1 => key.prop_map(Event::Return),
+        1 => (0..PARTITIONS).prop_map(Event::Lose),
+        2 => (0..PARTITIONS).prop_map(Event::Gain),
+        1 => Just(Event::Elsewhere),
+    ]
+}
+
+impl World {
+    fn happen(&mut self, event: Event) -> TestCaseResult {
+        self.table.now += 1;
+        match event {
+            Event::Begin(writer) => drop(self.table.begin(writer)),
+            Event::Insert(writer, key) => self.table.insert(writer, key),
+            Event::Commit(writer) => drop(self.table.commit(writer)),
+            Event::Whole(key) => {
+                self.table.insert(WRITERS, key);
+                self.table.commit(WRITERS);
+            }
+            Event::RollBack(writer) => self.table.roll_back(writer),
+            Event::Burn(ids) => self.table.burn(ids),
+            Event::Look => return self.go_on_looking(false),
+            Event::LookAtIdle => return self.go_on_looking(true),
+            Event::Fail => self.fail(),
+            Event::LookApart => self.frontier.look_apart(),
+            Event::Settle(most, hold) => self.go_on_settling(most, hold),
+            Event::GiveBack(key) => self.give_back(|of| of == key),
+            Event::Return(key) => self.return_held(key),
+            Event::Lose(number) => self.lose(number),
+            Event::Gain(number) => self.gain(number),
+            Event::Elsewhere => {
+                let first = self.table.pending(all().without(self.owned)).next();
+                first.map(|id| self.table.rows.remove(&id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is under way any more, and everything is here.
+    fn quiet(&mut self) -> TestCaseResult {
+        self.finish()?;
+        self.table.commit_writers();
+        (0..PARTITIONS).for_each(|number| self.gain(number));
+        (0..KEYS).for_each(|key| self.return_held(key));
+        Ok(())
+    }
+
+    /// A look from its beginning to its end, and a settle of what it has brought.
+    fn round(&mut self) -> TestCaseResult {
+        self.happen(Event::Look)?;
+        self.happen(Event::Settle(usize::MAX, false))?;
+        self.finish()
+    }
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![2 => Just(Kind::Numbered), 1 => Just(Kind::Late), 1 => Just(Kind::Serial)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..super::config() })]
+
+    /// Whenever a look brings a record, what was committed before that was scheduled is there (see
+    /// `take_in`); and once it is quiet, everything is brought and completed.
+    #[test]
+    fn looks_pass_over_nothing(
+        kind in kind(),
+        limit in 1..8_usize,
+        // What makes the next look begin anew would make good for what was passed over.
+        calm in prop::bool::weighted(0.7),
+        events in vec(event(), 1..200),
+    ) {
+        let mut world = World::new(kind, limit);
+        for event in events.into_iter().filter(|event| !calm || !event.unsettles()) {
+            world.happen(event)?;
+        }
+        world.quiet()?;
+        let mut rounds = 0;
+        while !world.table.rows.is_empty() && rounds < 300 {
+            world.round()?;
+            rounds += 1;
+        }
+        prop_assert!(world.table.rows.is_empty(), "passed over: {:?}", world.table.rows);
+    }
+}
+
+proptest! {
+    #![proptest_config(super::config())]
+
+    /// While records come and go, a look does not stay behind for ever.
+    #[test]
+    fn the_frontier_comes_along(kind in kind(), events in vec(event(), 1..100)) {
+        let mut world = World::new(kind, 10);
+        for event in events {
+            world.happen(event)?;
+        }
+        world.quiet()?;
+        let mut near = false;
+        for _ in 0..100 {
+            world.happen(Event::Whole(0))?;
+            world.round()?;
+            let last_id = world.table.horizon().last_id;
+            let mut frontier = world.frontier;
+            near |= matches!(frontier.plan(all()), Plan::Sweep { from, .. } if from > last_id - 10);
+        }
+        prop_assert!(near, "{:?} is far behind {:?}", world.frontier, world.table.horizon());
+    }
+}

@@ -1,0 +1,156 @@
+//! A database in small: ids drawn in order, commits in any order, and what a statement sees of both.
+
+#![allow(clippy::unwrap_used, reason = "a property fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use keylane::{Partition, PartitionSet, RecordId, rules::frontier::Horizon};
+
+pub(crate) const PARTITIONS: usize = 3;
+pub(crate) const KEYS: usize = 4;
+
+/// The transaction of the settler, beside those of the writers.
+pub(crate) const SETTLER: usize = usize::MAX;
+
+/// How the database lets a reader know when an id is final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// By numbers of transactions, each drawn before the ids: PostgreSQL, memory.
+    Numbered,
+    /// Not at all; a sweep brings what is late: MySQL.
+    Late,
+    /// Ids become visible in their order, because there is one writer at a time: SQLite.
+    Serial,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) key: usize,
+    /// Moments, counted in steps of the world.
+    pub(crate) scheduled: u32,
+    pub(crate) committed: u32,
+    pub(crate) held: bool,
+}
+
+struct Open {
+    number: i64,
+    rows: BTreeMap<RecordId, Row>,
+}
+
+pub(crate) struct Table {
+    pub(crate) kind: Kind,
+    pub(crate) now: u32,
+    last_id: RecordId,
+    last_number: i64,
+    open: BTreeMap<usize, Open>,
+    pub(crate) rows: BTreeMap<RecordId, Row>,
+}
+
+pub(crate) fn partition(key: usize) -> Partition {
+    Partition::new((key % PARTITIONS) as i64).unwrap()
+}
+
+impl Table {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self { kind, now: 0, last_id: 0, last_number: 0, open: BTreeMap::new(), rows: BTreeMap::new() }
+    }
+
+    /// The transaction gets its number, if it has none yet. False: it would wait for another writer.
+    pub(crate) fn begin(&mut self, who: usize) -> bool {
+        if self.kind == Kind::Serial && self.open.keys().any(|other| *other != who) {
+            return false;
+        }
+        if !self.open.contains_key(&who) {
+            let number = self.draw_number();
+            self.open.insert(who, Open { number, rows: BTreeMap::new() });
+        }
+        true
+    }
+
+    pub(crate) fn insert(&mut self, who: usize, key: usize) {
+        if self.begin(who) {
+            self.last_id += 1;
+            let row = Row { key, scheduled: self.now, committed: 0, held: false };
+            self.open.get_mut(&who).unwrap().rows.insert(self.last_id, row);
+        }
+    }
+
+    /// The number of the transaction that has been committed, if it was open.
+    pub(crate) fn commit(&mut self, who: usize) -> Option<i64> {
+        let Open { number, rows } = self.open.remove(&who)?;
+        let now = self.now;
+        self.rows.extend(rows.into_iter().map(|(id, row)| (id, Row { committed: now, ..row })));
+        Some(number)
+    }
+
+    pub(crate) fn roll_back(&mut self, who: usize) {
+        let open = self.open.remove(&who);
+        if self.kind == Kind::Serial {
+            self.last_id -= open.map_or(0, |open| open.rows.len() as i64);
+        }
+    }
+
+    /// All writers come to their end.
+    pub(crate) fn commit_writers(&mut self) {
+        while let Some(who) = self.open.keys().find(|who| **who != SETTLER).copied() {
+            self.commit(who);
+        }
+    }
+
+    /// Ids that are used up by others and never seen here.
+    pub(crate) fn burn(&mut self, ids: i64) {
+        if self.kind != Kind::Serial || self.open.is_empty() {
+            self.draw_number();
+            self.last_id += ids;
+        }
+    }
+
+    pub(crate) fn draw_number(&mut self) -> i64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// The last id as the statement for it says.
+    pub(crate) fn last_id(&self) -> RecordId {
+        let uncommitted = self.open.values().map(|open| open.rows.len() as i64).sum::<i64>();
+        match self.kind {
+            Kind::Numbered => self.last_id,
+            Kind::Late => self.rows.keys().next_back().copied().unwrap_or(0),
+            Kind::Serial => self.last_id - uncommitted,
+        }
+    }
+
+    /// The number below which no transaction is open.
+    pub(crate) fn open_from(&self) -> Option<i64> {
+        let first = self.open.values().map(|open| open.number).min();
+        (self.kind == Kind::Numbered).then(|| first.unwrap_or(self.last_number + 1))
+    }
+
+    /// As the answer to a settle or a probe says.
+    pub(crate) fn told(&self, number: i64) -> Option<i64> {
+        (self.kind == Kind::Numbered).then_some(number)
+    }
+
+    pub(crate) fn horizon(&self) -> Horizon {
+        Horizon { last_id: self.last_id(), open_from: self.open_from() }
+    }
+
+    /// Pending ids of these partitions, in their order.
+    pub(crate) fn pending(&self, partitions: PartitionSet) -> impl Iterator<Item = RecordId> {
+        let pending = move |row: &Row| !row.held && partitions.contains(partition(row.key));
+        self.rows.iter().filter(move |(_, row)| pending(row)).map(|(id, _)| *id)
+    }
+
+    /// Pending ids partition by partition, each from its head.
+    pub(crate) fn heads(&self, partitions: PartitionSet) -> Vec<RecordId> {
+        partitions.iter().flat_map(|partition| self.pending([partition].into_iter().collect())).collect()
+    }
+
+    /// A pending record that should be in memory whenever a look brings the record `id`: of the same
+    /// key, with a lower id, and committed before that was scheduled.
+    pub(crate) fn missing_cause(&self, id: RecordId, known: impl Fn(RecordId) -> bool) -> Option<RecordId> {
+        let later = &self.rows[&id];
+        let is_cause = |row: &Row| row.key == later.key && !row.held && row.committed < later.scheduled;
+        self.rows.range(..id).find(|(id, row)| is_cause(row) && !known(**id)).map(|(id, _)| *id)
+    }
+}

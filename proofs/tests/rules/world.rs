@@ -1,0 +1,293 @@
+//! One instance as the delivery wing is, on a database in small: its looks and settles take a step at a
+//! time, so that anything can happen between two statements.
+
+#![allow(clippy::unwrap_used, reason = "a property fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use keylane::{
+    PartitionSet, RecordId,
+    rules::frontier::{Frontier, Horizon, Plan, Probe},
+};
+use proptest::{prelude::*, test_runner::TestCaseResult};
+
+use super::table::{KEYS, Kind, PARTITIONS, SETTLER, Table, partition};
+
+/// The next statement of a look.
+enum Next {
+    /// Of a probe: the first record, after the last id.
+    Head(RecordId),
+    /// Its number, after the snapshot.
+    Number(Option<RecordId>, Horizon),
+    LastId(RecordId, i64),
+    Sweep(RecordId, i64, RecordId),
+    /// What is late, or the last id as it is after the snapshot.
+    Rest(RecordId, i64, Vec<RecordId>, Horizon),
+    Heads,
+    TakeIn(Vec<RecordId>),
+}
+
+struct Look {
+    frontier: Frontier,
+    owned: PartitionSet,
+    grants: [u32; PARTITIONS],
+    skip: BTreeSet<RecordId>,
+    /// Keys of which records were given back or returned meanwhile.
+    tainted: BTreeSet<usize>,
+    kept: bool,
+    next: Next,
+}
+
+struct Settle {
+    ids: BTreeSet<RecordId>,
+    hold: bool,
+    began_at: RecordId,
+    /// Once it is committed.
+    number: Option<i64>,
+}
+
+/// The instance, and the table that others write, too.
+pub(crate) struct World {
+    pub(crate) table: Table,
+    limit: usize,
+    pub(crate) frontier: Frontier,
+    pub(crate) owned: PartitionSet,
+    /// How often each partition was granted.
+    grants: [u32; PARTITIONS],
+    /// What was owned at the last look.
+    looked: PartitionSet,
+    memory: BTreeMap<RecordId, usize>,
+    given_back: bool,
+    wrote: Option<(RecordId, i64)>,
+    look: Option<Look>,
+    settle: Option<Settle>,
+}
+
+pub(crate) fn all() -> PartitionSet {
+    (0..PARTITIONS).map(partition).collect()
+}
+
+impl World {
+    pub(crate) fn new(kind: Kind, limit: usize) -> Self {
+        Self {
+            table: Table::new(kind),
+            limit,
+            frontier: Frontier::default(),
+            owned: all(),
+            grants: [0; PARTITIONS],
+            looked: PartitionSet::EMPTY,
+            memory: BTreeMap::new(),
+            given_back: false,
+            wrote: None,
+            look: None,
+            settle: None,
+        }
+    }
+
+    pub(crate) fn go_on_looking(&mut self, kept: bool) -> TestCaseResult {
+        match self.look.take() {
+            None => self.begin_look(kept),
+            Some(look) => return self.step(look),
+        }
+        Ok(())
+    }
+
+    fn begin_look(&mut self, kept: bool) {
+        if let Some((last_id, number)) = self.wrote.take() {
+            self.frontier.wrote(last_id, number);
+        }
+        if std::mem::take(&mut self.given_back) {
+            self.frontier.reset();
+        }
+        let idle = |key: &usize| !self.memory.values().any(|of| partition(*of) == partition(*key));
+        let idle: PartitionSet = (0..PARTITIONS).filter(idle).map(partition).collect();
+        let owned = if kept { self.owned.without(all().without(idle)) } else { self.owned };
+        if owned.is_empty() {
+            return;
+        }
+        let mut frontier = self.frontier;
+        let next = match kept {
+            true => Next::Heads,
+            false => match frontier.plan(owned) {
+                Plan::Probe => Next::Head(self.table.last_id()),
+                Plan::Sweep { from, reach } => Next::LastId(from, reach),
+                Plan::Apart => Next::Heads,
+            },
+        };
+        if !kept {
+            self.looked = owned;
+        }
+        let skip = self.memory.keys().copied().collect();
+        let tainted = BTreeSet::new();
+        self.look = Some(Look { frontier, owned, grants: self.grants, skip, tainted, kept, next });
+    }
+
+    /// The next statement of a look; each sees the table as it is now.
+    fn step(&mut self, mut look: Look) -> TestCaseResult {
+        let table = &mut self.table;
+        let brings = |ids: &mut dyn Iterator<Item = RecordId>| -> Vec<RecordId> {
+            ids.filter(|id| !look.skip.contains(id)).take(self.limit).collect()
+        };
+        look.next = match look.next {
+            Next::Head(last_id) => {
+                let horizon = Horizon { last_id, open_from: table.open_from() };
+                Next::Number(table.pending(look.owned).next(), horizon)
+            }
+            Next::Number(first, horizon) => {
+                let number = table.draw_number();
+                let number = table.told(number);
+                match look.frontier.probed(Probe { first, horizon, number }) {
+                    Plan::Sweep { from, reach } => Next::LastId(from, reach),
+                    plan => {
+                        prop_assert_eq!(plan, Plan::Apart);
+                        Next::Heads
+                    }
+                }
+            }
+            Next::LastId(from, reach) => Next::Sweep(from, reach, table.last_id()),
+            Next::Sweep(from, reach, last_id) => {
+                let within = |id: &RecordId| (from..from + reach).contains(id);
+                let found = brings(&mut table.pending(look.owned).filter(within));
+                Next::Rest(from, reach, found, Horizon { last_id, open_from: table.open_from() })
+            }
+            Next::Rest(from, reach, mut found, mut horizon) => {
+                match table.kind {
+                    Kind::Numbered => horizon.last_id = table.last_id(),
+                    Kind::Late => {
+                        found.extend(brings(&mut table.pending(look.owned).take_while(|id| *id < from)));
+                        found.sort_unstable();
+                        found.truncate(self.limit);
+                    }
+                    Kind::Serial => {}
+                }
+                let last = found.last().copied().unwrap_or(from);
+                look.frontier.swept((from, reach), self.limit, (found.len(), last), horizon);
+                Next::TakeIn(found)
+            }
+            Next::Heads => Next::TakeIn(brings(&mut table.heads(look.owned).into_iter())),
+            Next::TakeIn(ref found) => return self.take_in(&look, found),
+        };
+        self.look = Some(look);
+        Ok(())
+    }
+
+    fn take_in(&mut self, look: &Look, found: &[RecordId]) -> TestCaseResult {
+        if !look.kept {
+            self.frontier = look.frontier;
+        }
+        let mut taken = Vec::new();
+        for id in found {
+            // What was deleted meanwhile was of a partition that has been lost.
+            let key = self.table.rows.get(id).map(|row| row.key);
+            let number = |key: usize| key % PARTITIONS;
+            let still = |key: &usize| look.grants[number(*key)] == self.grants[number(*key)];
+            let mine = |key: &usize| self.owned.contains(partition(*key)) && still(key);
+            match key.filter(|key| mine(key) && !look.tainted.contains(key)) {
+                Some(key) => taken.push((*id, key)),
+                None => self.given_back = true,
+            }
+        }
+        for (id, key) in &taken {
+            prop_assert_eq!(self.memory.insert(*id, *key), None, "{} was in memory", id);
+        }
+        for (id, _) in taken {
+            let cause = self.table.missing_cause(id, |cause| self.memory.contains_key(&cause));
+            prop_assert_eq!(cause, None, "it was passed over, but {} was brought", id);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn go_on_settling(&mut self, most: usize, hold: bool) {
+        let Some(mut settle) = self.settle.take() else {
+            let ids: BTreeSet<RecordId> = self.memory.keys().take(most).copied().collect();
+            let begins = !ids.is_empty();
+            let began_at = self.frontier.last_id();
+            self.settle = begins.then_some(Settle { ids, hold, began_at, number: None });
+            return;
+        };
+        if settle.number.is_some() {
+            let number = settle.number.and_then(|number| self.table.told(number));
+            self.wrote = number.map(|number| (settle.began_at, number)).or(self.wrote);
+            self.memory.retain(|id, _| !settle.ids.contains(id));
+            return;
+        }
+        // It is begun in one step and committed in another.
+        if let Some(number) = self.table.commit(SETTLER) {
+            for id in &settle.ids {
+                match settle.hold {
+                    true => self.table.rows.get_mut(id).unwrap().held = true,
+                    false => drop(self.table.rows.remove(id)),
+                }
+            }
+            settle.number = Some(number);
+        } else {
+            self.table.begin(SETTLER);
+        }
+        self.settle = Some(settle);
+    }
+
+    pub(crate) fn give_back(&mut self, of: impl Fn(usize) -> bool) {
+        let settling = |id: &RecordId| self.settle.as_ref().is_some_and(|settle| settle.ids.contains(id));
+        self.memory.retain(|id, key| !of(*key) || settling(id));
+        self.given_back = true;
+        self.look.iter_mut().for_each(|look| look.tainted.extend((0..KEYS).filter(|key| of(*key))));
+    }
+
+    fn is_settling(&self, of: impl Fn(usize) -> bool) -> bool {
+        self.settle.iter().flat_map(|settle| &settle.ids).any(|id| of(self.memory[id]))
+    }
+
+    pub(crate) fn return_held(&mut self, key: usize) {
+        let mut held: Vec<_> =
+            self.table.rows.values_mut().filter(|row| row.key == key && row.held).collect();
+        if held.is_empty()
+            || self.settle.iter().flat_map(|settle| &settle.ids).any(|id| self.memory[id] == key)
+        {
+            return;
+        }
+        held.iter_mut().for_each(|row| row.held = false);
+        if self.owned.contains(partition(key)) {
+            self.give_back(|of| of == key);
+        }
+    }
+
+    /// No partition is let go before all that is being written of it is durable.
+    pub(crate) fn lose(&mut self, number: usize) {
+        let of = |key: usize| partition(key) == partition(number);
+        if !self.is_settling(of) {
+            self.give_back(of);
+            self.owned.remove(partition(number));
+        }
+    }
+
+    pub(crate) fn gain(&mut self, number: usize) {
+        if !self.owned.contains(partition(number)) {
+            self.owned.insert(partition(number));
+            self.grants[number] += 1;
+            // Only who looks at the generations can tell that it was away between two looks.
+            self.given_back |= self.looked.contains(partition(number));
+        }
+    }
+
+    /// The look under way fails, and with it all that was known of the database.
+    pub(crate) fn fail(&mut self) {
+        if self.look.take().is_some() {
+            (self.frontier, self.wrote) = (Frontier::default(), None);
+            self.settle.iter_mut().for_each(|settle| settle.began_at = 0);
+        }
+    }
+
+    /// What is under way comes to its end.
+    pub(crate) fn finish(&mut self) -> TestCaseResult {
+        while self.settle.is_some() {
+            if self.table.kind == Kind::Serial {
+                self.table.commit_writers();
+            }
+            self.go_on_settling(0, false);
+        }
+        while self.look.is_some() {
+            self.go_on_looking(false)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! Looks at the table as the delivery wing takes them: from the frontier, without what is in memory.
+
+use std::collections::BTreeSet;
+
+use keylane::{
+    Change, PartitionSet, Record, RecordId,
+    rules::frontier::{Frontier, Horizon, Plan},
+    store::Sweep,
+};
+
+use crate::{
+    outbox::{ALL, Outbox, Worker, a_moment, ids, record, settlement},
+    target::Target,
+};
+
+/// One instance with its frontier and its memory.
+pub(crate) struct Looker<'o, T: Target> {
+    outbox: &'o Outbox<T>,
+    worker: Worker,
+    pub(crate) owned: PartitionSet,
+    pub(crate) limit: usize,
+    pub(crate) frontier: Frontier,
+    /// What was brought and is not settled.
+    pub(crate) memory: BTreeSet<RecordId>,
+    wrote: Option<(RecordId, i64)>,
+    /// Where the last sweep began, and the horizon it told.
+    pub(crate) swept: Option<(RecordId, Horizon)>,
+    pub(crate) more: bool,
+}
+
+impl<'o, T: Target> Looker<'o, T> {
+    pub(crate) async fn join(outbox: &'o Outbox<T>) -> Self {
+        Self {
+            outbox,
+            worker: outbox.join().await,
+            owned: PartitionSet::ALL,
+            limit: ALL,
+            frontier: Frontier::default(),
+            memory: BTreeSet::new(),
+            wrote: None,
+            swept: None,
+            more: false,
+        }
+    }
+
+    /// One look; what it has brought is in memory from now on.
+    pub(crate) async fn look(&mut self) -> Vec<Record> {
+        if let Some((last_id, number)) = self.wrote.take() {
+            self.frontier.wrote(last_id, number);
+        }
+        let store = &self.outbox.store;
+        let plan = match self.frontier.plan(self.owned) {
+            Plan::Probe => {
+                let probe = store.probe(self.owned).await.unwrap();
+                self.frontier.probed(probe.expect("every store can be probed"))
+            }
+            plan => plan,
+        };
+        let skip: Vec<RecordId> = self.memory.iter().copied().collect();
+        let (limit, partitions) = (self.limit, self.owned);
+        let records = match plan {
+            Plan::Sweep { from, reach } => {
+                let sweep = Sweep { partitions, from, reach, skip: &skip, limit };
+                let (records, horizon) = store.sweep(sweep).await.unwrap();
+                let last = records.last().map_or(from, |record| record.delivery.id);
+                self.more = self.frontier.swept((from, reach), limit, (records.len(), last), horizon);
+                self.swept = Some((from, horizon));
+                assert!(ids(&records).is_sorted(), "not in id order: {:?}", ids(&records));
+                records
+            }
+            Plan::Apart | Plan::Probe => {
+                let turn: Vec<_> = partitions.iter().collect();
+                let records = store.fetch(&turn, &skip, limit).await.unwrap();
+                self.more = records.len() >= limit;
+                records
+            }
+        };
+        assert!(records.len() <= limit, "{} records, at most {limit}", records.len());
+        for id in ids(&records) {
+            assert!(self.memory.insert(id), "{id} is in memory, but was brought again");
+        }
+        records
+    }
+
+    /// Completes what is in memory, up to so many records of the lowest ids.
+    pub(crate) async fn settle(&mut self, most: usize) {
+        let done: Vec<RecordId> = self.memory.iter().take(most).copied().collect();
+        self.complete(&done).await;
+    }
+
+    pub(crate) async fn complete(&mut self, done: &[RecordId]) {
+        if done.is_empty() {
+            return;
+        }
+        let began_at = self.frontier.last_id();
+        let complete = |id: &RecordId| settlement((*id, 0, Change::Complete));
+        let settled = self.worker.settle_all(done.iter().map(complete).collect()).await;
+        assert_eq!(settled.applied, done.len());
+        self.wrote = settled.number.map(|number| (began_at, number));
+        self.memory.retain(|id| !done.contains(id));
+    }
+
+    /// Looks and completes until nothing comes any more; all that has come.
+    pub(crate) async fn drain(&mut self) -> Vec<Record> {
+        let mut all = Vec::new();
+        // What is not known after one look may be after the next.
+        let mut empty = 0;
+        for _ in 0..1_000 {
+            let records = self.look().await;
+            empty = if records.is_empty() { empty + 1 } else { 0 };
+            all.extend(records);
+            self.settle(ALL).await;
+            if empty >= 3 && !self.more {
+                return all;
+            }
+        }
+        panic!("looks do not come to an end: {:?}", self.frontier);
+    }
+
+    /// Where the next sweep begins, if it is known.
+    pub(crate) fn next(&self) -> Option<RecordId> {
+        let mut frontier = self.frontier;
+        match frontier.plan(self.owned) {
+            Plan::Sweep { from, .. } => Some(from),
+            _ => None,
+        }
+    }
+
+    /// Looks, with a record of its own now and then, until the next sweep begins behind this id: how soon
+    /// depends on what others have open on the same server.
+    pub(crate) async fn until_behind(&mut self, id: RecordId) {
+        let started = tokio::time::Instant::now();
+        while self.next().is_none_or(|from| from <= id) {
+            assert!(started.elapsed().as_secs() < 60, "stays at {:?}, {id} is not final", self.next());
+            self.outbox.schedule(&[record("behind")]).await;
+            let found = ids(&self.look().await);
+            self.complete(&found).await;
+            a_moment().await;
+        }
+    }
+}

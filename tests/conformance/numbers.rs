@@ -1,0 +1,147 @@
+//! PostgreSQL tells by numbers of transactions when an id is final: the number comes before the id, in
+//! every way to insert.
+
+use keylane::{Partition, PartitionSet, store::Sweep};
+
+use crate::{
+    looker::Looker,
+    outbox::{ALL, Outbox, a_moment, ids, keys, record},
+    target::{SqlTarget, Tx},
+};
+
+const INSERT: &str = "INSERT INTO {outbox}record (event_id, partition_no, record_key, handler, record_type, \
+                      payload) VALUES (gen_random_uuid(), {partition}, 'by-hand', 'bookkeeper', \
+                      'order.placed', '{}')";
+
+async fn run<T: SqlTarget>(outbox: &Outbox<T>, tx: &mut Tx<T>, text: &str) {
+    let number = Partition::of("by-hand").number().to_string();
+    T::execute(tx, outbox.sql(text).replace("{partition}", &number)).await.unwrap();
+}
+
+/// What asks is a trigger before the row is written: only the default of its id was there before.
+pub(crate) async fn the_number_is_given_out_before_the_id<T: SqlTarget>(outbox: &Outbox<T>) {
+    let refuse = "CREATE FUNCTION {outbox}refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                  IF pg_current_xact_id_if_assigned() IS NULL THEN RAISE EXCEPTION 'no number yet'; END IF; \
+                  RETURN new; END $$; \
+                  CREATE TRIGGER refuse BEFORE INSERT ON {outbox}record \
+                  FOR EACH ROW EXECUTE FUNCTION {outbox}refuse()";
+    outbox.execute(refuse).await;
+    // The trigger does tell: an id that is given draws no number.
+    let mut tx = outbox.begin().await;
+    let number = Partition::of("by-hand").number().to_string();
+    let given = outbox.sql(INSERT).replace("(event_id", "(id, event_id").replace("(gen", "(7, gen");
+    let refused = T::execute(&mut tx, given.replace("{partition}", &number)).await.unwrap_err();
+    assert!(refused.to_string().contains("no number yet"), "{refused}");
+    drop(tx);
+    let mut tx = outbox.begin().await;
+    run(outbox, &mut tx, INSERT).await;
+    outbox.commit(tx).await;
+    // One by one and many at once are different statements of the library.
+    outbox.schedule(&[record("order-1")]).await;
+    outbox.schedule(&[record("order-2"), record("order-3")]).await;
+    assert_eq!(outbox.pending().await.len(), 4);
+    let default = "SELECT count(*) FROM (SELECT pg_get_expr(adbin, adrelid) AS d FROM pg_attrdef \
+                   WHERE adrelid = '{outbox}record'::regclass) AS x \
+                   WHERE d LIKE '%pg_current_xact_id() IS NOT NULL%nextval%'";
+    assert_eq!(outbox.number(default).await, 1);
+}
+
+pub(crate) async fn rows_by_plain_sql_are_looked_at_like_any_other<T: SqlTarget>(outbox: &Outbox<T>) {
+    let mut looker = Looker::join(outbox).await;
+    looker.until_behind(outbox.schedule_keys(&["first"]).await[0]).await;
+    let mut late = outbox.begin().await;
+    run(outbox, &mut late, INSERT).await;
+    for _ in 0..8 {
+        outbox.schedule(&[record("order-1")]).await;
+        assert_eq!(keys(&looker.look().await), ["order-1"]);
+        looker.settle(ALL).await;
+    }
+    outbox.commit(late).await;
+    assert_eq!(keys(&looker.drain().await), ["by-hand"]);
+}
+
+/// A savepoint has a number of its own; what counts is that of the whole transaction.
+pub(crate) async fn an_id_drawn_in_a_savepoint_is_waited_for<T: SqlTarget>(outbox: &Outbox<T>) {
+    let mut looker = Looker::join(outbox).await;
+    looker.until_behind(outbox.schedule_keys(&["first"]).await[0]).await;
+    let mut late = outbox.begin().await;
+    run(outbox, &mut late, "SAVEPOINT one").await;
+    run(outbox, &mut late, INSERT).await;
+    run(outbox, &mut late, "ROLLBACK TO one").await;
+    run(outbox, &mut late, INSERT).await;
+    run(outbox, &mut late, "RELEASE one").await;
+    let after = outbox.schedule_keys(&["order-1"]).await[0];
+    for _ in 0..8 {
+        looker.look().await;
+        looker.settle(ALL).await;
+        outbox.schedule(&[record("order-1")]).await;
+        assert!(looker.next().is_none_or(|from| from < after), "{:?}", looker.frontier);
+    }
+    looker.drain().await;
+    outbox.commit(late).await;
+    assert_eq!(keys(&looker.drain().await), ["by-hand"]);
+    looker.until_behind(after).await;
+}
+
+/// It keeps the frontier where it is, as any other with a number does, but no record from being found.
+pub(crate) async fn a_number_without_an_id_holds_back_no_record<T: SqlTarget>(outbox: &Outbox<T>) {
+    let mut looker = Looker::join(outbox).await;
+    looker.until_behind(outbox.schedule_keys(&["first"]).await[0]).await;
+    let mut idle = outbox.begin().await;
+    run(outbox, &mut idle, "SELECT pg_current_xact_id()").await;
+    let first = outbox.schedule_keys(&["order-1"]).await[0];
+    for round in 0..20 {
+        let new = outbox.schedule_keys(&["order-1", "order-2"]).await;
+        assert_eq!(looker.look().await.len(), 2 + usize::from(round == 0));
+        assert!(looker.next().is_none_or(|from| from <= first), "{:?}", looker.frontier);
+        assert!(new.iter().all(|id| looker.memory.contains(id)));
+        looker.settle(ALL).await;
+    }
+    outbox.commit(idle).await;
+    looker.until_behind(first + 40).await;
+}
+
+/// Ids that are read and the horizon are of one moment, though they are read by one statement only.
+pub(crate) async fn a_sweep_and_its_horizon_agree<T: SqlTarget>(outbox: &Outbox<T>) {
+    let whole = Sweep { partitions: PartitionSet::ALL, from: 1, reach: 4_096, skip: &[], limit: ALL };
+    for _ in 0..20 {
+        let tx = {
+            let mut tx = outbox.begin().await;
+            outbox.insert(&mut tx, &[record("order-1")]).await;
+            tx
+        };
+        let number = outbox.store.probe(PartitionSet::ALL).await.unwrap().unwrap().number.unwrap();
+        let open = outbox.store.sweep(whole).await.unwrap();
+        assert!(open.1.open_from.unwrap() < number, "one below is open");
+        outbox.commit(tx).await;
+        let closed = loop {
+            let swept = outbox.store.sweep(whole).await.unwrap();
+            if swept.1.open_from.unwrap() >= number {
+                break swept;
+            }
+            a_moment().await;
+        };
+        assert_eq!(closed.0.len(), open.0.len() + 1);
+        assert_eq!(closed.1.last_id, *ids(&closed.0).last().unwrap());
+    }
+}
+
+/// Sessions with ids in stock use them in any order, and their numbers say nothing of that.
+pub(crate) async fn ids_drawn_in_advance_are_not_passed_over<T: SqlTarget>(outbox: &Outbox<T>) {
+    outbox.execute("ALTER SEQUENCE {outbox}record_id_seq CACHE 10").await;
+    let mut looker = Looker::join(outbox).await;
+    let mut sessions = [outbox.begin().await, outbox.begin().await, outbox.begin().await];
+    let mut brought = Vec::new();
+    // Each has its stock by the first round; the next ids of the first are lower than the last of others.
+    for round in 0..8 {
+        for session in &mut sessions {
+            run(outbox, session, INSERT).await;
+            run(outbox, session, "COMMIT; BEGIN").await;
+            brought.extend(ids(&looker.look().await));
+            looker.settle(ALL).await;
+            assert_eq!(looker.swept, None);
+        }
+        assert_eq!(brought.len(), (round + 1) * sessions.len(), "{brought:?}");
+    }
+    assert!(!brought.is_sorted(), "they were drawn in order: {brought:?}");
+}

@@ -1,0 +1,305 @@
+//! Nothing is passed over: looks that follow the frontier, while ids are drawn in one order and become
+//! visible in another.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    time::Duration,
+};
+
+use keylane::{Change, Completed, NewRecord, RecordId};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep},
+};
+use uuid::Uuid;
+
+use crate::{
+    looker::Looker,
+    outbox::{ALL, Outbox, ids, keys, record, settlement, stop},
+    target::{Target, Tx},
+};
+
+const KEYS: usize = 4;
+
+/// xorshift64*: the same numbers for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn roll(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % below
+    }
+}
+
+/// Rows that are done: next to them a settle concerns few rows, which MariaDB then finds by their ids.
+/// It reads a table as a whole if most of it is named, and waits for what others have inserted.
+async fn fill<T: Target>(outbox: &Outbox<T>, rows: usize) -> Vec<RecordId> {
+    let mut worker = outbox.join().await.over(outbox.store_that(Completed::Keep));
+    let known: BTreeSet<RecordId> = ids(&outbox.pending().await).into_iter().collect();
+    let done: Vec<NewRecord> = (0..rows).map(|n| record(&format!("order-{n}"))).collect();
+    outbox.schedule(&done).await;
+    let done: Vec<RecordId> =
+        ids(&outbox.pending().await).into_iter().filter(|id| !known.contains(id)).collect();
+    worker.settle_all(done.iter().map(|id| settlement((*id, 0, Change::Complete))).collect()).await;
+    done
+}
+
+/// Schedules and completes records until ids are swept, from behind all there were.
+async fn swept_to_the_end<T: Target>(outbox: &Outbox<T>) -> Looker<'_, T> {
+    let mut looker = Looker::join(outbox).await;
+    let first = outbox.schedule_keys(&["first"]).await[0];
+    looker.until_behind(first).await;
+    looker
+}
+
+/// Opens a transaction that has drawn an id.
+async fn open<T: Target>(outbox: &Outbox<T>, key: &str) -> Tx<T> {
+    let mut tx = outbox.begin().await;
+    outbox.insert(&mut tx, &[record(key)]).await;
+    tx
+}
+
+pub(crate) async fn looks_bring_everything_once<T: Target>(outbox: &Outbox<T>) {
+    let mut looker = swept_to_the_end(outbox).await;
+    let mut dice = Dice::new(1);
+    let mut scheduled = BTreeSet::new();
+    let mut brought = BTreeSet::new();
+    for _ in 0..40 {
+        let records: Vec<NewRecord> =
+            (0..dice.roll(30)).map(|_| record(&format!("order-{}", dice.roll(50)))).collect();
+        outbox.schedule(&records).await;
+        scheduled.extend(records.iter().map(|record| record.event_id));
+        looker.limit = 1 + dice.roll(20);
+        let found = looker.look().await;
+        assert!(found.iter().all(|record| brought.insert(record.delivery.event_id)));
+        looker.settle(dice.roll(25)).await;
+    }
+    looker.limit = ALL;
+    brought.extend(looker.drain().await.iter().map(|record| record.delivery.event_id));
+    assert_eq!(brought, scheduled);
+    assert!(outbox.pending().await.is_empty());
+}
+
+/// What was held and is let go, or given up in memory, lies behind the frontier.
+pub(crate) async fn what_is_pending_again_is_found_after_a_reset<T: Target>(outbox: &Outbox<T>) {
+    let mut looker = swept_to_the_end(outbox).await;
+    let new = outbox.schedule_keys(&["order-1", "order-1", "order-2"]).await;
+    assert_eq!(ids(&looker.look().await), new);
+    let mut worker = outbox.join().await;
+    worker.settle([(new[0], 0, stop()), (new[1], 0, Change::Hold { behind: new[0] })]).await;
+    looker.until_behind(new[2]).await;
+    worker.settle([(new[0], 1, Change::CompleteAndResume)]).await;
+    looker.memory.clear();
+    looker.frontier.reset();
+    assert_eq!(ids(&looker.look().await), new[1..], "the one that was held and the one that was given up");
+}
+
+pub(crate) async fn a_partition_that_is_gained_is_looked_at_from_its_head<T: Target>(outbox: &Outbox<T>) {
+    let mut looker = Looker::join(outbox).await;
+    let other = record("order-1");
+    assert_ne!(other.partition, record("behind").partition);
+    looker.owned.remove(other.partition);
+    let id = outbox.schedule_keys(&["order-1"]).await[0];
+    looker.until_behind(id).await;
+    assert!(looker.memory.is_empty());
+    looker.owned.insert(other.partition);
+    assert_eq!(ids(&looker.look().await), [id]);
+}
+
+pub(crate) async fn an_id_that_was_rolled_back_is_not_waited_for<T: Target>(outbox: &Outbox<T>) {
+    let mut looker = swept_to_the_end(outbox).await;
+    for _ in 0..3 {
+        drop(open(outbox, "order-1").await);
+    }
+    let after = outbox.schedule_keys(&["order-2"]).await[0];
+    looker.until_behind(after).await;
+    assert!(looker.memory.is_empty());
+}
+
+/// The last to draw an id commits first, and looks go on all the while.
+pub(crate) async fn late_commits_are_not_passed_over<T: Target>(outbox: &Outbox<T>) {
+    fill(outbox, 2_000).await;
+    let mut looker = swept_to_the_end(outbox).await;
+    let mut late = Vec::new();
+    for number in 0..3 {
+        late.push(open(outbox, &format!("late-{number}")).await);
+        outbox.schedule_keys(&["order-1"]).await;
+    }
+    while let Some(tx) = late.pop() {
+        let mut begins = BTreeSet::new();
+        for _ in 0..12 {
+            outbox.schedule_keys(&["order-1", "order-2"]).await;
+            looker.look().await;
+            begins.extend(looker.next());
+            looker.settle(ALL).await;
+        }
+        outbox.commit(tx).await;
+        let found = looker.drain().await;
+        let found: Vec<_> =
+            found.iter().map(|record| (record.delivery.key.as_str(), record.delivery.id)).collect();
+        let [(key, id)] = found[..] else { panic!("one was committed late, but {found:?} came") };
+        assert_eq!(key, format!("late-{}", late.len()));
+        let (_, horizon) = looker.swept.expect("it was swept");
+        let last = *begins.last().unwrap();
+        match horizon.open_from {
+            Some(_) => assert!(last <= id, "went on to {last}, but {id} was open"),
+            None => assert!(last > id, "stayed at {last}, so {id} was not late"),
+        }
+    }
+    looker.until_behind(outbox.schedule_keys(&["order-1"]).await[0]).await;
+}
+
+/// Thousands of rows that are no look's concern lie between what comes late and where sweeps begin.
+pub(crate) async fn a_late_commit_is_found_among_thousands_that_are_done<T: Target>(outbox: &Outbox<T>) {
+    fill(outbox, 5_000).await;
+    let mut looker = swept_to_the_end(outbox).await;
+    let late = open(outbox, "late").await;
+    let done = fill(outbox, 4_200).await;
+    assert!(looker.drain().await.is_empty());
+    let (from, horizon) = looker.swept.unwrap();
+    assert!(horizon.open_from.is_some() || from > *done.iter().max().unwrap(), "sweeps begin at {from}");
+    // Others wait in memory meanwhile.
+    outbox.schedule_keys(&["order-1", "order-2", "order-3"]).await;
+    assert_eq!(looker.look().await.len(), 3);
+    outbox.commit(late).await;
+    let found = looker.look().await;
+    assert_eq!(keys(&found), ["late"]);
+    assert!(found[0].delivery.id < *done.iter().min().unwrap());
+}
+
+/// What a seed has done so far: when each event was scheduled, of which key, and when it was committed.
+#[derive(Default)]
+struct Course {
+    scheduled: BTreeMap<Uuid, (usize, usize)>,
+    committed: BTreeMap<Uuid, usize>,
+    brought: BTreeSet<Uuid>,
+}
+
+impl Course {
+    /// Takes in a look: what was committed before something that it brought was scheduled, and has the
+    /// same key, was brought by then, too.
+    fn bring(&mut self, events: impl Iterator<Item = Uuid>, at: &str) {
+        let new: Vec<Uuid> = events.collect();
+        assert!(new.iter().all(|event| self.brought.insert(*event)), "{at}: brought again");
+        for later in &new {
+            let (key, scheduled) = self.scheduled[later];
+            for (cause, committed) in &self.committed {
+                let is_cause = self.scheduled[cause].0 == key && *committed < scheduled;
+                let missing = is_cause && !self.brought.contains(cause);
+                assert!(!missing, "{at}: a record of key {key} was passed over, a later one was brought");
+            }
+        }
+    }
+}
+
+/// Three connections insert, commit and roll back in the order of the dice, and looks come in between.
+async fn interleave<T: Target>(outbox: &Outbox<T>, seed: u64) {
+    let mut dice = Dice::new(seed);
+    let mut looker = swept_to_the_end(outbox).await;
+    let mut course = Course::default();
+    let mut open: [Option<(Tx<T>, Vec<Uuid>)>; 3] = [const { None }; 3];
+    for step in 0..150 {
+        let place = dice.roll(open.len());
+        match dice.roll(12) {
+            0..5 => {
+                let key = dice.roll(KEYS);
+                let new = record(&format!("order-{key}"));
+                let (mut tx, mut events) = match open[place].take() {
+                    Some(open) => open,
+                    None => (outbox.begin().await, Vec::new()),
+                };
+                outbox.insert(&mut tx, std::slice::from_ref(&new)).await;
+                course.scheduled.insert(new.event_id, (key, step));
+                events.push(new.event_id);
+                open[place] = Some((tx, events));
+            }
+            5..8 => {
+                if let Some((tx, events)) = open[place].take() {
+                    outbox.commit(tx).await;
+                    course.committed.extend(events.into_iter().map(|event| (event, step)));
+                }
+            }
+            8 => drop(open[place].take()),
+            _ => {
+                looker.limit = 1 + dice.roll(12);
+                let found = looker.look().await;
+                let at = format!("seed {seed}, step {step}, {:?}", looker.frontier);
+                course.bring(found.iter().map(|record| record.delivery.event_id), &at);
+                looker.settle(dice.roll(8)).await;
+            }
+        }
+    }
+    drop(open);
+    looker.limit = ALL;
+    let rest = looker.drain().await;
+    course.bring(rest.iter().map(|record| record.delivery.event_id), &format!("seed {seed}, the end"));
+    assert_eq!(course.brought.len(), course.committed.len(), "seed {seed}: some were never brought");
+}
+
+/// `KEYLANE_SEEDS=1000..2000` tries others than usual.
+pub(crate) async fn a_look_that_brings_a_record_has_its_causes<T: Target>(outbox: &Outbox<T>) {
+    let seeds = std::env::var("KEYLANE_SEEDS").unwrap_or_else(|_| "0..8".to_owned());
+    let (first, end) = seeds.split_once("..").expect("KEYLANE_SEEDS is first..end");
+    fill(outbox, 2_000).await;
+    for seed in first.parse().unwrap()..end.parse().unwrap() {
+        eprintln!("seed {seed}");
+        interleave(outbox, seed).await;
+    }
+}
+
+/// Inserts and commits some time later, each key one at a time; what was committed, by key.
+async fn write<T: Target>(outbox: &Outbox<T>, keys: &[Mutex<Vec<Uuid>>], seed: u64) {
+    let mut dice = Dice::new(seed);
+    for _ in 0..120 {
+        let key = dice.roll(keys.len());
+        let mut committed = keys[key].lock().await;
+        let new = record(&format!("order-{key}"));
+        let mut tx = outbox.begin().await;
+        outbox.insert(&mut tx, std::slice::from_ref(&new)).await;
+        let pause = if dice.roll(20) == 0 { 30 } else { dice.roll(4) };
+        sleep(Duration::from_millis(pause as u64)).await;
+        if dice.roll(8) > 0 {
+            outbox.commit(tx).await;
+            committed.push(new.event_id);
+        }
+    }
+}
+
+pub(crate) async fn looks_beside_writers_invert_and_lose_nothing<T: Target>(outbox: &Outbox<T>) {
+    fill(outbox, 2_000).await;
+    let keys: [Mutex<Vec<Uuid>>; 8] = std::array::from_fn(|_| Mutex::default());
+    let ended = AtomicBool::new(false);
+    let writers = async {
+        tokio::join!(write(outbox, &keys, 1), write(outbox, &keys, 2), write(outbox, &keys, 3));
+        ended.store(true, SeqCst);
+    };
+    let mut looker = swept_to_the_end(outbox).await;
+    let looks = async {
+        let mut dice = Dice::new(4);
+        let mut brought = Vec::new();
+        let started = Instant::now();
+        while !ended.load(SeqCst) {
+            assert!(started.elapsed() < Duration::from_secs(120), "the writers do not come to an end");
+            looker.limit = 1 + dice.roll(20);
+            brought.extend(looker.look().await);
+            looker.settle(dice.roll(20)).await;
+        }
+        looker.limit = ALL;
+        brought.extend(looker.drain().await);
+        brought
+    };
+    let ((), brought) = tokio::join!(writers, looks);
+    for (key, committed) in keys.into_iter().enumerate() {
+        let key = format!("order-{key}");
+        let of_key = brought.iter().filter(|record| record.delivery.key == key);
+        let of_key: Vec<Uuid> = of_key.map(|record| record.delivery.event_id).collect();
+        assert_eq!(of_key, committed.into_inner(), "{key}: brought and committed in another order");
+    }
+}

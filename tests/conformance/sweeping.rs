@@ -1,0 +1,197 @@
+//! Sweeps and probes: what one statement brings of the ids it looks at.
+
+use std::time::Duration;
+
+use keylane::{
+    AfterFailure, Change, Completed, Due, NewRecord, PartitionSet, Record, RecordId,
+    rules::frontier::{Horizon, Probe},
+    store::Sweep,
+};
+
+use crate::{
+    outbox::{ALL, Outbox, due_record, ids, neighbours, partition, record, retry_after, stop},
+    target::{SqlTarget, Target},
+};
+
+const REACH: i64 = 4_096;
+
+/// Of all partitions, from the first id.
+fn whole(skip: &[RecordId]) -> Sweep<'_> {
+    Sweep { partitions: PartitionSet::ALL, from: 1, reach: REACH, skip, limit: ALL }
+}
+
+async fn sweep<T: Target>(outbox: &Outbox<T>, sweep: Sweep<'_>) -> Vec<RecordId> {
+    ids(&outbox.store.sweep(sweep).await.unwrap().0)
+}
+
+async fn probe<T: Target>(outbox: &Outbox<T>, partitions: PartitionSet) -> Probe {
+    outbox.store.probe(partitions).await.unwrap().expect("every store can be probed")
+}
+
+async fn horizon<T: Target>(outbox: &Outbox<T>) -> Horizon {
+    outbox.store.sweep(whole(&[])).await.unwrap().1
+}
+
+fn of(numbers: &[i64]) -> PartitionSet {
+    numbers.iter().map(|number| partition(*number)).collect()
+}
+
+/// Schedules a record in each of these partitions; their ids, in that order.
+async fn schedule_in<T: Target>(outbox: &Outbox<T>, numbers: &[i64]) -> Vec<RecordId> {
+    let new = |number: &i64| NewRecord { partition: partition(*number), ..record("order-1") };
+    let records: Vec<NewRecord> = numbers.iter().map(new).collect();
+    outbox.schedule(&records).await;
+    outbox.ids_of(&records).await
+}
+
+pub(crate) async fn a_sweep_of_an_empty_outbox_is_empty<T: Target>(outbox: &Outbox<T>) {
+    let (records, horizon) = outbox.store.sweep(whole(&[])).await.unwrap();
+    assert!(records.is_empty());
+    assert_eq!(horizon.last_id, 0);
+    let probe = probe(outbox, PartitionSet::ALL).await;
+    assert_eq!((probe.first, probe.horizon.last_id), (None, 0));
+}
+
+pub(crate) async fn a_sweep_is_in_id_order_across_partitions<T: Target>(outbox: &Outbox<T>) {
+    let all = schedule_in(outbox, &[200, 3, 255, 0, 3, 64, 200, 63, 128]).await;
+    assert!(all.is_sorted());
+    assert_eq!(sweep(outbox, whole(&[])).await, all);
+}
+
+pub(crate) async fn a_sweep_brings_only_its_partitions<T: Target>(outbox: &Outbox<T>) {
+    // The last bits of each byte and word of the set.
+    let numbers: Vec<i64> = (0..256).collect();
+    let all = schedule_in(outbox, &numbers).await;
+    for some in [vec![0], vec![7, 8], vec![63, 64, 191, 192], vec![255], vec![1, 128, 254]] {
+        let expected: Vec<RecordId> = some.iter().map(|number| all[*number as usize]).collect();
+        assert_eq!(sweep(outbox, Sweep { partitions: of(&some), ..whole(&[]) }).await, expected);
+    }
+}
+
+pub(crate) async fn a_sweep_begins_at_its_first_id_and_reaches_so_far<T: Target>(outbox: &Outbox<T>) {
+    let all = schedule_in(outbox, &[1, 2, 3, 1, 2, 3, 1, 2]).await;
+    let from = all[2];
+    for (reach, last) in [(1, 3), (2, 4), (4, 6), (6, 8), (REACH, 8)] {
+        // What is below is in memory already.
+        let found = sweep(outbox, Sweep { from, reach, ..whole(&all[..2]) }).await;
+        assert_eq!(found, all[2..last], "{reach} ids from {from}");
+    }
+    assert!(sweep(outbox, Sweep { from: all[7] + 1, ..whole(&all) }).await.is_empty());
+}
+
+pub(crate) async fn a_sweep_stops_at_its_limit<T: Target>(outbox: &Outbox<T>) {
+    let all = schedule_in(outbox, &[9, 8, 7, 6, 5, 4, 3, 2]).await;
+    for limit in [1, 3, 8, 9] {
+        let found = sweep(outbox, Sweep { limit, ..whole(&[]) }).await;
+        assert_eq!(found, all[..limit.min(8)], "the lowest ids come first");
+    }
+}
+
+pub(crate) async fn what_a_sweep_skips_does_not_use_up_its_limit<T: Target>(outbox: &Outbox<T>) {
+    let all = schedule_in(outbox, &[9, 8, 7, 6, 5, 4, 3, 2]).await;
+    // Ids far away are skipped, too: those in memory may be anywhere.
+    let skip = [all[0], all[1], all[4], all[7] + 70_000, RecordId::MAX];
+    let found = sweep(outbox, Sweep { limit: 3, ..whole(&skip) }).await;
+    assert_eq!(found, [all[2], all[3], all[5]]);
+    let found = sweep(outbox, Sweep { from: all[3], limit: 3, ..whole(&all[..3]) }).await;
+    assert_eq!(found, all[3..6]);
+    assert!(sweep(outbox, whole(&all)).await.is_empty());
+}
+
+pub(crate) async fn a_sweep_skips_as_many_as_memory_holds<T: Target>(outbox: &Outbox<T>) {
+    let keys: Vec<NewRecord> = (0..3_000).map(|n| record(&format!("order-{n}"))).collect();
+    outbox.schedule(&keys).await;
+    let all = sweep(outbox, whole(&[])).await;
+    assert_eq!(all.len(), 3_000);
+    assert_eq!(sweep(outbox, whole(&all[..2_990])).await, all[2_990..]);
+    assert_eq!(sweep(outbox, Sweep { from: all[1_000], ..whole(&all[..2_990]) }).await, all[2_990..]);
+}
+
+/// What waits, failed or is done stands between pending records: no look brings it, and no probe.
+pub(crate) async fn only_pending_records_are_swept_and_probed<T: Target>(outbox: &Outbox<T>) {
+    let (key, neighbour) = neighbours();
+    let first = outbox.schedule_keys(&[&key, &key, "order-1", "order-2", "order-3", "order-4", &key]).await;
+    outbox.schedule(&[due_record("order-5", Due::After(Duration::from_secs(3600)))]).await;
+    outbox.schedule(&[due_record("order-6", Due::After(Duration::ZERO))]).await;
+    let pending = outbox.schedule_keys(&[&neighbour, "order-7"]).await;
+    let mut worker = outbox.join().await.over(outbox.store_that(Completed::Keep));
+    let fail = |lane| Change::Fail { error: "spent".to_owned(), lane };
+    worker.settle([(first[0], 0, stop()), (first[1], 0, Change::Hold { behind: first[0] })]).await;
+    worker
+        .settle([(first[2], 0, fail(AfterFailure::Block)), (first[3], 0, fail(AfterFailure::Continue))])
+        .await;
+    worker.settle([(first[4], 0, Change::Complete), (first[5], 0, Change::Unroutable)]).await;
+    worker.settle([(first[6], 0, Change::Hold { behind: first[0] })]).await;
+    assert_eq!(sweep(outbox, whole(&[])).await, pending);
+    assert_eq!(probe(outbox, PartitionSet::ALL).await.first, Some(pending[0]));
+    // A lane that goes on brings its held records back to where they were.
+    worker.settle([(first[0], 1, Change::CompleteAndResume)]).await;
+    assert_eq!(sweep(outbox, whole(&[])).await, [&[first[1], first[6]], pending.as_slice()].concat());
+    assert_eq!(probe(outbox, PartitionSet::ALL).await.first, Some(first[1]));
+}
+
+pub(crate) async fn a_sweep_brings_the_same_fields_as_a_fetch<T: Target>(outbox: &Outbox<T>) {
+    let rich = NewRecord {
+        handler: "billing:invoice/2".to_owned(),
+        content_type: "application/cbor".to_owned(),
+        payload: vec![0, 1, 255],
+        headers: [("trace_id", "4bf92f35"), ("b", "\"ä\"")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+        ..record("order-ü")
+    };
+    let empty = NewRecord { payload: Vec::new(), ..record("order-2") };
+    outbox.schedule(&[rich, empty]).await;
+    // One that has failed before: it was held and has come back.
+    let (mut worker, tried) = (outbox.join().await, outbox.schedule_keys(&["order-1", "order-1"]).await);
+    worker.settle([(tried[1], 0, retry_after(Duration::ZERO)), (tried[0], 0, stop())]).await;
+    worker.settle([(tried[1], 1, Change::Hold { behind: tried[0] })]).await;
+    worker.settle([(tried[0], 1, Change::CompleteAndResume)]).await;
+    let fields = |mut records: Vec<Record>| {
+        records.sort_by_key(|record| record.delivery.id);
+        let but_age = |mut record: Record| {
+            assert!(record.delivery.age < Duration::from_secs(60), "{:?}", record.delivery.age);
+            record.delivery.age = Duration::ZERO;
+            format!("{record:?} {:?}", record.payload)
+        };
+        records.into_iter().map(but_age).collect::<Vec<_>>()
+    };
+    let swept = outbox.store.sweep(whole(&[])).await.unwrap().0;
+    assert_eq!(swept.iter().map(|record| record.delivery.attempt).collect::<Vec<_>>(), [1, 1, 2]);
+    assert_eq!(fields(swept), fields(outbox.pending().await));
+}
+
+pub(crate) async fn a_probe_names_the_least_pending_id_of_its_partitions<T: Target>(outbox: &Outbox<T>) {
+    let all = schedule_in(outbox, &[9, 4, 255, 4, 9]).await;
+    for (numbers, first) in [(vec![4, 9, 255], 0), (vec![4, 255], 1), (vec![255], 2), (vec![0, 4], 1)] {
+        assert_eq!(probe(outbox, of(&numbers)).await.first, Some(all[first]), "{numbers:?}");
+    }
+    assert_eq!(probe(outbox, of(&[0, 5, 254])).await.first, None);
+    let mut worker = outbox.join().await;
+    worker.settle([(all[0], 0, Change::Complete), (all[1], 0, Change::Complete)]).await;
+    assert_eq!(probe(outbox, PartitionSet::ALL).await.first, Some(all[2]));
+    assert_eq!(probe(outbox, of(&[4])).await.first, Some(all[3]));
+}
+
+pub(crate) async fn the_horizon_grows_with_every_id<T: Target>(outbox: &Outbox<T>) {
+    let mut open_from = None;
+    for _ in 0..3 {
+        let last = *schedule_in(outbox, &[1, 2, 3]).await.last().unwrap();
+        let (swept, probed) = (horizon(outbox).await, probe(outbox, PartitionSet::ALL).await);
+        assert_eq!([swept.last_id, probed.horizon.last_id], [last; 2]);
+        // Either both tell by numbers or neither does, and numbers grow.
+        assert_eq!(swept.open_from.is_some(), probed.number.is_some());
+        assert!(swept.open_from >= open_from, "{:?} after {open_from:?}", swept.open_from);
+        assert!(probed.number >= probed.horizon.open_from, "its own number is not below what is open");
+        open_from = swept.open_from;
+    }
+}
+
+/// Others have used up thousands of ids, of which nothing is left.
+pub(crate) async fn the_least_pending_id_is_found_behind_a_gap<T: SqlTarget>(outbox: &Outbox<T>) {
+    let low = schedule_in(outbox, &[1, 2]).await;
+    outbox.execute(&format!("UPDATE {{outbox}}record SET id = id + 100000 WHERE id = {}", low[1])).await;
+    let probed = probe(outbox, of(&[2])).await;
+    assert_eq!(probed.first, Some(low[1] + 100_000));
+    let from = low[1] + 100_000;
+    assert_eq!(sweep(outbox, Sweep { from, reach: 1, ..whole(&low[..1]) }).await, [from]);
+    assert!(sweep(outbox, Sweep { from: from - REACH, ..whole(&low[..1]) }).await.is_empty());
+}
