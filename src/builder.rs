@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     config::{Config, ConfigError},
     database::Database,
-    handler::{Defaults, Registration, Registry, RegistryError, States, TransactionalCall},
+    handler::{Defaults, Registration, Registry, RegistryError, States, TransactionalBatchCall},
     outbox::{Inner, Outbox},
     schedule::{Routes, Scheduler},
     store::{OpenError, TransactionalRun},
@@ -102,7 +102,7 @@ impl<DB: Database> OutboxBuilder<DB> {
             after_failure: config.delivery.on_failed.map(Into::into),
         };
         let adopt = |call: &(dyn std::any::Any + Send + Sync)| -> Option<Arc<dyn TransactionalRun>> {
-            let call = call.downcast_ref::<Arc<dyn TransactionalCall<DB>>>()?;
+            let call = call.downcast_ref::<Arc<dyn TransactionalBatchCall<DB>>>()?;
             Some(DB::transactional(&pool, &settings, Arc::clone(call)))
         };
         let registry = Registry::build(registrations, states, &defaults, DB::NAME, &adopt)

@@ -3,7 +3,7 @@
 use std::{ops::DerefMut, sync::Arc};
 
 use crate::{
-    handler::{BoxFuture, TransactionalCall},
+    handler::{BoxFuture, TransactionalBatchCall},
     record::NewRecord,
     store::{OpenError, Store, StoreError, StoreSettings, Tables, TransactionalRun},
 };
@@ -72,7 +72,7 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
     fn transactional(
         pool: &Self::Pool,
         settings: &StoreSettings,
-        call: Arc<dyn TransactionalCall<Self>>,
+        call: Arc<dyn TransactionalBatchCall<Self>>,
     ) -> Arc<dyn TransactionalRun>;
 }
 

@@ -105,7 +105,7 @@ pub use delivery::{DeliveryConfig, OnFailed};
 pub use handler::{
     BatchHandler, BatchResults, ClassifiedError, Failure, FailureKind, FallbackHandler,
     GenericFallbackHandler, GenericHandler, Handler, HandlerError, Registration, RegistryError, State, Takes,
-    TransactionalHandler,
+    TransactionalBatchHandler, TransactionalHandler,
 };
 pub use instance::{Claim, ClusterView, Generation, InstanceId, InstanceState, Member};
 pub use outbox::{Outbox, TransactionError};

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::{
     clock::Clock,
@@ -40,6 +40,8 @@ struct Shared {
     slots: [Slot; PARTITION_COUNT],
     returned: Notify,
     changed: Wake,
+    /// How often the cluster has changed, as the delivery wing has last seen it.
+    changes: watch::Sender<i64>,
 }
 
 #[derive(Default)]
@@ -60,6 +62,7 @@ impl Ownership {
             slots: std::array::from_fn(|_| Slot::default()),
             returned: Notify::new(),
             changed: Wake::default(),
+            changes: watch::Sender::new(0),
         }))
     }
 
@@ -70,6 +73,16 @@ impl Ownership {
     /// Fires when partitions were granted or taken, or the lease was renewed or lost.
     pub(crate) fn changed(&self) -> &Wake {
         &self.0.changed
+    }
+
+    /// The delivery wing sees at every poll how often the cluster has changed.
+    pub(crate) fn note_changes(&self, changes: i64) {
+        self.0.changes.send_if_modified(|seen| std::mem::replace(seen, changes) != changes);
+    }
+
+    /// How often the cluster has changed; wakes whoever waits for it to change.
+    pub(crate) fn changes(&self) -> watch::Receiver<i64> {
+        self.0.changes.subscribe()
     }
 
     /// A heartbeat sent at `sent_at` was acknowledged.

@@ -91,14 +91,7 @@ impl HandlerArguments {
             let mend = format!("a handler needs an id, which is stored with its records: write `{ID}`");
             return Err(Error::new(Span::call_site(), mend));
         }
-        match (&arguments.batch, arguments.transactional) {
-            (Some(_), Some(span)) => {
-                let mend =
-                    "a batch has no transaction of its own: take either `batch` or `transactional` out";
-                Err(Error::new(span, mend))
-            }
-            _ => Ok(arguments),
-        }
+        Ok(arguments)
     }
 
     fn take(&mut self, name: &Ident, input: ParseStream<'_>) -> Result<()> {

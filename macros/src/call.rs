@@ -130,6 +130,22 @@ pub(crate) fn many(keylane: &Path, function: &Function, event: &Type) -> TokenSt
     boxed(function, &body)
 }
 
+/// The future of a call that handles all of several records or none of them.
+pub(crate) fn all(keylane: &Path, function: &Function, event: &Type) -> TokenStream {
+    let mixed = Span::mixed_site();
+    let first = quote_spanned!(mixed=> batch.events);
+    let state = |ty: &Type| quote_spanned!(mixed=> states.get::<#ty>()?);
+    let returned = returned(function, &quote!(::core::result::Result<(), _>), &first, state);
+    let converted = converted(keylane);
+    let body = quote_spanned! {mixed=>
+        let batch = #keylane::handler::DecodedBatch::<#event>::of(records);
+        batch.undecodable.check()?;
+        #returned
+        returned.map_err(#converted)
+    };
+    boxed(function, &body)
+}
+
 /// Calls the function and binds what it returned to the type it must have, or else the compiler says
 /// so at its return type.
 fn returned(
@@ -169,7 +185,7 @@ fn converted(keylane: &Path) -> TokenStream {
 }
 
 /// Whether a batch handler returns a `Vec` of results instead of a single one.
-fn one_result_each(returns: &Type) -> bool {
+pub(crate) fn one_result_each(returns: &Type) -> bool {
     let Type::Path(path) = returns else { return false };
     path.path.segments.last().is_some_and(|last| last.ident == "Vec" || last.ident == "BatchResults")
 }

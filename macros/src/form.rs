@@ -4,6 +4,7 @@ use syn::{Error, Result, Type};
 
 use crate::{
     arguments::{Batch, HandlerArguments},
+    call,
     signature::{Function, Given, Taken},
 };
 
@@ -12,6 +13,7 @@ pub(crate) enum Form<'a> {
     Single,
     Transactional(&'a Type),
     Batch(&'a Type, Batch),
+    TransactionalBatch { event: &'a Type, connection: &'a Type, batch: Batch },
 }
 
 impl<'a> Form<'a> {
@@ -43,22 +45,23 @@ impl<'a> Form<'a> {
                 event,
                 "a `Vec` of events is for a batch handler: add `batch = 100`, or take a single event",
             ),
-            (Taken::Events(_), Some(_), Some((_, ty)), _) => {
-                refuse_type(ty, "a batch has no transaction of its own: take a `State` with a pool instead")
-            }
-            (Taken::Events(event), Some((batch, _)), None, _) => Ok(Self::Batch(event, batch)),
-            (_, Some((_, span)), ..) => {
+            (Taken::Event(_) | Taken::Record, Some((_, span)), ..) => {
                 refuse(span, "a batch handler takes several events: make the first argument a `Vec<E>`")
             }
-            (_, None, Some((connection, _)), Some(_)) => Ok(Self::Transactional(connection)),
-            (_, None, Some((_, ty)), None) => {
+            (_, _, Some((_, ty)), None) => {
                 refuse_type(ty, "only a transactional handler is given a connection: add `transactional`")
             }
-            (_, None, None, Some(span)) => refuse(
+            (_, _, None, Some(span)) => refuse(
                 span,
                 "a transactional handler writes through its connection: \
                  take `&mut` of it, such as `tx: &mut sqlx::PgConnection`",
             ),
+            (Taken::Events(event), Some((batch, _)), Some((connection, _)), Some(_)) => {
+                check_returns(&function.returns)?;
+                Ok(Self::TransactionalBatch { event, connection, batch })
+            }
+            (Taken::Events(event), Some((batch, _)), None, None) => Ok(Self::Batch(event, batch)),
+            (_, None, Some((connection, _)), Some(_)) => Ok(Self::Transactional(connection)),
             (_, None, None, None) => Ok(Self::Single),
         }
     }
@@ -70,7 +73,7 @@ impl<'a> Form<'a> {
             (Given::Delivery, _) if matches!(takes, Taken::Record) => {
                 refuse("the delivery is in the record: use `record.delivery`")
             }
-            (Given::Delivery, Form::Batch(..)) => {
+            (Given::Delivery, Form::Batch(..) | Form::TransactionalBatch { .. }) => {
                 refuse("a batch has a delivery for each of its records: take `&[&Delivery]`")
             }
             (Given::Deliveries, Form::Single | Form::Transactional(_)) => {
@@ -78,6 +81,17 @@ impl<'a> Form<'a> {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// What is committed together has one result.
+fn check_returns(returns: &Type) -> Result<()> {
+    match call::one_result_each(returns) {
+        true => Err(Error::new_spanned(
+            returns,
+            "a transaction is committed as a whole: return `Result<(), E>` for all of the batch",
+        )),
+        false => Ok(()),
     }
 }
 

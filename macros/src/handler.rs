@@ -36,6 +36,9 @@ fn registration(arguments: &HandlerArguments, function: &Function, form: &Form<'
         Form::Transactional(connection) => {
             quote!(within::<<#connection as #keylane::HasDatabase>::Database>(#id, #takes, #name {}))
         }
+        Form::TransactionalBatch { connection, batch: Batch { size, mixed }, .. } => quote! {
+            many_within::<<#connection as #keylane::HasDatabase>::Database>(#id, #takes, #size, #mixed, #name {})
+        },
     };
     let retry = arguments.retry.iter().map(|retry| retry.tokens(keylane));
     let timeout = arguments.timeout.map(duration::tokens).into_iter();
@@ -72,10 +75,18 @@ fn call(arguments: &HandlerArguments, function: &Function, form: &Form<'_>) -> T
             quote_spanned!(mixed=> records: &'a [&'a #keylane::Record], states: &'a #handler::States),
             quote!(#handler::BatchResults),
         ),
+        Form::TransactionalBatch { connection, .. } => (
+            quote!(TransactionalBatchCall<<#connection as #keylane::HasDatabase>::Database>),
+            quote_spanned! {mixed=>
+                records: &'a [&'a #keylane::Record], states: &'a #handler::States, tx: &'a mut #connection
+            },
+            call::result(keylane),
+        ),
     };
     let body = match form {
         Form::Single | Form::Transactional(_) => call::one(keylane, function),
         Form::Batch(event, _) => call::many(keylane, function, event),
+        Form::TransactionalBatch { event, .. } => call::all(keylane, function, event),
     };
     quote_spanned! {mixed=>
         #[automatically_derived]

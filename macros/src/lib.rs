@@ -89,15 +89,19 @@ pub fn derive_outbox_event(input: proc_macro::TokenStream) -> proc_macro::TokenS
 /// | `record: &Record` | generic: payload as bytes; needs `every` or `types(…)` | `State<T>` |
 /// | `events: Vec<E>` | batch; needs `batch` | `&[&Delivery]`, `State<T>` |
 /// | `event: E` or `record: &Record`, with `transactional` | transactional | `&mut` connection (needed), `&Delivery`, `State<T>` |
+/// | `events: Vec<E>`, with `batch` and `transactional` | transactional batch | `&mut` connection (needed), `&[&Delivery]`, `State<T>` |
 ///
 /// The connection of a transactional handler, such as `&mut sqlx::PgConnection`, is in the transaction
-/// that completes the record: what is written through it happens exactly once.
+/// that completes the record: what is written through it happens exactly once. A transactional batch
+/// completes all of its records in one transaction; if it fails, each half is tried by itself, down to
+/// the record that fails.
 ///
 /// # Result
 ///
 /// `Result<(), E>`, where `E` is a `HandlerError`, a `ClassifiedError`, or any other error. A batch
 /// handler may return a `Vec` with one result a record instead. From `Result<(), E>` of a batch,
-/// `Ok(())` is read as all delivered, and `Err` as the first one failed and the others not tried.
+/// `Ok(())` is read as all delivered, and `Err` as the first one failed and the others not tried. A
+/// transactional batch returns `Result<(), E>`.
 ///
 /// # Options
 ///

@@ -6,6 +6,8 @@ CREATE TABLE IF NOT EXISTS {outbox}meta (
     schema_version  BIGINT       NOT NULL,
     partition_count BIGINT       NOT NULL,
     partition_hash  VARCHAR(32)  NOT NULL,
+    -- Moved on when an instance joins, drains, releases, leaves or is evicted: who polls sees it.
+    cluster_changes BIGINT       NOT NULL DEFAULT 0,
     created_at      DATETIME(6)  NOT NULL DEFAULT (UTC_TIMESTAMP(6))
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 

@@ -5,6 +5,8 @@ CREATE TABLE {outbox}meta (
     schema_version  bigint      NOT NULL,
     partition_count bigint      NOT NULL,
     partition_hash  text        NOT NULL,
+    -- Moved on when an instance joins, drains, releases, leaves or is evicted: who polls sees it.
+    cluster_changes bigint      NOT NULL DEFAULT 0,
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 INSERT INTO {outbox}meta (id, schema_version, partition_count, partition_hash) VALUES (1, 1, 256, 'xxh3_64');

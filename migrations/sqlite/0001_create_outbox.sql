@@ -6,6 +6,8 @@ CREATE TABLE {outbox}meta (
     schema_version  INTEGER NOT NULL,
     partition_count INTEGER NOT NULL,
     partition_hash  TEXT    NOT NULL,
+    -- Moved on when an instance joins, drains, releases, leaves or is evicted: who polls sees it.
+    cluster_changes INTEGER NOT NULL DEFAULT 0,
     created_at      INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 ) STRICT;
 INSERT INTO {outbox}meta (id, schema_version, partition_count, partition_hash) VALUES (1, 1, 256, 'xxh3_64');

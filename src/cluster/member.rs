@@ -1,4 +1,7 @@
 //! The member: one look at the cluster after another, and this instance's part of what follows.
+//!
+//! A look is taken in its interval, sooner while others hold what this instance is to own, and at once
+//! (nearly) when the delivery wing's polls say that the cluster has changed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,6 +33,20 @@ pub(crate) enum Departure {
     Drained,
 }
 
+/// The share of the usual time between two looks after which one that waits for others looks again.
+const AWAITING_SHARE: u32 = 10;
+/// The share after which the next look may come when the cluster is known to have changed.
+const CHANGED_SHARE: u32 = 20;
+
+/// What a look came to.
+enum Looked {
+    /// This instance is not among the living any more.
+    Evicted,
+    /// It is to own partitions that others still hold.
+    Awaiting,
+    Settled,
+}
+
 /// One instance in the cluster.
 pub(crate) struct Member {
     pub(crate) store: Arc<dyn Store>,
@@ -47,37 +64,46 @@ impl Member {
     /// Takes part until evicted or drained.
     pub(crate) async fn run(mut self) -> Departure {
         let mut observations = Observations::default();
+        let mut changes = self.ownership.changes();
+        let interval = self.config.rebalance_interval;
         loop {
             let looked_at = Instant::now();
+            changes.mark_unchanged();
             if *self.draining.borrow() {
                 return self.leave().await;
             }
-            match self.tick(&mut observations).await {
-                Ok(true) => {}
-                Ok(false) => return Departure::Evicted,
-                Err(error) => self.report(&error),
-            }
-            self.wait_until(looked_at + self.config.rebalance_interval).await;
+            let pause = match self.tick(&mut observations).await {
+                Ok(Looked::Evicted) => return Departure::Evicted,
+                Ok(Looked::Awaiting) => interval / AWAITING_SHARE,
+                Ok(Looked::Settled) => interval,
+                Err(error) => {
+                    self.report(&error);
+                    interval
+                }
+            };
+            self.wait_until(looked_at + pause, looked_at + interval / CHANGED_SHARE, &mut changes).await;
         }
     }
 
-    /// Waits for the next tick, releasing what has drained meanwhile.
-    async fn wait_until(&mut self, next: Instant) {
+    /// Waits for the next tick, releasing what has drained meanwhile. A change of the cluster brings it
+    /// forward, but not before `soonest`.
+    async fn wait_until(&mut self, mut next: Instant, soonest: Instant, changes: &mut watch::Receiver<i64>) {
         loop {
             let ownership = self.ownership.clone();
             tokio::select! {
                 () = tokio::time::sleep_until(next) => return,
                 _ = self.draining.changed() => return,
                 () = ownership.permit_returned() => self.release_drained().await,
+                Ok(()) = changes.changed() => next = next.min(soonest),
             }
         }
     }
 
-    /// One look and what follows. False: this instance is not among the living any more.
-    async fn tick(&self, observations: &mut Observations) -> Result<bool, StoreError> {
+    /// One look and what follows.
+    async fn tick(&self, observations: &mut Observations) -> Result<Looked, StoreError> {
         let mut view = self.store.view().await?;
         if !view.members.iter().any(|member| member.id == self.me) {
-            return Ok(false);
+            return Ok(Looked::Evicted);
         }
         // A claim whose answer was lost may have been written: what is this instance's own by now is
         // wanted by nobody, so nobody would work on it.
@@ -94,7 +120,7 @@ impl Member {
         let moves = moves(self.me, &assignment, &may_own, &view.claims);
         self.carry_out(&moves, &view).await?;
         self.evict_overdue(&moves, &view, observations).await?;
-        Ok(true)
+        Ok(if moves.awaited.is_empty() { Looked::Settled } else { Looked::Awaiting })
     }
 
     async fn evict_silent(

@@ -37,12 +37,15 @@ pub(super) struct Seen {
     /// Whether the limit cut it short: look again at once.
     pub(super) more: bool,
     pub(super) error: Option<StoreError>,
+    /// How often the cluster has changed, if that was asked for.
+    pub(super) cluster_changes: Option<i64>,
 }
 
 /// Takes the look. The stops are read before the records: a lane that the list does not name is
 /// not stopped by anyone but this instance when the records are read, and of its own it knows.
 pub(super) async fn look(store: Arc<dyn Store>, look: Look) -> Seen {
-    let mut seen = Seen { look, stops: Vec::new(), records: Vec::new(), more: false, error: None };
+    let (stops, records) = (Vec::new(), Vec::new());
+    let mut seen = Seen { look, stops, records, more: false, error: None, cluster_changes: None };
     if let Err(error) = fill(&*store, &mut seen).await {
         seen.records.clear();
         seen.error = Some(error);
@@ -57,7 +60,8 @@ async fn fill(store: &dyn Store, seen: &mut Seen) -> Result<(), StoreError> {
         seen.stops = store.stops(*stops).await?;
     }
     if *due {
-        seen.records = store.due(owned, skip, *limit).await?;
+        let (records, changes) = store.due(owned, skip, *limit).await?;
+        (seen.records, seen.cluster_changes) = (records, Some(changes));
         seen.more = seen.records.len() >= *limit;
     }
     let left = limit.saturating_sub(seen.records.len()).max(1);

@@ -104,7 +104,10 @@ impl Pipeline {
     }
 
     pub(super) fn take_in(&mut self, seen: Seen) {
-        let Seen { look, stops, records, more, error } = seen;
+        let Seen { look, stops, records, more, error, cluster_changes } = seen;
+        if let Some(changes) = cluster_changes {
+            self.ownership.note_changes(changes);
+        }
         if let Some(error) = error {
             self.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
             self.want();

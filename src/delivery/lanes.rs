@@ -7,7 +7,7 @@ use std::{
 
 use super::stops::StopState;
 use crate::{
-    handler::{Entry as HandlerEntry, Form},
+    handler::Entry as HandlerEntry,
     ownership::Permit,
     record::{Lane, Record, RecordId, Stop},
 };
@@ -246,10 +246,7 @@ impl Lanes {
             }
         };
         let entry = state.entry.clone()?;
-        let (size, mixed) = match entry.form {
-            Form::Batch { size, mixed, .. } => (size, mixed),
-            _ => (RUN_LENGTH, false),
-        };
+        let (size, mixed) = entry.form.batch().unwrap_or((RUN_LENGTH, false));
         let mut lanes = vec![LaneItems { lane, items: state.take(size) }];
         let mut taken = lanes[0].items.len();
         while mixed && taken < size {

@@ -24,6 +24,7 @@ use crate::record::AfterFailure;
 
 mod attempt;
 mod fetcher;
+mod group;
 mod intake;
 mod lanes;
 mod outcomes;

@@ -4,13 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     attempt::{Surroundings, guarded, judge},
+    group::run_in_transactions,
     lanes::{Item, LaneItems, Run},
 };
 use crate::{
-    handler::{BatchCall, BatchResults, Context, Entry, Form, HandlerError},
+    handler::{BatchCall, BatchResults, Call, Context, Entry, Form, HandlerError},
     record::{Change, Lane, Record},
     rules::lifecycle::lane_goes_on,
-    store::{StoreError, TransactionalRun},
+    store::StoreError,
 };
 
 /// How a record left its run.
@@ -23,7 +24,7 @@ pub(super) enum Outcome {
     Untried,
     /// The database failed around it, no attempt counts: it is fetched again.
     Aborted(StoreError),
-    /// Another owner has settled it: it is none of ours any more.
+    /// Another owner has settled it, or may have: it is to be looked at again.
     Gone,
 }
 
@@ -51,10 +52,13 @@ impl Run {
         let Self { entry, lanes } = self;
         let lanes = match &entry.form {
             Form::Batch { call, .. } => Box::pin(run_batch(&entry, call, lanes, around)).await,
-            _ => {
+            Form::Transactional { call, .. } => {
+                Box::pin(run_in_transactions(&entry, call, lanes, around)).await
+            }
+            Form::Single(call) => {
                 let mut finished = Vec::with_capacity(lanes.len());
                 for LaneItems { lane, items } in lanes {
-                    let items = run_lane(&entry, items, around).await;
+                    let items = run_lane(&entry, call, items, around).await;
                     finished.push(FinishedLane { lane, items });
                 }
                 finished
@@ -64,58 +68,31 @@ impl Run {
     }
 }
 
-async fn run_lane(entry: &Entry, items: Vec<Item>, around: &Surroundings) -> Vec<(Item, Outcome)> {
+async fn run_lane(
+    entry: &Entry,
+    call: &Arc<dyn Call>,
+    items: Vec<Item>,
+    around: &Surroundings,
+) -> Vec<(Item, Outcome)> {
     let mut finished = Vec::with_capacity(items.len());
     let mut goes_on = true;
     for item in items {
         // The last look at the lease, as close to the call as can be.
         let outcome = match goes_on && item.permit.may_start() {
-            true => run_one(entry, &item, around).await,
+            true => Outcome::Write(run_one(entry, call, &item, around).await),
             false => Outcome::Untried,
         };
-        goes_on = match &outcome {
-            Outcome::Write(change) => lane_goes_on(change),
-            Outcome::Written => true,
-            Outcome::Untried | Outcome::Aborted(_) | Outcome::Gone => false,
-        };
+        goes_on = matches!(&outcome, Outcome::Write(change) if lane_goes_on(change));
         finished.push((item, outcome));
     }
     finished
 }
 
-async fn run_one(entry: &Entry, item: &Item, around: &Surroundings) -> Outcome {
+async fn run_one(entry: &Entry, call: &Arc<dyn Call>, item: &Item, around: &Surroundings) -> Change {
     let record = &*item.record;
     let started = around.clock.now();
-    let result = match &entry.form {
-        Form::Single(call) => guarded(entry.timeout, call.call(Context::new(record, &around.states))).await,
-        Form::Transactional(call) => {
-            return Box::pin(run_in_transaction(entry, call, item, around)).await;
-        }
-        Form::Batch { .. } => return Outcome::Untried,
-    };
-    let result = result.and_then(|returned| returned);
-    Outcome::Write(judge(entry, record, item.stops_lane, result, started, around).await)
-}
-
-async fn run_in_transaction(
-    entry: &Entry,
-    call: &Arc<dyn TransactionalRun>,
-    item: &Item,
-    around: &Surroundings,
-) -> Outcome {
-    use super::transaction::Transacted;
-    let started = around.clock.now();
-    let transacted =
-        around.guards.run(&**call, &item.record, &around.states, entry.timeout, &item.permit).await;
-    match transacted {
-        Transacted::Committed => Outcome::Written,
-        Transacted::Untried => Outcome::Untried,
-        Transacted::Gone => Outcome::Gone,
-        Transacted::Aborted(error) => Outcome::Aborted(error),
-        Transacted::Failed(error) => {
-            Outcome::Write(judge(entry, &item.record, item.stops_lane, Err(error), started, around).await)
-        }
-    }
+    let result = guarded(entry.timeout, call.call(Context::new(record, &around.states))).await;
+    judge(entry, record, item.stops_lane, result.and_then(|returned| returned), started, around).await
 }
 
 async fn run_batch(

@@ -11,7 +11,6 @@ use super::settler::resolve;
 use crate::{
     handler::{HandlerError, States},
     instance::InstanceId,
-    ownership::Permit,
     record::Record,
     store::{
         ErrorClass, Guard, Resolution, SETTLER_SLOT, Store, StoreError, Transacted as Ran, TransactionalRun,
@@ -20,7 +19,7 @@ use crate::{
     wake::Wake,
 };
 
-/// What became of a record, with no doubt left.
+/// What became of the records of a transaction, with no doubt left.
 pub(super) enum Transacted {
     Committed,
     Untried,
@@ -62,22 +61,22 @@ impl GuardPool {
         Self { store, observers, places: Arc::new(Semaphore::new(size)), idle: Mutex::new(idle), evicted }
     }
 
-    /// Runs a transactional handler under a guard of its own.
+    /// Runs a transactional handler under a guard of its own, if it still may once it has one.
     pub(super) async fn run(
         self: &Arc<Self>,
         call: &dyn TransactionalRun,
-        record: &Record,
+        records: &[&Record],
         states: &States,
         timeout: Duration,
-        permit: &Permit,
+        may_start: impl Fn() -> bool,
     ) -> Transacted {
         let Some(mut held) = self.hold().await else { return Transacted::Untried };
         // The wait for a guard may have been long.
-        if !permit.may_start() {
+        if !may_start() {
             return Transacted::Untried;
         }
         held.in_doubt = true;
-        let ran = call.run(held.guard, record, states, timeout).await;
+        let ran = call.run(held.guard, records, states, timeout).await;
         let transacted = match ran {
             Ran::Committed => {
                 held.guard = held.guard.moved();

@@ -43,6 +43,14 @@ impl<'a, E: OutboxEvent> DecodedBatch<'a, E> {
 }
 
 impl Undecodable {
+    /// Nothing is handled where all or nothing is.
+    ///
+    /// # Errors
+    /// The decode error.
+    pub fn check(self) -> Result<(), HandlerError> {
+        self.0.map_or(Ok(()), Err)
+    }
+
     /// Adds the decode error to the handler's results, once all of its `count` events were tried.
     pub fn close(self, mut results: BatchResults, count: usize) -> BatchResults {
         results.truncate(count);

@@ -67,6 +67,26 @@ pub trait TransactionalHandler<DB: Database>: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), HandlerError>> + Send;
 }
 
+/// Handles several events inside the transaction in which all of their completions are written: one
+/// commit for all. Register it with
+/// [`Registration::transactional_batch`](super::Registration::transactional_batch).
+///
+/// A failure takes everything back. Then each half of the batch is tried in a transaction of its own,
+/// down to the record that fails: only that one's attempt counts.
+pub trait TransactionalBatchHandler<DB: Database>: Send + Sync + 'static {
+    /// The event it takes.
+    type Event: OutboxEvent;
+
+    /// Handles the events, each lane's in order; `deliveries` has the same length and order. Write
+    /// through `tx` only, and do not commit or roll it back.
+    fn handle(
+        &self,
+        events: Vec<Self::Event>,
+        tx: &mut DB::Connection,
+        deliveries: &[&Delivery],
+    ) -> impl Future<Output = Result<(), HandlerError>> + Send;
+}
+
 /// Takes what a handler could not deliver. Register it with
 /// [`Registration::fallback`](super::Registration::fallback).
 pub trait FallbackHandler: Send + Sync + 'static {

@@ -6,12 +6,14 @@
 //! | generic | [`GenericHandler`] | one record, payload as bytes | `Result<(), E>` |
 //! | batch | [`BatchHandler`] | a run of one key, or a mix across keys | one result a record |
 //! | transactional | [`TransactionalHandler`] | one event and the transaction of its completion | `Result<(), E>` |
+//! | transactional batch | [`TransactionalBatchHandler`] | several events and the transaction of their completions | `Result<(), E>` |
 //! | fallback | [`FallbackHandler`], [`GenericFallbackHandler`] | the event and its [`Failure`] | `Result<(), E>` |
 //!
 //! `#[outbox_handler]` and `#[outbox_fallback_handler]` write the same [`Registration`] from an
 //! `async fn`; they use nothing that is not public here.
 
 mod batch;
+mod calls;
 mod context;
 pub mod convert;
 mod error;
@@ -20,14 +22,13 @@ mod registration;
 mod registry;
 
 pub use batch::{DecodedBatch, Undecodable};
+pub use calls::{BatchCall, BoxFuture, Call, FallbackCall, TransactionalBatchCall, TransactionalCall};
 pub use context::{Context, State, States};
 pub use error::{ClassifiedError, Failure, FailureKind, HandlerError};
 pub use forms::{
     BatchHandler, BatchResults, FallbackHandler, GenericFallbackHandler, GenericHandler, Handler,
-    TransactionalHandler,
+    TransactionalBatchHandler, TransactionalHandler,
 };
-pub use registration::{
-    BatchCall, BoxFuture, Call, Declare, FallbackCall, Registration, Takes, TransactionalCall,
-};
+pub use registration::{Declare, Registration, Takes};
 pub(crate) use registry::{Defaults, EVERY_TYPE, Entry, Form, Registry, is_valid_name};
 pub use registry::{RegistryError, Route};

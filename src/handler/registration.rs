@@ -2,67 +2,30 @@
 
 use std::{
     any::{Any, TypeId, type_name},
-    future::Future,
-    marker::PhantomData,
-    pin::Pin,
     sync::Arc,
     time::Duration,
 };
 
 use super::{
-    batch::DecodedBatch,
-    context::{Context, States},
-    error::{Failure, HandlerError},
+    calls::{
+        Batch, BatchCall, BatchInTransaction, Call, Each, FallbackCall, Generic, InTransaction,
+        TransactionalBatchCall, TransactionalCall, Typed,
+    },
     forms::{
-        BatchHandler, BatchResults, FallbackHandler, GenericFallbackHandler, GenericHandler, Handler,
-        TransactionalHandler,
+        BatchHandler, FallbackHandler, GenericFallbackHandler, GenericHandler, Handler,
+        TransactionalBatchHandler, TransactionalHandler,
     },
 };
 use crate::{
     database::Database,
-    record::{AfterFailure, OutboxEvent, Record},
+    record::{AfterFailure, OutboxEvent},
     rules::retry::RetryPolicy,
 };
-
-/// A boxed future, as the object-safe call traits return it.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What the macros generate: a type that declares its handler.
 pub trait Declare {
     /// The handler with its options.
     fn declare() -> Registration;
-}
-
-/// A handler of single records, object-safe.
-pub trait Call: Send + Sync + 'static {
-    /// Handles the record of the context.
-    fn call<'a>(&'a self, context: Context<'a>) -> BoxFuture<'a, Result<(), HandlerError>>;
-}
-
-/// A handler of several records, object-safe.
-pub trait BatchCall: Send + Sync + 'static {
-    /// Handles the records, in order; see [`BatchResults`].
-    fn call<'a>(&'a self, records: &'a [&'a Record], states: &'a States) -> BoxFuture<'a, BatchResults>;
-}
-
-/// A handler inside the transaction of its completion, object-safe.
-pub trait TransactionalCall<DB: Database>: Send + Sync + 'static {
-    /// Handles the record of the context through `tx`.
-    fn call<'a>(
-        &'a self,
-        context: Context<'a>,
-        tx: &'a mut DB::Connection,
-    ) -> BoxFuture<'a, Result<(), HandlerError>>;
-}
-
-/// A fallback handler, object-safe.
-pub trait FallbackCall: Send + Sync + 'static {
-    /// Takes over the record of the context.
-    fn call<'a>(
-        &'a self,
-        context: Context<'a>,
-        failure: &'a Failure,
-    ) -> BoxFuture<'a, Result<(), HandlerError>>;
 }
 
 /// Which record types a handler takes.
@@ -112,10 +75,12 @@ pub(crate) enum DeclaredForm {
         size: usize,
         mixed: bool,
     },
-    /// Holds an `Arc<dyn TransactionalCall<DB>>`.
+    /// Holds an `Arc<dyn TransactionalBatchCall<DB>>`.
     Transactional {
         call: Box<dyn Any + Send + Sync>,
         database: &'static str,
+        size: usize,
+        mixed: bool,
     },
 }
 
@@ -161,8 +126,29 @@ impl Registration {
         id: impl Into<String>,
         handler: H,
     ) -> Self {
-        let call = InTransaction::<DB, H>(handler, PhantomData);
-        Self::within(id, Takes::event::<H::Event>(), call)
+        Self::within(id, Takes::event::<H::Event>(), InTransaction::<DB, H>::new(handler))
+    }
+
+    /// A handler of up to `size` records inside the transaction of their completions: a contiguous run
+    /// of one lane.
+    pub fn transactional_batch<DB: Database, H: TransactionalBatchHandler<DB>>(
+        id: impl Into<String>,
+        size: usize,
+        handler: H,
+    ) -> Self {
+        let call = BatchInTransaction::<DB, H>::new(handler);
+        Self::many_within(id, Takes::event::<H::Event>(), size, false, call)
+    }
+
+    /// A handler of up to `size` records inside the transaction of their completions, from several
+    /// lanes, each lane's in order.
+    pub fn transactional_mixed_batch<DB: Database, H: TransactionalBatchHandler<DB>>(
+        id: impl Into<String>,
+        size: usize,
+        handler: H,
+    ) -> Self {
+        let call = BatchInTransaction::<DB, H>::new(handler);
+        Self::many_within(id, Takes::event::<H::Event>(), size, true, call)
     }
 
     /// The fallback handler of the handler `of`.
@@ -191,8 +177,21 @@ impl Registration {
         takes: Takes,
         call: impl TransactionalCall<DB>,
     ) -> Self {
-        let call: Arc<dyn TransactionalCall<DB>> = Arc::new(call);
-        Self::handler(id, takes, DeclaredForm::Transactional { call: Box::new(call), database: DB::NAME })
+        Self::many_within(id, takes, 1, false, Each(call))
+    }
+
+    /// A transactional batch handler in its object-safe form. `mixed`: records of several lanes in one
+    /// transaction.
+    pub fn many_within<DB: Database>(
+        id: impl Into<String>,
+        takes: Takes,
+        size: usize,
+        mixed: bool,
+        call: impl TransactionalBatchCall<DB>,
+    ) -> Self {
+        let call: Arc<dyn TransactionalBatchCall<DB>> = Arc::new(call);
+        let form = DeclaredForm::Transactional { call: Box::new(call), database: DB::NAME, size, mixed };
+        Self::handler(id, takes, form)
     }
 
     /// A fallback handler in its object-safe form; `of` is a handler id, or `None` for the default.
@@ -232,66 +231,5 @@ impl Registration {
     pub fn after_failure(mut self, lane: AfterFailure) -> Self {
         self.options.after_failure = Some(lane);
         self
-    }
-}
-
-struct Typed<H>(H);
-struct Generic<H>(H);
-struct Batch<H>(H);
-struct InTransaction<DB, H>(H, PhantomData<fn() -> DB>);
-
-impl<H: Handler> Call for Typed<H> {
-    fn call<'a>(&'a self, context: Context<'a>) -> BoxFuture<'a, Result<(), HandlerError>> {
-        Box::pin(async move { self.0.handle(context.event()?, context.delivery()).await })
-    }
-}
-
-impl<H: GenericHandler> Call for Generic<H> {
-    fn call<'a>(&'a self, context: Context<'a>) -> BoxFuture<'a, Result<(), HandlerError>> {
-        Box::pin(self.0.handle(context.record()))
-    }
-}
-
-impl<H: BatchHandler> BatchCall for Batch<H> {
-    fn call<'a>(&'a self, records: &'a [&'a Record], _: &'a States) -> BoxFuture<'a, BatchResults> {
-        Box::pin(async move {
-            let batch = DecodedBatch::<H::Event>::of(records);
-            let count = batch.events.len();
-            let results = match count {
-                0 => Vec::new(),
-                _ => self.0.handle(batch.events, &batch.deliveries).await,
-            };
-            batch.undecodable.close(results, count)
-        })
-    }
-}
-
-impl<DB: Database, H: TransactionalHandler<DB>> TransactionalCall<DB> for InTransaction<DB, H> {
-    fn call<'a>(
-        &'a self,
-        context: Context<'a>,
-        tx: &'a mut DB::Connection,
-    ) -> BoxFuture<'a, Result<(), HandlerError>> {
-        Box::pin(async move { self.0.handle(context.event()?, tx, context.delivery()).await })
-    }
-}
-
-impl<H: FallbackHandler> FallbackCall for Typed<H> {
-    fn call<'a>(
-        &'a self,
-        context: Context<'a>,
-        failure: &'a Failure,
-    ) -> BoxFuture<'a, Result<(), HandlerError>> {
-        Box::pin(async move { self.0.handle(context.event()?, failure).await })
-    }
-}
-
-impl<H: GenericFallbackHandler> FallbackCall for Generic<H> {
-    fn call<'a>(
-        &'a self,
-        context: Context<'a>,
-        failure: &'a Failure,
-    ) -> BoxFuture<'a, Result<(), HandlerError>> {
-        Box::pin(self.0.handle(context.record(), failure))
     }
 }

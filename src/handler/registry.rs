@@ -7,8 +7,9 @@ use std::{
 };
 
 use super::{
+    calls::{BatchCall, Call, FallbackCall},
     context::States,
-    registration::{BatchCall, Call, DeclaredForm, FallbackCall, Kind, Options, Registration, Takes},
+    registration::{DeclaredForm, Kind, Options, Registration, Takes},
 };
 use crate::{
     record::{AfterFailure, NAME_LIMIT_BYTES},
@@ -105,7 +106,19 @@ pub(crate) struct Defaults {
 pub(crate) enum Form {
     Single(Arc<dyn Call>),
     Batch { call: Arc<dyn BatchCall>, size: usize, mixed: bool },
-    Transactional(Arc<dyn TransactionalRun>),
+    Transactional { call: Arc<dyn TransactionalRun>, size: usize, mixed: bool },
+}
+
+impl Form {
+    /// Records of one call at most, and whether they may be of several lanes; `None`: one at a time.
+    pub(crate) fn batch(&self) -> Option<(usize, bool)> {
+        match self {
+            Self::Batch { size, mixed, .. } | Self::Transactional { size, mixed, .. } => {
+                Some((*size, *mixed))
+            }
+            Self::Single(_) => None,
+        }
+    }
 }
 
 /// One handler with everything needed to call it and to judge the result.
@@ -198,7 +211,7 @@ impl Registry {
 
     /// Whether any handler runs in the transaction of its completion.
     pub(crate) fn transactional(&self) -> bool {
-        self.entries.values().any(|entry| matches!(entry.form, Form::Transactional(_)))
+        self.entries.values().any(|entry| matches!(entry.form, Form::Transactional { .. }))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -263,7 +276,7 @@ fn check_names(
 fn check_options(id: &str, form: &DeclaredForm, options: &Options, problems: &mut Vec<RegistryError>) {
     let mut problem =
         |problem: String| problems.push(RegistryError::Option { handler: id.to_owned(), problem });
-    if let DeclaredForm::Batch { size: 0, .. } = form {
+    if let DeclaredForm::Batch { size: 0, .. } | DeclaredForm::Transactional { size: 0, .. } = form {
         problem("batch size is 0, but must be at least 1".to_owned());
     }
     if options.timeout.is_some_and(|timeout| timeout.is_zero()) {
@@ -281,9 +294,9 @@ fn adopt_form(
     Ok(match form {
         DeclaredForm::Single(call) => Form::Single(call),
         DeclaredForm::Batch { call, size, mixed } => Form::Batch { call, size, mixed },
-        DeclaredForm::Transactional { call, database: wanted } => {
+        DeclaredForm::Transactional { call, database: wanted, size, mixed } => {
             let wrong = || RegistryError::WrongDatabase { handler: handler.to_owned(), wanted, database };
-            Form::Transactional(adopt(&*call).ok_or_else(wrong)?)
+            Form::Transactional { call: adopt(&*call).ok_or_else(wrong)?, size, mixed }
         }
     })
 }

@@ -176,13 +176,14 @@ pub trait RecordStore: Send + Sync + 'static {
         Err(StoreError::new("sweep", ErrorClass::Setup, "this database has no sweeps"))
     }
 
-    /// Delayed records of these partitions whose time has come, the longest due first.
+    /// Delayed records of these partitions whose time has come, the longest due first; and how often the
+    /// cluster has changed, see [`ClusterStore`].
     async fn due(
         &self,
         partitions: PartitionSet,
         skip: &[RecordId],
         limit: usize,
-    ) -> Result<Vec<Record>, StoreError>;
+    ) -> Result<(Vec<Record>, i64), StoreError>;
 
     /// The stopped lanes of these partitions.
     async fn stops(&self, partitions: PartitionSet) -> Result<Vec<Stop>, StoreError>;
@@ -209,7 +210,8 @@ pub struct NewInstance {
     pub guard_rows: u32,
 }
 
-/// What the cluster wing may do.
+/// What the cluster wing may do. Whatever lets others claim or release something (all but beats, views
+/// and claims) moves the count of the cluster's changes on.
 #[async_trait]
 #[doc(hidden)]
 pub trait ClusterStore: Send + Sync + 'static {
@@ -355,7 +357,7 @@ pub trait Store: RecordStore + ClusterStore + AdminStore + SchemaStore {
     fn for_heartbeat(&self) -> Arc<dyn Store>;
 }
 
-/// What became of one record in its handler's own transaction.
+/// What became of the records of their handler's own transaction: all alike.
 #[derive(Debug)]
 #[doc(hidden)]
 pub enum Transacted {
@@ -365,7 +367,7 @@ pub enum Transacted {
     Failed(HandlerError),
     /// The database failed before the commit, everything was rolled back. No attempt counts.
     Aborted(StoreError),
-    /// Another owner has settled the record, or this instance has been evicted.
+    /// Another owner has settled one of the records, or this instance has been evicted.
     Fenced,
     /// The answer of the commit was lost: ask [`RecordStore::resolve`].
     Unknown(StoreError),
@@ -375,8 +377,8 @@ pub enum Transacted {
 #[async_trait]
 #[doc(hidden)]
 pub trait TransactionalRun: Send + Sync + 'static {
-    /// Begins, calls the handler, moves the guard's counter on, writes the completion, commits.
+    /// Begins, calls the handler, moves the guard's counter on, writes the completions, commits.
     ///
     /// A failure leaves the counter where it was. Dropping the future closes its connection.
-    async fn run(&self, guard: Guard, record: &Record, states: &States, timeout: Duration) -> Transacted;
+    async fn run(&self, guard: Guard, records: &[&Record], states: &States, timeout: Duration) -> Transacted;
 }

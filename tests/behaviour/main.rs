@@ -34,6 +34,7 @@ mod stopping;
 #[allow(dead_code, unused_imports, reason = "shared with the conformance suite, which needs more of it")]
 #[path = "../conformance/target.rs"]
 mod target;
+mod transactional_batches;
 mod transactions;
 mod unroutable;
 mod user;
@@ -138,6 +139,14 @@ macro_rules! everywhere {
                 a_mixed_batch_keeps_the_order_of_each_key
                 a_mixed_batch_with_few_results_tries_the_others_again
             }
+            transactional_batches {
+                a_batch_is_committed_as_a_whole
+                what_fails_in_a_batch_fails_alone
+                every_second_of_a_batch_fails_once
+                a_batch_of_one_key_is_a_run_of_it
+                what_is_spent_in_a_batch_blocks_its_key
+                a_payload_that_does_not_fit_fails_alone
+            }
             transactions {
                 effect_and_completion_are_committed_together
                 a_failed_attempt_leaves_no_effect
@@ -160,6 +169,7 @@ macro_rules! everywhere {
                 an_evicted_instance_joins_again_under_a_new_identity
                 evictions_lose_nothing_and_invert_nothing
                 two_outboxes_in_one_database_do_not_meet
+                polls_tell_of_changes_in_the_cluster
             }
             silence {
                 payloads_and_keys_are_never_logged

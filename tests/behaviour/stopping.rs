@@ -202,3 +202,40 @@ pub(crate) async fn two_outboxes_in_one_database_do_not_meet<T: User>(stage: &St
     second.shutdown().await;
     assert_eq!((ledger.done_of("order-1"), beside.done_of("order-1")), (vec![1], vec![2]));
 }
+
+/// Looks at the cluster are further apart than a case may take: polls tell who has come and gone.
+pub(crate) async fn polls_tell_of_changes_in_the_cluster<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let mut config = stage.config.clone();
+    config.cluster.rebalance_interval = Duration::from_secs(30);
+    config.cluster.stale_instance_timeout = Duration::from_secs(90);
+    let start = async || {
+        let builder = stage.builder().await.config(config.clone()).handler(ledger.keeper("bookkeeper"));
+        let outbox = builder.build().await.unwrap();
+        let running = outbox.start().await.unwrap();
+        (outbox, running)
+    };
+    let granted = async |count: usize| {
+        let what = format!("{count} partitions granted");
+        crate::recorder::eventually(&what, async || {
+            let granted = stage.signals.picked(|signal| match signal {
+                Signal::PartitionsGranted { partitions } => Some(partitions.len()),
+                _ => None,
+            });
+            (granted.iter().sum::<usize>() >= count).then_some(())
+        })
+        .await;
+    };
+    let (outbox, first) = start().await;
+    granted(256).await;
+    let (_, second) = start().await;
+    // The first sees that there is another and lets half of them go.
+    granted(256 + 128).await;
+    assert!(first.shutdown().await.graceful);
+    granted(256 + 128 + 128).await;
+    stage.schedule(&outbox, &crate::ledger::dealt(20, 2)).await;
+    ledger.until_done(40).await;
+    until_empty(&outbox).await;
+    second.shutdown().await;
+    assert_eq!(ledger.assert_in_order(), 40);
+}

@@ -37,8 +37,10 @@ async fn left_in_sqlite(file: &File) -> i64 {
 async fn drains_postgres_with_every_reference() {
     let url = url("KEYLANE_TEST_POSTGRES_URL");
     has_ratios(&figures(&url, &["drain", "--records", "2000"]), &["loop", "best", "naive1", "naive8"]);
-    let transactional = ["drain", "--records", "200", "--keys", "20", "--handler-form", "transactional"];
-    has_ratios(&figures(&url, &transactional), &["loop"]);
+    for form in ["transactional", "transactional-batch"] {
+        let transactional = ["drain", "--records", "200", "--keys", "20", "--handler-form", form];
+        has_ratios(&figures(&url, &transactional), &["loop"]);
+    }
     let mut conn = PgConnection::connect(&url).await.unwrap();
     let left: i64 = sqlx::query_scalar(LEFT_IN_POSTGRES).fetch_one(&mut conn).await.unwrap();
     assert_eq!(left, 0);

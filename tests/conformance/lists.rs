@@ -248,6 +248,10 @@ macro_rules! everywhere {
                 an_effect_happens_once_however_often_it_is_tried
                 a_completion_in_a_transaction_lets_its_lane_go_on
                 a_dropped_run_leaves_nothing
+                many_completions_are_one_transaction
+                many_completions_are_archived_or_kept_too
+                one_record_settled_by_another_refuses_all
+                an_evicted_instance_commits_none_of_many
             }
             schema {
                 a_migrated_schema_fits

@@ -116,7 +116,7 @@ impl<T: Target> Outbox<T> {
 
     /// All records whose time has come.
     pub(crate) async fn due(&self) -> Vec<Record> {
-        self.store.due(PartitionSet::ALL, &[], ALL).await.unwrap()
+        self.store.due(PartitionSet::ALL, &[], ALL).await.unwrap().0
     }
 
     pub(crate) async fn stops(&self) -> Vec<Stop> {

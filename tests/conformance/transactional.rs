@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use keylane::{
     Change, Completed, Database, FailureKind, HandlerError, Record, Tables,
-    handler::{BoxFuture, Context, States, TransactionalCall},
+    handler::{BoxFuture, States, TransactionalBatchCall},
     store::{Guard, Resolution, Transacted, TransactionalRun},
 };
 
@@ -27,16 +27,19 @@ struct Effect {
     then: Then,
 }
 
-impl<DB: Database> TransactionalCall<DB> for Effect {
+impl<DB: Database> TransactionalBatchCall<DB> for Effect {
     fn call<'a>(
         &'a self,
-        context: Context<'a>,
+        records: &'a [&'a Record],
+        _: &'a States,
         tx: &'a mut DB::Connection,
     ) -> BoxFuture<'a, Result<(), HandlerError>> {
         Box::pin(async move {
-            let effect = format!("effect of {}", context.delivery().key);
-            let first = DB::note_dedup_key(tx, &self.tables, &effect).await?;
-            assert!(first, "the effect is there already");
+            for record in records {
+                let effect = format!("effect of {}", record.delivery.key);
+                let first = DB::note_dedup_key(tx, &self.tables, &effect).await?;
+                assert!(first, "the effect is there already");
+            }
             match self.then {
                 Then::Succeed => Ok(()),
                 Then::Fail => Err(HandlerError::permanent("refused")),
@@ -48,7 +51,8 @@ impl<DB: Database> TransactionalCall<DB> for Effect {
 }
 
 fn runner<T: Target>(outbox: &Outbox<T>, then: Then, completed: Completed) -> Arc<dyn TransactionalRun> {
-    let call: Arc<dyn TransactionalCall<T::Db>> = Arc::new(Effect { tables: outbox.tables.clone(), then });
+    let call: Arc<dyn TransactionalBatchCall<T::Db>> =
+        Arc::new(Effect { tables: outbox.tables.clone(), then });
     T::Db::transactional(&outbox.pool, &outbox.settings(completed), call)
 }
 
@@ -58,8 +62,12 @@ fn guard(worker: &Worker, counter: i64) -> Guard {
 }
 
 async fn run<T: Target>(outbox: &Outbox<T>, then: Then, guard: Guard, record: &Record) -> Transacted {
+    run_all(outbox, then, guard, &[record]).await
+}
+
+async fn run_all<T: Target>(outbox: &Outbox<T>, then: Then, guard: Guard, records: &[&Record]) -> Transacted {
     let timeout = Duration::from_millis(if then == Then::Hang { 200 } else { 10_000 });
-    runner(outbox, then, Completed::Delete).run(guard, record, &States::default(), timeout).await
+    runner(outbox, then, Completed::Delete).run(guard, records, &States::default(), timeout).await
 }
 
 /// How many effects there are; looking must not leave one behind.
@@ -92,7 +100,7 @@ pub(crate) async fn completions_in_a_transaction_are_archived_or_kept_too<T: Tar
     for (counter, completed) in [Completed::Archive, Completed::Keep].into_iter().enumerate() {
         let runner = runner(outbox, Then::Succeed, completed);
         let guard = guard(&worker, counter as i64);
-        let done = runner.run(guard, &records[counter], &States::default(), timeout).await;
+        let done = runner.run(guard, &[&records[counter]], &States::default(), timeout).await;
         assert!(matches!(done, Transacted::Committed), "{done:?}");
     }
     crate::outbox::a_moment().await;
@@ -181,16 +189,84 @@ pub(crate) async fn a_completion_in_a_transaction_lets_its_lane_go_on<T: Target>
 
 pub(crate) async fn a_dropped_run_leaves_nothing<T: Target>(outbox: &Outbox<T>) {
     let (worker, record) = one(outbox).await;
-    let timeout = Duration::from_secs(60);
+    let (timeout, records) = (Duration::from_secs(60), [&record]);
     for _ in 0..8 {
         // More often than the pool has connections: each of them comes back or is replaced.
         let runner = runner(outbox, Then::Hang, Completed::Delete);
         let states = States::default();
-        let run = runner.run(guard(&worker, 0), &record, &states, timeout);
+        let run = runner.run(guard(&worker, 0), &records, &states, timeout);
         assert!(tokio::time::timeout(Duration::from_millis(150), run).await.is_err());
     }
     assert!(!has_effect(outbox, "order-1").await);
     assert_eq!(outbox.pending().await.len(), 1);
     let done = run(outbox, Then::Succeed, guard(&worker, 0), &record).await;
     assert!(matches!(done, Transacted::Committed), "{done:?}");
+}
+
+/// Three records, the first of which has failed once before.
+async fn three<T: Target>(outbox: &Outbox<T>) -> (Worker, Vec<Record>) {
+    let ids = outbox.schedule_keys(&["order-1", "order-2", "order-3"]).await;
+    let mut worker = outbox.join().await;
+    worker.settle([(ids[0], 0, retry_after(Duration::ZERO))]).await;
+    let mut records = outbox.due().await;
+    records.extend(outbox.pending().await);
+    records.sort_by_key(|record| record.delivery.id);
+    assert_eq!(records.iter().map(|record| record.delivery.id).collect::<Vec<_>>(), ids);
+    (worker, records)
+}
+
+pub(crate) async fn many_completions_are_one_transaction<T: Target>(outbox: &Outbox<T>) {
+    let (worker, records) = three(outbox).await;
+    let all: Vec<&Record> = records.iter().collect();
+    for then in [Then::Fail, Then::Panic, Then::Hang] {
+        let refused = run_all(outbox, then, guard(&worker, 0), &all).await;
+        assert!(matches!(refused, Transacted::Failed(_)), "{refused:?}");
+        assert!(!has_effect(outbox, "order-2").await);
+    }
+    let done = run_all(outbox, Then::Succeed, guard(&worker, 0), &all).await;
+    assert!(matches!(done, Transacted::Committed), "{done:?}");
+    for key in ["order-1", "order-2", "order-3"] {
+        assert!(has_effect(outbox, key).await);
+    }
+    assert!(outbox.pending().await.is_empty() && outbox.due().await.is_empty());
+    // One move of the guard for all of them.
+    assert_eq!(outbox.store.resolve(guard(&worker, 0)).await.unwrap(), Resolution::Applied);
+}
+
+pub(crate) async fn many_completions_are_archived_or_kept_too<T: Target>(outbox: &Outbox<T>) {
+    let worker = outbox.join().await;
+    for (counter, completed) in [Completed::Archive, Completed::Keep].into_iter().enumerate() {
+        outbox.schedule_keys(&[&format!("order-{counter}"), &format!("ship-{counter}")]).await;
+        let records = outbox.pending().await;
+        let records: Vec<&Record> = records.iter().collect();
+        assert_eq!(records.len(), 2);
+        let runner = runner(outbox, Then::Succeed, completed);
+        let timeout = Duration::from_secs(10);
+        let done = runner.run(guard(&worker, counter as i64), &records, &States::default(), timeout).await;
+        assert!(matches!(done, Transacted::Committed), "{done:?}");
+    }
+    crate::outbox::a_moment().await;
+    assert_eq!(outbox.store.purge(Duration::ZERO, Duration::from_secs(3600)).await.unwrap(), 4);
+}
+
+pub(crate) async fn one_record_settled_by_another_refuses_all<T: Target>(outbox: &Outbox<T>) {
+    let (mut worker, records) = three(outbox).await;
+    worker.settle([(records[2].delivery.id, 0, Change::Complete)]).await;
+    let all: Vec<&Record> = records.iter().collect();
+    let refused = run_all(outbox, Then::Succeed, guard(&worker, 0), &all).await;
+    assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
+    assert!(!has_effect(outbox, "order-1").await);
+    // The guard stands where it was.
+    let done = run_all(outbox, Then::Succeed, guard(&worker, 0), &all[..2]).await;
+    assert!(matches!(done, Transacted::Committed), "{done:?}");
+}
+
+pub(crate) async fn an_evicted_instance_commits_none_of_many<T: Target>(outbox: &Outbox<T>) {
+    let (worker, records) = three(outbox).await;
+    outbox.store.evict(worker.id, None).await.unwrap();
+    let all: Vec<&Record> = records.iter().collect();
+    let refused = run_all(outbox, Then::Succeed, guard(&worker, 0), &all).await;
+    assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
+    assert!(!has_effect(outbox, "order-1").await);
+    assert_eq!((outbox.pending().await.len(), outbox.due().await.len()), (2, 1));
 }

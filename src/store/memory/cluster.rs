@@ -23,6 +23,7 @@ impl ClusterStore for MemoryStore {
             if new {
                 let row = InstanceRow { state: InstanceState::Active, beat: 0, last_beat: now };
                 outbox.instances.insert(instance.id, row);
+                outbox.cluster_changes += 1;
                 outbox.guards.extend((0..instance.guard_rows).map(|slot| ((instance.id, slot), 0)));
             }
             new
@@ -61,6 +62,7 @@ impl ClusterStore for MemoryStore {
                 return false;
             }
             row.state = InstanceState::Dead;
+            outbox.cluster_changes += 1;
             outbox.close_guards(id);
             true
         })
@@ -90,19 +92,27 @@ impl ClusterStore for MemoryStore {
     }
 
     async fn release(&self, me: InstanceId, claims: &[(Partition, Generation)]) -> Result<usize, StoreError> {
-        self.call("release", |outbox, _| release(outbox, me, claims)).await
+        self.call("release", |outbox, _| {
+            outbox.cluster_changes += 1;
+            release(outbox, me, claims)
+        })
+        .await
     }
 
     async fn drain(&self, me: InstanceId) -> Result<(), StoreError> {
-        self.call("drain", |outbox, _| match outbox.instances.get_mut(&me) {
-            Some(row) if row.state == InstanceState::Active => row.state = InstanceState::Draining,
-            _ => {}
+        self.call("drain", |outbox, _| {
+            outbox.cluster_changes += 1;
+            if let Some(row) = outbox.instances.get_mut(&me).filter(|row| row.state == InstanceState::Active)
+            {
+                row.state = InstanceState::Draining;
+            }
         })
         .await
     }
 
     async fn leave(&self, me: InstanceId) -> Result<(), StoreError> {
         self.call("leave", |outbox, _| {
+            outbox.cluster_changes += 1;
             if let Some(row) = outbox.instances.get_mut(&me).filter(|row| row.state.is_live()) {
                 row.state = InstanceState::Stopped;
             }

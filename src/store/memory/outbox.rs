@@ -34,6 +34,7 @@ pub(super) struct Outbox {
     pub(super) instances: BTreeMap<InstanceId, InstanceRow>,
     pub(super) guards: BTreeMap<(InstanceId, u32), i64>,
     pub(super) claims: [Claim; PARTITION_COUNT],
+    pub(super) cluster_changes: i64,
     pub(super) routes: BTreeSet<Route>,
     /// When each key was noted.
     pub(super) dedup_keys: HashMap<String, Instant>,
@@ -69,6 +70,7 @@ impl Default for Outbox {
             instances: BTreeMap::new(),
             guards: BTreeMap::new(),
             claims: [Claim::default(); PARTITION_COUNT],
+            cluster_changes: 0,
             routes: BTreeSet::new(),
             dedup_keys: HashMap::new(),
         }

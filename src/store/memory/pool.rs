@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     database::{Database, HasDatabase, Pool, sealed::Sealed},
-    handler::{BoxFuture, TransactionalCall},
+    handler::{BoxFuture, TransactionalBatchCall},
     record::{Due, NewRecord, RecordId, Status},
     store::{ErrorClass, OpenError, Store, StoreError, StoreSettings, Tables, TransactionalRun},
 };
@@ -273,7 +273,7 @@ impl Database for Memory {
     fn transactional(
         pool: &MemoryPool,
         settings: &StoreSettings,
-        call: Arc<dyn TransactionalCall<Self>>,
+        call: Arc<dyn TransactionalBatchCall<Self>>,
     ) -> Arc<dyn TransactionalRun> {
         Arc::new(MemoryTransactional { pool: pool.clone(), settings: settings.clone(), call })
     }
@@ -328,7 +328,7 @@ mod tests {
         schedule(&pool, Due::After(hour)).await.unwrap();
         schedule(&pool, Due::At(std::time::SystemTime::now() + 2 * hour)).await.unwrap();
         for due in [0, 1, 2] {
-            assert_eq!(store.due(PartitionSet::ALL, &[], 10).await.unwrap().len(), due);
+            assert_eq!(store.due(PartitionSet::ALL, &[], 10).await.unwrap().0.len(), due);
             tokio::time::sleep(hour + Duration::from_secs(60)).await;
         }
     }

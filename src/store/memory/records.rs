@@ -52,11 +52,12 @@ impl RecordStore for MemoryStore {
         partitions: PartitionSet,
         skip: &[RecordId],
         limit: usize,
-    ) -> Result<Vec<Record>, StoreError> {
+    ) -> Result<(Vec<Record>, i64), StoreError> {
         let skip: HashSet<RecordId> = skip.iter().copied().collect();
         self.call("due", |outbox, now| {
             let due = partitions.iter().flat_map(|partition| outbox.records.due(partition, now));
-            due.filter(|record| !skip.contains(&record.delivery.id)).take(limit).collect()
+            let due = due.filter(|record| !skip.contains(&record.delivery.id)).take(limit);
+            (due.collect(), outbox.cluster_changes)
         })
         .await
     }

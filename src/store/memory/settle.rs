@@ -80,7 +80,7 @@ impl Outbox {
     }
 
     /// The compare of every outcome: nobody else has counted an attempt or ended the record.
-    fn is_open(&self, id: RecordId, failures: u32) -> bool {
+    pub(super) fn is_open(&self, id: RecordId, failures: u32) -> bool {
         self.records.get(id).is_some_and(|row| row.is_open() && row.attempts == failures)
     }
 

@@ -5,9 +5,9 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures::FutureExt;
 
-use super::{Completed, Fault, Memory, MemoryPool, MemoryTransaction};
+use super::{Fault, Memory, MemoryPool, MemoryTransaction};
 use crate::{
-    handler::{Context, HandlerError, States, TransactionalCall},
+    handler::{HandlerError, States, TransactionalBatchCall},
     record::Record,
     store::{Guard, StoreSettings, Transacted, TransactionalRun},
 };
@@ -16,30 +16,29 @@ use crate::{
 pub(super) struct MemoryTransactional {
     pub(super) pool: MemoryPool,
     pub(super) settings: StoreSettings,
-    pub(super) call: Arc<dyn TransactionalCall<Memory>>,
+    pub(super) call: Arc<dyn TransactionalBatchCall<Memory>>,
 }
 
 impl MemoryTransactional {
-    /// Guard, completion and commit, in one critical section.
-    fn complete(&self, guard: Guard, record: &Record, mut tx: MemoryTransaction) -> Transacted {
+    /// Guard, completions and commit, in one critical section.
+    fn complete(&self, guard: Guard, records: &[&Record], mut tx: MemoryTransaction) -> Transacted {
         let lost = match self.pool.shared.faults.next("commit") {
             Some(fault @ Fault::NotApplied) => return Transacted::Unknown(fault.error("commit")),
             lost => lost,
         };
-        let id = record.delivery.id;
         let mut data = self.pool.shared.data();
         let outbox = data.outbox(&self.settings.tables);
-        if !outbox.move_guard(guard) {
+        let all_there = records.iter().all(|record| outbox.is_open(record.delivery.id, record.failures()));
+        if !all_there || !outbox.move_guard(guard) {
             return Transacted::Fenced;
         }
         let now = tokio::time::Instant::now();
-        let completed: Completed = self.settings.completed;
-        if !outbox.complete(id, record.failures(), completed, now) {
-            outbox.guards.insert((guard.instance, guard.slot), guard.counter);
-            return Transacted::Fenced;
-        }
-        if record.failures() > 0 {
-            outbox.resume_lane(id);
+        for record in records {
+            let (id, failures) = (record.delivery.id, record.failures());
+            outbox.complete(id, failures, self.settings.completed, now);
+            if failures > 0 {
+                outbox.resume_lane(id);
+            }
         }
         tx.write(&mut data);
         match lost {
@@ -51,13 +50,13 @@ impl MemoryTransactional {
 
 #[async_trait]
 impl TransactionalRun for MemoryTransactional {
-    async fn run(&self, guard: Guard, record: &Record, states: &States, timeout: Duration) -> Transacted {
+    async fn run(&self, guard: Guard, records: &[&Record], states: &States, timeout: Duration) -> Transacted {
         let mut tx = match self.pool.begin().await {
             Ok(tx) => tx,
             Err(error) => return Transacted::Aborted(error),
         };
         // Until the commit, dropping the transaction takes everything back.
-        let handled = AssertUnwindSafe(self.call.call(Context::new(record, states), &mut tx)).catch_unwind();
+        let handled = AssertUnwindSafe(self.call.call(records, states, &mut tx)).catch_unwind();
         match tokio::time::timeout(timeout, handled).await {
             Err(_) => return Transacted::Failed(HandlerError::timed_out(timeout)),
             Ok(Err(panic)) => return Transacted::Failed(HandlerError::panicked(&*panic)),
@@ -65,7 +64,7 @@ impl TransactionalRun for MemoryTransactional {
             Ok(Ok(Ok(()))) => {}
         }
         match self.pool.shared.faults.around("complete", || ()) {
-            Ok(()) => self.complete(guard, record, tx),
+            Ok(()) => self.complete(guard, records, tx),
             Err(error) => Transacted::Aborted(error),
         }
     }

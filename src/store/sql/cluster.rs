@@ -42,6 +42,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
                 let values = vec![id(instance.id), Value::Int(i64::from(slot))];
                 D::execute(&mut conn, safe(&self.sql.join_guard), values).await?;
             }
+            D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
             commit::<D>(&mut conn).await?;
             conn.keep();
             Ok(())
@@ -92,6 +93,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
             let evicted = D::execute(&mut conn, safe(sql), values).await? == 1;
             if evicted {
                 D::execute(&mut conn, safe(&self.sql.close_guards), vec![id(who)]).await?;
+                D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
             }
             commit::<D>(&mut conn).await?;
             conn.keep();
@@ -125,6 +127,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
         let released = self.call("release", async {
             let mut conn = self.control.borrow().await?;
             let released = D::execute(&mut conn, sql, vec![id(me)]).await?;
+            D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
             conn.keep();
             Ok(released)
         });
@@ -132,7 +135,14 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
     }
 
     async fn drain(&self, me: InstanceId) -> Result<(), StoreError> {
-        self.write("drain", &self.sql.drain_instance, vec![id(me)]).await.map(|_| ())
+        self.call("drain", async {
+            let mut conn = self.control.borrow().await?;
+            D::execute(&mut conn, safe(&self.sql.drain_instance), vec![id(me)]).await?;
+            D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
+            conn.keep();
+            Ok(())
+        })
+        .await
     }
 
     async fn leave(&self, me: InstanceId) -> Result<(), StoreError> {
@@ -142,6 +152,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
             for sql in [&self.sql.stop_instance, &self.sql.close_guards, &self.sql.release_all] {
                 D::execute(&mut conn, safe(sql), vec![id(me)]).await?;
             }
+            D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
             commit::<D>(&mut conn).await?;
             conn.keep();
             Ok(())

@@ -169,6 +169,14 @@ pub(crate) trait Driver: Database {
     ) -> DriverResult<'c, (i64, usize, i64)> {
         Box::pin(async { Err(sqlx::Error::Configuration("no such statement on this database".into())) })
     }
+    /// Delayed records that are due, and the number in the row before them.
+    fn due<'c>(
+        conn: &'c mut Self::Connection,
+        sql: &'c Arc<str>,
+        partitions: PartitionSet,
+        skip: &'c [RecordId],
+        limit: usize,
+    ) -> DriverResult<'c, (Vec<Record>, i64)>;
     /// Reads records by id and the horizon.
     fn sweep<'c>(
         conn: &'c mut Self::Connection,

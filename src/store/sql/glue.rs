@@ -95,6 +95,18 @@ macro_rules! sqlx_codec {
             sqlx::Row::try_get_unchecked::<Option<T>, _>(row, column)
         }
 
+        /// Records after a row that is none: partition -1, and a number in place of an id.
+        fn numbered(rows: &[Row]) -> Result<(Vec<crate::record::Record>, i64), sqlx::Error> {
+            let (mut records, mut number) = (Vec::with_capacity(rows.len()), 0);
+            for row in rows {
+                match get::<i64>(row, 2)? {
+                    Some(-1) => number = get::<i64>(row, 0)?.unwrap_or(0),
+                    _ => records.push(record(row)?),
+                }
+            }
+            Ok((records, number))
+        }
+
         fn record(row: &Row) -> Result<crate::record::Record, sqlx::Error> {
             let required = |column| move || sqlx::Error::ColumnNotFound(format!("{column}"));
             let text =
@@ -220,7 +232,7 @@ macro_rules! sqlx_database {
             fn transactional(
                 pool: &Self::Pool,
                 settings: &crate::store::StoreSettings,
-                call: std::sync::Arc<dyn crate::handler::TransactionalCall<Self>>,
+                call: std::sync::Arc<dyn crate::handler::TransactionalBatchCall<Self>>,
             ) -> std::sync::Arc<dyn crate::store::TransactionalRun> {
                 let settings = settings.clone();
                 std::sync::Arc::new(crate::store::sql::SqlTransactional::new(pool.clone(), settings, call))

@@ -88,6 +88,20 @@ macro_rules! sqlx_looks {
             })
         }
 
+        fn due<'c>(
+            conn: &'c mut $connection,
+            sql: &'c std::sync::Arc<str>,
+            partitions: crate::partition::PartitionSet,
+            skip: &'c [crate::record::RecordId],
+            limit: usize,
+        ) -> crate::store::sql::driver::DriverResult<'c, (Vec<crate::record::Record>, i64)> {
+            use crate::store::sql::{looks, with_lists};
+            Box::pin(async move {
+                let sql = with_lists(sql, &looks::fetch_lists(partitions, skip, limit));
+                numbered(&sqlx::raw_sql(sql).fetch_all(conn).await?)
+            })
+        }
+
         fn sweep<'c>(
             conn: &'c mut $connection,
             sql: &'c crate::store::sql::statements::Statements,

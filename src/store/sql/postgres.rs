@@ -121,6 +121,21 @@ impl Driver for Postgres {
         })
     }
 
+    fn due<'c>(
+        conn: &'c mut PgConnection,
+        sql: &'c Arc<str>,
+        partitions: PartitionSet,
+        skip: &'c [RecordId],
+        limit: usize,
+    ) -> DriverResult<'c, (Vec<Record>, i64)> {
+        let numbers: Vec<i16> = partitions.iter().map(|partition| i16::from(partition.number())).collect();
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        Box::pin(async move {
+            let query = sqlx::query(safe(sql));
+            numbered(&query.bind(numbers).bind(skip).bind(limit).bind(limit).fetch_all(conn).await?)
+        })
+    }
+
     fn complete_at_once<'c>(
         conn: &'c mut PgConnection,
         sql: &'c Arc<str>,

@@ -57,13 +57,12 @@ impl<D: Driver> RecordStore for SqlStore<D> {
         partitions: PartitionSet,
         skip: &[RecordId],
         limit: usize,
-    ) -> Result<Vec<Record>, StoreError> {
-        let partitions: Vec<Partition> = partitions.iter().collect();
+    ) -> Result<(Vec<Record>, i64), StoreError> {
         self.call("due", async {
             let mut conn = self.poll.borrow().await?;
-            let records = D::fetch(&mut conn, &self.sql.due, &partitions, skip, limit).await?;
+            let due = D::due(&mut conn, &self.sql.due, partitions, skip, limit).await?;
             conn.keep();
-            Ok(records)
+            Ok(due)
         })
         .await
     }

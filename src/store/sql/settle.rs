@@ -12,7 +12,9 @@ use super::{
     SqlStore, begin, commit,
     dialect::list,
     driver::{Driver, Kind, Value},
-    query, rollback, safe, with_lists,
+    query, rollback, safe,
+    statements::Statements,
+    with_lists,
 };
 use crate::{
     record::{AfterFailure, Change, RecordId, Settlement, Status, StopReason},
@@ -201,7 +203,7 @@ impl<D: Driver> SqlStore<D> {
 
     /// Writes what became of the records themselves; how many were as expected.
     async fn write_outcomes(&self, conn: &mut D::Connection, batch: &Batch) -> Result<usize, sqlx::Error> {
-        Ok(self.write_completions(conn, batch).await?
+        Ok(complete::<D>(conn, &self.sql, self.settings.completed, &batch.completed).await?
             + self.write_failures(conn, batch).await?
             + self.set_aside(conn, &batch.unroutable).await?)
     }
@@ -219,24 +221,6 @@ impl<D: Driver> SqlStore<D> {
         let sql = with_lists(&self.sql.lock_records, &[("{ids}", list(ids))]);
         let rows = query::<D>(conn, sql, Vec::new(), KINDS).await?;
         Ok(rows.iter().map(|row| (row.int(0), (row.int(1), row.int(2)))).collect())
-    }
-
-    async fn write_completions(&self, conn: &mut D::Connection, batch: &Batch) -> Result<usize, sqlx::Error> {
-        let mut applied = 0;
-        for (failures, ids) in &batch.completed {
-            // All in the text: it differs each time, so preparing it would be a round trip for nothing.
-            let lists = [("{ids}", list(ids.iter().copied())), ("{attempts}", failures.to_string())];
-            let sql = match self.settings.completed {
-                Completed::Keep => &self.sql.complete_keep,
-                Completed::Delete => &self.sql.complete_delete,
-                Completed::Archive => {
-                    D::execute(conn, with_lists(&self.sql.copy_to_archive, &lists), Vec::new()).await?;
-                    &self.sql.complete_delete
-                }
-            };
-            applied += D::execute(conn, with_lists(sql, &lists), Vec::new()).await?;
-        }
-        Ok(applied as usize)
     }
 
     async fn write_failures(&self, conn: &mut D::Connection, batch: &Batch) -> Result<usize, sqlx::Error> {
@@ -303,13 +287,37 @@ impl<D: Driver> SqlStore<D> {
     }
 }
 
+/// Completes records, by their counts of failures; how many were as expected.
+pub(super) async fn complete<D: Driver>(
+    conn: &mut D::Connection,
+    sql: &Statements,
+    completed: Completed,
+    records: &BTreeMap<u32, Vec<RecordId>>,
+) -> Result<usize, sqlx::Error> {
+    let mut applied = 0;
+    for (failures, ids) in records {
+        // All in the text: it differs each time, so preparing it would be a round trip for nothing.
+        let lists = [("{ids}", list(ids.iter().copied())), ("{attempts}", failures.to_string())];
+        let write = match completed {
+            Completed::Keep => &sql.complete_keep,
+            Completed::Delete => &sql.complete_delete,
+            Completed::Archive => {
+                D::execute(conn, with_lists(&sql.copy_to_archive, &lists), Vec::new()).await?;
+                &sql.complete_delete
+            }
+        };
+        applied += D::execute(conn, with_lists(write, &lists), Vec::new()).await?;
+    }
+    Ok(applied as usize)
+}
+
 const LANE: &[Kind] = &[Kind::Int, Kind::Text, Kind::Text, Kind::Int, Kind::Int];
 
 /// Deletes the lane rows of these records and returns what was held behind them. The rows go
 /// first: a hold on its way either counts before, and its records return, or finds no row.
 pub(super) async fn resume_lanes<D: Driver>(
     conn: &mut D::Connection,
-    sql: &super::statements::Statements,
+    sql: &Statements,
     records: &BTreeSet<RecordId>,
 ) -> Result<(), sqlx::Error> {
     if records.is_empty() {

@@ -39,6 +39,6 @@ statements! {
         counts count_lanes stopped_lanes failed mend_retry mend_replace mend_discard
         old_completed purge_completed old_archived purge_archived purge_dedup
         touch_route insert_route routes retire_handler
-        meta count_partitions probe_write;
+        meta note_change count_partitions probe_write;
     own: fetch due write_failures sweep last_id probe
 }

@@ -1,6 +1,6 @@
 //! Handlers inside the transaction of their completion.
 
-use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures::FutureExt;
@@ -9,13 +9,13 @@ use super::{
     begin, commit,
     driver::{Driver, Value},
     rollback, safe,
-    settle::{move_guard, resume_lanes},
+    settle::{complete, move_guard, resume_lanes},
     statements::Statements,
     within,
 };
 use crate::{
-    handler::{Context, HandlerError, States, TransactionalCall},
-    record::Record,
+    handler::{HandlerError, States, TransactionalBatchCall},
+    record::{Record, RecordId},
     store::{Completed, Guard, StoreError, StoreSettings, Transacted, TransactionalRun},
 };
 
@@ -25,20 +25,24 @@ pub(crate) struct SqlTransactional<D: Driver> {
     settings: StoreSettings,
     sql: Arc<Statements>,
     /// The statements that complete one record, prepared once.
-    complete: Vec<Arc<str>>,
-    call: Arc<dyn TransactionalCall<D>>,
+    complete_one: Vec<Arc<str>>,
+    call: Arc<dyn TransactionalBatchCall<D>>,
 }
 
 impl<D: Driver> SqlTransactional<D> {
-    pub(crate) fn new(pool: D::Pool, settings: StoreSettings, call: Arc<dyn TransactionalCall<D>>) -> Self {
+    pub(crate) fn new(
+        pool: D::Pool,
+        settings: StoreSettings,
+        call: Arc<dyn TransactionalBatchCall<D>>,
+    ) -> Self {
         let sql = Arc::new(Statements::render(&D::DIALECT, D::FAMILY, &settings.tables));
-        let complete = match settings.completed {
+        let complete_one = match settings.completed {
             Completed::Keep => vec![&sql.complete_keep],
             Completed::Delete => vec![&sql.complete_delete],
             Completed::Archive => vec![&sql.copy_to_archive, &sql.complete_delete],
         };
-        let complete = complete.into_iter().map(|sql| D::DIALECT.of_one(sql)).collect();
-        Self { pool, settings, sql, complete, call }
+        let complete_one = complete_one.into_iter().map(|sql| D::DIALECT.of_one(sql)).collect();
+        Self { pool, settings, sql, complete_one, call }
     }
 
     async fn open(&self) -> Result<D::Lent, StoreError> {
@@ -58,38 +62,50 @@ impl<D: Driver> SqlTransactional<D> {
         }
     }
 
-    /// The fence and the completion, last before the commit so that the guard row is held briefly.
+    /// The fence and the completions, last before the commit so that the guard row is held briefly.
     async fn complete(
         &self,
         conn: &mut D::Connection,
         guard: Guard,
-        record: &Record,
+        records: &[&Record],
     ) -> Result<bool, sqlx::Error> {
         if !move_guard::<D>(conn, &self.sql.move_guard, guard).await? {
             return Ok(false);
         }
-        let mut completed = false;
-        for sql in &self.complete {
+        let completed = match records {
+            [record] => self.complete_one(conn, record).await?,
+            _ => {
+                let mut ids: BTreeMap<u32, Vec<RecordId>> = BTreeMap::new();
+                for record in records {
+                    ids.entry(record.failures()).or_default().push(record.delivery.id);
+                }
+                complete::<D>(conn, &self.sql, self.settings.completed, &ids).await?
+            }
+        };
+        let failed = records.iter().filter(|record| record.failures() > 0);
+        resume_lanes::<D>(conn, &self.sql, &failed.map(|record| record.delivery.id).collect()).await?;
+        Ok(completed == records.len())
+    }
+
+    async fn complete_one(&self, conn: &mut D::Connection, record: &Record) -> Result<usize, sqlx::Error> {
+        let mut completed = 0;
+        for sql in &self.complete_one {
             let values = vec![Value::Int(record.delivery.id), Value::Int(i64::from(record.failures()))];
-            completed = D::execute(conn, safe(sql), values).await? == 1;
+            completed = D::execute(conn, safe(sql), values).await?;
         }
-        if completed && record.failures() > 0 {
-            resume_lanes::<D>(conn, &self.sql, &BTreeSet::from([record.delivery.id])).await?;
-        }
-        Ok(completed)
+        Ok(completed as usize)
     }
 }
 
 #[async_trait]
 impl<D: Driver> TransactionalRun for SqlTransactional<D> {
-    async fn run(&self, guard: Guard, record: &Record, states: &States, timeout: Duration) -> Transacted {
+    async fn run(&self, guard: Guard, records: &[&Record], states: &States, timeout: Duration) -> Transacted {
         let mut conn = match self.open().await {
             Ok(conn) => conn,
             Err(error) => return Transacted::Aborted(error),
         };
         // Until the commit, dropping the connection takes everything back.
-        let handled =
-            AssertUnwindSafe(self.call.call(Context::new(record, states), &mut conn)).catch_unwind();
+        let handled = AssertUnwindSafe(self.call.call(records, states, &mut conn)).catch_unwind();
         match tokio::time::timeout(timeout, handled).await {
             Err(_) => return Transacted::Failed(HandlerError::timed_out(timeout)),
             Ok(Err(panic)) => return Transacted::Failed(HandlerError::panicked(&*panic)),
@@ -100,7 +116,7 @@ impl<D: Driver> TransactionalRun for SqlTransactional<D> {
             Ok(Ok(Ok(()))) => {}
         }
         let limit = self.settings.call_timeout;
-        match within::<D, _>("complete", limit, self.complete(&mut conn, guard, record)).await {
+        match within::<D, _>("complete", limit, self.complete(&mut conn, guard, records)).await {
             Ok(true) => {}
             Ok(false) => return Transacted::Fenced,
             Err(error) => return Transacted::Aborted(error),

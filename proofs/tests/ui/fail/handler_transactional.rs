@@ -31,7 +31,17 @@ async fn transaction(_: OrderPlaced, _: &mut Transaction<'_, Sqlite>) -> Result<
 }
 
 #[outbox_handler(id = "batch", transactional, batch = 10)]
-async fn batch(_: Vec<OrderPlaced>, _: &mut SqliteConnection) -> Result<(), HandlerError> {
+async fn batch(_: Vec<OrderPlaced>, _: &mut SqliteConnection) -> Vec<Result<(), HandlerError>> {
+    vec![Ok(())]
+}
+
+#[outbox_handler(id = "batch-alone", transactional, batch = 10)]
+async fn batch_alone(_: Vec<OrderPlaced>) -> Result<(), HandlerError> {
+    Ok(())
+}
+
+#[outbox_handler(id = "batch-of-one", transactional, batch = 10)]
+async fn batch_of_one(_: OrderPlaced, _: &mut SqliteConnection) -> Result<(), HandlerError> {
     Ok(())
 }
 

@@ -30,6 +30,25 @@ async fn copy(record: &Record, tx: &mut keylane::sqlx::sqlite::SqliteConnection)
     Ok(())
 }
 
+#[outbox_handler(id = "books", transactional, batch(size = 500, mixed))]
+async fn books(
+    events: Vec<OrderPlaced>,
+    tx: &mut SqliteConnection,
+    deliveries: &[&Delivery],
+    State(factor): State<i64>,
+) -> Result<(), sqlx::Error> {
+    for (event, delivery) in events.iter().zip(deliveries) {
+        let statement = sqlx::query("INSERT INTO books VALUES ($1, $2)").bind(event.id * factor);
+        statement.bind(delivery.key.as_str()).execute(&mut *tx).await?;
+    }
+    Ok(())
+}
+
+#[outbox_handler(id = "plain", transactional, batch = 10)]
+async fn plain(_: Vec<OrderPlaced>, _: &mut SqliteConnection) -> Result<(), HandlerError> {
+    Ok(())
+}
+
 fn main() {
-    let _ = handlers![ledger, copy];
+    let _ = handlers![ledger, copy, books, plain];
 }

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use keylane::{BatchHandler, BatchResults, Delivery, Handler, HandlerError, TransactionalHandler};
+use keylane::{
+    BatchHandler, BatchResults, Delivery, Handler, HandlerError, TransactionalBatchHandler,
+    TransactionalHandler,
+};
 
 use super::{
     Engine,
@@ -48,6 +51,22 @@ impl<E: Engine> TransactionalHandler<E> for Count {
     ) -> Result<(), HandlerError> {
         E::add_effect(tx, &delivery.key).await.map_err(HandlerError::new)?;
         self.0.handle(delivery.id, event);
+        Ok(())
+    }
+}
+
+impl<E: Engine> TransactionalBatchHandler<E> for Count {
+    type Event = Event;
+
+    async fn handle(
+        &self,
+        events: Vec<Event>,
+        tx: &mut E::Connection,
+        deliveries: &[&Delivery],
+    ) -> Result<(), HandlerError> {
+        for (event, delivery) in events.into_iter().zip(deliveries) {
+            TransactionalHandler::<E>::handle(self, event, tx, delivery).await?;
+        }
         Ok(())
     }
 }

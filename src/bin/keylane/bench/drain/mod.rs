@@ -103,7 +103,7 @@ impl<E: Engine> Drain<'_, E> {
     }
 
     fn transactional(&self) -> bool {
-        self.options.handler_form == Form::Transactional
+        self.options.handler_form.transactional()
     }
 
     /// Drains to the end. The library goes on until it is shut down.
@@ -125,6 +125,9 @@ impl<E: Engine> Drain<'_, E> {
             Form::Single => Registration::typed(HANDLER, count),
             Form::Batch => Registration::mixed_batch(HANDLER, HANDLER_BATCH, count),
             Form::Transactional => Registration::transactional::<E, _>(HANDLER, count),
+            Form::TransactionalBatch => {
+                Registration::transactional_mixed_batch::<E, _>(HANDLER, HANDLER_BATCH, count)
+            }
         };
         let config = self.options.tuning.applied_to(self.stage.config.clone());
         let running = self.stage.outbox(config, handler, tally).await?.start().await?;

@@ -15,7 +15,7 @@ const FEW: usize = 4_000;
 /// Options of `bench drain`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// Records of the backlog; 200000 if not given, 20000 for transactional handlers.
+    /// Records of the backlog; 200000 if not given, 20000 for transactional handlers, 50000 for their batches.
     #[arg(long)]
     pub(super) records: Option<NonZeroUsize>,
     #[command(flatten)]
@@ -38,6 +38,15 @@ pub(crate) enum Form {
     Batch,
     /// One event a call, and the transaction of its completion: a row is updated in it.
     Transactional,
+    /// Up to 500 events of any keys a call, and the transaction of their completions: a row is updated
+    /// in it for each.
+    TransactionalBatch,
+}
+
+impl Form {
+    pub(super) fn transactional(self) -> bool {
+        matches!(self, Self::Transactional | Self::TransactionalBatch)
+    }
 }
 
 /// Who drains.
@@ -55,7 +64,7 @@ impl Options {
     pub(super) fn subjects<E: Engine>(&self) -> Vec<Subject> {
         let mut subjects = vec![Subject::Library, Subject::Loop];
         // One by one in transactions is what a transactional handler does anyway.
-        if self.handler_form != Form::Transactional {
+        if !self.handler_form.transactional() {
             subjects.push(Subject::Best);
             subjects.extend(E::SINGLY.iter().map(|connections| Subject::Naive(*connections)));
         }
@@ -64,7 +73,11 @@ impl Options {
 
     /// How many records a subject is given.
     pub(super) fn records_of(&self, subject: Subject) -> usize {
-        let by_default = if self.handler_form == Form::Transactional { 20_000 } else { 200_000 };
+        let by_default = match self.handler_form {
+            Form::Single | Form::Batch => 200_000,
+            Form::Transactional => 20_000,
+            Form::TransactionalBatch => 50_000,
+        };
         let records = self.records.map_or(by_default, NonZeroUsize::get);
         match subject {
             Subject::Naive(_) => records.min(FEW),
@@ -79,6 +92,7 @@ impl fmt::Display for Form {
             Self::Single => "single",
             Self::Batch => "batch",
             Self::Transactional => "transactional",
+            Self::TransactionalBatch => "transactional-batch",
         })
     }
 }

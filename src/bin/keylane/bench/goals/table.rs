@@ -38,8 +38,8 @@ const SQLITE: &str = "SQLite";
 
 const DRAIN: Measurement = Measurement { words: "drain", quick: "drain --records 20000" };
 const TRANSACTIONAL: Measurement = Measurement {
-    words: "drain --handler-form transactional",
-    quick: "drain --handler-form transactional --records 2000",
+    words: "drain --handler-form transactional-batch",
+    quick: "drain --handler-form transactional-batch --records 2000",
 };
 const CLUSTER: Measurement = Measurement { words: "cluster", quick: "cluster --records 20000" };
 const HANDLERS: Measurement = Measurement { words: "handlers", quick: "handlers --records 20000" };

@@ -1,5 +1,8 @@
--- Delayed records whose time has come, by the partial index (partition_no, next_attempt_at).
-SELECT r.id, r.event_id, r.partition_no::int8, r.record_key, r.handler, r.record_type, r.content_type,
+-- Delayed records whose time has come, by the partial index (partition_no, next_attempt_at). The first
+-- row is how often the cluster has changed.
+SELECT cluster_changes, NULL::uuid, -1::int8, '', '', '', '', ''::bytea, NULL, 0::int8, NULL::interval
+FROM {outbox}meta
+UNION ALL (SELECT r.id, r.event_id, r.partition_no::int8, r.record_key, r.handler, r.record_type, r.content_type,
        r.payload, r.headers, r.attempts::int8, clock_timestamp() - r.created_at
 FROM unnest($1::int2[]) AS p (no)
 CROSS JOIN LATERAL (
@@ -7,4 +10,4 @@ CROSS JOIN LATERAL (
     WHERE o.partition_no = p.no AND o.status = 4 AND o.next_attempt_at <= clock_timestamp()
       AND o.id NOT IN (SELECT unnest($2::int8[]))
     ORDER BY o.next_attempt_at LIMIT $3
-) AS r LIMIT $4
+) AS r LIMIT $4)
