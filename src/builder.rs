@@ -6,6 +6,7 @@ use crate::{
     config::{Config, ConfigError},
     database::Database,
     handler::{Defaults, Registration, Registry, RegistryError, States, TransactionalBatchCall},
+    notifications::Announcer,
     outbox::{Inner, Outbox},
     schedule::{Routes, Scheduler},
     store::{OpenError, TransactionalRun},
@@ -121,6 +122,9 @@ impl<DB: Database> OutboxBuilder<DB> {
             routes: Arc::new(Routes::new(registry.routes())),
             store: Arc::clone(&store),
         };
+        let observers = Observers(Arc::new(observers));
+        let bell = store.bell().filter(|_| config.database.notifications);
+        let announcer = bell.clone().and_then(|bell| Announcer::start(bell, observers.clone()));
         Ok(Outbox {
             inner: Arc::new(Inner {
                 pool,
@@ -129,7 +133,9 @@ impl<DB: Database> OutboxBuilder<DB> {
                 registry: Arc::new(registry),
                 scheduler,
                 wake: Wake::default(),
-                observers: Observers(Arc::new(observers)),
+                bell,
+                announcer,
+                observers,
             }),
         })
     }

@@ -143,11 +143,15 @@ pub struct DatabaseConfig {
     /// Commit outcomes without waiting for the disk. A crash of the database may forget the last
     /// moments of outcomes: those records are delivered again. PostgreSQL and SQLite.
     pub async_settle: bool,
+    /// Tell other processes of commits at once, by `NOTIFY` outside the transactions, at most every
+    /// 5 ms. A connection more for a process that schedules, another for one that delivers. PostgreSQL;
+    /// the others poll.
+    pub notifications: bool,
 }
 
 impl Default for DatabaseConfig {
     fn default() -> Self {
-        Self { call_timeout: Duration::from_secs(5), async_settle: true }
+        Self { call_timeout: Duration::from_secs(5), async_settle: true, notifications: false }
     }
 }
 

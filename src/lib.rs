@@ -87,6 +87,7 @@ mod config;
 mod database;
 mod delivery;
 mod instance;
+mod notifications;
 mod outbox;
 mod ownership;
 mod partition;

@@ -10,10 +10,11 @@ use crate::{
     config::Config,
     database::{Database, Pool},
     handler::Registry,
+    notifications::Announcer,
     record::{OutboxEvent, RecordId},
     runtime::{Running, StartError, start},
     schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled, Scheduler},
-    store::{Counts, FailedRecord, Mend, SchemaError, StoppedLane, Store, StoreError},
+    store::{Bell, Counts, FailedRecord, Mend, SchemaError, StoppedLane, Store, StoreError},
     telemetry::Observers,
     wake::Wake,
 };
@@ -31,6 +32,9 @@ pub(crate) struct Inner<DB: Database> {
     pub(crate) registry: Arc<Registry>,
     pub(crate) scheduler: Scheduler,
     pub(crate) wake: Wake,
+    /// How to hear of the commits of other processes, if asked for.
+    pub(crate) bell: Option<Arc<dyn Bell>>,
+    pub(crate) announcer: Option<Announcer>,
     pub(crate) observers: Observers,
 }
 
@@ -168,9 +172,13 @@ impl<DB: Database> Outbox<DB> {
         Ok(done)
     }
 
-    /// Tells the workers of this process that there may be work. Cheap: many calls count as one.
+    /// Tells the workers of this process that there may be work; with `database.notifications`, those
+    /// of others too. Cheap: many calls count as one.
     pub fn wake(&self) {
         self.inner.wake.nudge();
+        if let Some(announcer) = &self.inner.announcer {
+            announcer.announce();
+        }
     }
 
     /// Joins the cluster and starts to deliver. Waits, with back-off, while the database is down.
@@ -215,7 +223,7 @@ impl<DB: Database> Outbox<DB> {
 
     async fn mend(&self, record: RecordId, mend: Mend) -> Result<bool, StoreError> {
         let mended = self.inner.store.mend(record, &mend).await?;
-        self.inner.wake.nudge();
+        self.wake();
         Ok(mended)
     }
 

@@ -42,6 +42,8 @@ struct Shared {
     changed: Wake,
     /// How often the cluster has changed, as the delivery wing has last seen it.
     changes: watch::Sender<i64>,
+    /// When it has last looked, in microseconds on the clock.
+    polled_at: AtomicU64,
 }
 
 #[derive(Default)]
@@ -63,6 +65,7 @@ impl Ownership {
             returned: Notify::new(),
             changed: Wake::default(),
             changes: watch::Sender::new(0),
+            polled_at: AtomicU64::new(0),
         }))
     }
 
@@ -77,12 +80,18 @@ impl Ownership {
 
     /// The delivery wing sees at every poll how often the cluster has changed.
     pub(crate) fn note_changes(&self, changes: i64) {
+        self.0.polled_at.store(self.0.clock.now().as_micros() as u64, SeqCst);
         self.0.changes.send_if_modified(|seen| std::mem::replace(seen, changes) != changes);
     }
 
     /// How often the cluster has changed; wakes whoever waits for it to change.
     pub(crate) fn changes(&self) -> watch::Receiver<i64> {
         self.0.changes.subscribe()
+    }
+
+    /// Whether the delivery wing has seen it since this time of the clock.
+    pub(crate) fn has_polled_since(&self, time: Duration) -> bool {
+        Duration::from_micros(self.0.polled_at.load(SeqCst)) >= time
     }
 
     /// A heartbeat sent at `sent_at` was acknowledged.
@@ -111,7 +120,7 @@ impl Ownership {
     }
 
     pub(crate) fn lease_holds(&self) -> bool {
-        self.0.lease_holds()
+        self.0.trusted_now().is_some()
     }
 
     /// Takes over what the database says is owned.
@@ -196,6 +205,11 @@ impl Ownership {
         (generation.0 != 0 && !slot.draining.load(SeqCst)).then_some(permit)
     }
 
+    /// Permits of this partition that are out.
+    pub(crate) fn permits(&self, partition: Partition) -> usize {
+        self.0.slots[partition.index()].permits.load(SeqCst) as usize
+    }
+
     /// Permits that are out.
     pub(crate) fn permits_out(&self) -> usize {
         self.0.slots.iter().map(|slot| slot.permits.load(SeqCst) as usize).sum()
@@ -208,12 +222,14 @@ impl Ownership {
 }
 
 impl Shared {
-    fn lease_holds(&self) -> bool {
+    /// The time on the clock, if the lease holds at it.
+    fn trusted_now(&self) -> Option<Duration> {
         let before = [&self.wall_at, &self.clock_at].map(|at| Duration::from_micros(at.load(SeqCst)));
         let now = self.clock.now();
         let until = Duration::from_micros(self.trusted_until.load(SeqCst));
         let after = (self.clock.wall(), now);
-        now < until && !lease::clocks_jumped((before[0], before[1]), after, JUMP_TOLERANCE)
+        let holds = now < until && !lease::clocks_jumped((before[0], before[1]), after, JUMP_TOLERANCE);
+        holds.then_some(now)
     }
 }
 
@@ -229,12 +245,16 @@ impl Permit {
         self.generation
     }
 
-    /// Whether a handler call may start now: same owner, not draining, lease good.
-    pub(crate) fn may_start(&self) -> bool {
+    /// The time on the clock, if a handler call may start now: same owner, not draining, lease good.
+    pub(crate) fn starts_at(&self) -> Option<Duration> {
         let slot = &self.shared.slots[self.partition.index()];
-        slot.generation.load(SeqCst) == self.generation.0
-            && !slot.draining.load(SeqCst)
-            && self.shared.lease_holds()
+        let owned = slot.generation.load(SeqCst) == self.generation.0 && !slot.draining.load(SeqCst);
+        owned.then(|| self.shared.trusted_now()).flatten()
+    }
+
+    /// Whether a handler call may start now.
+    pub(crate) fn may_start(&self) -> bool {
+        self.starts_at().is_some()
     }
 }
 

@@ -16,11 +16,12 @@ use crate::{
     delivery::{Ended, Pipeline, Setup},
     handler::Registry,
     instance::InstanceId,
+    notifications::listen,
     outbox::Inner,
     ownership::Ownership,
     partition::Partition,
     schedule::Routes,
-    store::{ErrorClass, NewInstance, SchemaError, Store, StoreError},
+    store::{Bell, ErrorClass, NewInstance, SchemaError, Store, StoreError},
     telemetry::{Observers, Signal},
     wake::Wake,
 };
@@ -118,6 +119,7 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Runnin
         routes: Arc::clone(&inner.scheduler.routes),
         config: inner.config.clone(),
         wake: inner.wake.clone(),
+        bell: inner.bell.clone(),
         observers: inner.observers.clone(),
         stopped,
         announce,
@@ -136,6 +138,7 @@ struct Worker {
     routes: Arc<Routes>,
     config: Config,
     wake: Wake,
+    bell: Option<Arc<dyn Bell>>,
     observers: Observers,
     stopped: watch::Receiver<bool>,
     announce: watch::Sender<InstanceId>,
@@ -180,7 +183,7 @@ impl Worker {
             &pulse,
             &evicted,
         );
-        let _heartbeat = match started {
+        let heartbeat = match started {
             Ok(heartbeat) => heartbeat,
             Err(error) => {
                 if let Some(joined) = joined.take() {
@@ -193,7 +196,7 @@ impl Worker {
         if let Some(joined) = joined.take() {
             let _ = joined.send(Ok(()));
         }
-        let session = self.work(me, &ownership, pulse, &evicted).await;
+        let session = self.work(me, &ownership, &heartbeat, pulse, &evicted).await;
         if matches!(session, Session::Evicted) {
             ownership.lose();
             self.observers.emit(Signal::Evicted { instance: me });
@@ -205,7 +208,14 @@ impl Worker {
     }
 
     /// Both wings until one of them ends. Dropping the pipeline cancels its handlers.
-    async fn work(&mut self, me: InstanceId, ownership: &Ownership, pulse: Pulse, evicted: &Wake) -> Session {
+    async fn work(
+        &mut self,
+        me: InstanceId,
+        ownership: &Ownership,
+        heartbeat: &Heartbeat,
+        pulse: Pulse,
+        evicted: &Wake,
+    ) -> Session {
         let pipeline = Pipeline::new(Setup {
             store: Arc::clone(&self.store),
             registry: Arc::clone(&self.registry),
@@ -223,6 +233,7 @@ impl Worker {
             ownership: ownership.clone(),
             observers: self.observers.clone(),
             draining: self.stopped.clone(),
+            views: heartbeat.views(),
         };
         let limit = self.config.cluster.graceful_shutdown_timeout;
         // Counted before the wings are dropped, which gives the permits back.
@@ -243,6 +254,15 @@ impl Worker {
             }
             () = pulse.keep(self.config.cluster.heartbeat_interval) => Session::Evicted,
             () = self.housekeeping(ownership) => Session::Evicted,
+            () = self.hear_of_others() => Session::Evicted,
+        }
+    }
+
+    /// Looks when another process says that it has committed something. Never ends.
+    async fn hear_of_others(&self) {
+        match &self.bell {
+            Some(bell) => listen(&**bell, &self.wake, &self.observers).await,
+            None => std::future::pending().await,
         }
     }
 
@@ -282,11 +302,24 @@ impl Worker {
     async fn housekeeping(&self, ownership: &Ownership) {
         let retention = &self.config.retention;
         let mut purge_at = Instant::now() + retention.purge_interval;
+        let mut changes = ownership.changes();
+        let mut changed = false;
         loop {
-            tokio::time::sleep(self.config.schedule.route_refresh).await;
-            match self.store.routes().await {
-                Ok(published) => self.routes.refresh(published),
-                Err(error) => self.report(&error),
+            let since = ownership.clock().now();
+            tokio::select! {
+                () = tokio::time::sleep(self.config.schedule.route_refresh / 2) => {}
+                Ok(()) = changes.changed() => changed = true,
+            };
+            // Polls tell when the list has changed, as long as there are any.
+            match !changed && ownership.has_polled_since(since) {
+                true => self.routes.confirm(),
+                false => match self.store.routes().await {
+                    Ok(published) => {
+                        changed = false;
+                        self.routes.refresh(published);
+                    }
+                    Err(error) => self.report(&error),
+                },
             }
             // One instance does it for all: the owner of partition 0.
             let mine = Partition::new(0).is_some_and(|first| ownership.is_open(first));

@@ -234,6 +234,12 @@ impl Routes {
         *self.published.write().unwrap_or_else(PoisonError::into_inner) = Published { handlers, refreshed };
     }
 
+    /// The list, if it was ever read, is known to be as it was.
+    pub(crate) fn confirm(&self) {
+        let mut published = self.published.write().unwrap_or_else(PoisonError::into_inner);
+        published.refreshed = published.refreshed.map(|_| Instant::now());
+    }
+
     /// Reads the list if it is older than this. A list that cannot be read is left as it is, for a
     /// second: the database is away, and the insert will say so.
     async fn keep_fresh(&self, store: &dyn Store, max_age: Duration) {

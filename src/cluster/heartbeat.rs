@@ -13,7 +13,7 @@ use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
 use super::ClusterConfig;
 use crate::{
-    instance::InstanceId,
+    instance::{ClusterView, InstanceId},
     ownership::Ownership,
     store::Store,
     telemetry::{Observers, Signal},
@@ -41,6 +41,14 @@ impl Pulse {
 pub(crate) struct Heartbeat {
     stop: watch::Sender<bool>,
     task: Option<JoinHandle<()>>,
+    views: watch::Receiver<Option<Beheld>>,
+}
+
+/// The cluster at some time of this instance's clock, as a beat has brought it.
+#[derive(Clone)]
+pub(crate) struct Beheld {
+    pub(super) at: Duration,
+    pub(super) view: ClusterView,
 }
 
 /// What the heartbeat works with.
@@ -52,6 +60,7 @@ pub(crate) struct Beating {
     observers: Observers,
     pulse: Pulse,
     evicted: Wake,
+    views: watch::Sender<Option<Beheld>>,
 }
 
 impl Heartbeat {
@@ -69,6 +78,7 @@ impl Heartbeat {
         evicted: &Wake,
     ) -> std::io::Result<Self> {
         let (stop, stopped) = watch::channel(false);
+        let (beheld, views) = watch::channel(None);
         let beating = Beating {
             store: store.for_heartbeat(),
             me,
@@ -77,15 +87,21 @@ impl Heartbeat {
             observers: observers.clone(),
             pulse: pulse.clone(),
             evicted: evicted.clone(),
+            views: beheld,
         };
         if !store.own_thread() {
-            return Ok(Self { stop, task: Some(tokio::spawn(beating.run(stopped))) });
+            return Ok(Self { stop, task: Some(tokio::spawn(beating.run(stopped))), views });
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new()
             .name("keylane-heartbeat".to_owned())
             .spawn(move || runtime.block_on(beating.run(stopped)))?;
-        Ok(Self { stop, task: None })
+        Ok(Self { stop, task: None, views })
+    }
+
+    /// What the beats bring.
+    pub(crate) fn views(&self) -> watch::Receiver<Option<Beheld>> {
+        self.views.clone()
     }
 }
 
@@ -127,11 +143,12 @@ impl Beating {
     async fn beat(&self) -> Option<Duration> {
         let sent_at = self.ownership.clock().now();
         match self.store.beat(self.me).await {
-            Ok(true) => {
+            Ok(Some(view)) => {
+                self.views.send_replace(Some(Beheld { at: sent_at, view }));
                 self.ownership.renew(sent_at, self.config.stale_instance_timeout);
                 Some(self.config.heartbeat_interval)
             }
-            Ok(false) => {
+            Ok(None) => {
                 self.ownership.lose();
                 self.evicted.nudge();
                 None

@@ -1,7 +1,10 @@
 //! The member: one look at the cluster after another, and this instance's part of what follows.
 //!
-//! A look is taken in its interval, sooner while others hold what this instance is to own, and at once
-//! (nearly) when the delivery wing's polls say that the cluster has changed.
+//! Each heartbeat brings a view of the cluster, in the same statement. It is good enough to see that there
+//! is nothing to do; whatever is done is done by a view read for it. (By the other a partition could be
+//! taken for one's own that was released since.) Such a look is taken when a beat's view asks for it, when
+//! the delivery wing's polls say that the cluster has changed, again and again while others hold what this
+//! instance is to own, and when no beat has come for an interval.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,14 +14,14 @@ use std::{
 
 use tokio::{sync::watch, time::Instant};
 
-use super::ClusterConfig;
+use super::{ClusterConfig, heartbeat::Beheld};
 use crate::{
     instance::{ClusterView, Generation, InstanceId, InstanceState},
     ownership::Ownership,
     partition::{Partition, PartitionSet},
     rules::{
         assignment::{Moves, assign, moves},
-        liveness::Observations,
+        liveness::{Observations, Suspect},
     },
     store::{Store, StoreError},
     telemetry::{Observers, Signal},
@@ -58,6 +61,8 @@ pub(crate) struct Member {
     pub(crate) observers: Observers,
     /// Turns true when this instance is to leave.
     pub(crate) draining: watch::Receiver<bool>,
+    /// What the heartbeats bring.
+    pub(crate) views: watch::Receiver<Option<Beheld>>,
 }
 
 impl Member {
@@ -69,6 +74,7 @@ impl Member {
         loop {
             let looked_at = Instant::now();
             changes.mark_unchanged();
+            self.views.mark_unchanged();
             if *self.draining.borrow() {
                 return self.leave().await;
             }
@@ -81,22 +87,75 @@ impl Member {
                     interval
                 }
             };
-            self.wait_until(looked_at + pause, looked_at + interval / CHANGED_SHARE, &mut changes).await;
+            let soonest = looked_at + interval / CHANGED_SHARE;
+            self.wait_until(looked_at + pause, soonest, &mut observations, &mut changes).await;
         }
     }
 
-    /// Waits for the next tick, releasing what has drained meanwhile. A change of the cluster brings it
-    /// forward, but not before `soonest`.
-    async fn wait_until(&mut self, mut next: Instant, soonest: Instant, changes: &mut watch::Receiver<i64>) {
+    /// Waits for the next tick, releasing what has drained meanwhile. It comes sooner when the cluster
+    /// has changed, but not before `soonest`, and later as long as beats say that there is nothing to do.
+    async fn wait_until(
+        &mut self,
+        mut next: Instant,
+        soonest: Instant,
+        observations: &mut Observations,
+        changes: &mut watch::Receiver<i64>,
+    ) {
+        let mut changed = false;
         loop {
             let ownership = self.ownership.clone();
             tokio::select! {
                 () = tokio::time::sleep_until(next) => return,
                 _ = self.draining.changed() => return,
                 () = ownership.permit_returned() => self.release_drained().await,
-                Ok(()) = changes.changed() => next = next.min(soonest),
+                Ok(()) = changes.changed() => changed = true,
+                Ok(()) = self.views.changed() => match self.is_at_rest(observations) {
+                    true if !changed => next = next.max(Instant::now() + self.config.rebalance_interval),
+                    true => {}
+                    false => changed = true,
+                },
+            }
+            if changed {
+                next = next.min(soonest);
             }
         }
+    }
+
+    /// Whether there is nothing to do by the view that the last beat has brought.
+    fn is_at_rest(&mut self, observations: &mut Observations) -> bool {
+        let Some(Beheld { at, view }) = self.views.borrow_and_update().clone() else { return false };
+        if !self.suspects(&view, at, observations).is_empty() {
+            return false;
+        }
+        let own = Partition::all().filter(|partition| view.claims[partition.index()].owner == Some(self.me));
+        let own: PartitionSet = own.collect();
+        let known = |partition: Partition| {
+            self.ownership.generation(partition) == Some(view.claims[partition.index()].generation)
+        };
+        let Moves { claim, release, awaited } = self.moves(&view);
+        own == self.ownership.owned()
+            && own.iter().all(known)
+            && [claim, release, awaited].iter().all(PartitionSet::is_empty)
+    }
+
+    /// This instance's part of what is to be done.
+    fn moves(&self, view: &ClusterView) -> Moves {
+        let alive = |wanted: fn(InstanceState) -> bool| -> BTreeSet<InstanceId> {
+            view.members.iter().filter(|member| wanted(member.state)).map(|member| member.id).collect()
+        };
+        let active = alive(|state| state == InstanceState::Active);
+        let assignment = assign(&active, &view.claims);
+        moves(self.me, &assignment, &alive(InstanceState::is_live), &view.claims)
+    }
+
+    /// Those who have been silent for too long at the time of a view.
+    fn suspects(&self, view: &ClusterView, at: Duration, observations: &mut Observations) -> Vec<Suspect> {
+        let stale = self.config.stale_instance_timeout;
+        let (suspects, interrupted) = observations.look(&view.members, at, stale, self.gap_limit);
+        if interrupted {
+            self.observers.emit(Signal::ObservationInterrupted);
+        }
+        suspects.into_iter().filter(|suspect| suspect.id != self.me).collect()
     }
 
     /// One look and what follows.
@@ -111,13 +170,7 @@ impl Member {
         let claim = |partition: Partition| (partition, view.claims[partition.index()].generation);
         self.grant(&Partition::all().filter(own).map(claim).collect::<Vec<_>>());
         self.evict_silent(&mut view, observations).await?;
-        let alive = |wanted: fn(InstanceState) -> bool| -> BTreeSet<InstanceId> {
-            view.members.iter().filter(|member| wanted(member.state)).map(|member| member.id).collect()
-        };
-        let active = alive(|state| state == InstanceState::Active);
-        let may_own = alive(InstanceState::is_live);
-        let assignment = assign(&active, &view.claims);
-        let moves = moves(self.me, &assignment, &may_own, &view.claims);
+        let moves = self.moves(&view);
         self.carry_out(&moves, &view).await?;
         self.evict_overdue(&moves, &view, observations).await?;
         Ok(if moves.awaited.is_empty() { Looked::Settled } else { Looked::Awaiting })
@@ -128,13 +181,7 @@ impl Member {
         view: &mut ClusterView,
         observations: &mut Observations,
     ) -> Result<(), StoreError> {
-        let now = self.ownership.clock().now();
-        let stale = self.config.stale_instance_timeout;
-        let (suspects, interrupted) = observations.look(&view.members, now, stale, self.gap_limit);
-        if interrupted {
-            self.observers.emit(Signal::ObservationInterrupted);
-        }
-        for suspect in suspects.into_iter().filter(|suspect| suspect.id != self.me) {
+        for suspect in self.suspects(view, self.ownership.clock().now(), observations) {
             if self.store.evict(suspect.id, Some(suspect.beat)).await? {
                 let silent_for = Some(suspect.silent_for);
                 self.observers.emit(Signal::PeerEvicted { instance: suspect.id, silent_for });

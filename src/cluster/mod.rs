@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   own thread:   beat ──▶ outbox_instance ──▶ answer renews the lease (from the time it was sent)
-//!   every tick:   view ──▶ who is silent? evict ──▶ assign ──▶ my moves
+//!                                                   └─ and brings a view: is there anything to do?
+//!   if so:        view ──▶ who is silent? evict ──▶ assign ──▶ my moves
 //!                                                   ├─ drain ──▶ permits gone ──▶ release
 //!                                                   └─ claim what is free or left by the dead
 //! ```
@@ -37,7 +38,8 @@ pub struct ClusterConfig {
     /// earlier.
     #[serde(with = "humantime_serde")]
     pub stale_instance_timeout: Duration,
-    /// Time between two looks at the cluster.
+    /// The longest time without a view of the cluster; usually each heartbeat brings one, and polls tell
+    /// of changes.
     #[serde(with = "humantime_serde")]
     pub rebalance_interval: Duration,
     /// How long a stopping instance finishes what it has before it cancels the rest.

@@ -23,8 +23,8 @@ pub(super) struct Look {
     pub(super) due: bool,
     pub(super) skip: Vec<RecordId>,
     pub(super) limit: usize,
-    /// Only partitions that had nothing in memory are looked at.
-    pub(super) kept: bool,
+    /// Only some of the partitions are looked at, each by itself.
+    pub(super) part: bool,
     /// How far the ids are known; moved on by the look.
     pub(super) frontier: Frontier,
 }
@@ -54,7 +54,7 @@ pub(super) async fn look(store: Arc<dyn Store>, look: Look) -> Seen {
 }
 
 async fn fill(store: &dyn Store, seen: &mut Seen) -> Result<(), StoreError> {
-    let Look { turn, stops, due, skip, limit, kept, frontier, .. } = &mut seen.look;
+    let Look { turn, stops, due, skip, limit, part, frontier, .. } = &mut seen.look;
     let owned: PartitionSet = turn.iter().copied().collect();
     if !stops.is_empty() {
         seen.stops = store.stops(*stops).await?;
@@ -65,7 +65,7 @@ async fn fill(store: &dyn Store, seen: &mut Seen) -> Result<(), StoreError> {
         seen.more = seen.records.len() >= *limit;
     }
     let left = limit.saturating_sub(seen.records.len()).max(1);
-    let plan = if *kept { Plan::Apart } else { plan(store, frontier, owned).await? };
+    let plan = if *part { Plan::Apart } else { plan(store, frontier, owned).await? };
     let pending = match plan {
         Plan::Sweep { from, reach } => {
             let sweep = Sweep { partitions: owned, from, reach, skip, limit: left };

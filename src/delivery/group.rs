@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::{
     attempt::{Surroundings, judge},
-    lanes::{Item, LaneItems},
-    run::{FinishedLane, Outcome},
+    lane::{Item, LaneItems},
+    run::{FinishedItems, FinishedLane, FinishedLanes, Outcome},
     transaction::Transacted,
 };
 use crate::{
@@ -39,9 +41,9 @@ struct Group<'a> {
 pub(super) async fn run_in_transactions(
     entry: &Entry,
     call: &Arc<dyn TransactionalRun>,
-    lanes: Vec<LaneItems>,
+    lanes: SmallVec<[LaneItems; 1]>,
     around: &Surroundings,
-) -> Vec<FinishedLane> {
+) -> FinishedLanes {
     let mut group = Group { entry, call, around, lanes: Vec::new(), members: Vec::new() };
     for (place, LaneItems { lane, items }) in lanes.into_iter().enumerate() {
         group.lanes.push((lane, true));
@@ -115,10 +117,10 @@ impl Group<'_> {
         self.members[member].outcome = outcome;
     }
 
-    fn finish(self) -> Vec<FinishedLane> {
+    fn finish(self) -> FinishedLanes {
         let lanes = self.lanes.into_iter();
-        let mut finished: Vec<FinishedLane> =
-            lanes.map(|(lane, _)| FinishedLane { lane, items: Vec::new() }).collect();
+        let mut finished: FinishedLanes =
+            lanes.map(|(lane, _)| FinishedLane { lane, items: FinishedItems::new() }).collect();
         for Member { lane, item, outcome } in self.members {
             finished[lane].items.push((item, outcome.unwrap_or(Outcome::Untried)));
         }

@@ -5,43 +5,33 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
-    DeliveryConfig,
     fetcher::{Look, Seen, look},
-    lanes::Item,
+    lane::Item,
     pipeline::{Pipeline, Task},
+    room::Room,
 };
 use crate::{
     partition::{Partition, PartitionSet},
     record::{AfterFailure, Change, Record, Stop, StopReason},
-    rules::{
-        frontier::Frontier,
-        pacing::{self, FetchLimits},
-    },
+    rules::frontier::Frontier,
     telemetry::Signal,
 };
 
 /// The pause after a look that failed.
 pub(super) const ERROR_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
 
-/// What the next look may bring.
-struct Room {
-    partitions: PartitionSet,
-    limit: usize,
-    /// Only what is kept for partitions with nothing in memory.
-    kept: bool,
-}
-
 impl Pipeline {
     /// There may be something that the last look has not seen.
     pub(super) fn want(&mut self) {
         (self.wanted, self.news) = (true, true);
+        self.barren = PartitionSet::EMPTY;
     }
 
     pub(super) fn start_look(&mut self) -> Option<Task<Seen>> {
-        if !(self.wanted || self.due_wanted) || self.clearing || Instant::now() < self.not_before {
+        if self.clearing || Instant::now() < self.not_before {
             return None;
         }
-        let Room { partitions: owned, limit, kept } = self.room()?;
+        let Room { partitions: owned, limit, part } = self.room()?;
         let stops = self.stops_to_read(owned);
         let generations = stops.iter().filter_map(|p| Some((p, self.ownership.generation(p)?))).collect();
         let (epoch, skip) = self.lanes.begin_fetch();
@@ -53,41 +43,16 @@ impl Pipeline {
         if self.lanes.take_given_back() || self.any_unread(owned) {
             self.frontier.reset();
         }
-        let due = self.due_wanted;
+        // What is looked at by itself is not seen by the looks at all.
+        let due = self.due_wanted || part;
         let frontier = self.frontier;
-        let wanted = Look { epoch, turn, stops, generations, due, skip, limit, kept, frontier };
+        let wanted = Look { epoch, turn, stops, generations, due, skip, limit, part, frontier };
         self.news = false;
         // After a look at a part, the look at all is still to come.
-        if !kept {
+        if !part {
             (self.wanted, self.due_wanted, self.refresh_wanted) = (false, false, false);
         }
         Some(Task::start(look(Arc::clone(&self.store), wanted)))
-    }
-
-    /// What to look at, and for how many records. The last quarter of memory is kept for partitions
-    /// that have nothing in it, a little for each look: however much waits for a few slow keys, the
-    /// others are seen.
-    fn room(&self) -> Option<Room> {
-        let DeliveryConfig { batch_size, max_in_flight, max_in_flight_bytes, .. } = self.config;
-        let (records, bytes) = (self.lanes.in_flight(), self.lanes.in_flight_bytes());
-        let common = FetchLimits {
-            batch_size,
-            max_in_flight: max_in_flight - max_in_flight / 4,
-            max_in_flight_bytes: max_in_flight_bytes - max_in_flight_bytes / 4,
-        };
-        let limit = pacing::fetch_size(common, records, bytes, self.mean_bytes);
-        let most = pacing::fetch_size(common, 0, 0, self.mean_bytes);
-        let owned = self.ownership.owned();
-        // A look for a few places costs as much as one for many: wait until half a batch has room.
-        if records == 0 || limit >= most.div_ceil(2) {
-            return (!owned.is_empty()).then_some(Room { partitions: owned, limit, kept: false });
-        }
-        let kept =
-            FetchLimits { batch_size: (max_in_flight / 64).max(1), max_in_flight, max_in_flight_bytes };
-        let limit = pacing::fetch_size(kept, records, bytes, self.mean_bytes);
-        let looks = self.news && limit > 0;
-        let idle = if looks { self.ownership.idle() } else { PartitionSet::EMPTY };
-        (!idle.is_empty()).then_some(Room { partitions: idle, limit, kept: true })
     }
 
     pub(super) fn stops_to_read(&self, owned: PartitionSet) -> PartitionSet {
@@ -118,8 +83,10 @@ impl Pipeline {
             self.lanes.end_fetch();
             return;
         }
-        if !look.kept {
-            self.frontier = look.frontier;
+        match look.part {
+            true if !more => self.crowded_no_more(look.turn.iter().copied().collect()),
+            true => {}
+            false => self.frontier = look.frontier,
         }
         if self.lanes.reconcile(&stops, look.epoch, |lane| look.stops.contains(lane.partition)) {
             self.want();
@@ -134,12 +101,20 @@ impl Pipeline {
             self.mean_bytes = (self.mean_bytes + bytes / records.len()) / 2 + 1;
             self.observers.emit(Signal::Fetched { records: records.len() });
         }
+        let (brought, before) = (records.len(), self.lanes.in_flight());
         match self.ownership.lease_holds() {
             true => records.into_iter().for_each(|record| self.sort_in(Box::new(record))),
             false => self.lanes.leave_behind(),
         }
+        // What could not be taken waits for a write that is under way or for another change, of which the
+        // pipeline is told: to look for it at once would go round in a circle.
+        let barren = brought > 0 && self.lanes.in_flight() == before;
+        if barren && look.part {
+            look.turn.iter().for_each(|partition| self.barren.insert(*partition));
+        }
+        let more = more && !barren;
         self.wanted |= more;
-        self.news |= more && look.kept;
+        self.news |= more && look.part;
         self.lanes.end_fetch();
     }
 

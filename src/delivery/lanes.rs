@@ -5,10 +5,15 @@ use std::{
     sync::Arc,
 };
 
-use super::stops::StopState;
+use smallvec::{SmallVec, smallvec};
+
+use super::{
+    lane::{Item, Items, LaneItems, LaneState, Run},
+    stops::StopState,
+};
 use crate::{
     handler::Entry as HandlerEntry,
-    ownership::Permit,
+    partition::PartitionSet,
     record::{Lane, Record, RecordId, Stop},
 };
 
@@ -18,27 +23,6 @@ type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState
 /// Records that one run of a lane takes at most, unless its handler takes batches.
 const RUN_LENGTH: usize = 32;
 
-/// A record in memory with its right to be worked on.
-pub(super) struct Item {
-    /// Boxed: an item changes hands several times.
-    pub(super) record: Box<Record>,
-    pub(super) permit: Permit,
-    /// This record has stopped its lane, and its turn has come again.
-    pub(super) stops_lane: bool,
-}
-
-/// The part of a run that belongs to one lane.
-pub(super) struct LaneItems {
-    pub(super) lane: Lane,
-    pub(super) items: Vec<Item>,
-}
-
-/// Work for one task.
-pub(super) struct Run {
-    pub(super) entry: Arc<HandlerEntry>,
-    pub(super) lanes: Vec<LaneItems>,
-}
-
 /// How a lane stands.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Standing {
@@ -46,40 +30,6 @@ pub(super) struct Standing {
     /// The lane goes on, but earlier records of it are on their way to be held: what a fetch brings
     /// of it now would overtake them.
     pub(super) would_overtake: bool,
-}
-
-#[derive(Default)]
-struct LaneState {
-    queue: VecDeque<Item>,
-    entry: Option<Arc<HandlerEntry>>,
-    running: bool,
-    waiting: bool,
-    stop: Option<StopState>,
-    /// Holds on their way to the database.
-    holds: usize,
-}
-
-impl LaneState {
-    /// Whether it is to be put among the ready ones now.
-    fn becomes_ready(&mut self) -> bool {
-        let may_run = self.stop.is_none() || self.queue.front().is_some_and(|item| item.stops_lane);
-        let becomes = !self.running && !self.waiting && !self.queue.is_empty() && may_run;
-        self.waiting |= becomes;
-        becomes
-    }
-
-    /// The items of a run, which begins.
-    fn take(&mut self, most: usize) -> Vec<Item> {
-        (self.waiting, self.running) = (false, true);
-        // A record that stops its lane runs alone: what follows depends on it.
-        let most = if self.stop.is_some() { 1 } else { most };
-        self.queue.drain(..most.min(self.queue.len())).collect()
-    }
-
-    fn is_idle(&self) -> bool {
-        let still = !self.running && !self.waiting;
-        self.queue.is_empty() && still && self.stop.is_none() && self.holds == 0
-    }
 }
 
 struct Known {
@@ -103,9 +53,18 @@ pub(super) struct Lanes {
     epoch: u64,
     /// Something that was fetched may be pending again, or something older.
     given_back: bool,
+    /// From how many records on a queue is long.
+    long_from: usize,
+    /// Lanes whose queue has become long since the last cut.
+    long: Vec<Lane>,
 }
 
 impl Lanes {
+    /// No lane has anything in memory. A queue of `long_from` records is long.
+    pub(super) fn new(long_from: usize) -> Self {
+        Self { long_from, ..Self::default() }
+    }
+
     /// A fetch begins. Returns its epoch and what it must leave out.
     pub(super) fn begin_fetch(&mut self) -> (u64, Vec<RecordId>) {
         self.epoch += 1;
@@ -217,6 +176,9 @@ impl Lanes {
         let id = item.record.delivery.id;
         let place = state.queue.iter().rposition(|queued| queued.record.delivery.id < id);
         state.queue.insert(place.map_or(0, |place| place + 1), item);
+        if state.queue.len() == self.long_from {
+            self.long.push(lane.clone());
+        }
         if state.becomes_ready() {
             self.ready.push_back(lane);
         }
@@ -225,7 +187,7 @@ impl Lanes {
     /// Puts records that were not tried back to the head of their lane.
     pub(super) fn put_back(&mut self, lane: &Lane, items: Vec<Item>) {
         match self.lanes.get_mut(lane) {
-            Some(state) => items.into_iter().rev().for_each(|item| state.queue.push_front(item)),
+            Some(state) => state.queue.insert_many(0, items),
             None => items.iter().for_each(|item| self.give_back(item.record.delivery.id)),
         }
     }
@@ -247,7 +209,7 @@ impl Lanes {
         };
         let entry = state.entry.clone()?;
         let (size, mixed) = entry.form.batch().unwrap_or((RUN_LENGTH, false));
-        let mut lanes = vec![LaneItems { lane, items: state.take(size) }];
+        let mut lanes: SmallVec<[LaneItems; 1]> = smallvec![LaneItems { lane, items: state.take(size) }];
         let mut taken = lanes[0].items.len();
         while mixed && taken < size {
             let same = |lane: &Lane| lane.handler == entry.id;
@@ -329,6 +291,22 @@ impl Lanes {
             self.give_back(item.record.delivery.id);
         }
         self.drop_if_idle(lane);
+    }
+
+    /// Gives up what is queued beyond half of what is long. Returns where that was.
+    pub(super) fn cut_long_queues(&mut self) -> PartitionSet {
+        let mut cut = PartitionSet::EMPTY;
+        for lane in std::mem::take(&mut self.long) {
+            let Some(state) = self.lanes.get_mut(&lane) else { continue };
+            if state.queue.len() < self.long_from {
+                continue;
+            }
+            let rest: Items = state.queue.drain(self.long_from / 2..).collect();
+            self.taint(&lane);
+            rest.iter().for_each(|item| self.give_back(item.record.delivery.id));
+            cut.insert(lane.partition);
+        }
+        cut
     }
 
     /// Gives up the queues and the stops of lanes that may not be worked on any more.

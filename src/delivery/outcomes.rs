@@ -1,13 +1,13 @@
 //! Outcomes: from ended runs to durable writes, and what each means for its lane.
 
-use std::{sync::Arc, task::Poll};
+use std::{mem::replace, sync::Arc, task::Poll};
 
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::{StreamExt, future::OptionFuture, stream::FuturesUnordered};
 use tokio::time::Instant;
 
 use super::{
     intake::ERROR_PAUSE,
-    lanes::Item,
+    lane::Item,
     pipeline::{Pending, Pipeline, SettleDone, Task},
     run::{Finished, FinishedLane, Outcome, Report},
     stops::StopState,
@@ -46,17 +46,20 @@ impl Pipeline {
                 let (began, count) = (Instant::now(), together.len() as u32);
                 let mut ended = Vec::with_capacity(together.len());
                 let waiting = FuturesUnordered::new();
+                // One that ends at once leaves its place in memory to the next.
+                let mut place = Box::pin(OptionFuture::from(None));
                 for run in together {
-                    let mut run = Box::pin(run.execute(&around));
-                    match futures::poll!(run.as_mut()) {
-                        Poll::Ready(finished) => ended.push(finished),
-                        Poll::Pending => waiting.push(run),
+                    place.as_mut().set(Some(run.execute(&around)).into());
+                    match futures::poll!(place.as_mut()) {
+                        Poll::Ready(finished) => ended.extend(finished),
+                        Poll::Pending => waiting.push(replace(&mut place, Box::pin(None.into()))),
                     }
                 }
                 // No receiver: the pipeline is gone, and this task is about to be cancelled.
                 let _ = done.send(Report { ended, mean_run: Some(began.elapsed() / count) });
                 let mut waiting = waiting.ready_chunks(REPORTED_TOGETHER);
                 while let Some(ended) = waiting.next().await {
+                    let ended = ended.into_iter().flatten().collect();
                     let _ = done.send(Report { ended, mean_run: None });
                 }
             });

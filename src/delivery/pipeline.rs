@@ -18,6 +18,7 @@ use super::{
     attempt::{Surroundings, roll},
     fetcher::Seen,
     lanes::Lanes,
+    room::share,
     run::Report,
     settler::{Evicted, Settler},
     transaction::GuardPool,
@@ -26,7 +27,7 @@ use crate::{
     handler::Registry,
     instance::{Generation, InstanceId},
     ownership::{Ownership, Permit},
-    partition::PARTITION_COUNT,
+    partition::{PARTITION_COUNT, PartitionSet},
     record::{Lane, RecordId, Settlement},
     rules::{frontier::Frontier, pacing},
     store::{Guard, SETTLER_SLOT, Settled, Store},
@@ -95,6 +96,12 @@ pub(crate) struct Pipeline {
     pub(super) around: Arc<Surroundings>,
     pub(super) evicted: Wake,
     pub(super) lanes: Lanes,
+    /// Partitions that are looked at by themselves.
+    pub(super) crowded: PartitionSet,
+    /// Partitions whose last look by themselves brought nothing that could be taken; until there is news.
+    pub(super) barren: PartitionSet,
+    /// Since when memory has had no room for a look.
+    pub(super) full_since: Option<Instant>,
     pub(super) tasks: JoinSet<()>,
     /// Where runs report that they have ended.
     pub(super) done: mpsc::UnboundedSender<Report>,
@@ -143,6 +150,7 @@ impl Pipeline {
         });
         let now = Instant::now();
         let (done, reports) = mpsc::unbounded_channel();
+        let lanes = Lanes::new(share(&config));
         Self {
             done,
             reports,
@@ -156,7 +164,10 @@ impl Pipeline {
             observers,
             around,
             evicted,
-            lanes: Lanes::default(),
+            lanes,
+            crowded: PartitionSet::EMPTY,
+            barren: PartitionSet::EMPTY,
+            full_since: None,
             tasks: JoinSet::new(),
             leased: false,
             clearing: false,
@@ -185,8 +196,9 @@ impl Pipeline {
         let mut settling: Option<Task<SettleDone>> = None;
         let mut ended = Vec::new();
         loop {
-            self.start_runs();
+            // The question is on its way before the handlers have the processor.
             looking = looking.or_else(|| self.start_look());
+            self.start_runs();
             settling = settling.or_else(|| self.start_settle());
             let timer = self.next_timer();
             let (ownership, wake, evicted) =
@@ -272,6 +284,7 @@ impl Pipeline {
             self.clearing = true;
         }
         let ownership = self.ownership.clone();
+        self.crowded = self.crowded.iter().filter(|partition| ownership.is_open(*partition)).collect();
         self.lanes.abandon_where(|lane| !ownership.is_open(lane.partition));
         self.want();
     }

@@ -2,10 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use smallvec::SmallVec;
+
 use super::{
     attempt::{Surroundings, guarded, judge},
     group::run_in_transactions,
-    lanes::{Item, LaneItems, Run},
+    lane::{Item, Items, LaneItems, Run},
 };
 use crate::{
     handler::{BatchCall, BatchResults, Call, Context, Entry, Form, HandlerError},
@@ -37,13 +39,16 @@ pub(super) struct Report {
 
 /// A run that has ended.
 pub(super) struct Finished {
-    pub(super) lanes: Vec<FinishedLane>,
+    pub(super) lanes: FinishedLanes,
 }
+
+pub(super) type FinishedLanes = SmallVec<[FinishedLane; 1]>;
+pub(super) type FinishedItems = SmallVec<[(Item, Outcome); 1]>;
 
 /// What became of the records of one lane, in their order.
 pub(super) struct FinishedLane {
     pub(super) lane: Lane,
-    pub(super) items: Vec<(Item, Outcome)>,
+    pub(super) items: FinishedItems,
 }
 
 impl Run {
@@ -56,7 +61,7 @@ impl Run {
                 Box::pin(run_in_transactions(&entry, call, lanes, around)).await
             }
             Form::Single(call) => {
-                let mut finished = Vec::with_capacity(lanes.len());
+                let mut finished = FinishedLanes::with_capacity(lanes.len());
                 for LaneItems { lane, items } in lanes {
                     let items = run_lane(&entry, call, items, around).await;
                     finished.push(FinishedLane { lane, items });
@@ -68,19 +73,14 @@ impl Run {
     }
 }
 
-async fn run_lane(
-    entry: &Entry,
-    call: &Arc<dyn Call>,
-    items: Vec<Item>,
-    around: &Surroundings,
-) -> Vec<(Item, Outcome)> {
-    let mut finished = Vec::with_capacity(items.len());
+async fn run_lane(entry: &Entry, call: &Arc<dyn Call>, items: Items, around: &Surroundings) -> FinishedItems {
+    let mut finished = FinishedItems::with_capacity(items.len());
     let mut goes_on = true;
     for item in items {
         // The last look at the lease, as close to the call as can be.
-        let outcome = match goes_on && item.permit.may_start() {
-            true => Outcome::Write(run_one(entry, call, &item, around).await),
-            false => Outcome::Untried,
+        let outcome = match goes_on.then(|| item.permit.starts_at()).flatten() {
+            Some(started) => Outcome::Write(run_one(entry, call, &item, started, around).await),
+            None => Outcome::Untried,
         };
         goes_on = matches!(&outcome, Outcome::Write(change) if lane_goes_on(change));
         finished.push((item, outcome));
@@ -88,9 +88,14 @@ async fn run_lane(
     finished
 }
 
-async fn run_one(entry: &Entry, call: &Arc<dyn Call>, item: &Item, around: &Surroundings) -> Change {
+async fn run_one(
+    entry: &Entry,
+    call: &Arc<dyn Call>,
+    item: &Item,
+    started: Duration,
+    around: &Surroundings,
+) -> Change {
     let record = &*item.record;
-    let started = around.clock.now();
     let result = guarded(entry.timeout, call.call(Context::new(record, &around.states))).await;
     judge(entry, record, item.stops_lane, result.and_then(|returned| returned), started, around).await
 }
@@ -98,9 +103,9 @@ async fn run_one(entry: &Entry, call: &Arc<dyn Call>, item: &Item, around: &Surr
 async fn run_batch(
     entry: &Entry,
     call: &Arc<dyn BatchCall>,
-    lanes: Vec<LaneItems>,
+    lanes: SmallVec<[LaneItems; 1]>,
     around: &Surroundings,
-) -> Vec<FinishedLane> {
+) -> FinishedLanes {
     let may_start = lanes.iter().flat_map(|lane| &lane.items).all(|item| item.permit.may_start());
     let records: Vec<&Record> = lanes.iter().flat_map(|lane| &lane.items).map(|item| &*item.record).collect();
     let started = around.clock.now();
@@ -108,9 +113,9 @@ async fn run_batch(
         true => call_batch(entry, call, &records, around).await.into_iter(),
         false => Vec::new().into_iter(),
     };
-    let mut finished = Vec::with_capacity(lanes.len());
+    let mut finished = FinishedLanes::with_capacity(lanes.len());
     for LaneItems { lane, items } in lanes {
-        let mut judged = Vec::with_capacity(items.len());
+        let mut judged = FinishedItems::with_capacity(items.len());
         // The prefix rule: once a lane may not go on, later results of it do not count.
         let mut goes_on = true;
         for item in items {

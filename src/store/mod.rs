@@ -17,12 +17,14 @@ use crate::{
     rules::frontier::{Horizon, Probe},
 };
 
+mod bell;
 mod error;
 pub(crate) mod memory;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub(crate) mod sql;
 mod tables;
 
+pub use bell::{Bell, Listener};
 pub use error::{ErrorClass, OpenError, SchemaError, StoreError};
 pub use tables::{BadName, Tables};
 
@@ -217,8 +219,9 @@ pub struct NewInstance {
 pub trait ClusterStore: Send + Sync + 'static {
     /// Writes the instance row and its guard rows (counters at 0).
     async fn join(&self, instance: &NewInstance) -> Result<(), StoreError>;
-    /// Moves the beat counter on. False: this instance has been evicted.
-    async fn beat(&self, me: InstanceId) -> Result<bool, StoreError>;
+    /// Moves the beat counter on. Returns the view as well, in which its own beat may be the one before;
+    /// `None`: this instance has been evicted.
+    async fn beat(&self, me: InstanceId) -> Result<Option<ClusterView>, StoreError>;
     /// All live members and all claims.
     async fn view(&self) -> Result<ClusterView, StoreError>;
     /// Declares a live instance dead and closes its guard rows, in one transaction. With a beat:
@@ -355,6 +358,11 @@ pub trait Store: RecordStore + ClusterStore + AdminStore + SchemaStore {
     fn own_thread(&self) -> bool;
     /// The same database over connections of its own, for the heartbeat's runtime.
     fn for_heartbeat(&self) -> Arc<dyn Store>;
+    /// What tells other processes of commits, over connections of its own; `None` where the database
+    /// has nothing of the kind.
+    fn bell(&self) -> Option<Arc<dyn Bell>> {
+        None
+    }
 }
 
 /// What became of the records of their handler's own transaction: all alike.

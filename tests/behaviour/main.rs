@@ -17,6 +17,7 @@ mod fallbacks;
 mod faults;
 mod leases;
 mod ledger;
+mod notifications;
 mod options;
 mod ordering;
 mod outages;

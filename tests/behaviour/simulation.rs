@@ -20,9 +20,9 @@ use crate::{
 const KEYS: usize = 6;
 const STEPS: usize = 80;
 /// Calls of the store that may fail.
-const CALLS: [&str; 14] = [
-    "settle", "settle", "settle", "resolve", "fetch", "due", "stops", "beat", "view", "claim", "release",
-    "drain", "leave", "join",
+const CALLS: [&str; 16] = [
+    "settle", "settle", "settle", "resolve", "fetch", "sweep", "probe", "due", "stops", "beat", "view",
+    "claim", "release", "drain", "leave", "join",
 ];
 
 /// xorshift64*: the same numbers for the same seed.
@@ -114,8 +114,11 @@ impl World {
 
     async fn schedule(&mut self) {
         let mut events = Vec::new();
-        for _ in 0..=self.dice.roll(5) {
-            let key = format!("key-{}", self.dice.roll(KEYS));
+        // Now and then more of one key than its share of the memory.
+        let burst = (self.dice.roll(12) == 0).then(|| self.dice.roll(KEYS));
+        let count = if burst.is_some() { 25 } else { 1 + self.dice.roll(5) };
+        for _ in 0..count {
+            let key = format!("key-{}", burst.unwrap_or_else(|| self.dice.roll(KEYS)));
             let number = self.scheduled.entry(key.clone()).or_default();
             *number += 1;
             if self.dice.roll(40) == 0 {

@@ -38,6 +38,9 @@ async fn waits_of_events_that_arrive_by_the_clock() {
                 let quantiles = ["p50", "p90", "p99", "max"].map(|name| of("library", name));
                 assert!(quantiles.is_sorted(), "{quantiles:?}");
                 assert!(of("library / polling", "p50") < 1.0, "who is told waits less than who looks");
+                if url.starts_with("postgres") {
+                    assert!(of("notified / polling", "p50") < 1.0, "so does who is notified");
+                }
                 assert!(of("library", "arrivals") > 1.0);
             }
             let drawn = fs::read_to_string(&plot).unwrap();
@@ -50,13 +53,13 @@ async fn waits_of_events_that_arrive_by_the_clock() {
 #[tokio::test]
 async fn an_instance_with_nothing_to_do() {
     on_postgres("idle", async |url| {
-        let lines = figures(url, &["idle", "--seconds", "1"]);
+        let lines = figures(url, &["idle", "--seconds", "5"]);
         let connections = figure(&lines, "library", "connections");
         assert!((1.0..=4.0).contains(&connections), "{connections}");
         assert_eq!(figure(&lines, "loop", "connections"), 1.0);
         let [all, beyond] =
             ["statements", "statements beyond polls"].map(|name| figure(&lines, "library", name));
-        assert_eq!((all - beyond).round(), 30.0, "a poll every two seconds");
+        assert!(beyond < all, "what is due and what is pending, every two seconds: {beyond} of {all}");
     })
     .await;
 }

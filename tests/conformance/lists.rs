@@ -94,6 +94,8 @@ macro_rules! everywhere {
                 a_dead_identity_cannot_join_again
                 a_beat_moves_only_its_own_counter
                 a_beat_of_a_stranger_is_refused
+                a_beat_brings_the_view
+                changes_of_the_cluster_are_counted
                 a_draining_member_still_beats
                 draining_brings_nobody_back_to_life
                 evict_succeeds_with_the_beat_that_was_seen

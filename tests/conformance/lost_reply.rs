@@ -76,7 +76,7 @@ pub(crate) async fn resolve_says_that_the_instance_was_evicted<T: Target>(outbox
         let guard = Guard { counter, ..worker.guard() };
         assert_eq!(outbox.store.resolve(guard).await.unwrap(), Resolution::Closed);
     }
-    assert!(!outbox.store.beat(worker.id).await.unwrap());
+    assert!(outbox.store.beat(worker.id).await.unwrap().is_none());
 }
 
 pub(crate) async fn resolve_without_a_guard_row_says_closed<T: Target>(outbox: &Outbox<T>) {

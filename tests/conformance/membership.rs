@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use keylane::{
-    Change, ErrorClass, InstanceId, InstanceState, Member,
+    Change, ErrorClass, Generation, InstanceId, InstanceState, Member, PartitionSet,
+    handler::Route,
     store::{Guard, NewInstance, Resolution, SettleError},
 };
 
@@ -31,7 +32,7 @@ pub(crate) async fn join_under_a_known_identity_is_refused<T: Target>(outbox: &O
     let refused = outbox.store.join(&again).await.unwrap_err();
     assert_eq!(refused.class, ErrorClass::Duplicate);
     assert_eq!(members(outbox).await.len(), 1);
-    assert!(outbox.store.beat(worker.id).await.unwrap());
+    assert!(outbox.store.beat(worker.id).await.unwrap().is_some());
 }
 
 pub(crate) async fn a_dead_identity_cannot_join_again<T: Target>(outbox: &Outbox<T>) {
@@ -45,20 +46,20 @@ pub(crate) async fn a_dead_identity_cannot_join_again<T: Target>(outbox: &Outbox
 pub(crate) async fn a_beat_moves_only_its_own_counter<T: Target>(outbox: &Outbox<T>) {
     let (one, other) = (outbox.join().await, outbox.join().await);
     for beat in 1..=3 {
-        assert!(outbox.store.beat(one.id).await.unwrap());
+        assert!(outbox.store.beat(one.id).await.unwrap().is_some());
         assert_eq!(beat_of(outbox, &one).await, beat);
     }
     assert_eq!(beat_of(outbox, &other).await, 0);
 }
 
 pub(crate) async fn a_beat_of_a_stranger_is_refused<T: Target>(outbox: &Outbox<T>) {
-    assert!(!outbox.store.beat(InstanceId::generate()).await.unwrap());
+    assert!(outbox.store.beat(InstanceId::generate()).await.unwrap().is_none());
 }
 
 pub(crate) async fn a_draining_member_still_beats<T: Target>(outbox: &Outbox<T>) {
     let worker = outbox.join().await;
     outbox.store.drain(worker.id).await.unwrap();
-    assert!(outbox.store.beat(worker.id).await.unwrap());
+    assert!(outbox.store.beat(worker.id).await.unwrap().is_some());
     let state = InstanceState::Draining;
     assert_eq!(members(outbox).await, [Member { id: worker.id, state, beat: 1 }]);
 }
@@ -69,7 +70,7 @@ pub(crate) async fn draining_brings_nobody_back_to_life<T: Target>(outbox: &Outb
     outbox.store.leave(gone.id).await.unwrap();
     for worker in [dead, gone] {
         outbox.store.drain(worker.id).await.unwrap();
-        assert!(!outbox.store.beat(worker.id).await.unwrap());
+        assert!(outbox.store.beat(worker.id).await.unwrap().is_none());
     }
     assert!(members(outbox).await.is_empty());
 }
@@ -87,7 +88,7 @@ pub(crate) async fn evict_is_refused_when_the_beat_has_moved<T: Target>(outbox: 
     let seen = beat_of(outbox, &worker).await;
     outbox.store.beat(worker.id).await.unwrap();
     assert!(!outbox.store.evict(worker.id, Some(seen)).await.unwrap());
-    assert!(outbox.store.beat(worker.id).await.unwrap());
+    assert!(outbox.store.beat(worker.id).await.unwrap().is_some());
     worker.settle([]).await;
 }
 
@@ -95,7 +96,7 @@ pub(crate) async fn evict_without_a_beat_ends_one_that_beats<T: Target>(outbox: 
     let worker = outbox.join().await;
     outbox.store.beat(worker.id).await.unwrap();
     assert!(outbox.store.evict(worker.id, None).await.unwrap());
-    assert!(!outbox.store.beat(worker.id).await.unwrap());
+    assert!(outbox.store.beat(worker.id).await.unwrap().is_none());
 }
 
 pub(crate) async fn evict_succeeds_once<T: Target>(outbox: &Outbox<T>) {
@@ -133,13 +134,13 @@ pub(crate) async fn a_draining_member_can_be_evicted<T: Target>(outbox: &Outbox<
     let worker = outbox.join().await;
     outbox.store.drain(worker.id).await.unwrap();
     assert!(outbox.store.evict(worker.id, Some(0)).await.unwrap());
-    assert!(!outbox.store.beat(worker.id).await.unwrap());
+    assert!(outbox.store.beat(worker.id).await.unwrap().is_none());
 }
 
 pub(crate) async fn leave_ends_beats_and_closes_guards<T: Target>(outbox: &Outbox<T>) {
     let (worker, other) = (outbox.join().await, outbox.join().await);
     outbox.store.leave(worker.id).await.unwrap();
-    assert!(!outbox.store.beat(worker.id).await.unwrap());
+    assert!(outbox.store.beat(worker.id).await.unwrap().is_none());
     assert_eq!(outbox.store.resolve(worker.guard()).await.unwrap(), Resolution::Closed);
     assert_eq!(outbox.store.resolve(other.guard()).await.unwrap(), Resolution::NotApplied);
     assert_eq!(members(outbox).await.len(), 1);
@@ -189,6 +190,48 @@ pub(crate) async fn forget_keeps_the_dead_that_still_own_something<T: Target>(ou
 
 pub(crate) async fn the_heartbeats_store_is_the_same_database<T: Target>(outbox: &Outbox<T>) {
     let worker = outbox.join().await;
-    assert!(outbox.store.for_heartbeat().beat(worker.id).await.unwrap());
+    assert!(outbox.store.for_heartbeat().beat(worker.id).await.unwrap().is_some());
     assert_eq!(beat_of(outbox, &worker).await, 1);
+}
+
+pub(crate) async fn a_beat_brings_the_view<T: Target>(outbox: &Outbox<T>) {
+    let (one, other) = (outbox.join().await, outbox.join().await);
+    let partition = keylane::Partition::of("order-1");
+    let claimed = outbox.store.claim(other.id, &[(partition, Generation::default())]).await.unwrap();
+    assert_eq!(claimed, [(partition, Generation(1))]);
+    let brought = outbox.store.beat(one.id).await.unwrap().unwrap();
+    let view = outbox.store.view().await.unwrap();
+    assert_eq!(brought.claims, view.claims);
+    let others =
+        |members: &[Member]| members.iter().filter(|member| member.id != one.id).cloned().collect::<Vec<_>>();
+    assert_eq!(others(&brought.members), others(&view.members));
+    assert_eq!((brought.members.len(), view.members.len()), (2, 2));
+}
+
+/// Everything that lets another claim or release something is counted, and polls read the count.
+pub(crate) async fn changes_of_the_cluster_are_counted<T: Target>(outbox: &Outbox<T>) {
+    let count = async || outbox.store.due(PartitionSet::ALL, &[], 1).await.unwrap().1;
+    let mut last = count().await;
+    let mut has_moved = async |what: &str| {
+        let now = count().await;
+        assert!(now > last, "{what}: {now} after {last}");
+        last = now;
+    };
+    let (one, other) = (outbox.join().await, outbox.join().await);
+    has_moved("join").await;
+    let partition = keylane::Partition::of("order-1");
+    let claims = outbox.store.claim(one.id, &[(partition, Generation::default())]).await.unwrap();
+    outbox.store.release(one.id, &claims).await.unwrap();
+    has_moved("release").await;
+    outbox.store.drain(one.id).await.unwrap();
+    has_moved("drain").await;
+    outbox.store.leave(one.id).await.unwrap();
+    has_moved("leave").await;
+    outbox.store.evict(other.id, None).await.unwrap();
+    has_moved("evict").await;
+    let route = Route { record_type: "order.placed".to_owned(), handler: "bookkeeper".to_owned() };
+    outbox.store.publish_routes(&[route]).await.unwrap();
+    has_moved("publish").await;
+    outbox.store.retire_handler("bookkeeper").await.unwrap();
+    has_moved("retire").await;
 }

@@ -16,6 +16,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("database", 2),
     ("ownership", 2),
     ("wake", 2),
+    ("notifications", 3),
     ("store::sql", 3),
     ("store::memory", 3),
     ("memory", 3),

@@ -76,7 +76,11 @@ impl AdminStore for MemoryStore {
     }
 
     async fn publish_routes(&self, routes: &[Route]) -> Result<(), StoreError> {
-        self.call("publish routes", |outbox, _| outbox.routes.extend(routes.iter().cloned())).await
+        self.call("publish routes", |outbox, _| {
+            outbox.cluster_changes += 1;
+            outbox.routes.extend(routes.iter().cloned());
+        })
+        .await
     }
 
     async fn routes(&self) -> Result<Vec<Route>, StoreError> {
@@ -85,6 +89,7 @@ impl AdminStore for MemoryStore {
 
     async fn retire_handler(&self, handler: &str) -> Result<bool, StoreError> {
         self.call("retire handler", |outbox, _| {
+            outbox.cluster_changes += 1;
             let before = outbox.routes.len();
             outbox.routes.retain(|route| route.handler != handler);
             outbox.routes.len() < before

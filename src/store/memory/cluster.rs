@@ -34,25 +34,18 @@ impl ClusterStore for MemoryStore {
         }
     }
 
-    async fn beat(&self, me: InstanceId) -> Result<bool, StoreError> {
-        self.call("beat", |outbox, now| match outbox.instances.get_mut(&me) {
-            Some(row) if row.state.is_live() => {
-                row.beat += 1;
-                row.last_beat = now;
-                true
-            }
-            _ => false,
+    async fn beat(&self, me: InstanceId) -> Result<Option<ClusterView>, StoreError> {
+        self.call("beat", |outbox, now| {
+            let row = outbox.instances.get_mut(&me).filter(|row| row.state.is_live())?;
+            row.beat += 1;
+            row.last_beat = now;
+            Some(view(outbox))
         })
         .await
     }
 
     async fn view(&self) -> Result<ClusterView, StoreError> {
-        self.call("view", |outbox, _| {
-            let live = outbox.instances.iter().filter(|(_, row)| row.state.is_live());
-            let members = live.map(|(id, row)| Member { id: *id, state: row.state, beat: row.beat });
-            ClusterView { members: members.collect(), claims: outbox.claims }
-        })
-        .await
+        self.call("view", |outbox, _| view(outbox)).await
     }
 
     async fn evict(&self, id: InstanceId, beat: Option<i64>) -> Result<bool, StoreError> {
@@ -126,6 +119,12 @@ impl ClusterStore for MemoryStore {
     async fn forget(&self, silent_for: Duration) -> Result<usize, StoreError> {
         self.call("forget", |outbox, now| forget(outbox, silent_for, now)).await
     }
+}
+
+fn view(outbox: &Outbox) -> ClusterView {
+    let live = outbox.instances.iter().filter(|(_, row)| row.state.is_live());
+    let members = live.map(|(id, row)| Member { id: *id, state: row.state, beat: row.beat });
+    ClusterView { members: members.collect(), claims: outbox.claims }
 }
 
 fn owned(outbox: &Outbox, me: InstanceId) -> impl Iterator<Item = Partition> {

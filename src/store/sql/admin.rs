@@ -136,6 +136,7 @@ impl<D: Driver> AdminStore for SqlStore<D> {
                 self.write("publish routes", &self.sql.insert_route, values()).await?;
             }
         }
+        self.write("publish routes", &self.sql.note_change, Vec::new()).await?;
         Ok(())
     }
 
@@ -145,7 +146,9 @@ impl<D: Driver> AdminStore for SqlStore<D> {
     }
 
     async fn retire_handler(&self, handler: &str) -> Result<bool, StoreError> {
-        Ok(self.write("retire handler", &self.sql.retire_handler, vec![handler.into()]).await? > 0)
+        let retired = self.write("retire handler", &self.sql.retire_handler, vec![handler.into()]).await?;
+        self.write("retire handler", &self.sql.note_change, Vec::new()).await?;
+        Ok(retired > 0)
     }
 }
 

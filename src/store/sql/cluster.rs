@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{
     SqlStore, begin, commit,
     dialect::list,
-    driver::{Driver, Kind, Value},
+    driver::{Cell, Driver, Kind, Row, Value},
     query, safe, with_lists,
 };
 use crate::{
@@ -27,6 +27,26 @@ fn claim_lists(claims: &[(Partition, Generation)]) -> [(&'static str, String); 2
 
 fn id(instance: InstanceId) -> Value {
     instance.to_string().into()
+}
+
+const VIEW: &[Kind] = &[Kind::Text, Kind::Text, Kind::Int, Kind::Int];
+/// In place of a partition: the row of an instance, and the one that says that a beat was written.
+const INSTANCE: i64 = -1;
+const BEATEN: i64 = -2;
+
+fn view_of(rows: &[Row]) -> ClusterView {
+    let mut view = ClusterView { members: Vec::new(), claims: [Claim::default(); PARTITION_COUNT] };
+    for row in rows {
+        if let Some(partition) = Partition::new(row.int(3)) {
+            let owner = row.optional_text(0).and_then(|owner| owner.parse().ok());
+            view.claims[partition.index()] = Claim { owner, generation: Generation(row.int(2)) };
+        } else if row.int(3) == INSTANCE
+            && let (Ok(id), Ok(state)) = (row.text(0).parse(), row.text(1).parse())
+        {
+            view.members.push(Member { id, state, beat: row.int(2) });
+        }
+    }
+    view
 }
 
 #[async_trait]
@@ -50,37 +70,28 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
         .await
     }
 
-    async fn beat(&self, me: InstanceId) -> Result<bool, StoreError> {
-        Ok(self.write("beat", &self.sql.beat, vec![id(me)]).await? == 1)
+    async fn beat(&self, me: InstanceId) -> Result<Option<ClusterView>, StoreError> {
+        self.call("beat", async {
+            let mut conn = self.control.borrow().await?;
+            let rows = match &self.extra.beat_and_view {
+                Some(sql) => query::<D>(&mut conn, safe(sql), vec![id(me)], VIEW).await?,
+                None => {
+                    let beaten = D::execute(&mut conn, safe(&self.sql.beat), vec![id(me)]).await? == 1;
+                    let mut rows = query::<D>(&mut conn, safe(&self.sql.view), Vec::new(), VIEW).await?;
+                    rows.extend(
+                        beaten.then(|| Row(vec![Cell::Null, Cell::Null, Cell::Null, Cell::Int(BEATEN)])),
+                    );
+                    rows
+                }
+            };
+            conn.keep();
+            Ok(rows.iter().any(|row| row.int(3) == BEATEN).then(|| view_of(&rows)))
+        })
+        .await
     }
 
     async fn view(&self) -> Result<ClusterView, StoreError> {
-        let (members, claims) = self
-            .call("view", async {
-                let mut conn = self.control.borrow().await?;
-                let members = safe(&self.sql.view_members);
-                let members =
-                    query::<D>(&mut conn, members, Vec::new(), &[Kind::Text, Kind::Text, Kind::Int]).await?;
-                let claims = safe(&self.sql.view_claims);
-                let claims =
-                    query::<D>(&mut conn, claims, Vec::new(), &[Kind::Int, Kind::Text, Kind::Int]).await?;
-                conn.keep();
-                Ok((members, claims))
-            })
-            .await?;
-        let mut view = ClusterView { members: Vec::new(), claims: [Claim::default(); PARTITION_COUNT] };
-        for row in members {
-            if let (Ok(id), Ok(state)) = (row.text(0).parse(), row.text(1).parse()) {
-                view.members.push(Member { id, state, beat: row.int(2) });
-            }
-        }
-        for row in claims {
-            if let Some(partition) = Partition::new(row.int(0)) {
-                let owner = row.optional_text(1).and_then(|owner| owner.parse().ok());
-                view.claims[partition.index()] = Claim { owner, generation: Generation(row.int(2)) };
-            }
-        }
-        Ok(view)
+        Ok(view_of(&self.read("view", safe(&self.sql.view), Vec::new(), VIEW).await?))
     }
 
     async fn evict(&self, who: InstanceId, beat: Option<i64>) -> Result<bool, StoreError> {

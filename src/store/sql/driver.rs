@@ -12,7 +12,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
     rules::frontier::{Horizon, Probe},
-    store::{ErrorClass, Guard, SchemaError, Sweep},
+    store::{Bell, ErrorClass, Guard, SchemaError, StoreSettings, Sweep},
 };
 
 /// A bound parameter.
@@ -131,6 +131,10 @@ pub(crate) trait Driver: Database {
     /// What makes the server unfit, beyond its schema.
     fn check_server(_: &mut Self::Connection) -> DriverResult<'_, Option<SchemaError>> {
         Box::pin(async { Ok(None) })
+    }
+    /// What tells other processes of commits, if the database has such a thing.
+    fn bell(_: &Self::Options, _: &StoreSettings) -> Option<Arc<dyn Bell>> {
+        None
     }
     /// What to do about an error of the server.
     fn class_of(error: &dyn sqlx::error::DatabaseError) -> ErrorClass;

@@ -13,9 +13,11 @@ use self::{
     link::Link,
     statements::Statements,
 };
-use super::{ErrorClass, Store, StoreError, StoreSettings};
+use super::{Bell, ErrorClass, Store, StoreError, StoreSettings};
 
 mod admin;
+#[cfg(feature = "postgres")]
+mod bell;
 mod cluster;
 pub(crate) mod dialect;
 pub(crate) mod driver;
@@ -56,6 +58,8 @@ pub(crate) struct SqlStore<D: Driver> {
 pub(crate) struct ExtraSql {
     /// Guard and completions in one statement (PostgreSQL).
     pub(crate) settle_at_once: Option<Arc<str>>,
+    /// A beat and the view in one statement (PostgreSQL).
+    pub(crate) beat_and_view: Option<Arc<str>>,
     /// What a sweep must still look at where nothing tells when an id is final (MySQL).
     pub(crate) late: Option<Late>,
 }
@@ -194,5 +198,9 @@ impl<D: Driver> Store for SqlStore<D> {
     fn for_heartbeat(&self) -> Arc<dyn Store> {
         let sql = Arc::clone(&self.sql);
         Arc::new(Self::over(self.options.clone(), self.settings.clone(), sql, self.extra.clone()))
+    }
+
+    fn bell(&self) -> Option<Arc<dyn Bell>> {
+        D::bell(&self.options, &self.settings)
     }
 }

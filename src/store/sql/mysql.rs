@@ -32,7 +32,7 @@ fn extra_sql(settings: &StoreSettings) -> ExtraSql {
         below_apart: render(include_str!("statements/mysql/below_apart.sql")),
         late: render(include_str!("statements/mysql/late.sql")),
     };
-    ExtraSql { settle_at_once: None, late: Some(late) }
+    ExtraSql { late: Some(late), ..ExtraSql::default() }
 }
 
 impl Driver for MySql {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::TryStreamExt;
 use sqlx::{
     AssertSqlSafe, ConnectOptions, PgConnection, Postgres,
     postgres::{PgArguments, PgConnectOptions, types::PgInterval},
@@ -10,6 +11,7 @@ use uuid::Uuid;
 
 use super::{
     ExtraSql, Late,
+    bell::PgBell,
     dialect::Dialect,
     driver::{Driver, DriverResult, Family, Role, Session},
     engine,
@@ -22,7 +24,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
     rules::frontier::{Horizon, Probe},
-    store::{Completed, ErrorClass, Guard, SchemaError, StoreSettings, Sweep, Tables},
+    store::{Bell, Completed, ErrorClass, Guard, SchemaError, StoreSettings, Sweep, Tables},
 };
 
 sqlx_codec!(Postgres, PgArguments, |row| {
@@ -38,7 +40,8 @@ fn extra_sql(settings: &StoreSettings) -> ExtraSql {
         Completed::Keep => include_str!("statements/postgres/settle_keep.sql"),
     };
     let render = |template| Arc::from(Postgres::DIALECT.render(template, &settings.tables));
-    ExtraSql { settle_at_once: Some(render(template)), late: None }
+    let beat_and_view = render(include_str!("statements/postgres/beat_and_view.sql"));
+    ExtraSql { settle_at_once: Some(render(template)), beat_and_view: Some(beat_and_view), late: None }
 }
 
 impl Driver for Postgres {
@@ -82,6 +85,10 @@ impl Driver for Postgres {
         Box::pin(async move { options.connect().await })
     }
 
+    fn bell(options: &PgConnectOptions, settings: &StoreSettings) -> Option<Arc<dyn Bell>> {
+        Some(PgBell::shared(options, settings))
+    }
+
     fn class_of(error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
         class_of_state(&error.code().unwrap_or_default())
     }
@@ -116,8 +123,13 @@ impl Driver for Postgres {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         Box::pin(async move {
             let query = sqlx::query(AssertSqlSafe(Arc::clone(sql)));
-            let rows = query.bind(numbers).bind(skip).bind(limit).bind(limit).fetch_all(conn).await?;
-            rows.iter().map(record).collect()
+            let mut rows = query.bind(numbers).bind(skip).bind(limit).bind(limit).fetch(conn);
+            let mut records = Vec::new();
+            // Row by row: they are decoded while the server still looks for the others.
+            while let Some(row) = rows.try_next().await? {
+                records.push(record(&row)?);
+            }
+            Ok(records)
         })
     }
 
@@ -164,23 +176,23 @@ impl Driver for Postgres {
     ) -> DriverResult<'c, (Vec<Record>, Horizon)> {
         let limit = i64::try_from(sweep.limit).unwrap_or(i64::MAX);
         Box::pin(async move {
-            let rows = sqlx::query(safe(&sql.sweep))
+            let mut rows = sqlx::query(safe(&sql.sweep))
                 .bind(sweep.from)
                 .bind(sweep.from.saturating_add(sweep.reach))
                 .bind(sweep.partitions.to_bytes().to_vec())
                 .bind(sweep.skip_above())
                 .bind(limit)
-                .fetch_all(conn)
-                .await?;
+                .fetch(conn);
             let mut horizon = Horizon { last_id: 0, open_from: Some(0) };
-            let mut records = Vec::with_capacity(rows.len());
-            for row in &rows {
-                match get::<i64>(row, 2)? {
+            let mut records = Vec::new();
+            // Row by row: they are decoded while the server still looks for the others.
+            while let Some(row) = rows.try_next().await? {
+                match get::<i64>(&row, 2)? {
                     Some(-1) => {
-                        let number = |column| Ok::<_, sqlx::Error>(get::<i64>(row, column)?.unwrap_or(0));
+                        let number = |column| Ok::<_, sqlx::Error>(get::<i64>(&row, column)?.unwrap_or(0));
                         horizon = Horizon { last_id: number(0)?, open_from: Some(number(9)?) };
                     }
-                    _ => records.push(record(row)?),
+                    _ => records.push(record(&row)?),
                 }
             }
             Ok((records, horizon))

@@ -49,6 +49,9 @@ fn rate(text: &str) -> std::result::Result<f64, String> {
 enum Way {
     /// The transaction of the library in the same process wakes it.
     Woken,
+    /// The database notifies it of what another outbox has committed, one that shares nothing with it
+    /// but the database.
+    Notified,
     /// By looking every [`POLL_INTERVAL`].
     Polling,
 }
@@ -59,23 +62,27 @@ enum Way {
 /// Also if an event has not reached its handler.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("latency", E::NAME);
-    let mut turn = [Way::Woken, Way::Polling];
+    let mut turn = vec![Way::Woken, Way::Polling];
+    if E::NOTIFIES {
+        turn.insert(1, Way::Notified);
+    }
     let runs = options.show.runs.get();
     for run in 1..=runs {
         for rate in &options.rates {
             let mut measured = Vec::new();
-            for way in turn {
+            for way in turn.iter().copied() {
                 stage.bar.set_message(format!("run {run} of {runs}: {way} at {rate}/s"));
                 let (figures, histogram) = measure(stage, options, way, *rate).await?;
                 report.add_all(&histogram.label, &figures);
                 report.histogram(histogram);
                 measured.push((way, figures));
             }
-            measured.sort_by_key(|(way, _)| *way == Way::Polling);
-            let [(_, woken), (_, polling)] = &measured[..] else { continue };
-            let ratios: Vec<Figure> =
-                woken.iter().zip(polling).map(|(ours, theirs)| ours.over(theirs)).collect();
-            report.add_all(&format!("{} / {} at {rate}/s", Way::Woken, Way::Polling), &ratios);
+            let polling = measured.iter().find(|(way, _)| *way == Way::Polling).map(|(_, figures)| *figures);
+            for (way, figures) in measured.iter().filter(|(way, _)| *way != Way::Polling) {
+                let ratios = figures.iter().zip(polling.iter().flatten());
+                let ratios: Vec<Figure> = ratios.map(|(ours, theirs)| ours.over(theirs)).collect();
+                report.add_all(&format!("{way} / {} at {rate}/s", Way::Polling), &ratios);
+            }
         }
         turn.reverse();
     }
@@ -96,14 +103,16 @@ async fn measure<E: Engine>(
     let (warm_up, counted) = (arriving(WARM_UP), arriving(options.seconds).max(2));
     let arrivals = Arrivals::new(warm_up + counted, options.load);
     let mut config = options.tuning.applied_to(stage.config.clone());
-    if way == Way::Polling {
-        config.delivery.poll_interval = POLL_INTERVAL;
+    match way {
+        Way::Woken => {}
+        Way::Notified => config.database.notifications = true,
+        Way::Polling => config.delivery.poll_interval = POLL_INTERVAL,
     }
     let outbox = arrivals.outbox(stage, config.clone()).build().await?;
     let producer = match way {
         Way::Woken => outbox.clone(),
-        // One without workers: its commits wake nobody.
-        Way::Polling => arrivals.outbox(stage, config).build().await?,
+        // One without workers: its commits wake nobody in this process.
+        Way::Notified | Way::Polling => arrivals.outbox(stage, config).build().await?,
     };
     let running = outbox.start().await?;
     Arc::clone(&arrivals).send(vec![producer], rate).await?;
@@ -126,6 +135,7 @@ impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Woken => "library",
+            Self::Notified => "notified",
             Self::Polling => "polling",
         })
     }

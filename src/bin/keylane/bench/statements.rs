@@ -1,13 +1,17 @@
 //! Counts the statements that this process sends, by what sqlx says of each. A server counts those of
 //! others, too: a vacuum in the background alone outnumbers an idle instance.
 
-use std::sync::{
-    Once,
-    atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+use std::{
+    fmt::Debug,
+    sync::{
+        Once,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
 };
 
 use tracing::{
     Event, Metadata, Subscriber,
+    field::{Field, Visit},
     level_filters::LevelFilter,
     span::{Attributes, Id, Record},
     subscriber::{Interest, set_global_default},
@@ -15,9 +19,12 @@ use tracing::{
 
 /// Where sqlx tells of its statements.
 const TARGET: &str = "sqlx::query";
+/// What polls read.
+const RECORDS: &str = "keylane_bench_record";
 
 static COUNTING: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicU64 = AtomicU64::new(0);
+static POLLS: AtomicU64 = AtomicU64::new(0);
 
 /// Counts until it is dropped; one at a time.
 pub(super) struct Count(());
@@ -27,14 +34,14 @@ impl Count {
         static INSTALL: Once = Once::new();
         // Nobody else subscribes in this program.
         INSTALL.call_once(|| drop(set_global_default(Counter)));
-        COUNT.store(0, SeqCst);
+        [&COUNT, &POLLS].iter().for_each(|count| count.store(0, SeqCst));
         COUNTING.store(true, SeqCst);
         Self(())
     }
 
-    /// Statements so far.
-    pub(super) fn so_far(&self) -> u64 {
-        COUNT.load(SeqCst)
+    /// Statements so far, and how many of them have read records.
+    pub(super) fn so_far(&self) -> (u64, u64) {
+        (COUNT.load(SeqCst), POLLS.load(SeqCst))
     }
 }
 
@@ -60,8 +67,11 @@ impl Subscriber for Counter {
         metadata.target() == TARGET && COUNTING.load(SeqCst)
     }
 
-    fn event(&self, _: &Event<'_>) {
+    fn event(&self, event: &Event<'_>) {
         COUNT.fetch_add(1, SeqCst);
+        let mut text = Text { reads_records: false };
+        event.record(&mut text);
+        POLLS.fetch_add(u64::from(text.reads_records), SeqCst);
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -77,6 +87,21 @@ impl Subscriber for Counter {
     fn exit(&self, _: &Id) {}
 }
 
+/// The text of a statement, wherever sqlx has put it.
+struct Text {
+    reads_records: bool,
+}
+
+impl Visit for Text {
+    fn record_str(&mut self, _: &Field, value: &str) {
+        self.reads_records |= value.contains(RECORDS);
+    }
+
+    fn record_debug(&mut self, _: &Field, value: &dyn Debug) {
+        self.reads_records |= format!("{value:?}").contains(RECORDS);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use keylane::sqlx::{Connection, SqliteConnection, raw_sql};
@@ -86,15 +111,17 @@ mod tests {
     #[tokio::test]
     async fn each_statement_counts_once_while_it_is_counted() {
         let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-        let mut ask = async || {
-            raw_sql("SELECT 1").execute(&mut conn).await.unwrap();
+        let mut ask = async |sql: &'static str| {
+            raw_sql(sql).execute(&mut conn).await.unwrap();
         };
+        ask("CREATE TABLE keylane_bench_record (id INTEGER)").await;
         let count = Count::start();
-        ask().await;
-        ask().await;
-        assert_eq!(count.so_far(), 2);
+        ask("SELECT 1").await;
+        ask("SELECT COUNT(*) FROM keylane_bench_record WHERE id > 1").await;
+        ask("SELECT 1").await;
+        assert_eq!(count.so_far(), (3, 1));
         drop(count);
-        ask().await;
-        assert_eq!(Count::start().so_far(), 0);
+        ask("SELECT 1").await;
+        assert_eq!(Count::start().so_far(), (0, 0));
     }
 }

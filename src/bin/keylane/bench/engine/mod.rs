@@ -53,6 +53,8 @@ pub(crate) trait Engine: Census + Insert {
     const EFFECTS: &'static str;
     /// Empties the tables.
     const CLEAR: &'static [&'static str];
+    /// Whether the database can notify other processes.
+    const NOTIFIES: bool = false;
     /// Counts the deadlocks so far, if the server tells.
     const DEADLOCKS: Option<&'static str> = None;
     /// Counts those who have waited for a lock longer than 100 ms and still do, if the server tells.

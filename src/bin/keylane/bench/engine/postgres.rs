@@ -29,6 +29,7 @@ impl Engine for Postgres {
         WHERE pronamespace = current_schema()::regnamespace AND proname LIKE 'keylane\_bench\_%'";
     const EFFECTS: &'static str = "SELECT COALESCE(sum(applied), 0)::int8 FROM keylane_bench_effect";
     const CLEAR: &'static [&'static str] = &["TRUNCATE keylane_bench_record, keylane_bench_effect"];
+    const NOTIFIES: bool = true;
     const DEADLOCKS: Option<&'static str> =
         Some("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()");
     const LOCK_WAITS: Option<&'static str> = Some(

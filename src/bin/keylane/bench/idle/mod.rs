@@ -163,16 +163,15 @@ impl<E: Engine> Idle<'_, E> {
             true => client,
             false => client.zip(server).map(|(client, server)| client + server),
         };
-        let statements = spent.statements as f64 * 60.0 / spent.seconds / instances;
-        let polls = 60.0 / self.stage.config.delivery.poll_interval.as_secs_f64();
+        let a_minute = |count: u64| Some(count as f64 * 60.0 / spent.seconds / instances);
         let figure = |name, unit, value| Figure { name, unit, value };
         Ok(vec![
             figure("client processor", "% of a core", client),
             figure("server processor", "% of a core", server),
             figure("processor", "% of a core", both),
-            figure("statements", "/min and instance", Some(statements)),
+            figure("statements", "/min and instance", a_minute(spent.statements)),
             figure("connections", "/instance", spent.connections.map(|count| count as f64 / instances)),
-            figure(BEYOND_POLLS, "/min and instance", Some(statements - polls)),
+            figure(BEYOND_POLLS, "/min and instance", a_minute(spent.statements - spent.polls)),
         ])
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Spent {
     pub(super) client: Option<Duration>,
     pub(super) server: Option<Duration>,
     pub(super) statements: u64,
+    /// Those that read records.
+    pub(super) polls: u64,
     /// At the end.
     pub(super) connections: Option<usize>,
 }
@@ -36,7 +38,7 @@ impl Usage {
     pub(super) async fn stop<E: Engine>(self, conn: &mut E::Connection) -> Result<Spent> {
         let seconds = self.at.elapsed().as_secs_f64();
         let client = processor::own().zip(self.client).map(|(now, then)| now.saturating_sub(then));
-        let statements = self.statements.so_far();
+        let (statements, polls) = self.statements.so_far();
         let threads = threads::<E>(conn).await?;
         let connections = E::sessions(conn).await?.map(|sessions| sessions.len());
         let known = self.sessions.unwrap_or_default();
@@ -45,7 +47,7 @@ impl Usage {
             used.map(|(thread, now)| now.saturating_sub(known.get(&thread).copied().unwrap_or_default()))
                 .sum()
         });
-        Ok(Spent { seconds, client, server, statements, connections })
+        Ok(Spent { seconds, client, server, statements, polls, connections })
     }
 }
 

@@ -1,7 +1,7 @@
 -- Delayed records whose time has come, by the partial index (partition_no, next_attempt_at). The first
 -- row is how often the cluster has changed.
 SELECT cluster_changes, NULL::uuid, -1::int8, '', '', '', '', ''::bytea, NULL, 0::int8, NULL::interval
-FROM {outbox}meta
+FROM {outbox}meta WHERE id = 1
 UNION ALL (SELECT r.id, r.event_id, r.partition_no::int8, r.record_key, r.handler, r.record_type, r.content_type,
        r.payload, r.headers, r.attempts::int8, clock_timestamp() - r.created_at
 FROM unnest($1::int2[]) AS p (no)

@@ -1,0 +1,74 @@
+//! One lane in memory: what is queued, whether it runs, whether it stands still.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::stops::StopState;
+use crate::{
+    handler::Entry,
+    ownership::Permit,
+    record::{Lane, Record},
+};
+
+/// A record in memory with its right to be worked on.
+pub(super) struct Item {
+    /// Boxed: an item changes hands several times.
+    pub(super) record: Box<Record>,
+    pub(super) permit: Permit,
+    /// This record has stopped its lane, and its turn has come again.
+    pub(super) stops_lane: bool,
+}
+
+/// Items of one lane, in their order. Of most keys there is one at a time, which needs no allocation.
+pub(super) type Items = SmallVec<[Item; 1]>;
+
+/// The part of a run that belongs to one lane.
+pub(super) struct LaneItems {
+    pub(super) lane: Lane,
+    pub(super) items: Items,
+}
+
+/// Work for one task.
+pub(super) struct Run {
+    pub(super) entry: Arc<Entry>,
+    pub(super) lanes: SmallVec<[LaneItems; 1]>,
+}
+
+/// A lane in memory.
+#[derive(Default)]
+pub(super) struct LaneState {
+    pub(super) queue: Items,
+    pub(super) entry: Option<Arc<Entry>>,
+    pub(super) running: bool,
+    pub(super) waiting: bool,
+    pub(super) stop: Option<StopState>,
+    /// Holds on their way to the database.
+    pub(super) holds: usize,
+}
+
+impl LaneState {
+    /// Whether it is to be put among the ready ones now.
+    pub(super) fn becomes_ready(&mut self) -> bool {
+        let may_run = self.stop.is_none() || self.queue.first().is_some_and(|item| item.stops_lane);
+        let becomes = !self.running && !self.waiting && !self.queue.is_empty() && may_run;
+        self.waiting |= becomes;
+        becomes
+    }
+
+    /// The items of a run, which begins.
+    pub(super) fn take(&mut self, most: usize) -> Items {
+        (self.waiting, self.running) = (false, true);
+        // A record that stops its lane runs alone: what follows depends on it.
+        let most = if self.stop.is_some() { 1 } else { most };
+        match most < self.queue.len() {
+            true => self.queue.drain(..most).collect(),
+            false => std::mem::take(&mut self.queue),
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        let still = !self.running && !self.waiting;
+        self.queue.is_empty() && still && self.stop.is_none() && self.holds == 0
+    }
+}

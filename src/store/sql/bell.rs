@@ -1,0 +1,107 @@
+//! Notifications of PostgreSQL.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use sqlx::{
+    PgPool, Postgres,
+    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
+};
+use uuid::Uuid;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    driver::{Role, Session},
+    link::Link,
+    within,
+};
+use crate::store::{Bell, Listener, StoreError, StoreSettings, Tables};
+
+/// The channel of one set of tables.
+pub(super) struct PgBell {
+    channel: String,
+    /// Whose notifications are its own.
+    sender: String,
+    timeout: Duration,
+    ringing: Link<Postgres>,
+    listening: PgPool,
+}
+
+struct PgEar {
+    listener: PgListener,
+    sender: String,
+}
+
+impl PgBell {
+    pub(super) fn shared(options: &PgConnectOptions, settings: &StoreSettings) -> Arc<dyn Bell> {
+        let timeout = settings.call_timeout;
+        let session = Session { role: Role::Control, timeout, async_commit: false };
+        // It waits without an end, so it gets no limit on statements either.
+        let listening = PgPoolOptions::new().max_connections(1).acquire_timeout(timeout);
+        Arc::new(Self {
+            channel: channel(&settings.tables),
+            sender: Uuid::now_v7().to_string(),
+            timeout,
+            ringing: Link::new(options.clone(), session),
+            listening: listening.connect_lazy_with(options.clone().application_name("keylane")),
+        })
+    }
+}
+
+/// A name of limited length, the same for all who use these tables.
+fn channel(tables: &Tables) -> String {
+    let name = format!("{}.{}", tables.schema().unwrap_or_default(), tables.prefix());
+    format!("keylane_{:016x}", xxh3_64(name.as_bytes()))
+}
+
+#[async_trait]
+impl Bell for PgBell {
+    async fn ring(&self) -> Result<(), StoreError> {
+        within::<Postgres, _>("notify", self.timeout, async {
+            let mut conn = self.ringing.borrow().await?;
+            let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(&self.channel).bind(&self.sender);
+            notify.execute(&mut *conn).await?;
+            conn.keep();
+            Ok(())
+        })
+        .await
+    }
+
+    async fn listen(&self) -> Result<Box<dyn Listener>, StoreError> {
+        within::<Postgres, _>("listen", self.timeout, async {
+            let mut listener = PgListener::connect_with(&self.listening).await?;
+            listener.listen(&self.channel).await?;
+            Ok(Box::new(PgEar { listener, sender: self.sender.clone() }) as Box<dyn Listener>)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Listener for PgEar {
+    async fn heard(&mut self) -> Result<(), StoreError> {
+        loop {
+            match self.listener.try_recv().await {
+                Ok(Some(notification)) if notification.payload() == self.sender => {}
+                // None: the connection was lost and will be opened again.
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(super::store_error::<Postgres>("listen", error)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_are_short_and_of_one_set_of_tables() {
+        let of = |schema, prefix| channel(&Tables::new(schema, prefix).unwrap());
+        let long = "a".repeat(32);
+        assert!(of(Some("billing"), &long).len() < 64, "the limit of PostgreSQL");
+        assert_ne!(of(None, "a_"), of(None, "b_"));
+        assert_ne!(of(Some("a"), "outbox_"), of(Some("b"), "outbox_"));
+        assert_eq!(of(Some("a"), "outbox_"), of(Some("a"), "outbox_"));
+    }
+}
