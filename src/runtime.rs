@@ -30,6 +30,9 @@ use crate::{
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
+/// A connection of the workers that was not used for so long is closed.
+const UNUSED_FOR: Duration = Duration::from_secs(30);
+
 /// Why the workers could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -321,6 +324,7 @@ impl Worker {
                     Err(error) => self.report(&error),
                 },
             }
+            self.store.rest(UNUSED_FOR).await;
             // One instance does it for all: the owner of partition 0.
             let mine = Partition::new(0).is_some_and(|first| ownership.is_open(first));
             if Instant::now() < purge_at || !mine || !ownership.lease_holds() {

@@ -352,12 +352,15 @@ pub trait SchemaStore: Send + Sync + 'static {
 }
 
 /// All of them.
+#[async_trait]
 #[doc(hidden)]
 pub trait Store: RecordStore + ClusterStore + AdminStore + SchemaStore {
     /// Whether the heartbeat may have a thread and a runtime of its own.
     fn own_thread(&self) -> bool;
     /// The same database over connections of its own, for the heartbeat's runtime.
     fn for_heartbeat(&self) -> Arc<dyn Store>;
+    /// Closes connections that have not been used for so long; they are opened again when needed.
+    async fn rest(&self, _: Duration) {}
     /// What tells other processes of commits, over connections of its own; `None` where the database
     /// has nothing of the kind.
     fn bell(&self) -> Option<Arc<dyn Bell>> {

@@ -155,6 +155,7 @@ macro_rules! everywhere {
                 resolve_touches_only_its_own_row
             }
             settling {
+                a_store_that_rests_works_on
                 a_completed_record_is_deleted
                 a_completed_record_is_archived
                 a_completed_record_is_kept

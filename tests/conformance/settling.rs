@@ -207,3 +207,17 @@ pub(crate) async fn settles_do_not_wait_for_the_disk_if_told_so<T: Target>(outbo
     worker.settle([(ids[1], 0, stop())]).await;
     assert!(outbox.pending().await.is_empty());
 }
+
+/// Connections that nobody uses are closed, and opened again by whoever needs one.
+pub(crate) async fn a_store_that_rests_works_on<T: Target>(outbox: &Outbox<T>) {
+    let ids = outbox.schedule_keys(&["order-1", "order-2", "order-3"]).await;
+    let mut worker = outbox.join().await;
+    for id in ids {
+        assert!(outbox.pending().await.iter().any(|record| record.delivery.id == id));
+        worker.settle([(id, 0, Change::Complete)]).await;
+        outbox.store.rest(Duration::from_secs(60)).await;
+        outbox.store.rest(Duration::ZERO).await;
+        assert!(outbox.store.beat(worker.id).await.unwrap().is_some());
+    }
+    assert!(outbox.pending().await.is_empty());
+}

@@ -128,6 +128,8 @@ pub(crate) trait Driver: Database {
     fn lend(pool: &Self::Pool) -> DriverResult<'_, Self::Lent>;
     /// Gives a clean connection back.
     fn give_back(lent: Self::Lent);
+    /// Takes leave of the server.
+    fn close(conn: Self::Connection) -> DriverResult<'static, ()>;
     /// What makes the server unfit, beyond its schema.
     fn check_server(_: &mut Self::Connection) -> DriverResult<'_, Option<SchemaError>> {
         Box::pin(async { Ok(None) })

@@ -49,6 +49,10 @@ macro_rules! sqlx_driver {
             Box::pin(async move { sqlx::raw_sql(sql).execute(conn).await.map(|_| ()) })
         }
 
+        fn close(conn: $connection) -> crate::store::sql::driver::DriverResult<'static, ()> {
+            Box::pin(sqlx::Connection::close(conn))
+        }
+
         type Lent = crate::store::sql::link::Lent<$database>;
 
         fn lend(pool: &sqlx::Pool<$database>) -> crate::store::sql::driver::DriverResult<'_, Self::Lent> {

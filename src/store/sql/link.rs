@@ -1,9 +1,15 @@
 //! A connection of the store's own, opened when it is needed and never shared after a failure.
 
-use std::ops::{Deref, DerefMut};
+use std::{
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
 
 use sqlx::pool::PoolConnection;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::{
+    sync::{Mutex, MutexGuard},
+    time::Instant,
+};
 
 use super::driver::{Driver, Session};
 
@@ -11,36 +17,57 @@ use super::driver::{Driver, Session};
 pub(crate) struct Link<D: Driver> {
     options: D::Options,
     session: Session,
-    idle: Mutex<Option<D::Connection>>,
+    place: Mutex<Place<D>>,
+}
+
+/// An idle connection, if there is one, and when it was put back.
+struct Place<D: Driver> {
+    idle: Option<D::Connection>,
+    used_at: Instant,
 }
 
 impl<D: Driver> Link<D> {
     pub(crate) fn new(options: D::Options, session: Session) -> Self {
-        Self { options, session, idle: Mutex::new(None) }
+        let place = Mutex::new(Place { idle: None, used_at: Instant::now() });
+        Self { options, session, place }
     }
 
     /// Borrows the connection, opening it if there is none.
     pub(crate) async fn borrow(&self) -> Result<Borrowed<'_, D>, sqlx::Error> {
-        let mut place = self.idle.lock().await;
-        let conn = match place.take() {
+        let mut place = self.place.lock().await;
+        let conn = match place.idle.take() {
             Some(conn) => conn,
             None => D::connect(&self.options, self.session).await?,
         };
         Ok(Borrowed { place, conn: Some(conn) })
+    }
+
+    /// Closes the connection if nobody has used it for so long. The next who borrows it opens another.
+    pub(crate) async fn rest(&self, unused_for: Duration) {
+        let Ok(mut place) = self.place.try_lock() else { return };
+        if place.used_at.elapsed() < unused_for {
+            return;
+        }
+        let idle = place.idle.take();
+        drop(place);
+        if let Some(conn) = idle {
+            // It is of no more use, whatever comes of saying so.
+            drop(D::close(conn).await);
+        }
     }
 }
 
 /// A borrowed connection. Only [`keep`](Self::keep) puts it back: after an error, a timeout or a
 /// cancelled call it is closed, with whatever was still open on it.
 pub(crate) struct Borrowed<'a, D: Driver> {
-    place: MutexGuard<'a, Option<D::Connection>>,
+    place: MutexGuard<'a, Place<D>>,
     conn: Option<D::Connection>,
 }
 
 impl<D: Driver> Borrowed<'_, D> {
     /// The work is done and the connection is clean.
     pub(crate) fn keep(mut self) {
-        *self.place = self.conn.take();
+        *self.place = Place { idle: self.conn.take(), used_at: Instant::now() };
     }
 }
 

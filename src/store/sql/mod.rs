@@ -6,6 +6,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
 
 use self::{
@@ -190,6 +191,7 @@ pub(crate) async fn rollback<D: Driver>(conn: &mut D::Connection) -> Result<(), 
     D::script(conn, AssertSqlSafe(Arc::from("ROLLBACK"))).await
 }
 
+#[async_trait]
 impl<D: Driver> Store for SqlStore<D> {
     fn own_thread(&self) -> bool {
         true
@@ -198,6 +200,17 @@ impl<D: Driver> Store for SqlStore<D> {
     fn for_heartbeat(&self) -> Arc<dyn Store> {
         let sql = Arc::clone(&self.sql);
         Arc::new(Self::over(self.options.clone(), self.settings.clone(), sql, self.extra.clone()))
+    }
+
+    async fn rest(&self, unused_for: Duration) {
+        for link in [&self.poll, &self.settle, &self.control] {
+            within::<D, _>("close", self.settings.call_timeout, async {
+                link.rest(unused_for).await;
+                Ok(())
+            })
+            .await
+            .unwrap_or_default();
+        }
     }
 
     fn bell(&self) -> Option<Arc<dyn Bell>> {
