@@ -72,7 +72,7 @@ fn every_signal_is_in_the_operations_page() {
 fn every_error_is_in_the_errors_page() {
     let page = page("docs/errors.md");
     let enums = [
-        ("src/schedule.rs", "ScheduleError"),
+        ("src/schedule/mod.rs", "ScheduleError"),
         ("src/builder.rs", "BuildError"),
         ("src/runtime.rs", "StartError"),
         ("src/outbox.rs", "TransactionError"),

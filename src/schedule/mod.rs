@@ -1,19 +1,22 @@
 //! Scheduling: from an event to rows in the user's own transaction.
 
 use std::{
-    collections::{BTreeSet, HashMap},
-    sync::{Arc, PoisonError, RwLock},
+    collections::BTreeSet,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use tokio::{sync::Mutex, time::Instant};
 use uuid::Uuid;
+
+mod routes;
+
+pub(crate) use routes::Routes;
 
 use crate::{
     codec,
     config::{OrderLevel, ScheduleConfig},
     database::Database,
-    handler::{EVERY_TYPE, Route, is_valid_name},
+    handler::is_valid_name,
     partition::Partition,
     record::{Due, Headers, KEY_LIMIT_BYTES, NAME_LIMIT_BYTES, NewRecord, OutboxEvent, TRACE_ID_HEADER},
     store::{Store, StoreError, Tables},
@@ -21,9 +24,6 @@ use crate::{
 
 /// Distinct keys that one call may lock in the strict order level.
 const STRICT_KEYS: usize = 4_096;
-
-/// The pause after a list of handlers that could not be read.
-const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// What was scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,81 +205,6 @@ impl RawEvent {
     }
 }
 
-/// Which handlers take which record type, as published; shared by all users of an outbox.
-pub(crate) struct Routes {
-    /// The handlers of this process, known without asking.
-    own: BTreeSet<Route>,
-    published: RwLock<Published>,
-    /// When reading the list has failed last. Held by whoever reads it, so that the others wait for
-    /// that instead of reading it too.
-    reading: Mutex<Option<Instant>>,
-}
-
-struct Published {
-    handlers: Arc<HashMap<String, Vec<String>>>,
-    refreshed: Option<Instant>,
-}
-
-impl Routes {
-    pub(crate) fn new(own: BTreeSet<Route>) -> Self {
-        let handlers = Arc::new(by_type(own.iter().cloned()));
-        let published = RwLock::new(Published { handlers, refreshed: None });
-        Self { own, published, reading: Mutex::new(None) }
-    }
-
-    /// Takes over the published list.
-    pub(crate) fn refresh(&self, published: Vec<Route>) {
-        let handlers = Arc::new(by_type(self.own.iter().cloned().chain(published)));
-        let refreshed = Some(Instant::now());
-        *self.published.write().unwrap_or_else(PoisonError::into_inner) = Published { handlers, refreshed };
-    }
-
-    /// The list, if it was ever read, is known to be as it was.
-    pub(crate) fn confirm(&self) {
-        let mut published = self.published.write().unwrap_or_else(PoisonError::into_inner);
-        published.refreshed = published.refreshed.map(|_| Instant::now());
-    }
-
-    /// Reads the list if it is older than this. A list that cannot be read is left as it is, for a
-    /// second: the database is away, and the insert will say so.
-    async fn keep_fresh(&self, store: &dyn Store, max_age: Duration) {
-        if !self.is_stale(max_age) {
-            return;
-        }
-        let mut failed_at = self.reading.lock().await;
-        if !self.is_stale(max_age) || failed_at.is_some_and(|at| at.elapsed() < READ_AGAIN_AFTER) {
-            return;
-        }
-        match store.routes().await {
-            Ok(published) => {
-                *failed_at = None;
-                self.refresh(published);
-            }
-            Err(_) => *failed_at = Some(Instant::now()),
-        }
-    }
-
-    fn is_stale(&self, max_age: Duration) -> bool {
-        let published = self.published.read().unwrap_or_else(PoisonError::into_inner);
-        published.refreshed.is_none_or(|at| at.elapsed() > max_age)
-    }
-
-    /// The handlers of a type, sorted, those of every type included.
-    fn of(&self, record_type: &str) -> Vec<String> {
-        let published = self.published.read().unwrap_or_else(PoisonError::into_inner);
-        let handlers = [record_type, EVERY_TYPE].into_iter().filter_map(|name| published.handlers.get(name));
-        handlers.flatten().cloned().collect::<BTreeSet<_>>().into_iter().collect()
-    }
-}
-
-fn by_type(routes: impl Iterator<Item = Route>) -> HashMap<String, Vec<String>> {
-    let mut handlers: HashMap<String, Vec<String>> = HashMap::new();
-    for route in routes {
-        handlers.entry(route.record_type).or_default().push(route.handler);
-    }
-    handlers
-}
-
 /// The scheduling half of an outbox.
 pub(crate) struct Scheduler {
     pub(crate) tables: Tables,
@@ -304,11 +229,15 @@ impl Scheduler {
         events.iter().try_for_each(|event| self.check(event))?;
         let mut scheduled = Vec::with_capacity(events.len());
         let mut records = Vec::with_capacity(events.len());
-        for event in &events {
+        if events.is_empty() {
+            return Ok(scheduled);
+        }
+        self.routes.keep_fresh(&*self.store, self.config.route_refresh).await;
+        for event in events {
             let handlers = self.handlers_of(&event.record_type).await?;
             let event_id = options.event_id.unwrap_or_else(Uuid::now_v7);
             scheduled.push(Scheduled { event_id, records: handlers.len(), duplicate: false });
-            records.extend(handlers.into_iter().map(|handler| record(event, event_id, handler, options)));
+            add_records(&mut records, event, event_id, &handlers, options);
         }
         if let Some(dedup_key) = &options.dedup_key
             && !note::<DB>(conn, &self.tables, dedup_key).await?
@@ -317,7 +246,7 @@ impl Scheduler {
             return Ok(scheduled);
         }
         if self.config.order == OrderLevel::Strict {
-            let keys: BTreeSet<&str> = events.iter().map(|event| event.key.as_str()).collect();
+            let keys: BTreeSet<&str> = records.iter().map(|record| record.key.as_str()).collect();
             if keys.len() > STRICT_KEYS {
                 return Err(ScheduleError::TooManyKeys { keys: keys.len() });
             }
@@ -346,8 +275,7 @@ impl Scheduler {
     }
 
     /// Who takes a type: by the list in memory, and if that knows nobody, by the table itself.
-    async fn handlers_of(&self, record_type: &str) -> Result<Vec<String>, ScheduleError> {
-        self.routes.keep_fresh(&*self.store, self.config.route_refresh).await;
+    async fn handlers_of(&self, record_type: &str) -> Result<Arc<[String]>, ScheduleError> {
         let mut handlers = self.routes.of(record_type);
         if handlers.is_empty() {
             // Not on the user's connection: reading there first would make SQLite refuse the insert
@@ -371,18 +299,22 @@ fn check_key(key: &str) -> Result<(), ScheduleError> {
     }
 }
 
-fn record(event: &RawEvent, event_id: Uuid, handler: String, options: &ScheduleOptions) -> NewRecord {
-    NewRecord {
-        event_id,
-        partition: Partition::of(&event.key),
-        key: event.key.clone(),
-        handler,
-        record_type: event.record_type.clone(),
-        content_type: event.content_type.clone(),
-        payload: event.payload.clone(),
-        headers: options.headers.clone(),
-        due: options.due,
-    }
+/// Adds a record for each handler. Most events have one handler and become its record.
+fn add_records(
+    records: &mut Vec<NewRecord>,
+    event: RawEvent,
+    event_id: Uuid,
+    handlers: &[String],
+    options: &ScheduleOptions,
+) {
+    let RawEvent { record_type, key, content_type, payload } = event;
+    let Some((last, others)) = handlers.split_last() else { return };
+    let (partition, headers, due) = (Partition::of(&key), options.headers.clone(), options.due);
+    let handler = last.clone();
+    let record =
+        NewRecord { event_id, partition, key, handler, record_type, content_type, payload, headers, due };
+    records.extend(others.iter().map(|handler| NewRecord { handler: handler.clone(), ..record.clone() }));
+    records.push(record);
 }
 
 async fn note<DB: Database>(
