@@ -53,18 +53,9 @@ pub(super) struct Lanes {
     epoch: u64,
     /// Something that was fetched may be pending again, or something older.
     given_back: bool,
-    /// From how many records on a queue is long.
-    long_from: usize,
-    /// Lanes whose queue has become long since the last cut.
-    long: Vec<Lane>,
 }
 
 impl Lanes {
-    /// No lane has anything in memory. A queue of `long_from` records is long.
-    pub(super) fn new(long_from: usize) -> Self {
-        Self { long_from, ..Self::default() }
-    }
-
     /// A fetch begins. Returns its epoch and what it must leave out.
     pub(super) fn begin_fetch(&mut self) -> (u64, Vec<RecordId>) {
         self.epoch += 1;
@@ -176,9 +167,6 @@ impl Lanes {
         let id = item.record.delivery.id;
         let place = state.queue.iter().rposition(|queued| queued.record.delivery.id < id);
         state.queue.insert(place.map_or(0, |place| place + 1), item);
-        if state.queue.len() == self.long_from {
-            self.long.push(lane.clone());
-        }
         if state.becomes_ready() {
             self.ready.push_back(lane);
         }
@@ -293,15 +281,13 @@ impl Lanes {
         self.drop_if_idle(lane);
     }
 
-    /// Gives up what is queued beyond half of what is long. Returns where that was.
-    pub(super) fn cut_long_queues(&mut self) -> PartitionSet {
+    /// Cuts queues of so many records to half of that. Returns where that was.
+    pub(super) fn cut_queues(&mut self, share: usize) -> PartitionSet {
         let mut cut = PartitionSet::EMPTY;
-        for lane in std::mem::take(&mut self.long) {
-            let Some(state) = self.lanes.get_mut(&lane) else { continue };
-            if state.queue.len() < self.long_from {
-                continue;
-            }
-            let rest: Items = state.queue.drain(self.long_from / 2..).collect();
+        let long = self.lanes.iter_mut().filter(|(_, state)| state.queue.len() >= share);
+        let long: Vec<(Lane, Items)> =
+            long.map(|(lane, state)| (lane.clone(), state.queue.drain(share / 2..).collect())).collect();
+        for (lane, rest) in long {
             self.taint(&lane);
             rest.iter().for_each(|item| self.give_back(item.record.delivery.id));
             cut.insert(lane.partition);

@@ -12,9 +12,10 @@
 //! here". A lane that stands still has a row in `outbox_lane`, and its later records are moved out
 //! of the pending set as they are met (status held), so that no poll pays for them twice.
 //!
-//! Words: a partition is *crowded* while one of its lanes takes more of the memory than its share; a *stop* is a lane that stands still and the record that causes it; a *run* is one call
+//! Words: a *stop* is a lane that stands still and the record that causes it; a *run* is one call
 //! sequence of a lane in a task; *tainted* is a lane whose rows in a fetch under way no longer count,
-//! because the lane's memory changed since the fetch began.
+//! because the lane's memory changed since the fetch began; *crowded* is a partition one of whose lanes
+//! wants more of the memory than its share.
 
 use std::time::Duration;
 

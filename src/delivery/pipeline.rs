@@ -18,7 +18,6 @@ use super::{
     attempt::{Surroundings, roll},
     fetcher::Seen,
     lanes::Lanes,
-    room::share,
     run::Report,
     settler::{Evicted, Settler},
     transaction::GuardPool,
@@ -150,7 +149,6 @@ impl Pipeline {
         });
         let now = Instant::now();
         let (done, reports) = mpsc::unbounded_channel();
-        let lanes = Lanes::new(share(&config));
         Self {
             done,
             reports,
@@ -164,7 +162,7 @@ impl Pipeline {
             observers,
             around,
             evicted,
-            lanes,
+            lanes: Lanes::default(),
             crowded: PartitionSet::EMPTY,
             barren: PartitionSet::EMPTY,
             full_since: None,

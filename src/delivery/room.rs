@@ -18,7 +18,8 @@ use crate::{
 
 /// How many shares of one lane memory has.
 const SHARES: usize = 16;
-/// Memory that is full for less is only busy: no lane is too slow for it.
+/// Memory that is full for less is only busy: no lane is too slow for it. Also the time between two
+/// searches for lanes that are.
 const BUSY_FOR: Duration = Duration::from_millis(20);
 
 /// What the next look may bring.
@@ -30,7 +31,7 @@ pub(super) struct Room {
 }
 
 /// The records of one lane that are queued when memory is full.
-pub(super) fn share(config: &DeliveryConfig) -> usize {
+fn share(config: &DeliveryConfig) -> usize {
     (config.max_in_flight / SHARES).max(2)
 }
 
@@ -39,15 +40,18 @@ impl Pipeline {
     /// that have nothing in it, a little for each look: however much waits for a few slow keys, the
     /// others are seen.
     pub(super) fn room(&mut self) -> Option<Room> {
-        if let Some(partition) = self.hungry() {
+        let DeliveryConfig { batch_size, max_in_flight, max_in_flight_bytes, .. } = self.config;
+        let (records, bytes) = (self.lanes.in_flight(), self.lanes.in_flight_bytes());
+        let share = share(&self.config);
+        if let Some(partition) = self.hungry(share / 2) {
+            let hungry = FetchLimits { batch_size: share, max_in_flight, max_in_flight_bytes };
+            let limit = pacing::fetch_size(hungry, records, bytes, self.mean_bytes);
             let partitions = [partition].into_iter().collect();
-            return Some(Room { partitions, limit: share(&self.config), part: true });
+            return (limit > 0).then_some(Room { partitions, limit, part: true });
         }
         if !(self.wanted || self.due_wanted) {
             return None;
         }
-        let DeliveryConfig { batch_size, max_in_flight, max_in_flight_bytes, .. } = self.config;
-        let (records, bytes) = (self.lanes.in_flight(), self.lanes.in_flight_bytes());
         let common = FetchLimits {
             batch_size,
             max_in_flight: max_in_flight - max_in_flight / 4,
@@ -62,7 +66,8 @@ impl Pipeline {
             return (!partitions.is_empty()).then_some(Room { partitions, limit, part: false });
         }
         if self.full_since.get_or_insert_with(Instant::now).elapsed() >= BUSY_FOR {
-            let crowded = self.lanes.cut_long_queues();
+            self.full_since = None;
+            let crowded = self.lanes.cut_queues(share);
             crowded.iter().for_each(|partition| self.crowded.insert(partition));
             if !crowded.is_empty() {
                 return self.room();
@@ -76,9 +81,8 @@ impl Pipeline {
         (!idle.is_empty()).then_some(Room { partitions: idle, limit, part: true })
     }
 
-    /// A crowded partition whose share is half used up.
-    fn hungry(&self) -> Option<Partition> {
-        let low = share(&self.config) / 2;
+    /// A crowded partition with so few records in memory.
+    fn hungry(&self, low: usize) -> Option<Partition> {
         let is_low = |partition: &Partition| {
             self.ownership.is_open(*partition) && self.ownership.permits(*partition) <= low
         };
