@@ -203,11 +203,13 @@ pub(crate) async fn two_outboxes_in_one_database_do_not_meet<T: User>(stage: &St
     assert_eq!((ledger.done_of("order-1"), beside.done_of("order-1")), (vec![1], vec![2]));
 }
 
-/// Looks at the cluster are further apart than a case may take: polls tell who has come and gone.
+/// Looks at the cluster and beats, which bring a view, are further apart than a case may take: polls
+/// tell who has come and gone.
 pub(crate) async fn polls_tell_of_changes_in_the_cluster<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let mut config = stage.config.clone();
     config.cluster.rebalance_interval = Duration::from_secs(30);
+    config.cluster.heartbeat_interval = Duration::from_secs(30);
     config.cluster.stale_instance_timeout = Duration::from_secs(90);
     let start = async || {
         let builder = stage.builder().await.config(config.clone()).handler(ledger.keeper("bookkeeper"));
