@@ -293,12 +293,20 @@ impl Worker {
         true
     }
 
-    /// Leaves in the time of one call: without it, the others wait for the stale timeout.
+    /// Leaves, trying for the time of one call: the connection may have died with a database that is
+    /// back by now. Without it, the others wait for the stale timeout.
     async fn leave(&self, me: InstanceId) {
-        match self.store.leave(me).await {
-            Ok(()) => self.observers.emit(Signal::Left { instance: me }),
-            Err(error) => self.report(&error),
+        let until = Instant::now() + self.config.database.call_timeout;
+        let mut pause = FIRST_PAUSE;
+        while let Err(error) = self.store.leave(me).await {
+            self.report(&error);
+            if Instant::now() + pause > until {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LAST_PAUSE);
         }
+        self.observers.emit(Signal::Left { instance: me });
     }
 
     /// Keeps the list of handlers fresh and clears old rows away. Never ends.

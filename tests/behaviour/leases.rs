@@ -222,6 +222,22 @@ async fn an_outage_evicts_nobody() {
     assert_eq!(ledger.assert_in_order(), 5);
 }
 
+/// The connection for it has died with a database that is back by now: nobody need wait for a timeout.
+#[tokio::test(start_paused = true)]
+async fn one_that_leaves_says_so_at_the_second_try() {
+    let stage = Paused::new();
+    let ledger = Ledger::default();
+    let (_, running) = stage.run([ledger.keeper("bookkeeper")]).await;
+    let (_, joined) = stage.run([ledger.keeper("bookkeeper")]).await;
+    sleep(s(5)).await;
+    stage.pool.fail_next("leave", 2, Fault::NotApplied);
+    running.shutdown().await;
+    assert_eq!(stage.signals.count(|signal| matches!(signal, Signal::Left { .. })), 1);
+    sleep(s(60)).await;
+    assert_eq!(stage.signals.count(|signal| matches!(signal, Signal::PeerEvicted { .. })), 0);
+    joined.shutdown().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn dropping_a_start_that_waits_leaves_nothing_behind() {
     let stage = Paused::new();
