@@ -144,7 +144,9 @@ impl Beating {
         let sent_at = self.ownership.clock().now();
         match self.store.beat(self.me).await {
             Ok(Some(view)) => {
-                self.views.send_replace(Some(Beheld { at: sent_at, view }));
+                // After the answer: no window of silence begins before the beat that opens it was read.
+                let at = self.ownership.clock().now();
+                self.views.send_replace(Some(Beheld { at, view }));
                 self.ownership.renew(sent_at, self.config.stale_instance_timeout);
                 Some(self.config.heartbeat_interval)
             }

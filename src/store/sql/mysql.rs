@@ -13,7 +13,7 @@ use super::{
     driver::{Driver, DriverResult, Family, Session},
     engine,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
-    insert::{Insert, headers_text},
+    insert::{Insert, headers_text, kept_parts},
     looks::sqlx_looks,
     with_lists,
 };
@@ -98,23 +98,25 @@ impl Driver for MySql {
 
     fn insert_rows<'c>(conn: &'c mut MySqlConnection, insert: Insert<'c>) -> DriverResult<'c, ()> {
         Box::pin(async move {
-            let sql = insert.with_values(|_| "?".to_owned());
-            let mut query = sqlx::query(sql).persistent(insert.rows.len() == 1);
-            for row in insert.rows {
-                query = query
-                    .bind(row.event_id)
-                    .bind(i16::from(row.partition.number()))
-                    .bind(row.key.as_bytes())
-                    .bind(&row.handler)
-                    .bind(&row.record_type)
-                    .bind(&row.content_type)
-                    .bind(&row.payload)
-                    .bind(headers_text(&row.headers));
-                if let Some((_, micros)) = insert.due {
-                    query = query.bind(micros);
+            for rows in kept_parts(insert.rows) {
+                let mut query = sqlx::query(insert.with_values(rows.len()));
+                for row in rows {
+                    query = query
+                        .bind(row.event_id)
+                        .bind(i16::from(row.partition.number()))
+                        .bind(row.key.as_bytes())
+                        .bind(&row.handler)
+                        .bind(&row.record_type)
+                        .bind(&row.content_type)
+                        .bind(&row.payload)
+                        .bind(headers_text(&row.headers));
+                    if let Some((_, micros)) = insert.due {
+                        query = query.bind(micros);
+                    }
                 }
+                query.execute(&mut *conn).await?;
             }
-            query.execute(conn).await.map(|_| ())
+            Ok(())
         })
     }
 
@@ -141,13 +143,13 @@ fn release(version: &str) -> (u32, u32) {
 /// Locks keys until the end of the user's transaction, so that ids of a key follow its commits.
 /// `GET_LOCK` would outlive the transaction, so a row a key is counted up.
 async fn lock_keys(conn: &mut MySqlConnection, tables: &Tables, keys: &[&str]) -> Result<(), sqlx::Error> {
-    for keys in keys.chunks(500) {
+    for keys in kept_parts(keys) {
         let sql = format!(
             "INSERT INTO {}key (record_key, sequence) VALUES {} ON DUPLICATE KEY UPDATE sequence = sequence + 1",
             tables.qualifier(),
             vec!["(?, 1)"; keys.len()].join(", ")
         );
-        let mut query = sqlx::query(sqlx::AssertSqlSafe(sql)).persistent(keys.len() == 1);
+        let mut query = sqlx::query(sqlx::AssertSqlSafe(sql));
         for key in keys {
             query = query.bind(key.as_bytes());
         }

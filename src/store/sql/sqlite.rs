@@ -12,7 +12,7 @@ use super::{
     dialect::Dialect,
     driver::{Driver, DriverResult, Family, Role, Session},
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
-    insert::{Insert, headers_text},
+    insert::{Insert, headers_text, kept_parts},
     looks::sqlx_looks,
     with_lists,
 };
@@ -73,23 +73,25 @@ impl Driver for Sqlite {
 
     fn insert_rows<'c>(conn: &'c mut SqliteConnection, insert: Insert<'c>) -> DriverResult<'c, ()> {
         Box::pin(async move {
-            let sql = insert.with_values(|_| "?".to_owned());
-            let mut query = sqlx::query(sql).persistent(insert.rows.len() == 1);
-            for row in insert.rows {
-                query = query
-                    .bind(row.event_id)
-                    .bind(i64::from(row.partition.number()))
-                    .bind(&row.key)
-                    .bind(&row.handler)
-                    .bind(&row.record_type)
-                    .bind(&row.content_type)
-                    .bind(&row.payload)
-                    .bind(headers_text(&row.headers));
-                if let Some((_, micros)) = insert.due {
-                    query = query.bind(micros);
+            for rows in kept_parts(insert.rows) {
+                let mut query = sqlx::query(insert.with_values(rows.len()));
+                for row in rows {
+                    query = query
+                        .bind(row.event_id)
+                        .bind(i64::from(row.partition.number()))
+                        .bind(&row.key)
+                        .bind(&row.handler)
+                        .bind(&row.record_type)
+                        .bind(&row.content_type)
+                        .bind(&row.payload)
+                        .bind(headers_text(&row.headers));
+                    if let Some((_, micros)) = insert.due {
+                        query = query.bind(micros);
+                    }
                 }
+                query.execute(&mut *conn).await?;
             }
-            query.execute(conn).await.map(|_| ())
+            Ok(())
         })
     }
 
