@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use sqlx::AssertSqlSafe;
-
 use super::{driver::Driver, safe, store_error};
 use crate::{
     record::{Due, Headers, NewRecord},
@@ -27,33 +25,6 @@ pub(crate) const COLUMNS: &str =
     "event_id, partition_no, record_key, handler, record_type, content_type, payload, headers";
 /// How many those are.
 pub(crate) const COLUMN_COUNT: usize = 8;
-
-impl Insert<'_> {
-    /// The text with so many groups of values.
-    #[cfg(any(feature = "mysql", feature = "sqlite"))]
-    pub(crate) fn with_values(&self, rows: usize) -> AssertSqlSafe<String> {
-        let row = ["?"; COLUMN_COUNT].join(", ");
-        let row = match self.due {
-            Some((due, _)) => format!("({row}, 4, {})", due.replace('@', "?")),
-            None => format!("({row})"),
-        };
-        AssertSqlSafe(format!("{} VALUES {}", self.head, vec![row; rows].join(", ")))
-    }
-}
-
-/// Parts whose sizes are powers of two, the largest first: so few texts that all of them can stay
-/// prepared. On MySQL, one that is prepared anew is closed after use, and whatever comes next on the
-/// connection waits 40 ms for that packet, which has no answer, to be acknowledged.
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(crate) fn kept_parts<T>(mut all: &[T]) -> impl Iterator<Item = &[T]> {
-    const LARGEST: usize = 128;
-    std::iter::from_fn(move || {
-        let size = 1 << all.len().checked_ilog2()?;
-        let (part, rest) = all.split_at(LARGEST.min(size));
-        all = rest;
-        Some(part)
-    })
-}
 
 /// Inserts records in the order given, in few statements.
 pub(crate) async fn insert<D: Driver>(
@@ -101,22 +72,4 @@ pub(crate) async fn note_dedup_key<D: Driver>(
     let sql = D::DIALECT.render(include_str!("statements/note_dedup_key.sql"), tables);
     let noted = D::execute(conn, safe(&Arc::from(sql)), vec![dedup_key.into()]).await;
     Ok(noted.map_err(|error| store_error::<D>("note dedup key", error))? == 1)
-}
-
-#[cfg(all(test, any(feature = "mysql", feature = "sqlite")))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_keep_the_order_and_have_few_sizes() {
-        let sizes = |count: usize| -> Vec<usize> {
-            let all: Vec<usize> = (0..count).collect();
-            assert_eq!(kept_parts(&all).flatten().copied().collect::<Vec<_>>(), all);
-            kept_parts(&all).map(<[usize]>::len).collect()
-        };
-        assert!(sizes(0).is_empty());
-        assert_eq!(sizes(1), [1]);
-        assert_eq!(sizes(99), [64, 32, 2, 1]);
-        assert_eq!(sizes(300), [128, 128, 32, 8, 4]);
-    }
 }

@@ -153,3 +153,25 @@ impl<DB: sqlx::Database> DerefMut for OpenTransaction<DB> {
         &mut self.0
     }
 }
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use sqlx::{Sqlite, sqlite::SqliteConnectOptions};
+
+    use super::*;
+    use crate::store::sql::driver::Role;
+
+    #[tokio::test]
+    async fn a_connection_is_closed_once_it_was_not_used_for_so_long() {
+        let session = Session { role: Role::Control, timeout: Duration::from_secs(5), async_commit: false };
+        let options = SqliteConnectOptions::new().in_memory(true);
+        let link = Link::<Sqlite>::new(options, session);
+        link.borrow().await.unwrap().keep();
+        link.rest(Duration::from_secs(60)).await;
+        assert!(link.place.lock().await.idle.is_some(), "used just now");
+        link.rest(Duration::ZERO).await;
+        assert!(link.place.lock().await.idle.is_none(), "used by nobody");
+        link.borrow().await.unwrap().keep();
+        assert!(link.place.lock().await.idle.is_some(), "opened again");
+    }
+}

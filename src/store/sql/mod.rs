@@ -33,6 +33,8 @@ mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod records;
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+mod rows;
 mod schema;
 mod settle;
 #[cfg(feature = "sqlite")]

@@ -13,8 +13,8 @@ use super::{
     driver::{Driver, DriverResult, Family, Session},
     engine,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
-    insert::{Insert, headers_text, kept_parts},
     looks::sqlx_looks,
+    rows::{kept_parts, sqlx_insert},
     with_lists,
 };
 use crate::{
@@ -96,30 +96,7 @@ impl Driver for MySql {
         })
     }
 
-    fn insert_rows<'c>(conn: &'c mut MySqlConnection, insert: Insert<'c>) -> DriverResult<'c, ()> {
-        Box::pin(async move {
-            for rows in kept_parts(insert.rows) {
-                let mut query = sqlx::query(insert.with_values(rows.len()));
-                for row in rows {
-                    query = query
-                        .bind(row.event_id)
-                        .bind(i16::from(row.partition.number()))
-                        .bind(row.key.as_bytes())
-                        .bind(&row.handler)
-                        .bind(&row.record_type)
-                        .bind(&row.content_type)
-                        .bind(&row.payload)
-                        .bind(headers_text(&row.headers));
-                    if let Some((_, micros)) = insert.due {
-                        query = query.bind(micros);
-                    }
-                }
-                query.execute(&mut *conn).await?;
-            }
-            Ok(())
-        })
-    }
-
+    sqlx_insert!(MySqlConnection, as_bytes);
     sqlx_driver!(MySql, MySqlConnection);
     sqlx_looks!(MySqlConnection);
 }

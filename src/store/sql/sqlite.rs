@@ -12,8 +12,8 @@ use super::{
     dialect::Dialect,
     driver::{Driver, DriverResult, Family, Role, Session},
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
-    insert::{Insert, headers_text, kept_parts},
     looks::sqlx_looks,
+    rows::sqlx_insert,
     with_lists,
 };
 use crate::{
@@ -71,30 +71,7 @@ impl Driver for Sqlite {
         }
     }
 
-    fn insert_rows<'c>(conn: &'c mut SqliteConnection, insert: Insert<'c>) -> DriverResult<'c, ()> {
-        Box::pin(async move {
-            for rows in kept_parts(insert.rows) {
-                let mut query = sqlx::query(insert.with_values(rows.len()));
-                for row in rows {
-                    query = query
-                        .bind(row.event_id)
-                        .bind(i64::from(row.partition.number()))
-                        .bind(&row.key)
-                        .bind(&row.handler)
-                        .bind(&row.record_type)
-                        .bind(&row.content_type)
-                        .bind(&row.payload)
-                        .bind(headers_text(&row.headers));
-                    if let Some((_, micros)) = insert.due {
-                        query = query.bind(micros);
-                    }
-                }
-                query.execute(&mut *conn).await?;
-            }
-            Ok(())
-        })
-    }
-
+    sqlx_insert!(SqliteConnection, as_str);
     sqlx_driver!(Sqlite, SqliteConnection);
     sqlx_looks!(SqliteConnection);
 }

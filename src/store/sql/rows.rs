@@ -1,0 +1,83 @@
+//! Many rows in one statement, for databases that take no arrays.
+
+use sqlx::AssertSqlSafe;
+
+use super::insert::{COLUMN_COUNT, Insert};
+
+impl Insert<'_> {
+    /// The text with so many groups of values.
+    pub(crate) fn with_values(&self, rows: usize) -> AssertSqlSafe<String> {
+        let row = ["?"; COLUMN_COUNT].join(", ");
+        let row = match self.due {
+            Some((due, _)) => format!("({row}, 4, {})", due.replace('@', "?")),
+            None => format!("({row})"),
+        };
+        AssertSqlSafe(format!("{} VALUES {}", self.head, vec![row; rows].join(", ")))
+    }
+}
+
+/// Parts whose sizes are powers of two, the largest first: so few texts that all of them can stay
+/// prepared. On MySQL, one that is prepared anew is closed after use, and whatever comes next on the
+/// connection waits 40 ms for that packet, which has no answer, to be acknowledged.
+pub(crate) fn kept_parts<T>(mut all: &[T]) -> impl Iterator<Item = &[T]> {
+    const LARGEST: usize = 128;
+    std::iter::from_fn(move || {
+        let size = 1 << all.len().checked_ilog2()?;
+        let (part, rest) = all.split_at(LARGEST.min(size));
+        all = rest;
+        Some(part)
+    })
+}
+
+/// `insert_rows` of databases without arrays; `$key` is how a key is bound.
+macro_rules! sqlx_insert {
+    ($connection:ty, $key:ident) => {
+        fn insert_rows<'c>(
+            conn: &'c mut $connection,
+            insert: crate::store::sql::insert::Insert<'c>,
+        ) -> crate::store::sql::driver::DriverResult<'c, ()> {
+            use crate::store::sql::{insert::headers_text, rows::kept_parts};
+            Box::pin(async move {
+                for rows in kept_parts(insert.rows) {
+                    let mut query = sqlx::query(insert.with_values(rows.len()));
+                    for row in rows {
+                        query = query
+                            .bind(row.event_id)
+                            .bind(i16::from(row.partition.number()))
+                            .bind(row.key.$key())
+                            .bind(&row.handler)
+                            .bind(&row.record_type)
+                            .bind(&row.content_type)
+                            .bind(&row.payload)
+                            .bind(headers_text(&row.headers));
+                        if let Some((_, micros)) = insert.due {
+                            query = query.bind(micros);
+                        }
+                    }
+                    query.execute(&mut *conn).await?;
+                }
+                Ok(())
+            })
+        }
+    };
+}
+
+pub(crate) use sqlx_insert;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_keep_the_order_and_have_few_sizes() {
+        let sizes = |count: usize| -> Vec<usize> {
+            let all: Vec<usize> = (0..count).collect();
+            assert_eq!(kept_parts(&all).flatten().copied().collect::<Vec<_>>(), all);
+            kept_parts(&all).map(<[usize]>::len).collect()
+        };
+        assert!(sizes(0).is_empty());
+        assert_eq!(sizes(1), [1]);
+        assert_eq!(sizes(99), [64, 32, 2, 1]);
+        assert_eq!(sizes(300), [128, 128, 32, 8, 4]);
+    }
+}
