@@ -53,7 +53,7 @@ impl<DB: Database> OutboxBuilder<DB> {
             config: Config::default(),
             registrations: Vec::new(),
             states: States::default(),
-            observers: vec![Arc::new(LogObserver)],
+            observers: vec![Arc::new(LogObserver::default())],
         }
     }
 

@@ -90,7 +90,7 @@ pub struct ScheduleConfig {
     /// The largest sum of header names and values of a record, in bytes.
     pub max_header_bytes: usize,
     /// How old the list of published handlers may be that `schedule` uses.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::duration::route_refresh")]
     pub route_refresh: Duration,
 }
 
@@ -112,13 +112,13 @@ pub struct RetentionConfig {
     /// Delete, archive or keep.
     pub completed: Completed,
     /// How long archived and kept records stay.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::duration::completed_for")]
     pub completed_for: Duration,
     /// How long a dedup key is remembered.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::duration::dedup_for")]
     pub dedup_for: Duration,
     /// How often old rows are cleared away.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::duration::purge_interval")]
     pub purge_interval: Duration,
 }
 
@@ -138,7 +138,7 @@ impl Default for RetentionConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct DatabaseConfig {
     /// How long one call may take; then its connection is closed.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::duration::call_timeout")]
     pub call_timeout: Duration,
     /// Commit outcomes without waiting for the disk. A crash of the database may forget the last
     /// moments of outcomes: those records are delivered again. PostgreSQL and SQLite.

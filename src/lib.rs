@@ -86,6 +86,7 @@ mod codec;
 mod config;
 mod database;
 mod delivery;
+mod duration;
 mod instance;
 mod notifications;
 mod outbox;

@@ -49,14 +49,14 @@ impl<DB: Database> Clone for Outbox<DB> {
 #[non_exhaustive]
 pub enum TransactionError<E> {
     /// No transaction could be opened; the work was not run.
-    #[error("transaction could not begin")]
-    Begin(#[source] StoreError),
+    #[error("transaction could not begin: {0}")]
+    Begin(StoreError),
     /// The work failed; everything was rolled back.
-    #[error("the work in the transaction failed")]
-    Work(#[source] E),
+    #[error("the work in the transaction failed: {0}")]
+    Work(E),
     /// The commit failed or its answer was lost: it may have happened or not.
-    #[error("commit failed; whether it happened is not known")]
-    Commit(#[source] StoreError),
+    #[error("whether the commit happened is not known: {0}")]
+    Commit(StoreError),
 }
 
 impl<DB: Database> Outbox<DB> {

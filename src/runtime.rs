@@ -44,7 +44,7 @@ pub enum StartError {
     #[error(transparent)]
     Schema(#[from] SchemaError),
     /// The system gave no thread for the heartbeat.
-    #[error("the heartbeat thread could not be started")]
+    #[error("the heartbeat thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
 }
 

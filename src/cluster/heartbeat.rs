@@ -148,6 +148,7 @@ impl Beating {
                 let at = self.ownership.clock().now();
                 self.views.send_replace(Some(Beheld { at, view }));
                 self.ownership.renew(sent_at, self.config.stale_instance_timeout);
+                self.observers.emit(Signal::BeatAnswered);
                 Some(self.config.heartbeat_interval)
             }
             Ok(None) => {

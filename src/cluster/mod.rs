@@ -32,24 +32,24 @@ pub(crate) use member::{Departure, Member};
 #[serde(default, deny_unknown_fields)]
 pub struct ClusterConfig {
     /// Time between two heartbeats.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::duration::heartbeat_interval")]
     pub heartbeat_interval: Duration,
     /// An instance whose beat stands still this long is declared dead. It stops itself a tenth
     /// earlier.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::duration::stale_instance_timeout")]
     pub stale_instance_timeout: Duration,
     /// The longest time without a view of the cluster; usually each heartbeat brings one, and polls tell
     /// of changes.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::duration::rebalance_interval")]
     pub rebalance_interval: Duration,
     /// How long a stopping instance finishes what it has before it cancels the rest.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::duration::graceful_shutdown_timeout")]
     pub graceful_shutdown_timeout: Duration,
     /// An instance that beats but holds on to what others wait for is evicted after this time.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::duration::handover_timeout")]
     pub handover_timeout: Duration,
     /// Rows of stopped and dead instances are deleted after this time.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::duration::forget_instances_after")]
     pub forget_instances_after: Duration,
     /// The name of this process, for people; the host name and process id if not given.
     pub instance_name: Option<String>,

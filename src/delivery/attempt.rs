@@ -71,7 +71,7 @@ pub(super) async fn judge(
             }
         }
     }
-    report(record, failures, step, entry, around);
+    report(record, failures, step, &error, entry, around);
     // A fallback is no end, and it was dealt with above.
     lifecycle::change(step, stops_lane, entry.lane_rules, &error).unwrap_or(Change::Complete)
 }
@@ -99,7 +99,7 @@ async fn fall_back(
     guarded(entry.timeout, fallback.call(Context::new(record, &around.states), &failure)).await?
 }
 
-fn report(record: &Record, attempts: u32, step: Step, entry: &Entry, around: &Surroundings) {
+fn report(record: &Record, attempts: u32, step: Step, error: &str, entry: &Entry, around: &Surroundings) {
     let id = record.delivery.id;
     let lane = || record.lane();
     match step {
@@ -108,7 +108,15 @@ fn report(record: &Record, attempts: u32, step: Step, entry: &Entry, around: &Su
         }
         Step::Fail => {
             let blocked = entry.lane_rules.after_failure == crate::record::AfterFailure::Block;
-            around.observers.emit(Signal::RecordFailed { record: id, lane: lane(), attempts, blocked });
+            around.observers.emit(Signal::RecordFailed {
+                record: id,
+                event_id: record.delivery.event_id,
+                trace_id: record.delivery.trace_id().map(str::to_owned),
+                lane: lane(),
+                attempts,
+                error: error.to_owned(),
+                blocked,
+            });
         }
         Step::Complete | Step::Fallback => {}
     }

@@ -63,7 +63,7 @@ impl From<OnFailed> for AfterFailure {
 #[serde(default, deny_unknown_fields)]
 pub struct DeliveryConfig {
     /// The longest pause between two looks when nothing wakes the poller.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::duration::poll_interval")]
     pub poll_interval: Duration,
     /// Records a fetch at most.
     pub batch_size: usize,
@@ -76,7 +76,7 @@ pub struct DeliveryConfig {
     /// Transactional handler calls at once; each holds a connection of the pool.
     pub transactional_concurrency: usize,
     /// How long one handler call may take; handlers can set their own.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::duration::handler_timeout")]
     pub handler_timeout: Duration,
     /// A failing record stops the later ones of its key.
     pub stop_on_first_failure: bool,

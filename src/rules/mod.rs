@@ -15,6 +15,7 @@
 //! | [`frontier`] | from which id on a look must read |
 
 pub mod assignment;
+mod backoff;
 pub mod frontier;
 pub mod lease;
 pub mod lifecycle;

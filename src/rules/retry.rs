@@ -4,38 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::backoff::Backoff;
+
 /// The longest duration of any setting, ten years: longer than anybody waits, and it can be added to
 /// any clock.
 pub(crate) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-
-/// How the delay grows with the failures.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Backoff {
-    /// Always the same delay.
-    Fixed {
-        /// The delay.
-        #[serde(with = "humantime_serde")]
-        delay: Duration,
-    },
-    /// `initial + (failures - 1) * increment`.
-    Linear {
-        /// After the first failure.
-        #[serde(with = "humantime_serde")]
-        initial: Duration,
-        /// Added with each further failure.
-        #[serde(with = "humantime_serde")]
-        increment: Duration,
-    },
-    /// `initial * multiplier ^ (failures - 1)`.
-    Exponential {
-        /// After the first failure.
-        #[serde(with = "humantime_serde")]
-        initial: Duration,
-        /// At least 1.
-        multiplier: f64,
-    },
-}
 
 /// A retry policy: data, so that it prints, compares and can be tested.
 ///
@@ -49,7 +22,7 @@ pub struct RetryPolicy {
     /// Attempts after the first; 0 means never retried.
     pub max_retries: u32,
     /// The longest delay, before jitter and also for `Retry-After`.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::duration::max_delay")]
     pub max_delay: Duration,
     /// A share of the delay, 0 to 1: the delay is drawn from `delay * (1 ± jitter)`.
     pub jitter: f64,
@@ -62,7 +35,7 @@ pub struct RetryPolicy {
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            backoff: Backoff::Exponential { initial: Duration::from_secs(2), multiplier: 2.0 },
+            backoff: Backoff::default(),
             max_retries: 3,
             max_delay: Duration::from_secs(60),
             jitter: 0.0,
@@ -197,20 +170,23 @@ impl RetryPolicy {
         if self.max_delay > LONGEST {
             problems.push(format!("{at}.max_delay is {:?}, but must be at most ten years", self.max_delay));
         }
-        let first = match self.backoff {
-            Backoff::Fixed { delay } => delay,
-            Backoff::Linear { initial, .. } | Backoff::Exponential { initial, .. } => initial,
+        let (key, first) = match self.backoff {
+            Backoff::Fixed { delay } => ("fixed.delay", delay),
+            Backoff::Linear { initial, .. } => ("linear.initial", initial),
+            Backoff::Exponential { initial, .. } => ("exponential.initial", initial),
         };
         if first > self.max_delay {
             problems.push(format!(
-                "{at}: the first delay is {first:?}, but max_delay is {:?} and would cut it; raise max_delay",
+                "{at}.backoff.{key} is {first:?}, but must be at most {at}.max_delay ({:?}), which would cut it",
                 self.max_delay
             ));
         }
         if let Backoff::Exponential { multiplier, .. } = self.backoff
             && !(multiplier.is_finite() && multiplier >= 1.0)
         {
-            problems.push(format!("{at}.multiplier is {multiplier}, but must be a number of at least 1"));
+            problems.push(format!(
+                "{at}.backoff.exponential.multiplier is {multiplier}, but must be a number of at least 1"
+            ));
         }
         problems
     }

@@ -116,11 +116,17 @@ pub enum ScheduleError {
         keys: usize,
     },
     /// The event could not be encoded.
-    #[error("event could not be encoded as JSON")]
-    Encode(#[from] serde_json::Error),
+    #[error("event could not be encoded as JSON: {0}")]
+    Encode(serde_json::Error),
     /// The database refused.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<serde_json::Error> for ScheduleError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Encode(error)
+    }
 }
 
 /// What can be said about an event besides its payload.

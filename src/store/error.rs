@@ -1,6 +1,6 @@
 //! Errors of the store, sorted by what to do about them.
 
-use std::error::Error;
+use std::{error::Error, fmt};
 
 /// What to do about a database error. One total table per dialect sorts every error into these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,39 +35,54 @@ impl ErrorClass {
     ];
 }
 
-/// A database call that failed.
-#[derive(Debug, thiserror::Error)]
-#[error("{call} failed")]
+/// A database call that failed, with its cause in one line. A text of the server that may quote a key or
+/// a payload is in neither `Display` nor `Debug`: there, the code and the constraint stand for it.
+#[derive(thiserror::Error)]
+#[error("{call} failed: {line}")]
 #[non_exhaustive]
 pub struct StoreError {
     /// Which call, such as `settle`.
     pub call: &'static str,
     /// What to do about it.
     pub class: ErrorClass,
-    /// The driver's error, or the timeout.
-    #[source]
-    pub source: Box<dyn Error + Send + Sync>,
+    /// The driver's error as it came, or the timeout; its text may quote values. It is not the
+    /// `source()` of this error, so that no report of an error prints it unasked.
+    pub cause: Box<dyn Error + Send + Sync>,
+    line: String,
 }
 
 impl StoreError {
+    /// An error whose text may be shown.
     pub(crate) fn new(
         call: &'static str,
         class: ErrorClass,
-        source: impl Into<Box<dyn Error + Send + Sync>>,
+        cause: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
-        Self { call, class, source: source.into() }
+        let cause = cause.into();
+        let line = cause.to_string();
+        Self { call, class, cause, line }
     }
 
-    /// The error and its sources in one line.
+    /// An error that is told by this line.
+    pub(crate) fn told(
+        call: &'static str,
+        class: ErrorClass,
+        cause: impl Into<Box<dyn Error + Send + Sync>>,
+        line: String,
+    ) -> Self {
+        Self { call, class, cause: cause.into(), line }
+    }
+
+    /// The error and its cause in one line, as `Display` has it.
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut source: Option<&dyn Error> = Some(&*self.source);
-        while let Some(error) = source {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            source = error.source();
-        }
-        text
+        self.to_string()
+    }
+}
+
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { call, class, line, .. } = self;
+        f.debug_struct("StoreError").field("call", call).field("class", class).field("cause", line).finish()
     }
 }
 

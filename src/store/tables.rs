@@ -13,7 +13,7 @@ pub struct Tables {
     "{what} {name:?} is not valid: use at most {limit} lower-case letters, digits and underscores, not starting with a digit"
 )]
 pub struct BadName {
-    /// `table prefix` or `schema`.
+    /// `table_prefix` or `schema`.
     pub what: &'static str,
     /// The name given.
     pub name: String,
@@ -38,7 +38,7 @@ impl Tables {
             name.len() <= limit && name.bytes().all(tail) && !name.starts_with(|c: char| c.is_ascii_digit())
         };
         if !is_identifier(prefix, 32) || prefix.is_empty() {
-            return Err(BadName { what: "table prefix", name: prefix.to_owned(), limit: 32 });
+            return Err(BadName { what: "table_prefix", name: prefix.to_owned(), limit: 32 });
         }
         if let Some(schema) = schema.filter(|schema| schema.is_empty() || !is_identifier(schema, 40)) {
             return Err(BadName { what: "schema", name: schema.to_owned(), limit: 40 });

@@ -17,6 +17,7 @@ mod fallbacks;
 mod faults;
 mod leases;
 mod ledger;
+mod messages;
 mod notifications;
 mod options;
 mod ordering;
@@ -172,6 +173,9 @@ macro_rules! everywhere {
                 two_outboxes_in_one_database_do_not_meet
                 polls_tell_of_changes_in_the_cluster
             }
+            messages {
+                a_failed_record_is_told_with_all_that_finds_it
+            }
             silence {
                 payloads_and_keys_are_never_logged
             }
@@ -190,6 +194,10 @@ macro_rules! everywhere {
 macro_rules! by_sql {
     ($target:ident) => {
         stamp! { $target;
+            messages {
+                schedule_before_migrate_says_what_to_do
+                an_error_tells_its_cause_and_no_value
+            }
             quarantine {
                 a_record_in_a_wrong_partition_is_set_aside
             }
@@ -209,6 +217,7 @@ macro_rules! on_servers {
         stamp! { $target;
             outages {
                 start_waits_until_the_database_is_there
+                an_outage_is_a_line_at_each_end
                 an_outage_in_the_middle_loses_and_repeats_nothing
             }
         }

@@ -1,9 +1,14 @@
 //! A database that is not there yet, or goes away in the middle: a port that is refused until a
 //! forwarder to the real server listens on it.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use keylane::{Database, Outbox, Signal};
+use keylane::{Database, LogObserver, Observer, Outbox, Signal};
 use tokio::{
     io::copy_bidirectional,
     net::{TcpSocket, TcpStream},
@@ -12,7 +17,7 @@ use tokio::{
 
 use crate::{
     ledger::{Ledger, Placed, dealt, run_of},
-    recorder::bounded,
+    recorder::{bounded, eventually},
     stage::{Stage, until_empty},
     target::{MariaDbTarget, MySqlTarget, Pool, PostgresTarget, Target},
     user::User,
@@ -151,4 +156,53 @@ pub(crate) async fn an_outage_in_the_middle_loses_and_repeats_nothing<T: Remote>
     assert_eq!(ledger.assert_in_order(), 1200);
     let evicted = |signal: &Signal| matches!(signal, Signal::Evicted { .. });
     assert_eq!(stage.signals.count(evicted), 0);
+}
+
+/// What was told is told again to the observer that writes the log, and its lines are read.
+pub(crate) async fn an_outage_is_a_line_at_each_end<T: Remote>(stage: &Stage<T>) {
+    let (mut way, socket) = Way::to(T::port(&stage.pool));
+    way.open(socket);
+    let outbox = behind(stage, &way, &Ledger::default()).await;
+    let running = outbox.start().await.unwrap();
+    let answered = |signal: &Signal| matches!(signal, Signal::BeatAnswered);
+    stage.signals.at_least(1, "a beat", answered).await;
+    way.interrupt(Duration::from_millis(1_000)).await;
+    let is_failure = |signal: &Signal| matches!(signal, Signal::StoreFailed { .. });
+    eventually("two beats after the last failure", async || {
+        let signals = stage.signals.all();
+        let last = signals.iter().rposition(is_failure)?;
+        (signals[last..].iter().filter(|signal| answered(signal)).count() >= 2).then_some(())
+    })
+    .await;
+    running.shutdown().await;
+    let signals = stage.signals.all();
+    let failures = signals.iter().filter(|signal| is_failure(signal)).count();
+    assert!(failures > 3, "{failures} failures");
+    let lines = Lines::default();
+    let log = lines.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(move || log.clone());
+    tracing::subscriber::with_default(subscriber.finish(), || {
+        let observer = LogObserver::default();
+        signals.iter().for_each(|signal| observer.on(signal));
+    });
+    let lines = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let about: Vec<&str> = lines.lines().filter(|line| line.contains("database calls")).collect();
+    assert_eq!(about.len(), 2, "{about:#?}");
+    assert!(about[0].contains("database calls fail;") && about[1].contains("succeed again"), "{about:#?}");
+}
+
+/// What is written, kept.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

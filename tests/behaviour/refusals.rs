@@ -175,9 +175,8 @@ pub(crate) async fn an_event_that_is_no_json_is_refused<T: User>(stage: &Stage<T
     let outbox = stage.outbox([Ledger::default().keeper("bookkeeper")]).await;
     let mut work = T::begin(&stage.pool).await;
     let error = outbox.schedule(&mut work, &Board(BTreeMap::from([((1, 2), 'x')]))).await.unwrap_err();
-    assert_eq!(error.to_string(), "event could not be encoded as JSON");
-    let cause = std::error::Error::source(&error).expect("a cause").to_string();
-    assert!(cause.contains("string"), "{cause}");
+    let told = error.to_string();
+    assert!(told.starts_with("event could not be encoded as JSON: ") && told.contains("string"), "{told}");
     T::commit(work).await;
     until_empty(&outbox).await;
 }
@@ -187,7 +186,7 @@ pub(crate) async fn a_due_time_out_of_range_is_refused<T: User>(stage: &Stage<T>
     let mut work = T::begin(&stage.pool).await;
     let error = outbox.schedule_after(&mut work, &placed("order-1", 1), Duration::MAX).await.unwrap_err();
     let ScheduleError::Store(error) = error else { panic!("{error:?}") };
-    assert!(error.chain().contains("the due time is out of range"), "{}", error.chain());
+    assert!(error.to_string().contains("the due time is out of range"), "{error}");
     T::commit(work).await;
     until_empty(&outbox).await;
 }

@@ -101,7 +101,7 @@ fn all_problems_are_told_at_once_with_their_numbers() {
         config.retry.jitter = -0.5;
     });
     let expected = [
-        "table prefix \"Outbox-\" is not valid",
+        "table_prefix \"Outbox-\" is not valid",
         "delivery.poll_interval is 0s",
         "delivery.batch_size is 0, but must be from 1 to 10000",
         "delivery.max_in_flight is 200000, but must be from 1 to 100000",
@@ -180,7 +180,7 @@ fn names_that_could_carry_sql_are_refused() {
             config.table_prefix = name.to_owned();
             config.schema = Some(name.to_owned());
         });
-        assert!(told[0].starts_with("table prefix"), "{name:?}: {told:?}");
+        assert!(told[0].starts_with("table_prefix"), "{name:?}: {told:?}");
         let told = problems(|config| config.schema = Some(name.to_owned()));
         assert!(told[0].starts_with(&format!("schema {name:?} is not valid")), "{name:?}: {told:?}");
     }

@@ -77,7 +77,7 @@ pub(crate) async fn payloads_and_keys_are_never_logged<T: User>(stage: &Stage<T>
     let policy = RetryPolicy::fixed(Duration::from_millis(20)).max_retries(1);
     let (outbox, running) = stage.run([handler.retry(policy)]).await;
     let key = format!("key-{CANARY}");
-    let options = || ScheduleOptions::new().header("secret", CANARY).trace_id(CANARY).dedup_key(CANARY);
+    let options = || ScheduleOptions::new().header("secret", CANARY).trace_id("4bf92f35").dedup_key(CANARY);
     let misfit = RawEvent {
         record_type: "order.placed".to_owned(),
         key: format!("other-{CANARY}"),

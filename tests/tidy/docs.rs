@@ -57,7 +57,7 @@ fn variants(file: &str, name: &str) -> Vec<String> {
 #[test]
 fn every_signal_is_in_the_operations_page() {
     let page = page("docs/operations.md");
-    let signals = variants("src/telemetry.rs", "Signal");
+    let signals = variants("src/telemetry/mod.rs", "Signal");
     assert!(signals.len() > 15, "{signals:?}");
     report(
         signals

@@ -4,6 +4,7 @@
 
 mod docs;
 mod floors;
+mod package;
 mod shape;
 mod sql;
 

@@ -138,6 +138,10 @@ pub(crate) trait Driver: Database {
     fn bell(_: &Self::Options, _: &StoreSettings) -> Option<Arc<dyn Bell>> {
         None
     }
+    /// The code of an error of the server, as the server's manual lists it.
+    fn code_of(error: &dyn sqlx::error::DatabaseError) -> String {
+        error.code().unwrap_or_default().into_owned()
+    }
     /// What to do about an error of the server.
     fn class_of(error: &dyn sqlx::error::DatabaseError) -> ErrorClass;
 

@@ -19,6 +19,7 @@ use super::{Bell, ErrorClass, Store, StoreError, StoreSettings};
 mod admin;
 #[cfg(feature = "postgres")]
 mod bell;
+mod cause;
 mod cluster;
 pub(crate) mod dialect;
 pub(crate) mod driver;
@@ -151,7 +152,8 @@ pub(crate) fn store_error<D: Driver>(call: &'static str, error: sqlx::Error) -> 
         | sqlx::Error::ColumnIndexOutOfBounds { .. } => ErrorClass::Record,
         _ => ErrorClass::Reconnect,
     };
-    StoreError::new(call, class, error)
+    let line = cause::line::<D>(&error).replace(char::is_control, " ");
+    StoreError::told(call, class, error, line)
 }
 
 /// A rendered statement. Its text holds our own words, validated names and integers, nothing else.

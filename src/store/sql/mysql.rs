@@ -71,8 +71,11 @@ impl Driver for MySql {
     }
 
     fn class_of(error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
-        let number = error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number);
-        class_of_number(number.unwrap_or_default())
+        class_of_number(number_of(error))
+    }
+
+    fn code_of(error: &dyn sqlx::error::DatabaseError) -> String {
+        number_of(error).to_string()
     }
 
     fn check_server(conn: &mut MySqlConnection) -> DriverResult<'_, Option<SchemaError>> {
@@ -109,6 +112,10 @@ async fn read(
 ) -> Result<Vec<crate::record::Record>, sqlx::Error> {
     let rows = sqlx::raw_sql(with_lists(sql, lists)).fetch_all(conn).await?;
     rows.iter().map(record).collect()
+}
+
+fn number_of(error: &dyn sqlx::error::DatabaseError) -> u16 {
+    error.try_downcast_ref().map_or(0, MySqlDatabaseError::number)
 }
 
 /// Major and minor of a version text such as `10.11.19-MariaDB`.

@@ -11,7 +11,7 @@ use sqlx::{
 use super::{
     SqlStore,
     driver::{Driver, Family, Kind},
-    query, safe, store_error, within,
+    query, safe, within,
 };
 use crate::{
     partition::{PARTITION_COUNT, PARTITION_HASH},
@@ -159,8 +159,7 @@ impl<D: Driver> SqlStore<D> {
         within::<D, ()>("migrate", MIGRATION_LIMIT, async {
             let mut conn = D::connect(&self.options, session).await?;
             if let Some(schema) = tables.schema().filter(|_| D::FAMILY == Family::Postgres) {
-                let create = AssertSqlSafe(Arc::from(format!("CREATE SCHEMA IF NOT EXISTS {schema}")));
-                D::script(&mut conn, create).await?;
+                create_schema::<D>(&mut conn, schema).await?;
             }
             if D::FAMILY == Family::MySql {
                 // sqlx asks for its lock with a time limit of -1, which MariaDB does not take: it goes
@@ -172,10 +171,20 @@ impl<D: Driver> SqlStore<D> {
             D::migrate(&mut conn, &migrator).await.map_err(sqlx::Error::from)
         })
         .await
-        .map_err(|error| match error.source.downcast::<sqlx::Error>() {
-            Ok(source) => store_error::<D>("migrate", *source),
-            Err(source) => StoreError::new("migrate", error.class, source),
-        })
+    }
+}
+
+/// Creates a schema of PostgreSQL that is not there: `IF NOT EXISTS` needs the right to create one also
+/// where it exists.
+async fn create_schema<D: Driver>(conn: &mut D::Connection, schema: &str) -> Result<(), sqlx::Error> {
+    let look = AssertSqlSafe(Arc::from("SELECT count(*) FROM pg_namespace WHERE nspname = $1"));
+    let found = query::<D>(conn, look, vec![schema.into()], &[Kind::Int]).await?;
+    match found.first().is_some_and(|row| row.int(0) > 0) {
+        true => Ok(()),
+        false => {
+            let create = format!("CREATE SCHEMA IF NOT EXISTS {schema}");
+            D::script(conn, AssertSqlSafe(Arc::from(create))).await
+        }
     }
 }
 

@@ -1,9 +1,16 @@
 //! Signals: everything that happens, named once. Logs, metrics, tests and pages listen to the same.
 //!
 //! Payloads never appear in a signal, and keys only in the lane of a signal, which the log writes
-//! without the key.
+//! without the key. The text of a handler's error is the handler's own.
 
 use std::{fmt, sync::Arc, time::Duration};
+
+use uuid::Uuid;
+
+mod log;
+mod outage;
+
+pub use log::LogObserver;
 
 use crate::{
     instance::InstanceId,
@@ -83,10 +90,16 @@ pub enum Signal {
     RecordFailed {
         /// The record.
         record: RecordId,
-        /// Its lane.
+        /// The identity of its event.
+        event_id: Uuid,
+        /// Its trace id, if it was scheduled with one.
+        trace_id: Option<String>,
+        /// Its lane, which has the handler.
         lane: Lane,
         /// Failed attempts.
         attempts: u32,
+        /// The last error and its causes in one line of at most 1,000 bytes, as it is stored.
+        error: String,
         /// Whether the lane stands still now.
         blocked: bool,
     },
@@ -115,6 +128,8 @@ pub enum Signal {
         /// The error and its sources.
         error: String,
     },
+    /// A heartbeat was answered: the database works.
+    BeatAnswered,
     /// A settle whose reply was lost was cleared up.
     LostReplyResolved {
         /// Whether it had been written.
@@ -131,49 +146,6 @@ pub enum Signal {
 pub trait Observer: Send + Sync + 'static {
     /// Something happened.
     fn on(&self, signal: &Signal);
-}
-
-/// Writes signals to `tracing`, target `keylane`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LogObserver;
-
-impl Observer for LogObserver {
-    fn on(&self, signal: &Signal) {
-        match signal {
-            Signal::RecordFailed { record, lane, attempts, blocked } => tracing::error!(
-                target: "keylane", record, partition = %lane.partition, handler = %lane.handler, attempts, blocked,
-                "[ALERT] record failed for good"
-            ),
-            Signal::Unroutable { record, lane, record_type } => tracing::error!(
-                target: "keylane", record, partition = %lane.partition, handler = %lane.handler, record_type,
-                "[ALERT] no handler for this record in this build; its key waits"
-            ),
-            Signal::Quarantined { record, partition, belongs } => tracing::error!(
-                target: "keylane", record, %partition, %belongs, "[ALERT] record stood in a wrong partition"
-            ),
-            Signal::Evicted { instance } => {
-                tracing::warn!(target: "keylane", %instance, "evicted by another instance; joining again");
-            }
-            Signal::LeaseLapsed => tracing::warn!(target: "keylane", "lease lapsed; dispatch stands still"),
-            Signal::PeerEvicted { instance, silent_for } => {
-                tracing::warn!(target: "keylane", %instance, ?silent_for, "declared a peer dead");
-            }
-            Signal::ShutdownForced { records } => {
-                tracing::warn!(target: "keylane", records, "shutdown timeout: cancelled what was in flight");
-            }
-            Signal::StoreFailed { call, error } => {
-                tracing::warn!(target: "keylane", call, error, "database call failed; trying again");
-            }
-            Signal::RetryScheduled { record, lane, attempts, delay } => tracing::info!(
-                target: "keylane", record, partition = %lane.partition, handler = %lane.handler, attempts, ?delay,
-                "record failed; trying again"
-            ),
-            Signal::Fetched { .. } | Signal::Settled { .. } => {
-                tracing::trace!(target: "keylane", ?signal);
-            }
-            _ => tracing::info!(target: "keylane", ?signal),
-        }
-    }
 }
 
 /// The observers of one outbox.

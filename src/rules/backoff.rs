@@ -1,0 +1,80 @@
+//! How the delay between attempts grows, and how it is written in settings.
+
+use std::{fmt, time::Duration};
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, value::MapAccessDeserializer},
+};
+
+/// How the delay grows with the failures. In settings, the word `exponential` is the default.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields, remote = "Self")]
+pub enum Backoff {
+    /// Always the same delay.
+    Fixed {
+        /// The delay.
+        #[serde(with = "crate::duration::fixed_delay")]
+        delay: Duration,
+    },
+    /// `initial + (failures - 1) * increment`.
+    Linear {
+        /// After the first failure.
+        #[serde(with = "crate::duration::linear_initial")]
+        initial: Duration,
+        /// Added with each further failure.
+        #[serde(with = "crate::duration::linear_increment")]
+        increment: Duration,
+    },
+    /// `initial * multiplier ^ (failures - 1)`.
+    Exponential {
+        /// After the first failure.
+        #[serde(with = "crate::duration::exponential_initial")]
+        initial: Duration,
+        /// At least 1.
+        multiplier: f64,
+    },
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::Exponential { initial: Duration::from_secs(2), multiplier: 2.0 }
+    }
+}
+
+impl Serialize for Backoff {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Backoff {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(WordOrTable)
+    }
+}
+
+struct WordOrTable;
+
+impl<'de> de::Visitor<'de> for WordOrTable {
+    type Value = Backoff;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "\"exponential\" for retry.backoff, or a table such as { fixed = { delay = \"5s\" } }, \
+             { linear = { initial = \"2s\", increment = \"2s\" } } or \
+             { exponential = { initial = \"2s\", multiplier = 2.0 } }",
+        )
+    }
+
+    fn visit_str<E: de::Error>(self, word: &str) -> Result<Backoff, E> {
+        match word {
+            "exponential" => Ok(Backoff::default()),
+            other => Err(E::invalid_value(de::Unexpected::Str(other), &self)),
+        }
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<Backoff, A::Error> {
+        Backoff::deserialize(MapAccessDeserializer::new(table))
+    }
+}

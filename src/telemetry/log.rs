@@ -1,0 +1,73 @@
+//! The observer that is always there.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{
+    Observer, Signal,
+    outage::{Line, Outage},
+};
+use crate::clock::Clock;
+
+/// Writes signals to `tracing`, target `keylane`. While the database is away, that is one line when it
+/// begins, one a minute and one when it ends, however many calls fail.
+#[derive(Debug, Default)]
+pub struct LogObserver(Mutex<Outage>);
+
+impl Observer for LogObserver {
+    fn on(&self, signal: &Signal) {
+        match signal {
+            Signal::RecordFailed { record, event_id, trace_id, lane, attempts, error, blocked } => {
+                tracing::error!(
+                    target: "keylane", record, %event_id, trace_id, partition = %lane.partition,
+                    handler = %lane.handler, attempts, error, blocked, "[ALERT] record failed for good"
+                )
+            }
+            Signal::Unroutable { record, lane, record_type } => tracing::error!(
+                target: "keylane", record, partition = %lane.partition, handler = %lane.handler, record_type,
+                "[ALERT] no handler for this record in this build; its key waits"
+            ),
+            Signal::Quarantined { record, partition, belongs } => tracing::error!(
+                target: "keylane", record, %partition, %belongs, "[ALERT] record stood in a wrong partition"
+            ),
+            Signal::Evicted { instance } => {
+                tracing::warn!(target: "keylane", %instance, "evicted by another instance; joining again");
+            }
+            Signal::LeaseLapsed => tracing::warn!(target: "keylane", "lease lapsed; dispatch stands still"),
+            Signal::PeerEvicted { instance, silent_for } => {
+                tracing::warn!(target: "keylane", %instance, ?silent_for, "declared a peer dead");
+            }
+            Signal::ShutdownForced { records } => {
+                tracing::warn!(target: "keylane", records, "shutdown timeout: cancelled what was in flight");
+            }
+            Signal::StoreFailed { call, error } => match self.outage().failed(Clock::Boot.now()) {
+                Some(Line::Begins) => tracing::warn!(
+                    target: "keylane", call, error, "database calls fail; trying again, with a line a minute"
+                ),
+                Some(Line::GoesOn { lasted, failures }) => tracing::warn!(
+                    target: "keylane", call, error, ?lasted, failures, "database calls still fail; trying again"
+                ),
+                Some(Line::Ends { .. }) | None => tracing::trace!(target: "keylane", ?signal),
+            },
+            Signal::BeatAnswered => match self.outage().answered() {
+                Some(Line::Ends { lasted, failures }) => {
+                    tracing::warn!(target: "keylane", ?lasted, failures, "database calls succeed again");
+                }
+                _ => tracing::trace!(target: "keylane", ?signal),
+            },
+            Signal::RetryScheduled { record, lane, attempts, delay } => tracing::info!(
+                target: "keylane", record, partition = %lane.partition, handler = %lane.handler, attempts, ?delay,
+                "record failed; trying again"
+            ),
+            Signal::Fetched { .. } | Signal::Settled { .. } => {
+                tracing::trace!(target: "keylane", ?signal);
+            }
+            _ => tracing::info!(target: "keylane", ?signal),
+        }
+    }
+}
+
+impl LogObserver {
+    fn outage(&self) -> MutexGuard<'_, Outage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
