@@ -136,7 +136,8 @@ fn links_between_pages_lead_somewhere() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut pages: Vec<(String, String)> = files("docs", "md");
     pages.extend(
-        ["README.md", "CONTRIBUTING.md", "examples/README.md"].map(|name| (name.to_owned(), page(name))),
+        ["README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"]
+            .map(|name| (name.to_owned(), page(name))),
     );
     let mut problems = Vec::new();
     for (file, text) in pages {

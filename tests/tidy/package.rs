@@ -1,0 +1,70 @@
+//! What is published: each crate has its licences and its README, and nothing that its users do not need.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::report;
+
+/// The most that the files of a crate may come to, unpacked, in bytes.
+const LIMIT: u64 = 1_200_000;
+
+/// Each published crate and its folder.
+const CRATES: &[(&str, &str)] = &[("keylane", ""), ("keylane-macros", "macros")];
+
+/// The files that `cargo package` would put into a crate.
+fn packed(name: &str) -> Vec<String> {
+    let list = ["package", "--list", "--offline", "--allow-dirty", "--package", name];
+    let done =
+        Command::new(env!("CARGO")).args(list).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn crates_carry_their_licences_and_little_else() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut problems = Vec::new();
+    for (name, folder) in CRATES {
+        let files = packed(name);
+        for needed in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "src/lib.rs"] {
+            if !files.iter().any(|file| file == needed) {
+                problems.push(format!("{name} lacks {needed}"));
+            }
+        }
+        let unneeded =
+            ["tests/", "examples/", "benches/", "proofs/", "chaos/", "dev/", "docs/", ".ci/", ".github/"];
+        for file in &files {
+            if unneeded.iter().any(|folder| file.starts_with(folder)) || file.ends_with(".csv") {
+                problems.push(format!("{name} carries {file}"));
+            }
+        }
+        // Cargo writes a few files itself, which are not in the folder.
+        let size = |file: &String| fs::metadata(root.join(folder).join(file)).map_or(0, |found| found.len());
+        let bytes: u64 = files.iter().map(size).sum();
+        if bytes > LIMIT || bytes == 0 {
+            problems.push(format!("{name} has {bytes} bytes, the limit is {LIMIT}"));
+        }
+        for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            if fs::read(root.join(licence)).ok() != fs::read(root.join(folder).join(licence)).ok() {
+                problems.push(format!("{name} has another {licence} than the repository"));
+            }
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn a_crate_says_where_it_is_from() {
+    let manifest = |folder: &str| {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join("Cargo.toml"));
+        toml::from_str::<toml::Value>(&text.unwrap()).unwrap()
+    };
+    for (name, folder) in CRATES {
+        for key in ["repository", "documentation", "readme", "license", "description"] {
+            assert!(manifest(folder)["package"].get(key).is_some(), "{name} lacks {key}");
+        }
+    }
+    let version = manifest("")["workspace"]["package"]["version"].as_str().unwrap().to_owned();
+    let minor = version.rsplit_once('.').unwrap().0.to_owned();
+    let security = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("SECURITY.md")).unwrap();
+    assert!(security.contains(&format!("({minor})")), "SECURITY.md does not name version {minor}");
+}
