@@ -60,7 +60,7 @@ impl StoreError {
     ) -> Self {
         let cause = cause.into();
         let line = cause.to_string();
-        Self { call, class, cause, line }
+        Self::told(call, class, cause, line)
     }
 
     /// An error that is told by this line.

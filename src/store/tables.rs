@@ -57,7 +57,7 @@ impl Tables {
     }
 
     /// What stands before a table's own name in a statement: `schema.prefix`.
-    pub(crate) fn qualifier(&self) -> String {
+    pub fn qualifier(&self) -> String {
         match &self.schema {
             Some(schema) => format!("{schema}.{}", self.prefix),
             None => self.prefix.clone(),

@@ -214,11 +214,16 @@ pub(crate) trait Driver: Database {
 pub(crate) enum Family {
     Postgres,
     MySql,
+    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "the others are asked for by name"))]
     Sqlite,
 }
 
 /// How a connection is set up.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "sqlite")),
+    expect(dead_code, reason = "MySQL has one setup for every role")
+)]
 pub(crate) struct Session {
     pub(crate) role: Role,
     /// The server gives up a statement after this long, so that it does not outlive its caller.

@@ -23,8 +23,6 @@ pub(crate) struct Insert<'a> {
 /// The columns that every record has, in the order in which drivers bind them.
 pub(crate) const COLUMNS: &str =
     "event_id, partition_no, record_key, handler, record_type, content_type, payload, headers";
-/// How many those are.
-pub(crate) const COLUMN_COUNT: usize = 8;
 
 /// Inserts records in the order given, in few statements.
 pub(crate) async fn insert<D: Driver>(

@@ -23,6 +23,7 @@ mod cause;
 mod cluster;
 pub(crate) mod dialect;
 pub(crate) mod driver;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 mod engine;
 pub(crate) mod glue;
 mod insert;
@@ -69,6 +70,10 @@ pub(crate) struct ExtraSql {
 }
 
 /// The statements that find what was committed late.
+#[cfg_attr(
+    not(any(feature = "mysql", feature = "sqlite")),
+    expect(dead_code, reason = "PostgreSQL tells when an id is final")
+)]
 #[derive(Clone, Debug)]
 pub(crate) struct Late {
     /// Ids of pending records below some id, among so many rows.

@@ -2,12 +2,12 @@
 
 use sqlx::AssertSqlSafe;
 
-use super::insert::{COLUMN_COUNT, Insert};
+use super::insert::{COLUMNS, Insert};
 
 impl Insert<'_> {
     /// The text with so many groups of values.
     pub(crate) fn with_values(&self, rows: usize) -> AssertSqlSafe<String> {
-        let row = ["?"; COLUMN_COUNT].join(", ");
+        let row = vec!["?"; COLUMNS.split(',').count()].join(", ");
         let row = match self.due {
             Some((due, _)) => format!("({row}, 4, {})", due.replace('@', "?")),
             None => format!("({row})"),

@@ -2,8 +2,6 @@
 
 use std::{collections::HashMap, fs, time::Duration};
 
-use rustix::time::{ClockId, clock_gettime};
-
 /// What `/proc/PID/stat` says of a process.
 struct Stat {
     parent: u32,
@@ -14,8 +12,15 @@ struct Stat {
 }
 
 /// Processor time that this process has used so far.
+#[cfg(unix)]
 pub(super) fn own() -> Option<Duration> {
-    clock_gettime(ClockId::ProcessCPUTime).try_into().ok()
+    rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime).try_into().ok()
+}
+
+/// Unknown here.
+#[cfg(not(unix))]
+pub(super) fn own() -> Option<Duration> {
+    None
 }
 
 /// Processor time that these threads of this machine have used so far, of any process.
@@ -46,8 +51,9 @@ fn named(pid: u32, name: &str) -> bool {
     fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|found| found.trim_end() == name)
 }
 
+/// Linux counts hundredths of a second for those who read `/proc`, whatever the kernel's own ticks are.
 fn time(ticks: u64) -> Duration {
-    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+    Duration::from_millis(ticks * 10)
 }
 
 fn stat(pid: u32) -> Option<Stat> {
