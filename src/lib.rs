@@ -68,9 +68,11 @@
 //! | --- | --- |
 //! | `macros` (default) | `#[derive(OutboxEvent)]`, `#[outbox_handler]`, `#[outbox_fallback_handler]` |
 //! | `postgres`, `mysql`, `sqlite` | that database, by sqlx; `mysql` is for MariaDB, too |
-//! | `cli` | the `keylane` binary |
+//! | `tls-rustls` | TLS by rustls, with the root certificates of the system |
+//! | `mysql-rsa` | the password exchange of MySQL 8 on connections without TLS |
+//! | `cli` | the `keylane` binary, with every database and both of the above |
 //!
-//! TLS is the application's choice: enable one of sqlx's `tls-*` features.
+//! An application that wants another TLS enables one of sqlx's `tls-*` features itself.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod handler;

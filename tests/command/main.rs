@@ -7,3 +7,4 @@ mod goals;
 mod instances;
 mod keylane;
 mod measurements;
+mod tls;

@@ -68,3 +68,13 @@ fn a_crate_says_where_it_is_from() {
     let security = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("SECURITY.md")).unwrap();
     assert!(security.contains(&format!("({minor})")), "SECURITY.md does not name version {minor}");
 }
+
+#[test]
+fn the_command_reaches_servers_that_want_tls_or_passwords() {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
+    let manifest: toml::Value = toml::from_str(&text).unwrap();
+    let cli = manifest["features"]["cli"].as_array().unwrap();
+    for feature in ["postgres", "mysql", "sqlite", "tls-rustls", "mysql-rsa"] {
+        assert!(cli.iter().any(|has| has.as_str() == Some(feature)), "the command lacks {feature}");
+    }
+}

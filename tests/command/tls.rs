@@ -1,0 +1,31 @@
+//! The command over TLS. Of the servers of the tests, MySQL makes a certificate for itself; PostgreSQL has none.
+
+use std::process::Command;
+
+use crate::keylane::url;
+
+/// What `keylane status` says, whether it went well or not.
+fn status(url: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_keylane"));
+    let done = command.args(["--database-url", url, "status"]).output().unwrap();
+    String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned()
+}
+
+#[test]
+fn tls_that_is_required_is_had_where_the_server_offers_it() {
+    let Ok(url) = std::env::var("KEYLANE_TEST_MYSQL_URL") else {
+        eprintln!("skipped: MySQL does not run here");
+        return;
+    };
+    let said = status(&format!("{url}?ssl-mode=REQUIRED"));
+    // The tables need not be there; that they were asked for is what counts.
+    assert!(said.is_empty() || said.contains("records") || said.contains("tables are missing"), "{said}");
+    let said = status(&format!("{url}?ssl-mode=VERIFY_CA"));
+    assert!(said.contains("certificate"), "its own certificate is nobody's: {said}");
+}
+
+#[test]
+fn tls_that_is_required_and_not_offered_is_told() {
+    let said = status(&format!("{}?sslmode=require", url("KEYLANE_TEST_POSTGRES_URL")));
+    assert!(said.contains("server does not support TLS"), "{said}");
+}
