@@ -60,8 +60,12 @@ pub struct ShutdownReport {
 }
 
 /// The workers of an outbox. Dropping it stops them at once, as a crash would: the others take over
-/// after `cluster.stale_instance_timeout`. [`shutdown`](Self::shutdown) hands over at once.
+/// after `cluster.stale_instance_timeout`, and the log says so. [`shutdown`](Self::shutdown) hands over
+/// at once.
+#[must_use = "dropping this stops delivery at once: keep it, and call `shutdown` in the end"]
 pub struct Running {
+    /// Who is told if this is dropped while the workers run.
+    observers: Observers,
     stop: watch::Sender<bool>,
     task: JoinHandle<ShutdownReport>,
     instance: watch::Receiver<InstanceId>,
@@ -83,7 +87,10 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.task.abort();
+        if !self.task.is_finished() {
+            self.task.abort();
+            self.observers.emit(Signal::WorkersDropped { instance: self.instance() });
+        }
     }
 }
 
@@ -128,7 +135,8 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Runnin
         announce,
     };
     // Before the wait: whoever gives up waiting drops this, and with it the workers.
-    let running = Running { stop, task: tokio::spawn(worker.run(joined)), instance };
+    let observers = inner.observers.clone();
+    let running = Running { observers, stop, task: tokio::spawn(worker.run(joined)), instance };
     match first.await {
         Ok(Err(error)) => Err(error.into()),
         Ok(Ok(())) | Err(_) => Ok(running),

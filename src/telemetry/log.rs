@@ -36,6 +36,10 @@ impl Observer for LogObserver {
             Signal::PeerEvicted { instance, silent_for } => {
                 tracing::warn!(target: "keylane", %instance, ?silent_for, "declared a peer dead");
             }
+            Signal::WorkersDropped { instance } => tracing::warn!(
+                target: "keylane", %instance,
+                "workers dropped without a shutdown; this process delivers nothing more: keep what start() returns"
+            ),
             Signal::ShutdownForced { records } => {
                 tracing::warn!(target: "keylane", records, "shutdown timeout: cancelled what was in flight");
             }

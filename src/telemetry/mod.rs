@@ -135,6 +135,12 @@ pub enum Signal {
         /// Whether it had been written.
         applied: bool,
     },
+    /// What `start` has returned was dropped without a shutdown: this process delivers nothing more, and
+    /// the others take over after the stale timeout.
+    WorkersDropped {
+        /// Who it was.
+        instance: InstanceId,
+    },
     /// Handlers did not end within the shutdown timeout and were cancelled.
     ShutdownForced {
         /// How many records were still in flight.

@@ -50,6 +50,7 @@ pub(crate) async fn a_shutdown_finishes_what_is_in_flight<T: User>(stage: &Stage
     let running = outbox.start().await.unwrap();
     until_empty(&outbox).await;
     running.shutdown().await;
+    assert_eq!(stage.signals.count(|signal| matches!(signal, Signal::WorkersDropped { .. })), 0);
     assert_eq!(ledger.assert_in_order(), 5);
 }
 
@@ -96,6 +97,8 @@ pub(crate) async fn dropped_workers_stop_at_once_and_others_take_over<T: User>(s
     let other = build(second.keeper("bookkeeper")).await;
     drop(running);
     let dropped_at = Instant::now();
+    let told = |signal: &Signal| matches!(signal, Signal::WorkersDropped { .. });
+    assert_eq!(stage.signals.count(told), 1);
     let joined = other.start().await.unwrap();
     second.until_done(2).await;
     let took = dropped_at.elapsed();
