@@ -239,7 +239,7 @@ impl Config {
         if trusted < cluster.heartbeat_interval.saturating_mul(2) {
             problems.push(format!(
                 "cluster.stale_instance_timeout is {stale:?}: less its margin it is shorter than two heartbeats \
-                 of {:?}, so one lost beat would stop delivery; make it at least three heartbeats",
+                 of {:?}, so one lost beat would stop delivery; make it three heartbeats",
                 cluster.heartbeat_interval
             ));
         }

@@ -26,6 +26,7 @@ mod quarantine;
 mod recorder;
 mod refusals;
 mod retrying;
+mod rights;
 mod routing;
 mod settings;
 mod silence;
@@ -211,6 +212,17 @@ macro_rules! by_sql {
     };
 }
 
+/// About statements by hand where there is no function for them.
+macro_rules! by_hand {
+    ($target:ident) => {
+        stamp! { $target;
+            rights {
+                the_insert_of_the_page_writes_one_row_for_each_handler
+            }
+        }
+    };
+}
+
 /// About connections that can be cut.
 macro_rules! on_servers {
     ($target:ident) => {
@@ -249,18 +261,21 @@ mod mariadb {
     everywhere!(MariaDbTarget);
     several_writers!(MariaDbTarget);
     by_sql!(MariaDbTarget);
+    by_hand!(MariaDbTarget);
     on_servers!(MariaDbTarget);
 }
 
 mod mysql {
     everywhere!(MySqlTarget);
     by_sql!(MySqlTarget);
+    by_hand!(MySqlTarget);
     on_servers!(MySqlTarget);
 }
 
 mod sqlite {
     everywhere!(SqliteTarget);
     by_sql!(SqliteTarget);
+    by_hand!(SqliteTarget);
 }
 
 mod memory {

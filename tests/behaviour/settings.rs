@@ -123,7 +123,7 @@ fn a_problem_says_what_to_do() {
         heartbeats,
         [
             "cluster.stale_instance_timeout is 30s: less its margin it is shorter than two heartbeats of 20s, so \
-          one lost beat would stop delivery; make it at least three heartbeats"
+          one lost beat would stop delivery; make it three heartbeats"
         ]
     );
     let handover = problems(|config| config.delivery.handler_timeout = s(300));

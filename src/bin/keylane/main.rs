@@ -32,7 +32,8 @@ struct Arguments {
 enum Command {
     /// Creates the tables or brings them up to this build's version.
     Migrate {
-        /// Prints the statements for a DBA instead; connects to nothing.
+        /// Prints the whole schema instead, for a first installation by a DBA. The address says for which
+        /// database; nothing is connected to.
         #[arg(long)]
         print: bool,
     },

@@ -1,0 +1,103 @@
+//! The table of claims on the page of guarantees, both ways: what it names exists, and no module of tests
+//! is left out.
+
+use std::{collections::BTreeSet, fs};
+
+use crate::{files, report};
+
+fn text(path: &str) -> String {
+    fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap_or_default()
+}
+
+/// The claims with the tests that each names.
+fn claims() -> Vec<(String, Vec<String>)> {
+    let page = text("docs/guarantees.md");
+    let (_, table) = page.split_once("| claim | tests |").expect("a table of claims");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let parsed = rows.map(|row| {
+        let mut cells = row.trim_matches('|').split('|').map(str::trim);
+        let claim = cells.next().unwrap_or_default().to_owned();
+        let tests = cells.next().unwrap_or_default();
+        (claim, tests.split('`').skip(1).step_by(2).map(str::to_owned).collect())
+    });
+    parsed.collect()
+}
+
+/// Where the tests of a suite are, and the file that lists those that run on several stores.
+fn place(suite: &str, module: &str) -> Option<(String, Option<&'static str>)> {
+    match suite {
+        "behaviour" => Some((format!("tests/behaviour/{module}.rs"), Some("tests/behaviour/main.rs"))),
+        "conformance" => Some((format!("tests/conformance/{module}.rs"), Some("tests/conformance/lists.rs"))),
+        "cluster" => Some((format!("chaos/tests/cluster/{module}.rs"), Some("chaos/tests/cluster/main.rs"))),
+        "rules" => Some((format!("proofs/tests/rules/{module}.rs"), None)),
+        _ => None,
+    }
+}
+
+/// Whether a function is run as a test: by its attribute, or by its name in a list.
+fn is_test(name: &str, file: &str, list: &str) -> bool {
+    let lines: Vec<&str> = file.lines().map(str::trim).collect();
+    let is_it = |line: &&str| {
+        let found = line.split_once("fn ").map(|(_, rest)| rest);
+        found.and_then(|rest| rest.strip_prefix(name)).is_some_and(|rest| rest.starts_with(['(', '<']))
+    };
+    let Some(at) = lines.iter().position(is_it) else { return false };
+    let attributes =
+        lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("//"));
+    attributes.into_iter().any(|line| line.starts_with("#[") && line.contains("test"))
+        || list.lines().any(|line| line.trim().split(':').next() == Some(name))
+}
+
+#[test]
+fn every_test_that_a_claim_names_exists() {
+    let mut problems = Vec::new();
+    let claims = claims();
+    assert!(claims.len() > 20, "{claims:?}");
+    for (claim, tests) in claims {
+        if tests.is_empty() {
+            problems.push(format!("the claim {claim:?} names no test"));
+        }
+        for test in tests {
+            let parts: Vec<&str> = test.split("::").collect();
+            let found = match parts[..] {
+                [suite, module, name] => place(suite, module).is_some_and(|(file, list)| {
+                    is_test(name, &text(&file), &list.map(text).unwrap_or_default())
+                }),
+                _ => false,
+            };
+            if !found {
+                problems.push(format!("the claim {claim:?} names `{test}`, which is no test"));
+            }
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn every_module_of_tests_belongs_to_a_claim() {
+    let named: BTreeSet<String> = claims().into_iter().flat_map(|(_, tests)| tests).collect();
+    let mut problems = Vec::new();
+    for (suite, list) in [("behaviour", "main.rs"), ("conformance", "lists.rs")] {
+        let list = text(&format!("tests/{suite}/{list}"));
+        for (file, content) in files(&format!("tests/{suite}"), "rs") {
+            let module = file.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs");
+            let listed = list.lines().any(|line| line.trim() == format!("{module} {{"));
+            let alone = content.contains("#[test]") || content.contains("#[tokio::test");
+            if matches!(module, "main" | "lists") || !(listed || alone) {
+                continue;
+            }
+            if !named.iter().any(|test| test.starts_with(&format!("{suite}::{module}::"))) {
+                problems.push(format!("no claim in docs/guarantees.md names a test of {file}"));
+            }
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn the_scanner_tells_tests_from_other_functions() {
+    let file =
+        "#[tokio::test]\n// why\nasync fn one() {}\nfn two(a: u8) {}\npub(crate) async fn three<T>() {}";
+    assert!(is_test("one", file, "") && !is_test("two", file, "") && !is_test("on", file, ""));
+    assert!(is_test("three", file, "  three\n") && !is_test("three", file, "threes"));
+}
