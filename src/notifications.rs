@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use crate::{
-    store::{Bell, StoreError},
+    store::{Bell, ErrorClass, StoreError},
     telemetry::{Observers, Signal},
     wake::Wake,
 };
@@ -16,6 +16,10 @@ use crate::{
 const GAP: Duration = Duration::from_millis(5);
 /// The pause after one that could not be sent, and before the next try to listen.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The same where only a person can mend it.
+const LONG_PAUSE: Duration = Duration::from_secs(60);
+/// A connection that has not told anything for so long is closed.
+const UNUSED_FOR: Duration = Duration::from_secs(30);
 
 /// Notifies the other processes, from a task of its own. The task tells of the last commit, too, after
 /// this is dropped.
@@ -29,13 +33,19 @@ impl Announcer {
         let runtime = tokio::runtime::Handle::try_current().ok()?;
         let (committed, mut commits) = watch::channel(());
         runtime.spawn(async move {
-            while commits.changed().await.is_ok() {
-                let pause = match bell.ring().await {
-                    Ok(()) => GAP,
-                    Err(error) => {
-                        report(&observers, &error);
-                        PAUSE
+            let mut absence = Absence::default();
+            loop {
+                match tokio::time::timeout(UNUSED_FOR, commits.changed()).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return,
+                    Err(_) => {
+                        bell.rest(UNUSED_FOR / 2).await;
+                        continue;
                     }
+                }
+                let pause = match bell.ring().await {
+                    Ok(()) => absence.over(),
+                    Err(error) => absence.report(&observers, &error),
                 };
                 tokio::time::sleep(pause).await;
             }
@@ -51,9 +61,11 @@ impl Announcer {
 
 /// Nudges `wake` whenever another process has announced something. Never ends.
 pub(crate) async fn listen(bell: &dyn Bell, wake: &Wake, observers: &Observers) {
+    let mut absence = Absence::default();
     loop {
         let failed = async {
             let mut listener = bell.listen().await?;
+            absence.over();
             loop {
                 // Also before the first: something may have been announced meanwhile.
                 wake.nudge();
@@ -61,13 +73,33 @@ pub(crate) async fn listen(bell: &dyn Bell, wake: &Wake, observers: &Observers) 
             }
         };
         let failed: Result<(), StoreError> = failed.await;
-        if let Err(error) = failed {
-            report(observers, &error);
-        }
-        tokio::time::sleep(PAUSE).await;
+        let pause = failed.map_or_else(|error| absence.report(observers, &error), |()| PAUSE);
+        tokio::time::sleep(pause).await;
     }
 }
 
-fn report(observers: &Observers, error: &StoreError) {
-    observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
+/// Whether it was said that notifications cannot work here.
+#[derive(Default)]
+struct Absence {
+    told: bool,
+}
+
+impl Absence {
+    /// It works. The pause until the next.
+    fn over(&mut self) -> Duration {
+        self.told = false;
+        GAP
+    }
+
+    /// It does not: said once where only a person can mend it. The pause until the next try.
+    fn report(&mut self, observers: &Observers, error: &StoreError) -> Duration {
+        if !matches!(error.class, ErrorClass::Setup | ErrorClass::WrongNode | ErrorClass::Record) {
+            observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
+            return PAUSE;
+        }
+        if !std::mem::replace(&mut self.told, true) {
+            observers.emit(Signal::NotificationsAbsent { error: error.chain() });
+        }
+        LONG_PAUSE
+    }
 }

@@ -1,5 +1,7 @@
 //! Telling other processes that there is work, where the database can.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::StoreError;
@@ -11,7 +13,12 @@ pub trait Bell: Send + Sync + 'static {
     /// Rings for all others who listen.
     async fn ring(&self) -> Result<(), StoreError>;
     /// Begins to listen.
+    ///
+    /// # Errors
+    /// Of a class that only a person can mend where notifications do not arrive.
     async fn listen(&self) -> Result<Box<dyn Listener>, StoreError>;
+    /// Closes what has not rung for so long.
+    async fn rest(&self, unused_for: Duration);
 }
 
 /// Hears another process ring.

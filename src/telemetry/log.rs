@@ -36,6 +36,9 @@ impl Observer for LogObserver {
             Signal::PeerEvicted { instance, silent_for } => {
                 tracing::warn!(target: "keylane", %instance, ?silent_for, "declared a peer dead");
             }
+            Signal::NotificationsAbsent { error } => {
+                tracing::info!(target: "keylane", error, "no notifications of commits here; polls go on alone");
+            }
             Signal::WorkersDropped { instance } => tracing::warn!(
                 target: "keylane", %instance,
                 "workers dropped without a shutdown; this process delivers nothing more: keep what start() returns"

@@ -128,6 +128,11 @@ pub enum Signal {
         /// The error and its sources.
         error: String,
     },
+    /// Other processes cannot be told of commits, or not be heard, on this address: polls go on alone.
+    NotificationsAbsent {
+        /// Why, and what to do.
+        error: String,
+    },
     /// A heartbeat was answered: the database works.
     BeatAnswered,
     /// A settle whose reply was lost was cleared up.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane::{Config, Outbox};
+use keylane::{Config, Outbox, Signal};
 use sqlx::Row;
 
 use crate::{
@@ -17,7 +17,7 @@ type PgStage = Stage<PostgresTarget>;
 fn config(stage: &PgStage) -> Config {
     let mut config = stage.config.clone();
     config.delivery.poll_interval = Duration::from_secs(300);
-    config.database.notifications = true;
+    assert!(config.database.notifications, "the default");
     config
 }
 
@@ -64,4 +64,44 @@ async fn postgres_a_commit_of_another_process_is_told_whatever_becomes_of_the_co
     assert_eq!(ledger.done_of("order-1"), [1, 2, 3, 4, 5]);
     running.shutdown().await;
     stage.erase().await;
+}
+
+/// In a database of its own, where nobody may notify: the poll finds what is committed, and nothing is said twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_where_nothing_can_be_notified_polls_go_on_alone() {
+    let stage = PgStage::bare().await.unwrap();
+    let name = stage.tables.schema().unwrap().to_owned();
+    let run = async |sql: String| sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&stage.pool).await.unwrap();
+    run(format!("CREATE ROLE {name} LOGIN")).await;
+    run(format!("CREATE DATABASE {name} OWNER {name}")).await;
+    let options = (*stage.pool.connect_options()).clone().database(&name);
+    let revoke = "REVOKE EXECUTE ON FUNCTION pg_notify(text, text) FROM PUBLIC";
+    let owner = sqlx::PgPool::connect_with(options.clone()).await.unwrap();
+    sqlx::raw_sql(revoke).execute(&owner).await.unwrap();
+    owner.close().await;
+    let pool = sqlx::PgPool::connect_with(options.username(&name)).await.unwrap();
+    let ledger = Ledger::default();
+    let builder = Outbox::builder(pool.clone()).config(stage.config.clone()).observer(stage.signals.clone());
+    let outbox = builder.handler(ledger.keeper("bookkeeper")).build().await.unwrap();
+    outbox.migrate().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    let absent = |signal: &Signal| match signal {
+        Signal::NotificationsAbsent { error } => Some(error.clone()),
+        _ => None,
+    };
+    let error = stage.signals.first("the absence", absent).await;
+    assert!(error.contains("permission denied for function pg_notify"), "{error}");
+    for number in 1..=3 {
+        let event = placed("order-1", number);
+        outbox.transaction(async |tx| outbox.schedule(tx, &event).await.map(drop)).await.unwrap();
+    }
+    ledger.until_done(3).await;
+    let failed = |signal: &Signal| matches!(signal, Signal::StoreFailed { .. });
+    // One who listens and one who tells.
+    assert!(stage.signals.picked(absent).len() <= 2 && stage.signals.count(failed) == 0);
+    running.shutdown().await;
+    pool.close().await;
+    drop(outbox);
+    run(format!("DROP DATABASE {name} WITH (FORCE)")).await;
+    run(format!("DROP ROLE {name}")).await;
 }

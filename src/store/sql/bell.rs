@@ -15,7 +15,12 @@ use super::{
     link::Link,
     within,
 };
-use crate::store::{Bell, Listener, StoreError, StoreSettings, Tables};
+use crate::store::{Bell, ErrorClass, Listener, StoreError, StoreSettings, Tables};
+
+/// What a listener sends to itself begins with this: nobody has committed anything.
+const PROBE: &str = "probe ";
+const NOTHING_ARRIVES: &str = "what is notified does not arrive here, as behind a pooler in transaction mode: give \
+                               the workers a direct address, or set database.notifications to false";
 
 /// The channel of one set of tables.
 pub(super) struct PgBell {
@@ -48,6 +53,26 @@ impl PgBell {
     }
 }
 
+impl PgBell {
+    async fn notify(&self, text: &str) -> Result<(), sqlx::Error> {
+        let mut conn = self.ringing.borrow().await?;
+        let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(&self.channel).bind(text);
+        notify.execute(&mut *conn).await?;
+        conn.keep();
+        Ok(())
+    }
+}
+
+async fn hear_probe(listener: &mut PgListener, probe: &str) -> Result<(), StoreError> {
+    loop {
+        match listener.try_recv().await {
+            Ok(Some(notification)) if notification.payload() == probe => return Ok(()),
+            Ok(_) => {}
+            Err(error) => return Err(super::store_error::<Postgres>("listen", error)),
+        }
+    }
+}
+
 /// A name of limited length, the same for all who use these tables.
 fn channel(tables: &Tables) -> String {
     let name = format!("{}.{}", tables.schema().unwrap_or_default(), tables.prefix());
@@ -57,23 +82,33 @@ fn channel(tables: &Tables) -> String {
 #[async_trait]
 impl Bell for PgBell {
     async fn ring(&self) -> Result<(), StoreError> {
-        within::<Postgres, _>("notify", self.timeout, async {
-            let mut conn = self.ringing.borrow().await?;
-            let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(&self.channel).bind(&self.sender);
-            notify.execute(&mut *conn).await?;
-            conn.keep();
-            Ok(())
-        })
-        .await
+        within::<Postgres, _>("notify", self.timeout, self.notify(&self.sender)).await
     }
 
     async fn listen(&self) -> Result<Box<dyn Listener>, StoreError> {
-        within::<Postgres, _>("listen", self.timeout, async {
+        let mut listener = within::<Postgres, _>("listen", self.timeout, async {
             let mut listener = PgListener::connect_with(&self.listening).await?;
             listener.listen(&self.channel).await?;
-            Ok(Box::new(PgEar { listener, sender: self.sender.clone() }) as Box<dyn Listener>)
+            Ok(listener)
         })
-        .await
+        .await?;
+        // A pooler in transaction mode takes the LISTEN, and nothing ever arrives.
+        let probe = format!("{PROBE}{}", Uuid::now_v7());
+        within::<Postgres, _>("notify", self.timeout, self.notify(&probe)).await?;
+        match tokio::time::timeout(self.timeout, hear_probe(&mut listener, &probe)).await {
+            Ok(heard) => heard?,
+            Err(_) => return Err(StoreError::new("listen", ErrorClass::Setup, NOTHING_ARRIVES)),
+        }
+        Ok(Box::new(PgEar { listener, sender: self.sender.clone() }))
+    }
+
+    async fn rest(&self, unused_for: Duration) {
+        let closing = async {
+            self.ringing.rest(unused_for).await;
+            Ok(())
+        };
+        // It is of no more use, whatever comes of saying so.
+        drop(within::<Postgres, ()>("close", self.timeout, closing).await);
     }
 }
 
@@ -82,7 +117,7 @@ impl Listener for PgEar {
     async fn heard(&mut self) -> Result<(), StoreError> {
         loop {
             match self.listener.try_recv().await {
-                Ok(Some(notification)) if notification.payload() == self.sender => {}
+                Ok(Some(heard)) if heard.payload() == self.sender || heard.payload().starts_with(PROBE) => {}
                 // None: the connection was lost and will be opened again.
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(super::store_error::<Postgres>("listen", error)),

@@ -104,9 +104,11 @@ async fn measure<E: Engine>(
     let arrivals = Arrivals::new(warm_up + counted, options.load);
     let mut config = options.tuning.applied_to(stage.config.clone());
     match way {
-        Way::Woken => {}
-        Way::Notified => config.database.notifications = true,
-        Way::Polling => config.delivery.poll_interval = POLL_INTERVAL,
+        Way::Woken | Way::Notified => {}
+        Way::Polling => {
+            config.delivery.poll_interval = POLL_INTERVAL;
+            config.database.notifications = false;
+        }
     }
     let outbox = arrivals.outbox(stage, config.clone()).build().await?;
     let producer = match way {
