@@ -98,6 +98,7 @@ mod record;
 mod runtime;
 mod schedule;
 mod telemetry;
+mod unwind;
 mod wake;
 
 pub use builder::{BuildError, OutboxBuilder};

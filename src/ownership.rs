@@ -200,7 +200,7 @@ impl Ownership {
         let slot = &self.0.slots[partition.index()];
         slot.permits.fetch_add(1, SeqCst);
         let generation = Generation(slot.generation.load(SeqCst));
-        let permit = Permit { shared: Arc::clone(&self.0), partition, generation };
+        let permit = Permit(Ticket { shared: Arc::clone(&self.0), partition, generation });
         // Counted before it is looked at, so that a drain either sees it or is seen by it.
         (generation.0 != 0 && !slot.draining.load(SeqCst)).then_some(permit)
     }
@@ -234,35 +234,60 @@ impl Shared {
 }
 
 /// The right to work on one record, until it is dropped.
-pub(crate) struct Permit {
-    shared: Arc<Shared>,
-    partition: Partition,
-    generation: Generation,
-}
+pub(crate) struct Permit(Ticket);
 
 impl Permit {
     pub(crate) fn generation(&self) -> Generation {
-        self.generation
+        self.0.generation
     }
 
     /// The time on the clock, if a handler call may start now: same owner, not draining, lease good.
     pub(crate) fn starts_at(&self) -> Option<Duration> {
-        let slot = &self.shared.slots[self.partition.index()];
-        let owned = slot.generation.load(SeqCst) == self.generation.0 && !slot.draining.load(SeqCst);
-        owned.then(|| self.shared.trusted_now()).flatten()
+        self.0.is_current().then(|| self.0.shared.trusted_now()).flatten()
     }
 
     /// Whether a handler call may start now.
     pub(crate) fn may_start(&self) -> bool {
         self.starts_at().is_some()
     }
+
+    /// Whether the partition is owned as it was when the permit was given, and not draining.
+    pub(crate) fn is_current(&self) -> bool {
+        self.0.is_current()
+    }
+
+    /// The same question for later, without the right.
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.0.clone()
+    }
+}
+
+/// What a permit is for. It keeps nobody from taking the partition.
+#[derive(Clone)]
+pub(crate) struct Ticket {
+    shared: Arc<Shared>,
+    partition: Partition,
+    generation: Generation,
+}
+
+impl Ticket {
+    /// Whether a handler call may start now, as [`Permit::may_start`].
+    pub(crate) fn may_start(&self) -> bool {
+        self.is_current() && self.shared.trusted_now().is_some()
+    }
+
+    fn is_current(&self) -> bool {
+        let slot = &self.shared.slots[self.partition.index()];
+        slot.generation.load(SeqCst) == self.generation.0 && !slot.draining.load(SeqCst)
+    }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let slot = &self.shared.slots[self.partition.index()];
+        let Ticket { shared, partition, .. } = &self.0;
+        let slot = &shared.slots[partition.index()];
         if slot.permits.fetch_sub(1, SeqCst) == 1 && slot.draining.load(SeqCst) {
-            self.shared.returned.notify_one();
+            shared.returned.notify_one();
         }
     }
 }

@@ -109,6 +109,12 @@ impl PartitionSet {
         Partition::all().filter(|partition| self.contains(*partition))
     }
 
+    /// The partitions of either set.
+    #[must_use]
+    pub fn union(&self, other: Self) -> Self {
+        self.iter().chain(other.iter()).collect()
+    }
+
     /// The partitions of this set that are not in `other`.
     #[must_use]
     pub fn without(&self, other: Self) -> Self {

@@ -1,14 +1,13 @@
 //! One attempt: the call, its limits, and what is written about its end.
 
-use std::{future::Future, panic::AssertUnwindSafe, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::time::Duration;
 
-use futures::FutureExt;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::transaction::GuardPool;
+use super::flight::{Flight, Outcome};
 use crate::{
     clock::Clock,
-    handler::{Context, Entry, Failure, HandlerError, States},
+    handler::{Context, Entry, Failure, HandlerError, States, guarded},
     record::{Change, Record},
     rules::lifecycle::{self, Step},
     telemetry::{Observers, Signal},
@@ -22,36 +21,19 @@ pub(super) struct Surroundings {
     pub(super) states: States,
     pub(super) observers: Observers,
     pub(super) clock: Clock,
-    pub(super) guards: Arc<GuardPool>,
 }
 
-/// Runs a call within its time; a panic is a failure with the panic's text.
-pub(super) async fn guarded<T>(
-    timeout: Duration,
-    call: impl Future<Output = T> + Send,
-) -> Result<T, HandlerError> {
-    let mut call = pin!(AssertUnwindSafe(call).catch_unwind());
-    // A call that never waits needs no timer.
-    let returned = match futures::poll!(call.as_mut()) {
-        Poll::Ready(returned) => Ok(returned),
-        Poll::Pending => Box::pin(tokio::time::timeout(timeout, call)).await,
-    };
-    match returned {
-        Ok(Ok(returned)) => Ok(returned),
-        Ok(Err(panic)) => Err(HandlerError::panicked(&*panic)),
-        Err(_) => Err(HandlerError::timed_out(timeout)),
-    }
-}
-
-/// Judges a finished attempt: what is written, after the fallback handler if it has come to that.
+/// Judges a finished attempt: what is written, after the fallback handler if it has come to that. Every
+/// call of a fallback is the user's code as well: it begins under a good lease only.
 pub(super) async fn judge(
+    flight: &mut Flight,
+    lane: usize,
     entry: &Entry,
     record: &Record,
-    stops_lane: bool,
     result: Result<(), HandlerError>,
-    started: Duration,
     around: &Surroundings,
-) -> Change {
+) -> Outcome {
+    let stops_lane = flight.next(lane).is_some_and(|item| item.stops_lane);
     let failures = record.failures() + u32::from(result.is_err());
     let fault = result.as_ref().err().map(HandlerError::fault);
     // Only a retry has a jitter.
@@ -59,10 +41,15 @@ pub(super) async fn judge(
     let mut step = lifecycle::after_handler(fault, failures, &entry.retry, entry.fallback.is_some(), roll);
     let mut error = result.as_ref().err().map(|error| error.text(ERROR_LIMIT_BYTES)).unwrap_or_default();
     if let (Step::Fallback, Err(cause)) = (step, &result) {
-        let lane = record.lane();
-        around.observers.emit(Signal::FallbackTaken { record: record.delivery.id, lane });
-        let took = around.clock.now().saturating_sub(started);
-        match Box::pin(fall_back(entry, record, failures, cause, took, around)).await {
+        if !flight.next(lane).is_some_and(|item| item.permit.may_start()) {
+            // The next owner calls the handler once more, and then the fallback.
+            return Outcome::Gone;
+        }
+        let signal = Signal::FallbackTaken { record: record.delivery.id, lane: record.lane() };
+        around.observers.emit(signal);
+        let took = around.clock.now().saturating_sub(flight.started());
+        let fallback = Box::pin(fall_back(entry, record, failures, cause, took, around));
+        match flight.wait(fallback).await {
             Ok(()) => step = lifecycle::after_fallback(true),
             Err(failed) => {
                 step = lifecycle::after_fallback(false);
@@ -73,7 +60,8 @@ pub(super) async fn judge(
     }
     report(record, failures, step, &error, entry, around);
     // A fallback is no end, and it was dealt with above.
-    lifecycle::change(step, stops_lane, entry.lane_rules, &error).unwrap_or(Change::Complete)
+    let change = lifecycle::change(step, stops_lane, entry.lane_rules, &error);
+    Outcome::Write(change.unwrap_or(Change::Complete))
 }
 
 async fn fall_back(
@@ -96,7 +84,7 @@ async fn fall_back(
         since_scheduled: record.delivery.age + took,
         last_attempt_took: took,
     };
-    guarded(entry.timeout, fallback.call(Context::new(record, &around.states), &failure)).await?
+    guarded(entry.timeout, || fallback.call(Context::new(record, &around.states), &failure)).await?
 }
 
 fn report(record: &Record, attempts: u32, step: Step, error: &str, entry: &Entry, around: &Surroundings) {
@@ -141,18 +129,5 @@ mod tests {
         assert!(rolls.iter().all(|roll| (0.0..1.0).contains(roll)));
         let mean = rolls.iter().sum::<f64>() / 1000.0;
         assert!((0.45..0.55).contains(&mean), "mean {mean}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_call_that_hangs_fails_at_its_timeout() {
-        let hang = guarded(Duration::from_secs(3), std::future::pending::<()>()).await;
-        assert_eq!(hang.unwrap_err().kind(), crate::handler::FailureKind::Timeout);
-    }
-
-    #[tokio::test]
-    async fn a_panic_is_a_failure_with_its_text() {
-        let panicking = async { panic!("number {}", 7) };
-        let error = guarded::<()>(Duration::from_secs(1), panicking).await.unwrap_err();
-        assert_eq!(error.to_string(), "panicked: number 7");
     }
 }

@@ -28,11 +28,13 @@ impl Pipeline {
     }
 
     pub(super) fn start_look(&mut self) -> Option<Task<Seen>> {
-        if self.clearing || Instant::now() < self.not_before {
+        if Instant::now() < self.not_before {
             return None;
         }
         let Room { partitions: owned, limit, part } = self.room()?;
         let stops = self.stops_to_read(owned);
+        self.refresh = self.refresh.without(stops);
+        self.released = self.released.without(owned);
         let generations = stops.iter().filter_map(|p| Some((p, self.ownership.generation(p)?))).collect();
         let (epoch, skip) = self.lanes.begin_fetch();
         let turn = owned.iter().filter(|partition| partition.number() >= self.turn);
@@ -50,13 +52,19 @@ impl Pipeline {
         self.news = false;
         // After a look at a part, the look at all is still to come.
         if !part {
-            (self.wanted, self.due_wanted, self.refresh_wanted) = (false, false, false);
+            (self.wanted, self.due_wanted) = (false, false);
         }
         Some(Task::start(look(Arc::clone(&self.store), wanted)))
     }
 
-    pub(super) fn stops_to_read(&self, owned: PartitionSet) -> PartitionSet {
-        owned.iter().filter(|partition| self.refresh_wanted || self.is_unread(partition)).collect()
+    /// The stops of what is looked at are read once, and then again when somebody may have released one;
+    /// those of crowded partitions too, which no look at all of them covers.
+    fn stops_to_read(&self, owned: PartitionSet) -> PartitionSet {
+        let unread: PartitionSet = owned.iter().filter(|partition| self.is_unread(partition)).collect();
+        let read = self.refresh.iter().filter(|partition| {
+            self.ownership.is_open(*partition) && (owned.contains(*partition) || !self.is_unread(partition))
+        });
+        unread.union(read.collect())
     }
 
     fn any_unread(&self, owned: PartitionSet) -> bool {
@@ -77,6 +85,8 @@ impl Pipeline {
             self.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
             self.want();
             self.due_wanted |= look.due;
+            self.refresh = self.refresh.union(look.stops);
+            self.released = self.released.union(look.turn.iter().copied().collect());
             // What was known of the database may be of another one.
             (self.frontier, self.wrote, self.settle_began_at) = (Frontier::default(), None, 0);
             self.not_before = Instant::now() + ERROR_PAUSE;
@@ -88,7 +98,9 @@ impl Pipeline {
             true => {}
             false => self.frontier = look.frontier,
         }
-        if self.lanes.reconcile(&stops, look.epoch, |lane| look.stops.contains(lane.partition)) {
+        let released = self.lanes.reconcile(&stops, look.epoch, |lane| look.stops.contains(lane.partition));
+        if !released.is_empty() {
+            self.released = self.released.union(released);
             self.want();
         }
         for (partition, generation) in look.generations {
@@ -103,7 +115,7 @@ impl Pipeline {
         }
         let (brought, before) = (records.len(), self.lanes.in_flight());
         match self.ownership.lease_holds() {
-            true => records.into_iter().for_each(|record| self.sort_in(Box::new(record))),
+            true => records.into_iter().for_each(|record| self.sort_in(record)),
             false => self.lanes.leave_behind(),
         }
         // What could not be taken waits for a write that is under way or for another change, of which the
@@ -131,7 +143,7 @@ impl Pipeline {
         }
     }
 
-    pub(super) fn sort_in(&mut self, mut record: Box<Record>) {
+    pub(super) fn sort_in(&mut self, mut record: Record) {
         let id = record.delivery.id;
         let partition = record.delivery.partition;
         let lane = record.lane();
@@ -164,7 +176,10 @@ impl Pipeline {
             return self.write(id, failures, Change::Hold { behind: stop.record }, lane, Some(permit));
         }
         match self.registry.entry(&record.delivery.handler, &record.delivery.record_type).cloned() {
-            Some(entry) => self.lanes.push(lane, &entry, Item { record, permit, stops_lane }),
+            Some(entry) => {
+                let record = Arc::new(record);
+                self.lanes.push(lane, &entry, Item { record, permit, stops_lane });
+            }
             None => {
                 self.lanes.note(&record);
                 let record_type = record.delivery.record_type.to_string();

@@ -4,17 +4,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::stops::StopState;
-use crate::{
-    handler::Entry,
-    ownership::Permit,
-    record::{Lane, Record},
-};
+use super::{flight::LaneRun, stops::StopState};
+use crate::{handler::Entry, ownership::Permit, record::Record};
 
 /// A record in memory with its right to be worked on.
 pub(super) struct Item {
-    /// Boxed: an item changes hands several times.
-    pub(super) record: Box<Record>,
+    /// Shared with the call of its handler, which may outlast the item's place in its run.
+    pub(super) record: Arc<Record>,
     pub(super) permit: Permit,
     /// This record has stopped its lane, and its turn has come again.
     pub(super) stops_lane: bool,
@@ -23,16 +19,10 @@ pub(super) struct Item {
 /// Items of one lane, in their order. Of most keys there is one at a time, which needs no allocation.
 pub(super) type Items = SmallVec<[Item; 1]>;
 
-/// The part of a run that belongs to one lane.
-pub(super) struct LaneItems {
-    pub(super) lane: Lane,
-    pub(super) items: Items,
-}
-
 /// Work for one task.
 pub(super) struct Run {
     pub(super) entry: Arc<Entry>,
-    pub(super) lanes: SmallVec<[LaneItems; 1]>,
+    pub(super) lanes: SmallVec<[LaneRun; 1]>,
 }
 
 /// A lane in memory.
@@ -45,12 +35,15 @@ pub(super) struct LaneState {
     pub(super) stop: Option<StopState>,
     /// Holds on their way to the database.
     pub(super) holds: usize,
+    /// Outcomes that the database refuses: nothing runs before they are written.
+    pub(super) refused: usize,
 }
 
 impl LaneState {
     /// Whether it is to be put among the ready ones now.
     pub(super) fn becomes_ready(&mut self) -> bool {
         let may_run = self.stop.is_none() || self.queue.first().is_some_and(|item| item.stops_lane);
+        let may_run = may_run && self.refused == 0;
         let becomes = !self.running && !self.waiting && !self.queue.is_empty() && may_run;
         self.waiting |= becomes;
         becomes
@@ -67,8 +60,13 @@ impl LaneState {
         }
     }
 
+    /// Whether its runs need a guard each.
+    pub(super) fn is_transactional(&self) -> bool {
+        self.entry.as_ref().is_some_and(|entry| entry.form.is_transactional())
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         let still = !self.running && !self.waiting;
-        self.queue.is_empty() && still && self.stop.is_none() && self.holds == 0
+        self.queue.is_empty() && still && self.stop.is_none() && self.holds == 0 && self.refused == 0
     }
 }

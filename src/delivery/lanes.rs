@@ -1,14 +1,16 @@
 //! The lanes in memory: what is queued, what runs, what stands still. No async, no IO.
 
 use std::{
-    collections::{HashSet, VecDeque, hash_map::Entry},
+    collections::{HashSet, hash_map::Entry},
     sync::Arc,
 };
 
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    lane::{Item, Items, LaneItems, LaneState, Run},
+    flight::LaneRun,
+    lane::{Item, Items, LaneState, Run},
+    ready::Ready,
     stops::StopState,
 };
 use crate::{
@@ -32,22 +34,16 @@ pub(super) struct Standing {
     pub(super) would_overtake: bool,
 }
 
-struct Known {
-    bytes: usize,
-    /// Its outcome is on its way to the database.
-    writing: bool,
-}
-
 /// All lanes with something in memory.
 #[derive(Default)]
 pub(super) struct Lanes {
     lanes: HashMap<Lane, LaneState>,
-    /// Lanes with queued items and no run, in the order in which they became so.
-    ready: VecDeque<Lane>,
-    /// Records in memory: queued, running or being written.
-    known: HashMap<RecordId, Known>,
+    ready: Ready,
+    /// Runs under way of handlers that are not transactional.
+    plain_runs: usize,
+    /// Records in memory: queued, running or being written. Each with the bytes of its payload.
+    known: HashMap<RecordId, usize>,
     bytes: usize,
-    running: usize,
     tainted: HashSet<Lane>,
     fetching: bool,
     epoch: u64,
@@ -106,15 +102,15 @@ impl Lanes {
     /// Counts a record as in memory.
     pub(super) fn note(&mut self, record: &Record) {
         let bytes = record.payload.len();
-        if self.known.insert(record.delivery.id, Known { bytes, writing: false }).is_none() {
+        if self.known.insert(record.delivery.id, bytes).is_none() {
             self.bytes += bytes;
         }
     }
 
     /// Its outcome is durable.
     pub(super) fn forget(&mut self, id: RecordId) {
-        if let Some(known) = self.known.remove(&id) {
-            self.bytes -= known.bytes;
+        if let Some(bytes) = self.known.remove(&id) {
+            self.bytes -= bytes;
         }
     }
 
@@ -122,13 +118,6 @@ impl Lanes {
     pub(super) fn give_back(&mut self, id: RecordId) {
         self.forget(id);
         self.given_back = true;
-    }
-
-    /// Its outcome is on its way to the database.
-    pub(super) fn writing(&mut self, id: RecordId) {
-        if let Some(known) = self.known.get_mut(&id) {
-            known.writing = true;
-        }
     }
 
     /// A record of the lane is about to be held.
@@ -145,6 +134,22 @@ impl Lanes {
         let goes_on = state.stop.is_none();
         self.drop_if_idle(lane);
         goes_on
+    }
+
+    /// An outcome of the lane was refused.
+    pub(super) fn wait_for_outcome(&mut self, lane: &Lane) {
+        self.lanes.entry(lane.clone()).or_default().refused += 1;
+    }
+
+    /// It is durable at last, or given up.
+    pub(super) fn outcome_goes_on(&mut self, lane: &Lane) {
+        let Some(state) = self.lanes.get_mut(lane) else { return };
+        state.refused = state.refused.saturating_sub(1);
+        if state.becomes_ready() {
+            let transactional = state.is_transactional();
+            self.ready.push(transactional, lane.clone());
+        }
+        self.drop_if_idle(lane);
     }
 
     /// What a record of the lane that comes now must know.
@@ -168,7 +173,7 @@ impl Lanes {
         let place = state.queue.iter().rposition(|queued| queued.record.delivery.id < id);
         state.queue.insert(place.map_or(0, |place| place + 1), item);
         if state.becomes_ready() {
-            self.ready.push_back(lane);
+            self.ready.push(entry.form.is_transactional(), lane);
         }
     }
 
@@ -180,41 +185,44 @@ impl Lanes {
         }
     }
 
-    pub(super) fn runs(&self) -> usize {
-        self.running
+    /// Runs under way of handlers that are not transactional.
+    pub(super) fn plain_runs(&self) -> usize {
+        self.plain_runs
     }
 
-    /// The next run, if a lane is ready.
-    pub(super) fn next_run(&mut self) -> Option<Run> {
+    /// The next run of a kind, if a lane is ready.
+    pub(super) fn next_run(&mut self, transactional: bool) -> Option<Run> {
         let (lane, state) = loop {
-            let lane = self.ready.pop_front()?;
-            // Gone, or emptied since it became ready.
+            let lane = self.ready.pop(transactional)?;
+            // Gone, or emptied or refused since it became ready.
             match self.lanes.get_mut(&lane) {
-                Some(state) if !state.queue.is_empty() => break (lane, state),
+                Some(state) if !state.queue.is_empty() && state.refused == 0 => break (lane, state),
                 Some(state) => state.waiting = false,
                 None => {}
             }
         };
         let entry = state.entry.clone()?;
         let (size, mixed) = entry.form.batch().unwrap_or((RUN_LENGTH, false));
-        let mut lanes: SmallVec<[LaneItems; 1]> = smallvec![LaneItems { lane, items: state.take(size) }];
+        let mut lanes: SmallVec<[LaneRun; 1]> = smallvec![LaneRun::new(lane, state.take(size))];
         let mut taken = lanes[0].items.len();
         while mixed && taken < size {
-            let same = |lane: &Lane| lane.handler == entry.id;
-            let Some(place) = self.ready.iter().position(same) else { break };
-            let Some(lane) = self.ready.remove(place) else { break };
+            let Some(lane) = self.ready.pop_of(transactional, &entry.id) else { break };
             let Some(state) = self.lanes.get_mut(&lane) else { continue };
+            if state.refused > 0 {
+                state.waiting = false;
+                continue;
+            }
             let items = state.take(size - taken);
             taken += items.len();
-            lanes.push(LaneItems { lane, items });
+            lanes.push(LaneRun::new(lane, items));
         }
-        self.running += 1;
+        self.plain_runs += usize::from(!transactional);
         Some(Run { entry, lanes })
     }
 
     /// A run has ended; its lanes may run again.
-    pub(super) fn end_run(&mut self) {
-        self.running = self.running.saturating_sub(1);
+    pub(super) fn end_run(&mut self, transactional: bool) {
+        self.plain_runs = self.plain_runs.saturating_sub(usize::from(!transactional));
     }
 
     /// The lane's part of a run has been taken in.
@@ -222,7 +230,8 @@ impl Lanes {
         if let Entry::Occupied(mut state) = self.lanes.entry(lane.clone()) {
             state.get_mut().running = false;
             if state.get_mut().becomes_ready() {
-                self.ready.push_back(lane);
+                let transactional = state.get().is_transactional();
+                self.ready.push(transactional, lane);
             } else if state.get().is_idle() {
                 state.remove();
             }
@@ -304,26 +313,15 @@ impl Lanes {
         }
     }
 
-    /// No run is left and none will report: all that is not being written is given up.
-    pub(super) fn abandon_runs(&mut self) {
-        let gone = self.known.iter().filter(|(_, known)| !known.writing).map(|(id, _)| *id);
-        let gone: Vec<RecordId> = gone.collect();
-        gone.into_iter().for_each(|id| self.give_back(id));
-        for (lane, LaneState { stop, holds, .. }) in std::mem::take(&mut self.lanes) {
-            // A look under way has left out what is given up here.
-            self.taint(&lane);
-            if stop.is_some() || holds > 0 {
-                self.lanes.insert(lane, LaneState { stop, holds, ..LaneState::default() });
-            }
-        }
-        self.ready.clear();
-        self.running = 0;
-    }
-
     /// Takes over a list of stops, read at the start of the fetch of this epoch, for the partitions
-    /// that `covers`. Returns whether a lane was released: the look may have left out records of it
-    /// that are pending again, so it is to be looked at once more.
-    pub(super) fn reconcile(&mut self, stops: &[Stop], epoch: u64, covers: impl Fn(&Lane) -> bool) -> bool {
+    /// that `covers`. Returns where a lane was released: the look may have left out records of it that
+    /// are pending again, so it is to be looked at once more.
+    pub(super) fn reconcile(
+        &mut self,
+        stops: &[Stop],
+        epoch: u64,
+        covers: impl Fn(&Lane) -> bool,
+    ) -> PartitionSet {
         let listed: HashMap<&Lane, &Stop> = stops.iter().map(|stop| (&stop.lane, stop)).collect();
         let released = self.lanes.iter().filter(|(lane, state)| {
             covers(lane)
@@ -338,14 +336,15 @@ impl Lanes {
             let Stop { record, reason, .. } = *stop;
             state.stop.get_or_insert(StopState { record, reason, durable_since, own });
         }
-        !released.is_empty()
+        released.iter().map(|lane| lane.partition).collect()
     }
 
-    /// Whether any lane waits for a person or for another build.
-    pub(super) fn any_released_from_outside(&self) -> bool {
+    /// Where a lane waits for a person or for another build.
+    pub(super) fn waiting_for_others(&self) -> PartitionSet {
         use crate::record::StopReason::{Blocked, Unroutable};
         let outside = |stop: StopState| matches!(stop.reason, Blocked | Unroutable);
-        self.lanes.values().any(|state| state.stop.is_some_and(outside))
+        let waiting = self.lanes.iter().filter(|(_, state)| state.stop.is_some_and(outside));
+        waiting.map(|(lane, _)| lane.partition).collect()
     }
 }
 
@@ -387,11 +386,9 @@ mod tests {
     }
 
     #[test]
-    fn holds_are_counted_on_when_all_runs_are_given_up() {
+    fn holds_are_counted_on_when_a_lane_is_given_up() {
         let (mut lanes, lane) = stopped();
         lanes.hold_begins(&lane);
-        lanes.abandon_runs();
-        assert!(lanes.stop_of(&lane).is_some());
         lanes.abandon_where(|_| true);
         assert!(lanes.standing(&lane).would_overtake);
     }

@@ -23,18 +23,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::AfterFailure;
 
+mod aside;
 mod attempt;
 mod fetcher;
+mod flight;
 mod group;
 mod intake;
 mod lane;
 mod lanes;
 mod outcomes;
 mod pipeline;
+mod ready;
 mod room;
 mod run;
 mod settler;
 mod stops;
+mod together;
 mod transaction;
 
 pub(crate) use pipeline::{Ended, Pipeline, Setup};

@@ -1,16 +1,16 @@
 //! Outcomes: from ended runs to durable writes, and what each means for its lane.
 
-use std::{mem::replace, sync::Arc, task::Poll};
+use std::{sync::Arc, time::Duration};
 
-use futures::{StreamExt, future::OptionFuture, stream::FuturesUnordered};
 use tokio::time::Instant;
 
 use super::{
+    flight::{Flight, Landed, LaneRun, Outcome, Report},
     intake::ERROR_PAUSE,
     lane::Item,
-    pipeline::{Pending, Pipeline, SettleDone, Task},
-    run::{Finished, FinishedLane, Outcome, Report},
+    pipeline::{Pipeline, SettleDone, Task},
     stops::StopState,
+    together::fly,
 };
 use crate::{
     ownership::Permit,
@@ -20,65 +20,48 @@ use crate::{
     telemetry::Signal,
 };
 
-/// Runs that have waited and report together at most.
-const REPORTED_TOGETHER: usize = 32;
 /// Records of one settle at most.
 const SETTLE_LIMIT: usize = 5_000;
 /// Added to the time of a retry, so that the database agrees that it has come.
-const DUE_SLACK: std::time::Duration = std::time::Duration::from_millis(5);
+const DUE_SLACK: Duration = Duration::from_millis(5);
 /// Times of retries that are remembered; beyond them the poll interval decides.
 const DUE_TIMES: usize = 1_000;
+
+/// An outcome on its way to the database. The permit goes when it is durable.
+pub(super) struct Pending {
+    pub(super) settlement: Settlement,
+    pub(super) lane: Lane,
+    pub(super) permit: Option<Permit>,
+    /// How long it was set aside, if the database has refused it before.
+    pub(super) pause: Duration,
+}
 
 impl Pipeline {
     /// Starts what may run. Many short runs share a task and report together what ended together: a
     /// task and a report each would cost more than a short handler does.
     pub(super) fn start_runs(&mut self) {
-        let mut runs = Vec::new();
-        while !self.clearing && self.lanes.runs() < self.config.concurrency {
-            let Some(run) = self.lanes.next_run() else { break };
-            runs.push(run);
+        let mut flights = Vec::new();
+        // Without a lease nothing would be tried, and all would be ready again at once.
+        while self.lanes.plain_runs() < self.config.concurrency && self.ownership.lease_holds() {
+            let Some(run) = self.lanes.next_run(false) else { break };
+            flights.push(Flight::new(run, None, self.done.clone()));
+        }
+        while let Some(slot) = self.guards.slot().filter(|_| self.ownership.lease_holds()) {
+            let Some(run) = self.lanes.next_run(true) else { break };
+            flights.push(Flight::new(run, Some(slot), self.done.clone()));
         }
         let share = pacing::runs_per_task(self.mean_run);
-        while !runs.is_empty() {
-            let together = runs.split_off(runs.len().saturating_sub(share));
-            let (around, done) = (Arc::clone(&self.around), self.done.clone());
-            self.tasks.spawn(async move {
-                let (began, count) = (Instant::now(), together.len() as u32);
-                let mut ended = Vec::with_capacity(together.len());
-                let waiting = FuturesUnordered::new();
-                // One that ends at once leaves its place in memory to the next.
-                let mut place = Box::pin(OptionFuture::from(None));
-                for run in together {
-                    place.as_mut().set(Some(run.execute(&around)).into());
-                    match futures::poll!(place.as_mut()) {
-                        Poll::Ready(finished) => ended.extend(finished),
-                        Poll::Pending => waiting.push(replace(&mut place, Box::pin(None.into()))),
-                    }
-                }
-                // No receiver: the pipeline is gone, and this task is about to be cancelled.
-                let _ = done.send(Report { ended, mean_run: Some(began.elapsed() / count) });
-                let mut waiting = waiting.ready_chunks(REPORTED_TOGETHER);
-                while let Some(ended) = waiting.next().await {
-                    let ended = ended.into_iter().flatten().collect();
-                    let _ = done.send(Report { ended, mean_run: None });
-                }
-            });
+        while !flights.is_empty() {
+            let together = flights.split_off(flights.len().saturating_sub(share));
+            self.tasks.spawn(fly(together, Arc::clone(&self.around), self.done.clone()));
         }
     }
 
     pub(super) fn task_ended(&mut self, ended: Result<(), tokio::task::JoinError>) {
-        // Handlers are caught; a panic around them leaves books that cannot be trusted.
+        // The user's code is caught, so this is a fault of ours: not in a hot loop, at least. Its flights
+        // have given their records back.
         if ended.is_err_and(|error| error.is_panic()) {
-            self.tasks.abort_all();
-            self.clearing = true;
-        }
-        if self.clearing && self.tasks.is_empty() {
-            while let Ok(report) = self.reports.try_recv() {
-                self.take_in_report(report);
-            }
-            self.clearing = false;
-            self.lanes.abandon_runs();
-            self.want();
+            self.not_before = Instant::now() + ERROR_PAUSE;
         }
     }
 
@@ -86,12 +69,14 @@ impl Pipeline {
         if let Some(mean_run) = report.mean_run {
             self.mean_run = (self.mean_run + mean_run) / 2;
         }
-        report.ended.into_iter().for_each(|finished| self.take_in_run(finished));
+        report.flights.into_iter().for_each(|landed| self.take_in_flight(landed));
     }
 
-    fn take_in_run(&mut self, Finished { lanes }: Finished) {
-        self.lanes.end_run();
-        for FinishedLane { lane, items } in lanes {
+    fn take_in_flight(&mut self, Landed { lanes, transactional, goes_on }: Landed) {
+        if !goes_on {
+            self.lanes.end_run(transactional);
+        }
+        for LaneRun { lane, items, .. } in lanes {
             let mut untried = Vec::new();
             let mut lost = false;
             for (item, outcome) in items {
@@ -117,8 +102,10 @@ impl Pipeline {
                     }
                 }
             }
-            self.take_back(&lane, untried, lost);
-            self.lanes.end_lane(lane);
+            if !goes_on {
+                self.take_back(&lane, untried, lost);
+                self.lanes.end_lane(lane);
+            }
         }
     }
 
@@ -148,7 +135,7 @@ impl Pipeline {
                     }
                 }
             }
-            None if lost || !self.ownership.is_open(lane.partition) => {
+            None if lost || untried.iter().any(|item| !item.permit.is_current()) => {
                 self.lanes.put_back(lane, untried);
                 self.lanes.abandon(lane);
                 self.want();
@@ -178,14 +165,14 @@ impl Pipeline {
         lane: Lane,
         permit: Option<Permit>,
     ) {
-        self.lanes.writing(id);
         if let Change::Hold { .. } = change {
             self.lanes.hold_begins(&lane);
         }
         self.outcomes.push(Pending {
             settlement: Settlement { id, failures, change },
             lane,
-            _permit: permit,
+            permit,
+            pause: Duration::ZERO,
         });
     }
 
@@ -208,8 +195,11 @@ impl Pipeline {
     pub(super) fn settled(&mut self, written: Vec<Pending>, settled: Settled) {
         let (mut holds, mut resumed) = (0, 0);
         self.wrote = settled.number.map(|number| (self.settle_began_at, number)).or(self.wrote);
-        for Pending { settlement, lane, _permit } in &written {
+        for Pending { settlement, lane, pause, .. } in &written {
             self.lanes.forget(settlement.id);
+            if !pause.is_zero() {
+                self.lanes.outcome_goes_on(lane);
+            }
             match &settlement.change {
                 Change::Complete => {}
                 Change::Resume => {
@@ -245,7 +235,9 @@ impl Pipeline {
         }
         if settled.held < holds {
             // A lane was released meanwhile; its records are pending and come again.
-            self.refresh_wanted = true;
+            let refused =
+                written.iter().filter(|pending| matches!(pending.settlement.change, Change::Hold { .. }));
+            self.refresh = self.refresh.union(refused.map(|pending| pending.lane.partition).collect());
             self.lanes.leave_behind();
             self.want();
         }

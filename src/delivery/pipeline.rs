@@ -15,21 +15,23 @@ use tokio::{
 
 use super::{
     DeliveryConfig,
+    aside::Aside,
     attempt::{Surroundings, roll},
     fetcher::Seen,
+    flight::Report,
     lanes::Lanes,
-    run::Report,
-    settler::{Evicted, Settler},
+    outcomes::Pending,
+    settler::{Evicted, Settler, Written},
     transaction::GuardPool,
 };
 use crate::{
     handler::Registry,
     instance::{Generation, InstanceId},
-    ownership::{Ownership, Permit},
+    ownership::Ownership,
     partition::{PARTITION_COUNT, PartitionSet},
-    record::{Lane, RecordId, Settlement},
+    record::RecordId,
     rules::{frontier::Frontier, pacing},
-    store::{Guard, SETTLER_SLOT, Settled, Store},
+    store::{Guard, SETTLER_SLOT, Store},
     telemetry::{Observers, Signal},
     wake::Wake,
 };
@@ -59,13 +61,6 @@ pub(crate) enum Ended {
     Broken,
 }
 
-/// An outcome on its way to the database. The permit goes when it is durable.
-pub(super) struct Pending {
-    pub(super) settlement: Settlement,
-    pub(super) lane: Lane,
-    pub(super) _permit: Option<Permit>,
-}
-
 /// Work on a task of its own, so that decoding and encoding do not hold up the books. Dropping it
 /// cancels it.
 pub(super) struct Task<T>(JoinHandle<T>);
@@ -82,7 +77,7 @@ impl<T> Drop for Task<T> {
     }
 }
 
-pub(super) type SettleDone = (Settler, Vec<Pending>, Result<Settled, Evicted>);
+pub(super) type SettleDone = (Settler, Vec<Pending>, Result<Written, Evicted>);
 
 /// The bookkeeper of one instance's deliveries. Dropping it cancels the handlers that run.
 pub(crate) struct Pipeline {
@@ -94,6 +89,9 @@ pub(crate) struct Pipeline {
     pub(super) observers: Observers,
     pub(super) around: Arc<Surroundings>,
     pub(super) evicted: Wake,
+    pub(super) guards: Arc<GuardPool>,
+    /// Nudged when a guard is free again.
+    pub(super) freed: Wake,
     pub(super) lanes: Lanes,
     /// Partitions that are looked at by themselves.
     pub(super) crowded: PartitionSet,
@@ -109,14 +107,14 @@ pub(crate) struct Pipeline {
     pub(super) mean_run: Duration,
     /// Whether the lease held when it was last looked at.
     pub(super) leased: bool,
-    /// Cancelled runs are still ending: nothing starts before they have.
-    pub(super) clearing: bool,
     pub(super) frontier: Frontier,
     /// The number of the last settle, and the last id that was known before it.
     pub(super) wrote: Option<(RecordId, i64)>,
     /// The last id that was known when the settle under way began.
     pub(super) settle_began_at: RecordId,
     pub(super) outcomes: Vec<Pending>,
+    /// Outcomes that the database refuses.
+    pub(super) aside: Vec<Aside>,
     pub(super) settler: Option<Settler>,
     /// The generation for which the stops of a partition were read.
     pub(super) loaded: [Generation; PARTITION_COUNT],
@@ -125,7 +123,10 @@ pub(crate) struct Pipeline {
     /// Something was heard of since the last look.
     pub(super) news: bool,
     pub(super) due_wanted: bool,
-    pub(super) refresh_wanted: bool,
+    /// Partitions whose stopped lanes are to be read again: somebody else may have released one.
+    pub(super) refresh: PartitionSet,
+    /// Crowded partitions with a lane that was released: they are looked at however full they are.
+    pub(super) released: PartitionSet,
     pub(super) not_before: Instant,
     pub(super) next_poll: Instant,
     pub(super) due_times: BTreeSet<Instant>,
@@ -138,14 +139,14 @@ impl Pipeline {
     pub(crate) fn new(setup: Setup) -> Self {
         let Setup { store, registry, config, ownership, wake, observers, instance } = setup;
         let guard = Guard { instance, slot: SETTLER_SLOT, counter: 0 };
-        let evicted = Wake::default();
+        let (freed, evicted) = (Wake::default(), Wake::default());
         let size = config.transactional_concurrency;
-        let guards = GuardPool::new(Arc::clone(&store), observers.clone(), instance, size, evicted.clone());
+        let (guarded, told) = (Arc::clone(&store), observers.clone());
+        let guards = GuardPool::new(guarded, told, instance, size, freed.clone(), evicted.clone());
         let around = Arc::new(Surroundings {
             states: registry.states.clone(),
             observers: observers.clone(),
             clock: ownership.clock(),
-            guards: Arc::new(guards),
         });
         let now = Instant::now();
         let (done, reports) = mpsc::unbounded_channel();
@@ -162,23 +163,26 @@ impl Pipeline {
             observers,
             around,
             evicted,
+            guards: Arc::new(guards),
+            freed,
             lanes: Lanes::default(),
             crowded: PartitionSet::EMPTY,
             barren: PartitionSet::EMPTY,
             full_since: None,
             tasks: JoinSet::new(),
             leased: false,
-            clearing: false,
             frontier: Frontier::default(),
             wrote: None,
             settle_began_at: 0,
             outcomes: Vec::new(),
+            aside: Vec::new(),
             loaded: [Generation::default(); PARTITION_COUNT],
             turn: 0,
             wanted: true,
             news: true,
             due_wanted: true,
-            refresh_wanted: false,
+            refresh: PartitionSet::EMPTY,
+            released: PartitionSet::EMPTY,
             not_before: now,
             next_poll: now,
             due_times: BTreeSet::new(),
@@ -199,8 +203,8 @@ impl Pipeline {
             self.start_runs();
             settling = settling.or_else(|| self.start_settle());
             let timer = self.next_timer();
-            let (ownership, wake, evicted) =
-                (self.ownership.clone(), self.wake.clone(), self.evicted.clone());
+            let (ownership, wake) = (self.ownership.clone(), self.wake.clone());
+            let (freed, evicted) = (self.freed.clone(), self.evicted.clone());
             tokio::select! {
                 count = self.reports.recv_many(&mut ended, REPORTS) => {
                     debug_assert!(count > 0, "the sender is kept beside the receiver");
@@ -217,11 +221,15 @@ impl Pipeline {
                     let Some((settler, written, result)) = done else { return Ended::Broken };
                     self.settler = Some(settler);
                     match result {
-                        Ok(settled) => self.settled(written, settled),
+                        Ok(Written { settled, refused }) => {
+                            let written = self.set_aside(written, &refused);
+                            self.settled(written, settled);
+                        }
                         Err(Evicted) => return Ended::Evicted,
                     }
                 }
                 () = wake.nudged() => self.want(),
+                () = freed.nudged() => {}
                 () = ownership.changed().nudged() => self.ownership_changed(),
                 () = evicted.nudged() => return Ended::Evicted,
                 () = tokio::time::sleep_until(timer) => self.timer_fired(),
@@ -234,11 +242,14 @@ impl Pipeline {
         if let Some(due) = self.due_times.first() {
             next = next.min(*due);
         }
+        if let Some(at) = self.next_aside() {
+            next = next.min(at);
+        }
         if self.wanted && self.not_before > Instant::now() {
             next = next.min(self.not_before);
         }
         let left = self.ownership.lease_left();
-        if !left.is_zero() && !self.clearing {
+        if !left.is_zero() {
             next = next.min(Instant::now() + left);
         }
         next
@@ -256,7 +267,7 @@ impl Pipeline {
             self.next_poll = now + pacing::pause(self.config.poll_interval, roll);
             self.due_wanted = true;
             self.look_behind();
-            self.refresh_wanted |= self.lanes.any_released_from_outside();
+            self.refresh = self.refresh.union(self.lanes.waiting_for_others());
         }
         self.ownership_changed();
     }
@@ -275,15 +286,14 @@ impl Pipeline {
         let holds = self.ownership.lease_holds();
         if self.leased && !holds {
             self.observers.emit(Signal::LeaseLapsed);
+            // Each reports as it ends. One that blocks its thread keeps its own lane waiting, no other.
+            self.tasks.abort_all();
         }
         self.leased = holds;
-        if !holds && !self.tasks.is_empty() && !self.clearing {
-            self.tasks.abort_all();
-            self.clearing = true;
-        }
         let ownership = self.ownership.clone();
         self.crowded = self.crowded.iter().filter(|partition| ownership.is_open(*partition)).collect();
         self.lanes.abandon_where(|lane| !ownership.is_open(lane.partition));
+        self.take_up_aside();
         self.want();
     }
 }

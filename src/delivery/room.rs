@@ -81,10 +81,11 @@ impl Pipeline {
         (!idle.is_empty()).then_some(Room { partitions: idle, limit, part: true })
     }
 
-    /// A crowded partition with so few records in memory.
+    /// A crowded partition with so few records in memory, or with a lane that was released.
     fn hungry(&self, low: usize) -> Option<Partition> {
         let is_low = |partition: &Partition| {
-            self.ownership.is_open(*partition) && self.ownership.permits(*partition) <= low
+            let few = self.ownership.permits(*partition) <= low || self.released.contains(*partition);
+            self.ownership.is_open(*partition) && few
         };
         self.crowded.without(self.barren).iter().find(is_low)
     }

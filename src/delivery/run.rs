@@ -1,148 +1,91 @@
 //! A run: the records of one lane (or, for mixed batches, of several) through their handler.
 
-use std::{sync::Arc, time::Duration};
-
-use smallvec::SmallVec;
+use std::sync::Arc;
 
 use super::{
-    attempt::{Surroundings, guarded, judge},
+    attempt::{Surroundings, judge},
+    flight::Flight,
     group::run_in_transactions,
-    lane::{Item, Items, LaneItems, Run},
 };
 use crate::{
-    handler::{BatchCall, BatchResults, Call, Context, Entry, Form, HandlerError},
-    record::{Change, Lane, Record},
-    rules::lifecycle::lane_goes_on,
-    store::StoreError,
+    handler::{BatchCall, BatchResults, Call, Context, Entry, Form, HandlerError, guarded},
+    record::Record,
 };
 
-/// How a record left its run.
-pub(super) enum Outcome {
-    /// This is to be written.
-    Write(Change),
-    /// Completed in its handler's own transaction; a lane that it had stopped goes on.
-    Written,
-    /// Not tried: it keeps its place.
-    Untried,
-    /// The database failed around it, no attempt counts: it is fetched again.
-    Aborted(StoreError),
-    /// Another owner has settled it, or may have: it is to be looked at again.
-    Gone,
-}
-
-/// Runs of a task that have ended.
-pub(super) struct Report {
-    pub(super) ended: Vec<Finished>,
-    /// What a run of the task took of the processor until it ended or waited for the first time.
-    pub(super) mean_run: Option<Duration>,
-}
-
-/// A run that has ended.
-pub(super) struct Finished {
-    pub(super) lanes: FinishedLanes,
-}
-
-pub(super) type FinishedLanes = SmallVec<[FinishedLane; 1]>;
-pub(super) type FinishedItems = SmallVec<[(Item, Outcome); 1]>;
-
-/// What became of the records of one lane, in their order.
-pub(super) struct FinishedLane {
-    pub(super) lane: Lane,
-    pub(super) items: FinishedItems,
-}
-
-impl Run {
-    /// Runs to the end, or to the first record after which the lane may not go on.
-    pub(super) async fn execute(self, around: &Surroundings) -> Finished {
-        let Self { entry, lanes } = self;
-        let lanes = match &entry.form {
-            Form::Batch { call, .. } => Box::pin(run_batch(&entry, call, lanes, around)).await,
-            Form::Transactional { call, .. } => {
-                Box::pin(run_in_transactions(&entry, call, lanes, around)).await
+/// Runs to the end, or to the first record after which the lane may not go on.
+pub(super) async fn run(flight: &mut Flight, around: &Surroundings) {
+    let entry = Arc::clone(&flight.entry);
+    match &entry.form {
+        Form::Single(call) => {
+            for lane in 0..flight.lanes() {
+                run_lane(flight, &entry, lane, call, around).await;
             }
-            Form::Single(call) => {
-                let mut finished = FinishedLanes::with_capacity(lanes.len());
-                for LaneItems { lane, items } in lanes {
-                    let items = run_lane(&entry, call, items, around).await;
-                    finished.push(FinishedLane { lane, items });
-                }
-                finished
-            }
-        };
-        Finished { lanes }
-    }
-}
-
-async fn run_lane(entry: &Entry, call: &Arc<dyn Call>, items: Items, around: &Surroundings) -> FinishedItems {
-    let mut finished = FinishedItems::with_capacity(items.len());
-    let mut goes_on = true;
-    for item in items {
-        // The last look at the lease, as close to the call as can be.
-        let outcome = match goes_on.then(|| item.permit.starts_at()).flatten() {
-            Some(started) => Outcome::Write(run_one(entry, call, &item, started, around).await),
-            None => Outcome::Untried,
-        };
-        goes_on = matches!(&outcome, Outcome::Write(change) if lane_goes_on(change));
-        finished.push((item, outcome));
-    }
-    finished
-}
-
-async fn run_one(
-    entry: &Entry,
-    call: &Arc<dyn Call>,
-    item: &Item,
-    started: Duration,
-    around: &Surroundings,
-) -> Change {
-    let record = &*item.record;
-    let result = guarded(entry.timeout, call.call(Context::new(record, &around.states))).await;
-    judge(entry, record, item.stops_lane, result.and_then(|returned| returned), started, around).await
-}
-
-async fn run_batch(
-    entry: &Entry,
-    call: &Arc<dyn BatchCall>,
-    lanes: SmallVec<[LaneItems; 1]>,
-    around: &Surroundings,
-) -> FinishedLanes {
-    let may_start = lanes.iter().flat_map(|lane| &lane.items).all(|item| item.permit.may_start());
-    let records: Vec<&Record> = lanes.iter().flat_map(|lane| &lane.items).map(|item| &*item.record).collect();
-    let started = around.clock.now();
-    let mut results = match may_start {
-        true => call_batch(entry, call, &records, around).await.into_iter(),
-        false => Vec::new().into_iter(),
-    };
-    let mut finished = FinishedLanes::with_capacity(lanes.len());
-    for LaneItems { lane, items } in lanes {
-        let mut judged = FinishedItems::with_capacity(items.len());
-        // The prefix rule: once a lane may not go on, later results of it do not count.
-        let mut goes_on = true;
-        for item in items {
-            let result = results.next();
-            let outcome = match result.filter(|_| goes_on) {
-                Some(result) => {
-                    Outcome::Write(judge(entry, &item.record, item.stops_lane, result, started, around).await)
-                }
-                None => Outcome::Untried,
-            };
-            goes_on = matches!(&outcome, Outcome::Write(change) if lane_goes_on(change));
-            judged.push((item, outcome));
         }
-        finished.push(FinishedLane { lane, items: judged });
+        Form::Batch { call, .. } => Box::pin(run_batch(flight, &entry, call, around)).await,
+        Form::Transactional { call, .. } => Box::pin(run_in_transactions(flight, call, around)).await,
     }
-    finished
+}
+
+async fn run_lane(
+    flight: &mut Flight,
+    entry: &Entry,
+    lane: usize,
+    call: &Arc<dyn Call>,
+    around: &Surroundings,
+) {
+    while let Some(item) = flight.next(lane) {
+        // The last look at the lease, as close to the call as can be.
+        let Some(started) = item.permit.starts_at() else { return flight.stop(lane) };
+        let record = Arc::clone(&item.record);
+        flight.begin(lane, 1, started);
+        let called = guarded(entry.timeout, || call.call(Context::new(&record, &around.states)));
+        let result = flight.wait(called).await.and_then(|returned| returned);
+        let outcome = judge(flight, lane, entry, &record, result, around).await;
+        flight.end(lane, outcome);
+    }
+}
+
+async fn run_batch(flight: &mut Flight, entry: &Entry, call: &Arc<dyn BatchCall>, around: &Surroundings) {
+    let lanes = 0..flight.lanes();
+    let may_start = |flight: &Flight, lane| flight.rest(lane).all(|item| item.permit.may_start());
+    if !lanes.clone().all(|lane| may_start(flight, lane)) {
+        return lanes.for_each(|lane| flight.stop(lane));
+    }
+    let started = around.clock.now();
+    let mut records: Vec<Arc<Record>> = Vec::new();
+    for lane in lanes.clone() {
+        let before = records.len();
+        records.extend(flight.rest(lane).map(|item| Arc::clone(&item.record)));
+        flight.begin(lane, records.len() - before, started);
+    }
+    let given: Vec<&Record> = records.iter().map(|record| &**record).collect();
+    let mut results = call_batch(flight, entry, call, &given, around).await.into_iter();
+    let mut records = records.iter();
+    for lane in lanes {
+        let count = flight.rest(lane).count();
+        for record in records.by_ref().take(count) {
+            // The prefix rule: once a lane may not go on, later results of it do not count.
+            let result = results.next().filter(|_| flight.next(lane).is_some());
+            let Some(result) = result else {
+                flight.stop(lane);
+                continue;
+            };
+            let outcome = judge(flight, lane, entry, record, result, around).await;
+            flight.end(lane, outcome);
+        }
+    }
 }
 
 /// A call that fails as a whole fails its first record; one that returns nothing does too, or it
 /// would be called for ever.
 async fn call_batch(
+    flight: &mut Flight,
     entry: &Entry,
     call: &Arc<dyn BatchCall>,
     records: &[&Record],
     around: &Surroundings,
 ) -> BatchResults {
-    match guarded(entry.timeout, call.call(records, &around.states)).await {
+    match flight.wait(guarded(entry.timeout, || call.call(records, &around.states))).await {
         Ok(results) if results.is_empty() => {
             vec![Err(HandlerError::new("the batch handler returned no results"))]
         }

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    record::{Change, Settlement},
-    store::{ErrorClass, Guard, Resolution, SettleError, Settled, Store},
+    record::{Change, RecordId, Settlement},
+    store::{ErrorClass, Guard, Resolution, SettleError, Settled, Store, StoreError},
     telemetry::{Observers, Signal},
 };
 
@@ -19,6 +19,13 @@ pub(super) struct Settler {
     guard: Guard,
 }
 
+/// What became of a batch.
+pub(super) struct Written {
+    pub(super) settled: Settled,
+    /// Records whose outcome the database refuses; it was not written.
+    pub(super) refused: Vec<RecordId>,
+}
+
 /// This instance has been evicted: nothing it has can be written any more.
 pub(super) struct Evicted;
 
@@ -28,21 +35,32 @@ impl Settler {
     }
 
     /// Writes the batch, however long the database is away. Returns once it is durable, or once it
-    /// is certain that it never will be.
-    pub(super) async fn settle(&mut self, settlements: &[Settlement]) -> Result<Settled, Evicted> {
+    /// is certain that it never will be. What the database refuses by itself is returned as refused.
+    pub(super) async fn settle(&mut self, settlements: &[Settlement]) -> Result<Written, Evicted> {
+        let error = match self.settle_together(settlements).await? {
+            Ok(settled) => return Ok(Written { settled, refused: Vec::new() }),
+            Err(error) => error,
+        };
+        Box::pin(self.settle_apart(settlements, error)).await
+    }
+
+    /// As above, but all or nothing: returns why the database refuses it.
+    async fn settle_together(
+        &mut self,
+        settlements: &[Settlement],
+    ) -> Result<Result<Settled, StoreError>, Evicted> {
         let mut pause = FIRST_PAUSE;
         loop {
             let error = match self.store.settle(self.guard, settlements).await {
                 Ok(settled) => {
                     self.guard = self.guard.moved();
                     self.observers.emit(Signal::Settled { records: settled.applied + settled.held });
-                    return Ok(settled);
+                    return Ok(Ok(settled));
                 }
                 Err(SettleError::Fenced) => None,
                 Err(SettleError::Store(error)) => Some(error),
             };
-            let at_fault = error.as_ref().is_some_and(|error| error.class == ErrorClass::Record);
-            if let Some(error) = error {
+            if let Some(error) = &error {
                 self.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
             }
             match resolve(&*self.store, &self.observers, self.guard).await {
@@ -50,29 +68,48 @@ impl Settler {
                 // How many holds were refused is not known: none counted is the safe answer.
                 Resolution::Applied => {
                     self.guard = self.guard.moved();
-                    return Ok(Settled { applied: settlements.len(), ..Settled::default() });
+                    return Ok(Ok(Settled { applied: settlements.len(), ..Settled::default() }));
                 }
                 Resolution::NotApplied => self.guard = self.guard.raised(),
             }
-            if at_fault {
-                return Box::pin(self.settle_apart(settlements)).await;
+            if let Some(error) = error.filter(is_refusal) {
+                return Ok(Err(error));
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LAST_PAUSE);
         }
     }
 
-    /// One outcome of the batch cannot be stored: finds it by halves and takes its error text away,
-    /// which is all in it that a user wrote.
-    async fn settle_apart(&mut self, settlements: &[Settlement]) -> Result<Settled, Evicted> {
+    /// One outcome of the batch cannot be stored: finds it by halves. Its error text is taken away, which
+    /// is all in it that a user wrote; if that does not help, a trigger of the user's refuses it.
+    async fn settle_apart(
+        &mut self,
+        settlements: &[Settlement],
+        error: StoreError,
+    ) -> Result<Written, Evicted> {
         if let [one] = settlements {
-            return self.settle(&[without_text(one)]).await;
+            let bare = without_text(one);
+            let refused = match bare == *one {
+                true => Err(error),
+                false => self.settle_together(&[bare]).await?,
+            };
+            return Ok(match refused {
+                Ok(settled) => Written { settled, refused: Vec::new() },
+                Err(_) => Written { settled: Settled::default(), refused: vec![one.id] },
+            });
         }
         let (first, second) = settlements.split_at(settlements.len() / 2);
-        let first = self.settle(first).await?;
-        let second = self.settle(second).await?;
-        Ok(Settled { applied: first.applied + second.applied, held: first.held + second.held, number: None })
+        let Written { settled: one, mut refused } = self.settle(first).await?;
+        let Written { settled: two, refused: more } = self.settle(second).await?;
+        refused.extend(more);
+        let settled = Settled { applied: one.applied + two.applied, held: one.held + two.held, number: None };
+        Ok(Written { settled, refused })
     }
+}
+
+/// Whether the same again would be refused again: the outcome is at fault, not the connection.
+fn is_refusal(error: &StoreError) -> bool {
+    matches!(error.class, ErrorClass::Record | ErrorClass::Duplicate | ErrorClass::Refused)
 }
 
 fn without_text(settlement: &Settlement) -> Settlement {

@@ -5,19 +5,22 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
 use super::settler::resolve;
 use crate::{
-    handler::{HandlerError, States},
+    handler::HandlerError,
     instance::InstanceId,
-    record::Record,
     store::{
         ErrorClass, Guard, Resolution, SETTLER_SLOT, Store, StoreError, Transacted as Ran, TransactionalRun,
+        Work,
     },
     telemetry::Observers,
     wake::Wake,
 };
+
+/// Tries of a transaction that conflicts with others, and the pause before the second; each further one is
+/// that much longer.
+const CONFLICTS: u32 = 6;
+const CONFLICT_PAUSE: Duration = Duration::from_millis(10);
 
 /// What became of the records of a transaction, with no doubt left.
 pub(super) enum Transacted {
@@ -32,19 +35,19 @@ pub(super) enum Transacted {
 pub(crate) struct GuardPool {
     store: Arc<dyn Store>,
     observers: Observers,
-    places: Arc<Semaphore>,
     idle: Mutex<Vec<Guard>>,
+    /// Nudged when a guard comes back that no report tells of.
+    freed: Wake,
     /// Nudged when a guard was found closed: this instance has been evicted.
     evicted: Wake,
 }
 
 /// A guard in use. Dropped in the middle of a call, nobody knows what became of its transaction:
 /// that is found out before the guard is used again.
-struct Held {
+pub(super) struct Slot {
     pool: Arc<GuardPool>,
     guard: Guard,
     in_doubt: bool,
-    place: Option<OwnedSemaphorePermit>,
 }
 
 impl GuardPool {
@@ -54,53 +57,89 @@ impl GuardPool {
         observers: Observers,
         instance: InstanceId,
         size: usize,
+        freed: Wake,
         evicted: Wake,
     ) -> Self {
         let slots = (SETTLER_SLOT + 1..).take(size);
         let idle = slots.map(|slot| Guard { instance, slot, counter: 0 }).collect();
-        Self { store, observers, places: Arc::new(Semaphore::new(size)), idle: Mutex::new(idle), evicted }
+        Self { store, observers, idle: Mutex::new(idle), freed, evicted }
     }
 
-    /// Runs a transactional handler under a guard of its own, if it still may once it has one.
-    pub(super) async fn run(
-        self: &Arc<Self>,
-        call: &dyn TransactionalRun,
-        records: &[&Record],
-        states: &States,
-        timeout: Duration,
-        may_start: impl Fn() -> bool,
-    ) -> Transacted {
-        let Some(mut held) = self.hold().await else { return Transacted::Untried };
-        // The wait for a guard may have been long.
-        if !may_start() {
-            return Transacted::Untried;
+    /// A guard that nobody uses, if there is one.
+    pub(super) fn slot(self: &Arc<Self>) -> Option<Slot> {
+        let guard = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        Some(Slot { pool: Arc::clone(self), guard, in_doubt: false })
+    }
+}
+
+impl Slot {
+    /// Runs a transactional handler under this guard. A conflict with other transactions is tried again at
+    /// once; a handler that conflicts each time has failed.
+    pub(super) async fn run(&mut self, call: &dyn TransactionalRun, work: &Work<'_>) -> Transacted {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.run_once(call, work).await {
+                Transacted::Aborted(error) if error.class == ErrorClass::Retry => match tries < CONFLICTS {
+                    true => tokio::time::sleep(CONFLICT_PAUSE * tries).await,
+                    false => return Transacted::Failed(HandlerError::new(error)),
+                },
+                transacted => return transacted,
+            }
         }
-        held.in_doubt = true;
-        let ran = call.run(held.guard, records, states, timeout).await;
-        let transacted = match ran {
+    }
+
+    async fn run_once(&mut self, call: &dyn TransactionalRun, work: &Work<'_>) -> Transacted {
+        self.in_doubt = true;
+        let transacted = match call.run(self.guard, work).await {
             Ran::Committed => {
-                held.guard = held.guard.moved();
+                self.guard = self.guard.moved();
                 Transacted::Committed
             }
+            Ran::Untried => Transacted::Untried,
             Ran::Failed(error) => Transacted::Failed(error),
             Ran::Aborted(error) if is_by_handler(&error) => Transacted::Failed(HandlerError::new(error)),
             Ran::Aborted(error) => Transacted::Aborted(error),
-            Ran::Fenced => held.resolve().await.into(),
-            Ran::Unknown(error) => match held.resolve().await {
+            Ran::Fenced => self.resolve().await.into(),
+            Ran::Unknown(error) => match self.resolve().await {
                 Resolution::NotApplied if is_by_handler(&error) => {
                     Transacted::Failed(HandlerError::new(error))
                 }
+                Resolution::NotApplied if error.class == ErrorClass::Retry => Transacted::Aborted(error),
                 resolution => resolution.into(),
             },
         };
-        held.in_doubt = false;
+        self.in_doubt = false;
         transacted
     }
 
-    async fn hold(self: &Arc<Self>) -> Option<Held> {
-        let place = Arc::clone(&self.places).acquire_owned().await.ok()?;
-        let guard = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-        Some(Held { pool: Arc::clone(self), guard, in_doubt: false, place: Some(place) })
+    async fn resolve(&mut self) -> Resolution {
+        let resolution = resolve(&*self.pool.store, &self.pool.observers, self.guard).await;
+        match resolution {
+            Resolution::Applied => self.guard = self.guard.moved(),
+            Resolution::NotApplied => self.guard = self.guard.raised(),
+            Resolution::Closed => self.pool.evicted.nudge(),
+        }
+        resolution
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if !self.in_doubt {
+            self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.guard);
+            return;
+        }
+        // Only inside a runtime can a call be cut off.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let mut slot = Self { pool: Arc::clone(&self.pool), guard: self.guard, in_doubt: false };
+            runtime.spawn(async move {
+                slot.resolve().await;
+                let pool = Arc::clone(&slot.pool);
+                drop(slot);
+                pool.freed.nudge();
+            });
+        }
     }
 }
 
@@ -113,43 +152,8 @@ impl From<Resolution> for Transacted {
     }
 }
 
-/// Whether the handler has left a transaction that cannot be committed: a deferred constraint, or a
-/// statement whose error it did not pass on. Trying that again for nothing would never end.
+/// Whether the handler has left a transaction that the database refuses to commit: a deferred constraint, a
+/// trigger that raises, a statement whose error was not passed on. Trying that again for nothing would never end.
 fn is_by_handler(error: &StoreError) -> bool {
-    matches!(error.class, ErrorClass::Record | ErrorClass::Duplicate)
-}
-
-impl Held {
-    async fn resolve(&mut self) -> Resolution {
-        let resolution = resolve(&*self.pool.store, &self.pool.observers, self.guard).await;
-        match resolution {
-            Resolution::Applied => self.guard = self.guard.moved(),
-            Resolution::NotApplied => self.guard = self.guard.raised(),
-            Resolution::Closed => self.pool.evicted.nudge(),
-        }
-        resolution
-    }
-
-    fn give_back(&mut self) {
-        self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.guard);
-        self.place = None;
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        if !self.in_doubt {
-            return self.give_back();
-        }
-        // Only inside a runtime can a call be cut off.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let mut held = Self {
-                pool: Arc::clone(&self.pool),
-                guard: self.guard,
-                in_doubt: false,
-                place: self.place.take(),
-            };
-            runtime.spawn(async move { held.resolve().await });
-        }
-    }
+    matches!(error.class, ErrorClass::Record | ErrorClass::Duplicate | ErrorClass::Refused)
 }

@@ -1,8 +1,8 @@
 //! What a handler returns when it fails, and what a fallback handler is told about it.
 
-use std::{any::Any, borrow::Cow, error::Error, fmt, time::Duration};
+use std::{borrow::Cow, error::Error, fmt, time::Duration};
 
-use crate::{record::Delivery, rules::retry::Fault};
+use crate::{record::Delivery, rules::retry::Fault, unwind::caught};
 
 /// Errors that know how they should be retried.
 ///
@@ -27,7 +27,7 @@ pub trait ClassifiedError: Error + Send + Sync + 'static {
 
 /// A failed attempt. Any error turns into one by `?`; it is then retried by the handler's policy.
 pub struct HandlerError {
-    source: Box<dyn Error + Send + Sync>,
+    source: Source,
     class: Option<Cow<'static, str>>,
     permanent: bool,
     retry_after: Option<Duration>,
@@ -64,7 +64,7 @@ impl HandlerError {
     /// An error that the retry policy decides about.
     pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self {
-            source: error.into(),
+            source: Source(Some(error.into())),
             class: None,
             permanent: false,
             retry_after: None,
@@ -109,11 +109,9 @@ impl HandlerError {
         Self::of_kind(FailureKind::Timeout, format!("no result within {} ms", limit.as_millis()))
     }
 
-    /// The text of a panic, if it has one.
-    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
-        let text = panic.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Self::of_kind(FailureKind::Panic, format!("panicked: {}", text.unwrap_or("no text")))
+    /// What a panic leaves behind.
+    pub(crate) fn panicked(text: String) -> Self {
+        Self::of_kind(FailureKind::Panic, text)
     }
 
     /// What ended the attempt.
@@ -129,17 +127,17 @@ impl HandlerError {
     /// The texts of the error's sources, outermost first, without the error itself.
     pub fn chain(&self) -> Vec<String> {
         let mut texts = Vec::new();
-        let mut source = self.source.source();
-        while let Some(error) = source {
-            texts.push(error.to_string());
-            source = error.source();
+        let mut source = self.source.cause();
+        while let Some(error) = source.filter(|_| texts.len() < CHAIN_LIMIT) {
+            texts.push(text_of(error));
+            source = caught(|| error.source()).ok().flatten();
         }
         texts
     }
 
     /// The error and its sources in one line, cut to `limit` bytes, control characters taken out.
     pub fn text(&self, limit: usize) -> String {
-        let mut text = self.source.to_string();
+        let mut text = self.to_string();
         for cause in self.chain() {
             text.push_str(": ");
             text.push_str(&cause);
@@ -150,6 +148,34 @@ impl HandlerError {
     }
 }
 
+/// The longest chain of causes that is followed: an error may name itself as its source.
+const CHAIN_LIMIT: usize = 32;
+
+/// An error of the user's. Its text, its causes and its drop may panic.
+struct Source(Option<Box<dyn Error + Send + Sync>>);
+
+impl Source {
+    fn error(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.as_deref().map(|error| error as &(dyn Error + 'static))
+    }
+
+    fn cause(&self) -> Option<&(dyn Error + 'static)> {
+        self.error().and_then(|error| caught(|| error.source()).ok().flatten())
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        let error = self.0.take();
+        // Nobody waits for it any more.
+        let _ = caught(move || drop(error));
+    }
+}
+
+fn text_of(error: &dyn Error) -> String {
+    caught(|| error.to_string()).unwrap_or_else(|panic| format!("(the text of the error {panic})"))
+}
+
 impl<E: Error + Send + Sync + 'static> From<E> for HandlerError {
     fn from(error: E) -> Self {
         Self::new(error)
@@ -158,14 +184,17 @@ impl<E: Error + Send + Sync + 'static> From<E> for HandlerError {
 
 impl fmt::Display for HandlerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.source.fmt(f)
+        f.write_str(&self.source.error().map(text_of).unwrap_or_default())
     }
 }
 
 impl fmt::Debug for HandlerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HandlerError")
-            .field("source", &self.source)
+            .field(
+                "source",
+                &format_args!("{}", caught(|| format!("{:?}", self.source.0)).unwrap_or_else(|panic| panic)),
+            )
             .field("class", &self.class)
             .field("permanent", &self.permanent)
             .field("retry_after", &self.retry_after)

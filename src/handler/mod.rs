@@ -18,6 +18,7 @@ mod context;
 pub mod convert;
 mod error;
 mod forms;
+mod guard;
 mod registration;
 mod registry;
 
@@ -29,6 +30,7 @@ pub use forms::{
     BatchHandler, BatchResults, FallbackHandler, GenericFallbackHandler, GenericHandler, Handler,
     TransactionalBatchHandler, TransactionalHandler,
 };
+pub(crate) use guard::guarded;
 pub use registration::{Declare, Registration, Takes};
 pub(crate) use registry::{Defaults, EVERY_TYPE, Entry, Form, Registry, is_valid_name};
 pub use registry::{RegistryError, Route};

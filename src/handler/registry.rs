@@ -119,6 +119,11 @@ impl Form {
             Self::Single(_) => None,
         }
     }
+
+    /// Whether calls are made in a transaction of their own, under a guard each.
+    pub(crate) fn is_transactional(&self) -> bool {
+        matches!(self, Self::Transactional { .. })
+    }
 }
 
 /// One handler with everything needed to call it and to judge the result.
@@ -211,7 +216,7 @@ impl Registry {
 
     /// Whether any handler runs in the transaction of its completion.
     pub(crate) fn transactional(&self) -> bool {
-        self.entries.values().any(|entry| matches!(entry.form, Form::Transactional { .. }))
+        self.entries.values().any(|entry| entry.form.is_transactional())
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -18,19 +18,23 @@ pub enum ErrorClass {
     Record,
     /// A unique key exists already.
     Duplicate,
+    /// The server answers, and refuses the statement or the commit: a trigger that raises, a check of the
+    /// user's own.
+    Refused,
     /// Tables, rights or versions are wrong: a person must act.
     Setup,
 }
 
 impl ErrorClass {
     /// All classes.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Retry,
         Self::Reconnect,
         Self::WrongNode,
         Self::Resource,
         Self::Record,
         Self::Duplicate,
+        Self::Refused,
         Self::Setup,
     ];
 }

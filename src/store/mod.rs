@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::{
-    handler::{HandlerError, Route, States},
+    handler::Route,
     instance::{ClusterView, Generation, InstanceId},
     partition::{Partition, PartitionSet},
     record::{Lane, Record, RecordId, Settlement, Status, Stop},
@@ -23,10 +23,12 @@ pub(crate) mod memory;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub(crate) mod sql;
 mod tables;
+mod transactional;
 
 pub use bell::{Bell, Listener};
 pub use error::{ErrorClass, OpenError, SchemaError, StoreError};
 pub use tables::{BadName, Tables};
+pub use transactional::{Transacted, TransactionalRun, Work};
 
 /// What becomes of a completed record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -366,30 +368,4 @@ pub trait Store: RecordStore + ClusterStore + AdminStore + SchemaStore {
     fn bell(&self) -> Option<Arc<dyn Bell>> {
         None
     }
-}
-
-/// What became of the records of their handler's own transaction: all alike.
-#[derive(Debug)]
-#[doc(hidden)]
-pub enum Transacted {
-    /// Committed: effects and completion together.
-    Committed,
-    /// The handler failed, everything was rolled back.
-    Failed(HandlerError),
-    /// The database failed before the commit, everything was rolled back. No attempt counts.
-    Aborted(StoreError),
-    /// Another owner has settled one of the records, or this instance has been evicted.
-    Fenced,
-    /// The answer of the commit was lost: ask [`RecordStore::resolve`].
-    Unknown(StoreError),
-}
-
-/// Runs a transactional handler.
-#[async_trait]
-#[doc(hidden)]
-pub trait TransactionalRun: Send + Sync + 'static {
-    /// Begins, calls the handler, moves the guard's counter on, writes the completions, commits.
-    ///
-    /// A failure leaves the counter where it was. Dropping the future closes its connection.
-    async fn run(&self, guard: Guard, records: &[&Record], states: &States, timeout: Duration) -> Transacted;
 }

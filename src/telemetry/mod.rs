@@ -16,6 +16,7 @@ use crate::{
     instance::InstanceId,
     partition::{Partition, PartitionSet},
     record::{Lane, RecordId},
+    unwind::caught,
 };
 
 /// Something that happened.
@@ -153,7 +154,8 @@ pub enum Signal {
     },
 }
 
-/// Listens to signals. Called on the worker's own tasks: be quick and never block.
+/// Listens to signals. Called on the worker's own tasks: be quick and never block. A panic is caught and
+/// logged; the workers and the other observers go on.
 pub trait Observer: Send + Sync + 'static {
     /// Something happened.
     fn on(&self, signal: &Signal);
@@ -166,7 +168,10 @@ pub(crate) struct Observers(pub(crate) Arc<Vec<Arc<dyn Observer>>>);
 impl Observers {
     pub(crate) fn emit(&self, signal: Signal) {
         for observer in self.0.iter() {
-            observer.on(&signal);
+            if caught(|| observer.on(&signal)).is_err() {
+                // The log is one of the observers, so writing to it may panic as well.
+                let _ = caught(|| tracing::error!(target: "keylane", "an observer panicked at a signal"));
+            }
         }
     }
 }

@@ -6,7 +6,10 @@ use keylane::{
     Config, Outbox, Registration, Running, Signal, Tables,
     memory::{Fault, Memory, MemoryPool},
 };
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 
 use crate::{
     ledger::{Ledger, Placed, Step, placed, run_of, typed},
@@ -248,4 +251,54 @@ async fn dropping_a_start_that_waits_leaves_nothing_behind() {
     sleep(s(600)).await;
     let joined = |signal: &Signal| matches!(signal, Signal::Joined { .. });
     assert_eq!(stage.signals.count(joined), 0, "workers that nobody holds");
+}
+
+/// Takes note of what it takes over.
+struct Fallback(Ledger);
+
+impl keylane::FallbackHandler for Fallback {
+    type Event = Placed;
+
+    async fn handle(&self, event: Placed, failure: &keylane::Failure) -> Result<(), keylane::HandlerError> {
+        self.0.note(Step::Done, &event, &failure.delivery);
+        Ok(())
+    }
+}
+
+/// A fallback is a call of its own: once its partition is to go to another instance it is left to that one,
+/// which need not wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_fallback_is_left_to_the_next_owner() {
+    let stage = Paused::new();
+    let (first, second, go_on) = (Ledger::default(), Ledger::default(), std::sync::Arc::new(Notify::new()));
+    let failing = |ledger: &Ledger, wait: Option<&std::sync::Arc<Notify>>| {
+        let (ledger, wait) = (ledger.clone(), wait.cloned());
+        typed("bookkeeper", move |event: Placed, delivery| {
+            let (ledger, wait) = (ledger.clone(), wait.clone());
+            async move {
+                ledger.note(Step::Began, &event, &delivery);
+                if let Some(wait) = wait {
+                    wait.notified().await;
+                }
+                Err(keylane::HandlerError::permanent("no"))
+            }
+        })
+    };
+    let fallback = |ledger: &Ledger| Registration::fallback("bookkeeper", Fallback(ledger.clone()));
+    let (outbox, running) = stage.run([failing(&first, Some(&go_on)), fallback(&first)]).await;
+    let events: Vec<Placed> = (0..40).map(|key| placed(&format!("key-{key}"), 1)).collect();
+    stage.schedule(&outbox, &events).await;
+    first.until(Step::Began, None, 40).await;
+    let (_, joined) = stage.run([failing(&second, None), fallback(&second)]).await;
+    // Long enough for the first to be asked for half of its partitions, not for it to be thrown out.
+    sleep(s(3)).await;
+    go_on.notify_waiters();
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    joined.shutdown().await;
+    let (kept, handed_over) = (first.steps(Step::Done).len(), second.steps(Step::Done).len());
+    assert_eq!(kept + handed_over, 40, "each once");
+    assert!(handed_over > 10, "{handed_over} were left to the next owner");
+    let evicted = |signal: &Signal| matches!(signal, Signal::Evicted { .. } | Signal::PeerEvicted { .. });
+    assert_eq!(stage.signals.count(evicted), 0);
 }

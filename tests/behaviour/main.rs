@@ -15,9 +15,11 @@ mod delayed;
 mod delivering;
 mod fallbacks;
 mod faults;
+mod hostile;
 mod leases;
 mod ledger;
 mod messages;
+mod nested;
 mod notifications;
 mod options;
 mod ordering;
@@ -39,6 +41,7 @@ mod stopping;
 mod target;
 mod transactional_batches;
 mod transactions;
+mod triggers;
 mod unroutable;
 mod user;
 
@@ -177,6 +180,14 @@ macro_rules! everywhere {
             messages {
                 a_failed_record_is_told_with_all_that_finds_it
             }
+            hostile {
+                an_error_whose_text_panics_fails_its_record
+                a_future_that_panics_when_it_is_dropped_has_timed_out
+                a_panic_before_the_future_is_a_failed_attempt
+                an_observer_that_panics_stops_nothing
+                what_has_ended_is_written_while_later_calls_run
+                a_lane_released_by_another_process_goes_on_in_a_crowded_partition
+            }
             silence {
                 payloads_and_keys_are_never_logged
             }
@@ -198,6 +209,15 @@ macro_rules! by_sql {
             messages {
                 schedule_before_migrate_says_what_to_do
                 an_error_tells_its_cause_and_no_value
+            }
+            nested {
+                a_transaction_within_a_handler_is_a_part_of_its_own
+                a_transaction_that_is_left_open_within_fails
+                a_handler_that_ends_its_transaction_is_found_out
+                work_that_begins_within_is_taken_back_as_a_whole
+            }
+            triggers {
+                an_outcome_that_is_refused_keeps_its_own_key_waiting
             }
             quarantine {
                 a_record_in_a_wrong_partition_is_set_aside

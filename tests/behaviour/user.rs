@@ -35,6 +35,26 @@ pub(crate) fn qualifier(tables: &Tables) -> String {
     tables.schema().map_or_else(String::new, |schema| format!("{schema}.")) + tables.prefix()
 }
 
+/// How a transaction within a transaction ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum End {
+    Commit,
+    Rollback,
+    Drop,
+    Forget,
+}
+
+/// A store whose connections can begin a transaction within a transaction, through sqlx.
+pub(crate) trait Nesting: User + crate::target::SqlTarget {
+    /// Writes a business row in a transaction of its own on the connection.
+    fn write_within(
+        conn: &mut Connection<Self>,
+        tables: &Tables,
+        text: &str,
+        end: End,
+    ) -> impl Future<Output = ()> + Send;
+}
+
 macro_rules! sql_user {
     ($($target:ty: $database:ty),* $(,)?) => {$(
         impl User for $target {
@@ -66,6 +86,19 @@ macro_rules! sql_user {
                 let sql = format!("SELECT what FROM {}effect ORDER BY what", qualifier(tables));
                 let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(pool).await.unwrap();
                 rows.iter().map(|row| row.get(0)).collect()
+            }
+        }
+
+        impl Nesting for $target {
+            async fn write_within(conn: &mut Connection<Self>, tables: &Tables, text: &str, end: End) {
+                let mut within = sqlx::Connection::begin(conn).await.unwrap();
+                Self::write_effect(&mut within, tables, text).await;
+                match end {
+                    End::Commit => within.commit().await.unwrap(),
+                    End::Rollback => within.rollback().await.unwrap(),
+                    End::Drop => drop(within),
+                    End::Forget => std::mem::forget(within),
+                }
             }
         }
     )*};

@@ -244,6 +244,7 @@ macro_rules! everywhere {
             transactional {
                 effect_and_completion_are_committed_together
                 completions_in_a_transaction_are_archived_or_kept_too
+                nothing_is_called_when_the_right_to_it_has_gone
                 a_failure_takes_the_effect_back
                 an_evicted_instance_commits_no_effect
                 a_guard_that_moved_on_commits_no_effect

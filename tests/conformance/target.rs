@@ -35,7 +35,10 @@ pub(crate) trait Target: Sized + Send + Sync + 'static {
 /// A store that can also be reached by SQL.
 pub(crate) trait SqlTarget: Target {
     /// Runs statements as they are; rows written.
-    fn execute(conn: &mut Connection<Self>, sql: String) -> impl Future<Output = Result<u64, sqlx::Error>>;
+    fn execute(
+        conn: &mut Connection<Self>,
+        sql: String,
+    ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
     /// Reads one number.
     fn number(conn: &mut Connection<Self>, sql: String) -> impl Future<Output = i64>;
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use keylane::{
     Change, Completed, Database, FailureKind, HandlerError, Record, Tables,
     handler::{BoxFuture, States, TransactionalBatchCall},
-    store::{Guard, Resolution, Transacted, TransactionalRun},
+    store::{Guard, Resolution, Transacted, TransactionalRun, Work},
 };
 
 use crate::{
@@ -67,7 +67,16 @@ async fn run<T: Target>(outbox: &Outbox<T>, then: Then, guard: Guard, record: &R
 
 async fn run_all<T: Target>(outbox: &Outbox<T>, then: Then, guard: Guard, records: &[&Record]) -> Transacted {
     let timeout = Duration::from_millis(if then == Then::Hang { 200 } else { 10_000 });
-    runner(outbox, then, Completed::Delete).run(guard, records, &States::default(), timeout).await
+    run_on(&*runner(outbox, then, Completed::Delete), guard, records, timeout).await
+}
+
+async fn run_on(
+    runner: &dyn TransactionalRun,
+    guard: Guard,
+    records: &[&Record],
+    timeout: Duration,
+) -> Transacted {
+    runner.run(guard, &Work { records, states: &States::default(), timeout, may_start: &|| true }).await
 }
 
 /// How many effects there are; looking must not leave one behind.
@@ -100,11 +109,23 @@ pub(crate) async fn completions_in_a_transaction_are_archived_or_kept_too<T: Tar
     for (counter, completed) in [Completed::Archive, Completed::Keep].into_iter().enumerate() {
         let runner = runner(outbox, Then::Succeed, completed);
         let guard = guard(&worker, counter as i64);
-        let done = runner.run(guard, &[&records[counter]], &States::default(), timeout).await;
+        let done = run_on(&*runner, guard, &[&records[counter]], timeout).await;
         assert!(matches!(done, Transacted::Committed), "{done:?}");
     }
     crate::outbox::a_moment().await;
     assert_eq!(outbox.store.purge(Duration::ZERO, Duration::from_secs(3600)).await.unwrap(), 2);
+}
+
+/// The lease can go while a connection and a transaction are waited for.
+pub(crate) async fn nothing_is_called_when_the_right_to_it_has_gone<T: Target>(outbox: &Outbox<T>) {
+    let (worker, record) = one(outbox).await;
+    let (records, timeout) = ([&record], Duration::from_secs(10));
+    let runner = runner(outbox, Then::Panic, Completed::Delete);
+    let work = Work { records: &records, states: &States::default(), timeout, may_start: &|| false };
+    let done = runner.run(guard(&worker, 0), &work).await;
+    assert!(matches!(done, Transacted::Untried), "{done:?}");
+    assert_eq!(outbox.pending().await.len(), 1);
+    assert_eq!(outbox.store.resolve(guard(&worker, 0)).await.unwrap(), Resolution::NotApplied);
 }
 
 pub(crate) async fn a_failure_takes_the_effect_back<T: Target>(outbox: &Outbox<T>) {
@@ -193,8 +214,7 @@ pub(crate) async fn a_dropped_run_leaves_nothing<T: Target>(outbox: &Outbox<T>) 
     for _ in 0..8 {
         // More often than the pool has connections: each of them comes back or is replaced.
         let runner = runner(outbox, Then::Hang, Completed::Delete);
-        let states = States::default();
-        let run = runner.run(guard(&worker, 0), &records, &states, timeout);
+        let run = run_on(&*runner, guard(&worker, 0), &records, timeout);
         assert!(tokio::time::timeout(Duration::from_millis(150), run).await.is_err());
     }
     assert!(!has_effect(outbox, "order-1").await);
@@ -242,7 +262,7 @@ pub(crate) async fn many_completions_are_archived_or_kept_too<T: Target>(outbox:
         assert_eq!(records.len(), 2);
         let runner = runner(outbox, Then::Succeed, completed);
         let timeout = Duration::from_secs(10);
-        let done = runner.run(guard(&worker, counter as i64), &records, &States::default(), timeout).await;
+        let done = run_on(&*runner, guard(&worker, counter as i64), &records, timeout).await;
         assert!(matches!(done, Transacted::Committed), "{done:?}");
     }
     crate::outbox::a_moment().await;

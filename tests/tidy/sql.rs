@@ -12,6 +12,7 @@ const TOKENS: &[&str] = &[
     "ago",
     "int",
     "lock",
+    "marked",
     "insert_new",
     "or_nothing",
     "ids",

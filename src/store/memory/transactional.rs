@@ -1,15 +1,14 @@
 //! Handlers inside the transaction of their completion.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures::FutureExt;
 
 use super::{Fault, Memory, MemoryPool, MemoryTransaction};
 use crate::{
-    handler::{HandlerError, States, TransactionalBatchCall},
+    handler::{TransactionalBatchCall, guarded},
     record::Record,
-    store::{Guard, StoreSettings, Transacted, TransactionalRun},
+    store::{Guard, StoreSettings, Transacted, TransactionalRun, Work},
 };
 
 /// Runs a transactional handler on a transaction of the pool.
@@ -50,18 +49,19 @@ impl MemoryTransactional {
 
 #[async_trait]
 impl TransactionalRun for MemoryTransactional {
-    async fn run(&self, guard: Guard, records: &[&Record], states: &States, timeout: Duration) -> Transacted {
+    async fn run(&self, guard: Guard, work: &Work<'_>) -> Transacted {
+        let Work { records, states, timeout, may_start } = *work;
         let mut tx = match self.pool.begin().await {
             Ok(tx) => tx,
             Err(error) => return Transacted::Aborted(error),
         };
         // Until the commit, dropping the transaction takes everything back.
-        let handled = AssertUnwindSafe(self.call.call(records, states, &mut tx)).catch_unwind();
-        match tokio::time::timeout(timeout, handled).await {
-            Err(_) => return Transacted::Failed(HandlerError::timed_out(timeout)),
-            Ok(Err(panic)) => return Transacted::Failed(HandlerError::panicked(&*panic)),
-            Ok(Ok(Err(error))) => return Transacted::Failed(error),
-            Ok(Ok(Ok(()))) => {}
+        if !may_start() {
+            return Transacted::Untried;
+        }
+        match guarded(timeout, || self.call.call(records, states, &mut tx)).await {
+            Err(error) | Ok(Err(error)) => return Transacted::Failed(error),
+            Ok(Ok(())) => {}
         }
         match self.pool.shared.faults.around("complete", || ()) {
             Ok(()) => self.complete(guard, records, tx),

@@ -25,6 +25,23 @@ pub(crate) struct Dialect {
     pub(crate) lock: &'static str,
     /// Opens a transaction that writes.
     pub(crate) begin: &'static str,
+    /// What a transaction bears in which code of the user's runs.
+    pub(crate) mark: Mark,
+}
+
+/// A mark that ends with its transaction.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    /// Sets it.
+    pub(crate) set: &'static str,
+    /// Takes it away and fails without it, where that needs a statement of its own.
+    pub(crate) take: Option<&'static str>,
+    /// Whether that counts rows of statements before it, so that it must go by itself.
+    pub(crate) counts: bool,
+    /// A condition that holds while it is there; elsewhere empty.
+    pub(crate) condition: &'static str,
+    /// 1 if it is there; only asked where there is a condition.
+    pub(crate) read: &'static str,
 }
 
 impl Dialect {
@@ -40,7 +57,8 @@ impl Dialect {
             .replace("{now}", self.now)
             .replace("{insert_new}", self.insert_new.0)
             .replace("{or_nothing}", self.insert_new.1)
-            .replace("{lock}", self.lock);
+            .replace("{lock}", self.lock)
+            .replace("{marked}", self.mark.condition);
         for (name, fragment) in
             [("age", self.age), ("ago", self.ago), ("later", self.later), ("at", self.at), ("int", self.int)]
         {
@@ -89,6 +107,16 @@ impl Dialect {
         let (id, attempts) = if self.question_marks { ("?", "?") } else { ("$1", "$2") };
         sql.replace("{ids}", id).replace("{attempts}", attempts).into()
     }
+
+    /// A statement with the library's own values in place of its parameters, in their order.
+    pub(crate) fn with_values(&self, sql: &str, values: &[String]) -> String {
+        let mut sql = sql.to_owned();
+        for (number, value) in (1..).zip(values) {
+            let parameter = if self.question_marks { "?".to_owned() } else { format!("${number}") };
+            sql = sql.replacen(&parameter, value, 1);
+        }
+        sql
+    }
 }
 
 /// Integers of our own as a list in a statement; an empty list matches nothing.
@@ -107,9 +135,8 @@ pub(crate) fn list(numbers: impl IntoIterator<Item = i64>) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn tokens_and_parameters_are_filled() {
-        let dialect = Dialect {
+    fn dialect() -> Dialect {
+        Dialect {
             question_marks: true,
             now: "NOW",
             age: "AGE(@)",
@@ -120,12 +147,29 @@ mod tests {
             insert_new: ("INSERT IGNORE INTO", ""),
             lock: "FOR UPDATE",
             begin: "BEGIN",
-        };
+            mark: Mark { set: "MARK", take: None, counts: false, condition: "MARKED", read: "1" },
+        }
+    }
+
+    #[test]
+    fn tokens_and_parameters_are_filled() {
+        let dialect = dialect();
         let template = "-- why\nSELECT {int:a}, {age:b}\nFROM {outbox}x WHERE t < {ago:$1} AND p = '$.id' AND u = $2 {lock}";
         assert_eq!(
             dialect.render(template, &Tables::default()),
             "SELECT INT(a), AGE(b) FROM outbox_x WHERE t < AGO(?) AND p = '$.id' AND u = ? FOR UPDATE"
         );
+    }
+
+    #[test]
+    fn values_take_the_place_of_parameters() {
+        let values = ["'a'".to_owned(), "2".to_owned()];
+        for question_marks in [true, false] {
+            let (one, two) = if question_marks { ("?", "?") } else { ("$1", "$2") };
+            let dialect = Dialect { question_marks, ..dialect() };
+            let sql = format!("SET x = x + 1 WHERE a = {one} AND b = {two}");
+            assert_eq!(dialect.with_values(&sql, &values), "SET x = x + 1 WHERE a = 'a' AND b = 2");
+        }
     }
 
     #[test]

@@ -145,6 +145,15 @@ pub(crate) trait Driver: Database {
     /// What to do about an error of the server.
     fn class_of(error: &dyn sqlx::error::DatabaseError) -> ErrorClass;
 
+    /// Begins a transaction as sqlx does, by these statements.
+    fn begin_work<'c>(conn: &'c mut Self::Connection, sql: AssertSqlSafe<Arc<str>>) -> DriverResult<'c, ()>;
+    /// Commits it.
+    fn commit_work(conn: &mut Self::Connection) -> DriverResult<'_, ()>;
+    /// Takes it back.
+    fn roll_back_work(conn: &mut Self::Connection) -> DriverResult<'_, ()>;
+    /// How many transactions are open on it, one within the other, as far as sqlx knows.
+    fn depth(conn: &mut Self::Connection) -> DriverResult<'_, usize>;
+
     /// Runs a statement; rows matched. Without arguments it goes as text, in one round trip.
     fn execute<'c>(
         conn: &'c mut Self::Connection,

@@ -49,6 +49,36 @@ macro_rules! sqlx_driver {
             Box::pin(async move { sqlx::raw_sql(sql).execute(conn).await.map(|_| ()) })
         }
 
+        fn begin_work<'c>(
+            conn: &'c mut $connection,
+            sql: sqlx::AssertSqlSafe<std::sync::Arc<str>>,
+        ) -> crate::store::sql::driver::DriverResult<'c, ()> {
+            use sqlx::SqlSafeStr;
+            use sqlx_core::transaction::TransactionManager;
+            Box::pin(<$database as sqlx::Database>::TransactionManager::begin(conn, Some(sql.into_sql_str())))
+        }
+
+        fn commit_work(conn: &mut $connection) -> crate::store::sql::driver::DriverResult<'_, ()> {
+            use sqlx_core::transaction::TransactionManager;
+            Box::pin(<$database as sqlx::Database>::TransactionManager::commit(conn))
+        }
+
+        fn roll_back_work(conn: &mut $connection) -> crate::store::sql::driver::DriverResult<'_, ()> {
+            use sqlx_core::transaction::TransactionManager;
+            Box::pin(<$database as sqlx::Database>::TransactionManager::rollback(conn))
+        }
+
+        fn depth(conn: &mut $connection) -> crate::store::sql::driver::DriverResult<'_, usize> {
+            use sqlx_core::transaction::TransactionManager;
+            Box::pin(async {
+                // SQLite has a thread of its own, which counts a rollback when it comes to it.
+                if Self::FAMILY == crate::store::sql::driver::Family::Sqlite {
+                    sqlx::Connection::ping(&mut *conn).await?;
+                }
+                Ok(<$database as sqlx::Database>::TransactionManager::get_transaction_depth(conn))
+            })
+        }
+
         fn close(conn: $connection) -> crate::store::sql::driver::DriverResult<'static, ()> {
             Box::pin(sqlx::Connection::close(conn))
         }
@@ -170,7 +200,7 @@ macro_rules! sqlx_database {
                 Box::pin(async {
                     let begun = async {
                         let mut lent = <Self as crate::store::sql::driver::Driver>::lend(pool).await?;
-                        crate::store::sql::begin::<$database>(&mut lent).await?;
+                        crate::store::sql::work::begin::<$database>(&mut lent).await?;
                         Ok(crate::store::sql::link::OpenTransaction::on(lent))
                     };
                     begun.await.map_err(|error| crate::store::sql::store_error::<$database>("begin", error))
@@ -180,10 +210,11 @@ macro_rules! sqlx_database {
             fn commit(
                 mut tx: Self::Transaction,
             ) -> crate::handler::BoxFuture<'static, Result<(), crate::store::StoreError>> {
+                use crate::store::sql::{driver::Driver, store_error, work};
                 Box::pin(async move {
-                    let committed = crate::store::sql::commit::<$database>(&mut tx).await;
-                    committed
-                        .map_err(|error| crate::store::sql::store_error::<$database>("commit", error))?;
+                    work::check::<$database>(&mut tx).await?;
+                    let committed = <$database as Driver>::commit_work(&mut tx).await;
+                    committed.map_err(|error| store_error::<$database>("commit", error))?;
                     tx.keep();
                     Ok(())
                 })

@@ -43,6 +43,7 @@ mod settle;
 mod sqlite;
 pub(crate) mod statements;
 mod transactional;
+pub(crate) mod work;
 
 pub(crate) use insert::{insert, note_dedup_key};
 pub(crate) use transactional::SqlTransactional;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{
     ExtraSql, Late,
     bell::PgBell,
-    dialect::Dialect,
+    dialect::{Dialect, Mark},
     driver::{Driver, DriverResult, Family, Role, Session},
     engine,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
@@ -58,6 +58,13 @@ impl Driver for Postgres {
         insert_new: ("INSERT INTO", "ON CONFLICT DO NOTHING"),
         lock: "FOR UPDATE",
         begin: "BEGIN ISOLATION LEVEL READ COMMITTED",
+        mark: Mark {
+            set: "SET LOCAL keylane.work = 'open'",
+            take: None,
+            counts: false,
+            condition: "AND current_setting('keylane.work', true) = 'open'",
+            read: "SELECT (current_setting('keylane.work', true) IS NOT DISTINCT FROM 'open')::int::int8",
+        },
     };
 
     fn options(pool: &sqlx::PgPool) -> PgConnectOptions {
@@ -316,7 +323,11 @@ pub(crate) fn class_of_state(state: &str) -> ErrorClass {
             Some("53") => ErrorClass::Resource,
             Some("22" | "23" | "54") => ErrorClass::Record,
             Some("42" | "3F" | "3D" | "28") => ErrorClass::Setup,
-            _ => ErrorClass::Reconnect,
+            Some("08" | "0A" | "0B" | "25" | "26" | "57" | "58" | "F0" | "XX") | None => {
+                ErrorClass::Reconnect
+            }
+            // A trigger or a function of the user's may raise any state: P0001, or one of its own making.
+            Some(_) => ErrorClass::Refused,
         },
     }
 }
@@ -327,7 +338,7 @@ mod tests {
 
     #[test]
     fn every_state_has_a_class() {
-        use ErrorClass::{Duplicate, Reconnect, Record, Resource, Retry, Setup, WrongNode};
+        use ErrorClass::{Duplicate, Reconnect, Record, Refused, Resource, Retry, Setup, WrongNode};
         let table = [
             (Retry, "40001 40P01 55P03 57014"),
             (Reconnect, "08000 08003 08006 57P01 57P02 57P03 57P05 25P03 26000 0A000 XX000"),
@@ -335,6 +346,7 @@ mod tests {
             (Resource, "53100 53200 53300 53400"),
             (Record, "22001 22021 22P02 22P05 23502 23514 54000 25P02"),
             (Duplicate, "23505"),
+            (Refused, "P0001 09000 2F003 38001 ABC01 ZZZZZ 99999"),
             (Setup, "42P01 42703 42501 3F000 28P01 3D000"),
         ];
         for (class, states) in table {
@@ -342,8 +354,8 @@ mod tests {
                 assert_eq!(class_of_state(state), class, "{state}");
             }
         }
-        // What nobody knows, and what is no state at all, breaks the connection.
-        for state in ["", "4", "ZZZZZ", "ä0001", "99999"] {
+        // What is no state at all breaks the connection.
+        for state in ["", "4"] {
             assert_eq!(class_of_state(state), Reconnect, "{state:?}");
         }
     }

@@ -9,7 +9,7 @@ use sqlx::{
 
 use super::{
     ExtraSql,
-    dialect::Dialect,
+    dialect::{Dialect, Mark},
     driver::{Driver, DriverResult, Family, Role, Session},
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     looks::sqlx_looks,
@@ -45,6 +45,13 @@ impl Driver for Sqlite {
         insert_new: ("INSERT INTO", "ON CONFLICT DO NOTHING"),
         lock: "",
         begin: "BEGIN IMMEDIATE",
+        mark: Mark {
+            set: "SAVEPOINT keylane_work",
+            take: Some("RELEASE SAVEPOINT keylane_work"),
+            counts: true,
+            condition: "",
+            read: "",
+        },
     };
 
     fn options(pool: &sqlx::SqlitePool) -> SqliteConnectOptions {

@@ -34,7 +34,7 @@ statements! {
     shared:
         join_instance join_guard beat view evict_silent evict_overdue close_guards
         claim owned release release_all drain_instance stop_instance forget_instances forget_guards
-        move_guard lock_records raise_guard read_guard complete_delete complete_keep copy_to_archive reason_of_lanes stop_lanes
+        move_guard move_fence lock_records raise_guard read_guard complete_delete complete_keep copy_to_archive reason_of_lanes stop_lanes
         set_aside count_held lanes_of resume_lanes return_held stops
         counts count_lanes stopped_lanes failed mend_retry mend_replace mend_discard
         old_completed purge_completed old_archived purge_archived purge_dedup

@@ -1,23 +1,27 @@
 //! Handlers inside the transaction of their completion.
 
-use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
-use futures::FutureExt;
 
 use super::{
-    begin, commit,
     driver::{Driver, Value},
-    rollback, safe,
-    settle::{complete, move_guard, resume_lanes},
+    safe,
+    settle::{complete, resume_lanes},
     statements::Statements,
     within,
+    work::{Fence, begin_marked, move_fence},
 };
 use crate::{
-    handler::{HandlerError, States, TransactionalBatchCall},
+    handler::{HandlerError, TransactionalBatchCall, guarded},
     record::{Record, RecordId},
-    store::{Completed, Guard, StoreError, StoreSettings, Transacted, TransactionalRun},
+    store::{Completed, Guard, StoreError, StoreSettings, Transacted, TransactionalRun, Work},
 };
+
+const ENDED: &str = "the handler has ended the transaction of its completion by a statement of its own, such as \
+    COMMIT, ROLLBACK or (on MySQL and MariaDB) CREATE TABLE: leave the transaction to the outbox";
+const NESTED: &str = "the handler has left a transaction open that it began within the one of its completion: \
+    commit it or roll it back before it returns";
 
 /// Runs a transactional handler on connections out of the user's pool.
 pub(crate) struct SqlTransactional<D: Driver> {
@@ -48,7 +52,7 @@ impl<D: Driver> SqlTransactional<D> {
     async fn open(&self) -> Result<D::Lent, StoreError> {
         within::<D, _>("begin", self.settings.call_timeout, async {
             let mut conn = D::lend(&self.pool).await?;
-            begin::<D>(&mut conn).await?;
+            begin_marked::<D>(&mut conn).await?;
             Ok(conn)
         })
         .await
@@ -57,20 +61,30 @@ impl<D: Driver> SqlTransactional<D> {
     /// After a failure that the handler reported itself, the connection is clean once rolled back.
     async fn take_back(&self, mut conn: D::Lent) {
         let limit = self.settings.call_timeout;
-        if within::<D, _>("rollback", limit, rollback::<D>(&mut conn)).await.is_ok() {
+        // A transaction that the handler has left open within this one would take the rollback for itself.
+        let rolled_back = within::<D, _>("rollback", limit, async {
+            let outermost = D::depth(&mut conn).await? == 1;
+            if outermost {
+                D::roll_back_work(&mut conn).await?;
+            }
+            Ok(outermost)
+        });
+        if rolled_back.await.unwrap_or(false) {
             D::give_back(conn);
         }
     }
 
-    /// The fence and the completions, last before the commit so that the guard row is held briefly.
+    /// The fence and the completions, last before the commit so that the guard row is held briefly. A
+    /// record that is not there as expected is another owner's.
     async fn complete(
         &self,
         conn: &mut D::Connection,
         guard: Guard,
         records: &[&Record],
-    ) -> Result<bool, sqlx::Error> {
-        if !move_guard::<D>(conn, &self.sql.move_guard, guard).await? {
-            return Ok(false);
+    ) -> Result<Fence, sqlx::Error> {
+        let fence = move_fence::<D>(conn, &self.sql.move_fence, guard).await?;
+        if fence != Fence::Moved {
+            return Ok(fence);
         }
         let completed = match records {
             [record] => self.complete_one(conn, record).await?,
@@ -84,7 +98,7 @@ impl<D: Driver> SqlTransactional<D> {
         };
         let failed = records.iter().filter(|record| record.failures() > 0);
         resume_lanes::<D>(conn, &self.sql, &failed.map(|record| record.delivery.id).collect()).await?;
-        Ok(completed == records.len())
+        Ok(if completed == records.len() { Fence::Moved } else { Fence::Lost })
     }
 
     async fn complete_one(&self, conn: &mut D::Connection, record: &Record) -> Result<usize, sqlx::Error> {
@@ -99,29 +113,34 @@ impl<D: Driver> SqlTransactional<D> {
 
 #[async_trait]
 impl<D: Driver> TransactionalRun for SqlTransactional<D> {
-    async fn run(&self, guard: Guard, records: &[&Record], states: &States, timeout: Duration) -> Transacted {
+    async fn run(&self, guard: Guard, work: &Work<'_>) -> Transacted {
+        let Work { records, states, timeout, may_start } = *work;
         let mut conn = match self.open().await {
             Ok(conn) => conn,
             Err(error) => return Transacted::Aborted(error),
         };
         // Until the commit, dropping the connection takes everything back.
-        let handled = AssertUnwindSafe(self.call.call(records, states, &mut conn)).catch_unwind();
-        match tokio::time::timeout(timeout, handled).await {
-            Err(_) => return Transacted::Failed(HandlerError::timed_out(timeout)),
-            Ok(Err(panic)) => return Transacted::Failed(HandlerError::panicked(&*panic)),
-            Ok(Ok(Err(error))) => {
+        if !may_start() {
+            self.take_back(conn).await;
+            return Transacted::Untried;
+        }
+        match guarded(timeout, || self.call.call(records, states, &mut conn)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
                 self.take_back(conn).await;
                 return Transacted::Failed(error);
             }
-            Ok(Ok(Ok(()))) => {}
+            Err(error) => return Transacted::Failed(error),
         }
         let limit = self.settings.call_timeout;
         match within::<D, _>("complete", limit, self.complete(&mut conn, guard, records)).await {
-            Ok(true) => {}
-            Ok(false) => return Transacted::Fenced,
+            Ok(Fence::Moved) => {}
+            Ok(Fence::Lost) => return Transacted::Fenced,
+            Ok(Fence::Ended) => return Transacted::Failed(HandlerError::permanent(ENDED)),
+            Ok(Fence::Nested) => return Transacted::Failed(HandlerError::permanent(NESTED)),
             Err(error) => return Transacted::Aborted(error),
         }
-        match within::<D, _>("commit", limit, commit::<D>(&mut conn)).await {
+        match within::<D, _>("commit", limit, D::commit_work(&mut conn)).await {
             Ok(()) => {
                 D::give_back(conn);
                 Transacted::Committed

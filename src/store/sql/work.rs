@@ -1,0 +1,101 @@
+//! Transactions in which code of the user's runs.
+//!
+//! They are opened through sqlx, so that a `begin` of the user's on the same connection is a savepoint. The
+//! user's code may still end the transaction by a statement of its own: `COMMIT`, or DDL on MySQL, which
+//! commits. A transaction that a fence is to move in therefore bears a mark that ends with it: a savepoint, or
+//! on PostgreSQL, where a savepoint would cost a number, a setting of the transaction. Without its mark the
+//! fence does not move.
+
+use std::sync::Arc;
+
+use sqlx::AssertSqlSafe;
+
+use super::{
+    driver::{Driver, Kind},
+    query, safe, store_error,
+};
+use crate::store::{ErrorClass, Guard, StoreError};
+
+/// What the mark is called in an error about it.
+const MARK: &str = "keylane_work";
+
+/// Why the fence has not moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fence {
+    /// It has: the same transaction is open, and the guard was as expected.
+    Moved,
+    /// The guard row was closed or moved on by another.
+    Lost,
+    /// The user's code has ended the transaction.
+    Ended,
+    /// The user's code has left a transaction open that it began within this one.
+    Nested,
+}
+
+/// Opens a transaction that writes.
+pub(crate) async fn begin<D: Driver>(conn: &mut D::Connection) -> Result<(), sqlx::Error> {
+    D::begin_work(conn, AssertSqlSafe(Arc::from(D::DIALECT.begin))).await
+}
+
+/// Opens one that bears the mark.
+pub(super) async fn begin_marked<D: Driver>(conn: &mut D::Connection) -> Result<(), sqlx::Error> {
+    let sql = format!("{}; {}", D::DIALECT.begin, D::DIALECT.mark.set);
+    D::begin_work(conn, AssertSqlSafe(Arc::from(sql))).await
+}
+
+/// Refuses to commit while the work has a transaction of its own open: sqlx would end that one only.
+pub(crate) async fn check<D: Driver>(conn: &mut D::Connection) -> Result<(), StoreError> {
+    let depth = D::depth(conn).await.map_err(|error| store_error::<D>("commit", error))?;
+    let problem = match depth {
+        1 => return Ok(()),
+        0 => "the work has ended the transaction itself; leave that to Outbox::transaction",
+        _ => "the work has left a transaction open that it began within this one; commit it or roll it back",
+    };
+    Err(StoreError::new("commit", ErrorClass::Setup, problem))
+}
+
+/// Moves the guard on in a marked transaction, and takes the mark away.
+pub(super) async fn move_fence<D: Driver>(
+    conn: &mut D::Connection,
+    sql: &Arc<str>,
+    guard: Guard,
+) -> Result<Fence, sqlx::Error> {
+    match D::depth(conn).await? {
+        0 => return Ok(Fence::Ended),
+        1 => {}
+        _ => return Ok(Fence::Nested),
+    }
+    let instance = guard.instance.to_string();
+    let (slot, counter) = (i64::from(guard.slot), guard.counter);
+    let Some(take) = D::DIALECT.mark.take else {
+        let values = vec![instance.into(), slot.into(), counter.into()];
+        if D::execute(conn, safe(sql), values).await? == 1 {
+            return Ok(Fence::Moved);
+        }
+        let found =
+            query::<D>(conn, safe(&Arc::from(D::DIALECT.mark.read)), Vec::new(), &[Kind::Int]).await?;
+        let is_there = found.first().is_some_and(|row| row.int(0) == 1);
+        return Ok(if is_there { Fence::Lost } else { Fence::Ended });
+    };
+    let ended = |error: &sqlx::Error| match error {
+        sqlx::Error::Database(error) => error.message().contains(MARK),
+        _ => false,
+    };
+    let moved = if D::DIALECT.mark.counts {
+        match D::script(conn, AssertSqlSafe(Arc::from(take))).await {
+            Ok(()) => D::execute(conn, safe(sql), vec![instance.into(), slot.into(), counter.into()]).await,
+            Err(error) => Err(error),
+        }
+    } else {
+        // One round trip: the values are the library's own, a uuid and two integers.
+        let values = [format!("'{instance}'"), slot.to_string(), counter.to_string()];
+        let both = format!("{take}; {}", D::DIALECT.with_values(sql, &values));
+        D::execute(conn, AssertSqlSafe(Arc::from(both)), Vec::new()).await
+    };
+    match moved {
+        Ok(1) => Ok(Fence::Moved),
+        Ok(_) => Ok(Fence::Lost),
+        Err(error) if ended(&error) => Ok(Fence::Ended),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,53 @@
+//! Handlers in the transaction of their completion: what a store is asked to run, and what came of it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{Guard, StoreError};
+use crate::{
+    handler::{HandlerError, States},
+    record::Record,
+};
+
+/// What became of the records of their handler's own transaction: all alike.
+#[derive(Debug)]
+#[doc(hidden)]
+pub enum Transacted {
+    /// Committed: effects and completion together.
+    Committed,
+    /// The lease or the partition went before the handler was called; everything was rolled back.
+    Untried,
+    /// The handler failed, everything was rolled back.
+    Failed(HandlerError),
+    /// The database failed before the commit, everything was rolled back. No attempt counts.
+    Aborted(StoreError),
+    /// Another owner has settled one of the records, or this instance has been evicted.
+    Fenced,
+    /// The answer of the commit was lost: ask [`RecordStore::resolve`](super::RecordStore::resolve).
+    Unknown(StoreError),
+}
+
+/// What a transactional handler is called with.
+#[derive(Clone, Copy)]
+#[doc(hidden)]
+pub struct Work<'a> {
+    /// The records of the transaction, in order.
+    pub records: &'a [&'a Record],
+    /// The shared values.
+    pub states: &'a States,
+    /// How long the handler may take.
+    pub timeout: Duration,
+    /// Whether a call may start now; asked last, when the transaction is open.
+    pub may_start: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// Runs a transactional handler.
+#[async_trait]
+#[doc(hidden)]
+pub trait TransactionalRun: Send + Sync + 'static {
+    /// Begins, calls the handler, moves the guard's counter on, writes the completions, commits.
+    ///
+    /// A failure leaves the counter where it was. Dropping the future closes its connection.
+    async fn run(&self, guard: Guard, work: &Work<'_>) -> Transacted;
+}

@@ -1,0 +1,257 @@
+//! Code of the user's that panics, blocks or hangs where a handler may: it fails its own record and no other.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use keylane::{
+    Delivery, Handler, HandlerError, Observer, Outbox, Partition, Registration, RetryPolicy, Signal, Status,
+    memory::{Fault, MemoryPool},
+};
+use tokio::sync::Notify;
+
+use crate::{
+    ledger::{Ledger, Placed, Step, placed, run_of, typed},
+    recorder::{LIMIT, Recorder, eventually},
+    stage::{Stage, quick_config, until_count, until_empty},
+    user::User,
+};
+
+/// An error that panics whenever somebody asks what it says.
+#[derive(Debug)]
+struct Unspeakable;
+
+impl fmt::Display for Unspeakable {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        panic!("no words for it")
+    }
+}
+
+impl std::error::Error for Unspeakable {}
+
+/// A value that panics as it goes.
+struct Sticky;
+
+impl Drop for Sticky {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("it does not go");
+        }
+    }
+}
+
+/// Panics before there is a future.
+struct Hasty;
+
+impl Handler for Hasty {
+    type Event = Placed;
+
+    #[allow(clippy::manual_async_fn, reason = "the panic comes before the future")]
+    fn handle(&self, event: Placed, _: &Delivery) -> impl Future<Output = Result<(), HandlerError>> + Send {
+        assert_ne!(event.key, "bad", "not this one");
+        async { Ok(()) }
+    }
+}
+
+/// A handler whose records of the key `bad` fail in its own way: they spend their attempts, and the others
+/// are delivered meanwhile. Returns the last error.
+async fn fails_alone<T: User>(stage: &Stage<T>, handler: Registration) -> String {
+    let handler = handler.retry(RetryPolicy::fixed(Duration::from_millis(20)).max_retries(1));
+    let (outbox, running) = stage.run([handler]).await;
+    let instance = running.instance();
+    let events: Vec<Placed> = ["bad", "good-1", "good-2"].iter().flat_map(|key| run_of(key, 3)).collect();
+    stage.schedule(&outbox, &events).await;
+    until_count(&outbox, Status::Failed, 1).await;
+    eventually("the others", async || {
+        (outbox.counts().await.unwrap().of(Status::Pending) == 0).then_some(())
+    })
+    .await;
+    assert_eq!(running.instance(), instance, "it was evicted");
+    assert!(running.shutdown().await.graceful);
+    let failed = outbox.failed(0, 10).await.unwrap().remove(0);
+    assert_eq!((failed.attempts, &*failed.lane.key), (2, "bad"));
+    failed.last_error.unwrap()
+}
+
+pub(crate) async fn an_error_whose_text_panics_fails_its_record<T: User>(stage: &Stage<T>) {
+    let handler = typed("bookkeeper", |event: Placed, _| async move {
+        if event.key == "bad" { Err(HandlerError::new(Unspeakable)) } else { Ok(()) }
+    });
+    let error = fails_alone(stage, handler).await;
+    assert!(error.contains("no words for it"), "{error}");
+}
+
+pub(crate) async fn a_future_that_panics_when_it_is_dropped_has_timed_out<T: User>(stage: &Stage<T>) {
+    let handler = typed("bookkeeper", |event: Placed, _| async move {
+        if event.key == "bad" {
+            let _sticky = Sticky;
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    });
+    let error = fails_alone(stage, handler.timeout(Duration::from_millis(100))).await;
+    assert!(error.contains("no result within 100 ms"), "{error}");
+}
+
+pub(crate) async fn a_panic_before_the_future_is_a_failed_attempt<T: User>(stage: &Stage<T>) {
+    let error = fails_alone(stage, Registration::typed("bookkeeper", Hasty)).await;
+    assert!(error.contains("not this one"), "{error}");
+}
+
+/// Panics at every signal.
+struct Startled(Arc<AtomicUsize>);
+
+impl Observer for Startled {
+    fn on(&self, _: &Signal) {
+        self.0.fetch_add(1, SeqCst);
+        panic!("what was that");
+    }
+}
+
+pub(crate) async fn an_observer_that_panics_stops_nothing<T: User>(stage: &Stage<T>) {
+    let (ledger, signals) = (Ledger::default(), Arc::new(AtomicUsize::new(0)));
+    let builder = stage.builder().await.observer(Startled(Arc::clone(&signals)));
+    let outbox = builder.handlers([ledger.keeper("bookkeeper")]).build().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    for number in 1..=3 {
+        stage.schedule(&outbox, &[placed("order-1", number)]).await;
+        ledger.until_done(number as usize).await;
+    }
+    until_empty(&outbox).await;
+    assert!(running.shutdown().await.graceful);
+    assert!(signals.load(SeqCst) > 3);
+    assert!(
+        stage.signals.count(|signal| matches!(signal, Signal::Settled { .. })) > 0,
+        "the other hears all"
+    );
+}
+
+/// A handler that ends its first call of each key at once, and then waits to be let go on.
+fn slow_after_one(ledger: &Ledger, go_on: &Arc<Notify>) -> Registration {
+    let (ledger, go_on) = (ledger.clone(), Arc::clone(go_on));
+    typed("bookkeeper", move |event: Placed, delivery| {
+        let (ledger, go_on) = (ledger.clone(), Arc::clone(&go_on));
+        async move {
+            ledger.note(Step::Began, &event, &delivery);
+            if event.number == 2 {
+                go_on.notified().await;
+            }
+            ledger.note(Step::Done, &event, &delivery);
+            Ok(())
+        }
+    })
+}
+
+/// What has ended is safe from a crash soon, however long the calls after it take.
+pub(crate) async fn what_has_ended_is_written_while_later_calls_run<T: User>(stage: &Stage<T>) {
+    let (ledger, go_on) = (Ledger::default(), Arc::new(Notify::new()));
+    let (outbox, running) = stage.run([slow_after_one(&ledger, &go_on)]).await;
+    stage.schedule(&outbox, &run_of("order-1", 3)).await;
+    ledger.until(Step::Began, None, 2).await;
+    until_count(&outbox, Status::Pending, 2).await;
+    go_on.notify_one();
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(ledger.assert_in_order(), 3);
+}
+
+/// Another key of the same partition.
+fn neighbour(of: &str) -> String {
+    let mut keys = (0..).map(|number| format!("{of}-{number}"));
+    keys.find(|key| Partition::of(key) == Partition::of(of)).unwrap()
+}
+
+/// A slow key fills the memory; another key of its partition is blocked, and somebody else lets it go on.
+pub(crate) async fn a_lane_released_by_another_process_goes_on_in_a_crowded_partition<T: User>(
+    stage: &Stage<T>,
+) {
+    let (ledger, hung, blocked) = (Ledger::default(), "slow", neighbour("slow"));
+    let (note, key) = (ledger.clone(), blocked.clone());
+    let mended = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&mended);
+    let handler = typed("bookkeeper", move |event: Placed, delivery| {
+        let (ledger, key, mended) = (note.clone(), key.clone(), Arc::clone(&seen));
+        async move {
+            if event.key != key {
+                return std::future::pending().await;
+            }
+            if mended.load(SeqCst) == 0 {
+                return Err(HandlerError::permanent("not yet"));
+            }
+            ledger.note(Step::Done, &event, &delivery);
+            Ok(())
+        }
+    });
+    let mut builder = stage.builder().await;
+    let mut config = stage.config.clone();
+    (config.delivery.batch_size, config.delivery.max_in_flight) = (16, 64);
+    config.delivery.handler_timeout = Duration::from_secs(25);
+    config.cluster.graceful_shutdown_timeout = Duration::from_millis(100);
+    builder = builder.config(config);
+    let outbox = builder.handlers([handler]).build().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    stage.schedule(&outbox, &run_of(&blocked, 3)).await;
+    let (record, _, _) = stage.signals.failed().await;
+    stage.schedule(&outbox, &run_of(hung, 300)).await;
+    // Memory is full of the slow key once nothing more is fetched of it.
+    let fetched = |signal: &Signal| matches!(signal, Signal::Fetched { .. });
+    stage.signals.at_least(3, "looks that fill the memory", fetched).await;
+    mended.store(1, SeqCst);
+    let elsewhere = stage.outbox([]).await;
+    assert!(elsewhere.retry(record).await.unwrap());
+    ledger.until(Step::Done, Some(&blocked), 3).await;
+    running.shutdown().await;
+    assert_eq!(ledger.done_of(&blocked), [1, 2, 3]);
+}
+
+/// The lease lapses while a handler blocks its thread: the others go on once the lease is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_handler_that_blocks_past_a_lapse_stops_its_own_lane_only() {
+    let (pool, signals, ledger) = (MemoryPool::new(), Recorder::default(), Ledger::default());
+    let mut config = quick_config(&keylane::Tables::default());
+    config.cluster.heartbeat_interval = Duration::from_millis(100);
+    config.cluster.stale_instance_timeout = Duration::from_secs(1);
+    config.database.call_timeout = Duration::from_millis(500);
+    let (release, released) = mpsc::channel::<()>();
+    let (note, released) = (ledger.clone(), Arc::new(Mutex::new(Some(released))));
+    let handler = typed("bookkeeper", move |event: Placed, delivery| {
+        let (ledger, released) = (note.clone(), Arc::clone(&released));
+        async move {
+            ledger.note(Step::Began, &event, &delivery);
+            let first = released.lock().unwrap().take_if(|_| event.key == "blocks");
+            if let Some(released) = first {
+                // Blocks its thread, as no handler should.
+                let _ = released.recv_timeout(LIMIT);
+            }
+            ledger.note(Step::Done, &event, &delivery);
+            Ok(())
+        }
+    });
+    let builder = Outbox::builder(pool.clone()).config(config).observer(signals.clone());
+    let outbox = builder.handler(handler).build().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    let schedule = async |event: Placed| {
+        outbox.transaction(async |tx| outbox.schedule(tx, &event).await).await.unwrap();
+    };
+    schedule(placed("blocks", 1)).await;
+    ledger.until(Step::Began, Some("blocks"), 1).await;
+    // A failed beat is tried again after a fifth of the interval: more than a second without an answer.
+    pool.fail_next("beat", 60, Fault::NotApplied);
+    let lapsed = |signal: &Signal| matches!(signal, Signal::LeaseLapsed).then_some(());
+    signals.first("the lease to lapse", lapsed).await;
+    for number in 1..=5 {
+        schedule(placed("other", number)).await;
+    }
+    ledger.until(Step::Done, Some("other"), 5).await;
+    assert_eq!(ledger.done_of("blocks"), Vec::<u32>::new(), "it blocks still");
+    release.send(()).unwrap();
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(ledger.done_of("other"), [1, 2, 3, 4, 5]);
+}

@@ -1,0 +1,178 @@
+//! Transactions of the user's within those of the library, and statements that end the library's own.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use keylane::{
+    Delivery, HandlerError, Outbox, Registration, RetryPolicy, Status, Tables, TransactionError,
+    TransactionalHandler,
+};
+
+use crate::{
+    ledger::{Placed, placed},
+    stage::{Stage, until_count, until_empty},
+    target::{Connection, MariaDbTarget, MySqlTarget, PostgresTarget},
+    user::{End, Nesting, User, qualifier},
+};
+
+/// What the handler does with its connection.
+#[derive(Clone)]
+enum Act {
+    /// Writes within, ends that, and fails at its first attempt.
+    Within(End),
+    /// Runs these statements and writes.
+    Run(&'static [&'static str]),
+}
+
+struct Books<T> {
+    tables: Tables,
+    act: Act,
+    target: PhantomData<fn() -> T>,
+}
+
+impl<T: Nesting> TransactionalHandler<T::Db> for Books<T> {
+    type Event = Placed;
+
+    async fn handle(
+        &self,
+        _: Placed,
+        tx: &mut Connection<T>,
+        delivery: &Delivery,
+    ) -> Result<(), HandlerError> {
+        match &self.act {
+            Act::Within(end) => {
+                T::write_effect(tx, &self.tables, &format!("outer {}", delivery.attempt)).await;
+                T::write_within(tx, &self.tables, &format!("inner {}", delivery.attempt), *end).await;
+                if delivery.attempt == 1 { Err(HandlerError::new("once more")) } else { Ok(()) }
+            }
+            Act::Run(statements) => {
+                T::write_effect(tx, &self.tables, "before").await;
+                for statement in *statements {
+                    let sql = statement.replace("{outbox}", &qualifier(&self.tables));
+                    T::execute(tx, sql).await?;
+                }
+                T::write_effect(tx, &self.tables, "after").await;
+                Ok(())
+            }
+        }
+    }
+}
+
+fn books<T: Nesting>(stage: &Stage<T>, act: Act) -> Registration {
+    let books = Books::<T> { tables: stage.tables.clone(), act, target: PhantomData };
+    Registration::transactional("books", books).retry(RetryPolicy::fixed(std::time::Duration::ZERO))
+}
+
+/// What is committed within the transaction goes back with it, and what is rolled back within takes nothing
+/// of it along.
+pub(crate) async fn a_transaction_within_a_handler_is_a_part_of_its_own<T: Nesting>(stage: &Stage<T>) {
+    T::make_effects(&stage.pool, &stage.tables).await;
+    let mut expected = Vec::new();
+    for (end, inner) in [(End::Commit, true), (End::Rollback, false), (End::Drop, false)] {
+        let (outbox, running) = stage.run([books(stage, Act::Within(end))]).await;
+        stage.schedule(&outbox, &[placed("order-1", 1)]).await;
+        until_empty(&outbox).await;
+        running.shutdown().await;
+        expected.push("outer 2".to_owned());
+        expected.extend(inner.then(|| "inner 2".to_owned()));
+    }
+    expected.sort();
+    assert_eq!(T::effects(&stage.pool, &stage.tables).await, expected);
+}
+
+/// The record has failed at its first attempt, for this reason, and no effect after the end of the
+/// transaction is bound to its completion.
+async fn is_found_out<T: Nesting>(stage: &Stage<T>, act: Act, reason: &str) {
+    let (outbox, running) = stage.run([books(stage, act)]).await;
+    stage.schedule(&outbox, &[placed("order-1", 1)]).await;
+    until_count(&outbox, Status::Failed, 1).await;
+    running.shutdown().await;
+    let failed = outbox.failed(0, 1).await.unwrap().remove(0);
+    assert_eq!(failed.attempts, 1);
+    let error = failed.last_error.unwrap();
+    assert!(error.contains(reason), "{error}");
+    assert!(outbox.discard(failed.id).await.unwrap());
+}
+
+pub(crate) async fn a_transaction_that_is_left_open_within_fails<T: Nesting>(stage: &Stage<T>) {
+    T::make_effects(&stage.pool, &stage.tables).await;
+    let handler = books(stage, Act::Within(End::Forget));
+    let handler = handler.retry(RetryPolicy::fixed(std::time::Duration::ZERO).max_retries(3));
+    let (outbox, running) = stage.run([handler]).await;
+    stage.schedule(&outbox, &[placed("order-1", 1)]).await;
+    until_count(&outbox, Status::Failed, 1).await;
+    running.shutdown().await;
+    let failed = outbox.failed(0, 1).await.unwrap().remove(0);
+    assert_eq!(failed.attempts, 2, "the second attempt would have committed");
+    assert!(failed.last_error.unwrap().contains("left a transaction open"));
+    assert_eq!(T::effects(&stage.pool, &stage.tables).await, Vec::<String>::new());
+}
+
+pub(crate) async fn a_handler_that_ends_its_transaction_is_found_out<T: Nesting>(stage: &Stage<T>) {
+    T::make_effects(&stage.pool, &stage.tables).await;
+    for statements in [&["COMMIT"] as &[_], &["ROLLBACK"], &["COMMIT", "BEGIN"], &["ROLLBACK", "BEGIN"]] {
+        is_found_out(stage, Act::Run(statements), "ended the transaction").await;
+    }
+}
+
+/// DDL commits on the MySQL family.
+async fn ddl_is_found_out<T: Nesting>(stage: &Stage<T>) {
+    T::make_effects(&stage.pool, &stage.tables).await;
+    is_found_out(stage, Act::Run(&["CREATE TABLE {outbox}made (id int)"]), "ended the transaction").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_a_handler_that_makes_a_table_is_found_out() {
+    let stage = Stage::<MariaDbTarget>::open().await.unwrap();
+    ddl_is_found_out(&stage).await;
+    stage.erase().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mysql_a_handler_that_makes_a_table_is_found_out() {
+    let Some(stage) = Stage::<MySqlTarget>::open().await else { return };
+    ddl_is_found_out(&stage).await;
+    stage.erase().await;
+}
+
+/// On PostgreSQL, DDL belongs to the transaction like anything else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_a_handler_may_make_a_table() {
+    let stage = Stage::<PostgresTarget>::open().await.unwrap();
+    PostgresTarget::make_effects(&stage.pool, &stage.tables).await;
+    let (outbox, running) =
+        stage.run([books(&stage, Act::Run(&["CREATE TABLE {outbox}made (id int)"]))]).await;
+    stage.schedule(&outbox, &[placed("order-1", 1)]).await;
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    stage.erase().await;
+}
+
+/// The work of `Outbox::transaction` begins within, commits that, and fails: nothing is there.
+pub(crate) async fn work_that_begins_within_is_taken_back_as_a_whole<T: Nesting>(stage: &Stage<T>) {
+    T::make_effects(&stage.pool, &stage.tables).await;
+    let ledger = crate::ledger::Ledger::default();
+    let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
+    let tables = Arc::new(stage.tables.clone());
+    let work = async |end: End, number: u32, fails: bool| {
+        let outbox: &Outbox<T::Db> = &outbox;
+        let tables = &tables;
+        outbox
+            .transaction(async |tx| {
+                outbox.schedule(tx, &placed("order-1", number)).await.unwrap();
+                T::write_within(tx, tables, &format!("inner {number}"), end).await;
+                if fails { Err(std::fmt::Error) } else { Ok(()) }
+            })
+            .await
+    };
+    assert!(matches!(work(End::Commit, 7, true).await, Err(TransactionError::Work(_))));
+    assert!(matches!(work(End::Drop, 8, true).await, Err(TransactionError::Work(_))));
+    let open = work(End::Forget, 9, false).await.unwrap_err();
+    assert!(matches!(open, TransactionError::Commit(_)), "{open:?}");
+    work(End::Commit, 1, false).await.unwrap();
+    work(End::Rollback, 2, false).await.unwrap();
+    ledger.until_done(2).await;
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(ledger.done_of("order-1"), [1, 2]);
+    assert_eq!(T::effects(&stage.pool, &stage.tables).await, ["inner 1"]);
+}

@@ -1,0 +1,158 @@
+//! A database that refuses: the user's own triggers and constraints, on the user's tables and on the outbox's.
+
+use std::time::Duration;
+
+use keylane::{
+    Delivery, HandlerError, Registration, RetryPolicy, Signal, Status, Tables, TransactionalHandler,
+};
+use sqlx::AssertSqlSafe;
+
+use crate::{
+    ledger::{Ledger, Placed, placed, run_of},
+    stage::{Stage, until_count, until_empty},
+    target::{MariaDbTarget, MySqlTarget, PostgresTarget, SqlTarget, SqliteTarget},
+    user::{User, qualifier},
+};
+
+/// A store on which a trigger can refuse that records of the key `bad` are deleted.
+pub(crate) trait Triggers: SqlTarget + User {
+    const REFUSE: &[&str];
+    const LET_GO: &str;
+}
+
+impl Triggers for PostgresTarget {
+    const REFUSE: &[&str] = &[
+        "CREATE FUNCTION {outbox}refuse() RETURNS trigger LANGUAGE plpgsql AS \
+         $$BEGIN IF OLD.record_key = 'bad' THEN RAISE 'not this one'; END IF; RETURN OLD; END$$",
+        "CREATE TRIGGER refuse BEFORE DELETE ON {outbox}record FOR EACH ROW EXECUTE FUNCTION {outbox}refuse()",
+    ];
+    const LET_GO: &str = "DROP TRIGGER refuse ON {outbox}record";
+}
+
+const SIGNAL: &[&str] = &["CREATE TRIGGER {outbox}refuse BEFORE DELETE ON {outbox}record FOR EACH ROW \
+    BEGIN IF OLD.record_key = 'bad' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF; END"];
+
+impl Triggers for MariaDbTarget {
+    const REFUSE: &[&str] = SIGNAL;
+    const LET_GO: &str = "DROP TRIGGER {outbox}refuse";
+}
+
+impl Triggers for MySqlTarget {
+    const REFUSE: &[&str] = SIGNAL;
+    const LET_GO: &str = "DROP TRIGGER {outbox}refuse";
+}
+
+impl Triggers for SqliteTarget {
+    const REFUSE: &[&str] = &["CREATE TRIGGER {outbox}refuse BEFORE DELETE ON {outbox}record \
+        WHEN OLD.record_key = 'bad' BEGIN SELECT RAISE(ABORT, 'not this one'); END"];
+    const LET_GO: &str = "DROP TRIGGER {outbox}refuse";
+}
+
+/// The outcome of one key cannot be written: the others are delivered, the key waits, nothing is called
+/// again and again, and once the trigger has gone all is as it should be.
+pub(crate) async fn an_outcome_that_is_refused_keeps_its_own_key_waiting<T: Triggers>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
+    for statement in T::REFUSE {
+        stage.execute(statement).await;
+    }
+    let events: Vec<Placed> = ["bad", "good-1", "good-2"].iter().flat_map(|key| run_of(key, 3)).collect();
+    stage.schedule(&outbox, &events).await;
+    until_count(&outbox, Status::Pending, 3).await;
+    stage.schedule(&outbox, &[placed("good-1", 4)]).await;
+    until_count(&outbox, Status::Pending, 3).await;
+    let refused = |signal: &Signal| matches!(signal, Signal::StoreFailed { call: "settle", .. });
+    let (tries, calls) = (stage.signals.count(refused), ledger.all().len());
+    // One try a second, and then fewer.
+    stage.signals.at_least(tries + 1, "another try", refused).await;
+    assert_eq!(ledger.all().len(), calls, "it is tried to write it, not to handle it again");
+    stage.execute(T::LET_GO).await;
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(ledger.assert_in_order(), 10);
+}
+
+/// Writes an effect that the database refuses at the commit.
+struct Books(Tables);
+
+impl TransactionalHandler<sqlx::Postgres> for Books {
+    type Event = Placed;
+
+    async fn handle(&self, _: Placed, tx: &mut sqlx::PgConnection, _: &Delivery) -> Result<(), HandlerError> {
+        PostgresTarget::write_effect(tx, &self.0, "booked").await;
+        Ok(())
+    }
+}
+
+impl TransactionalHandler<sqlx::Sqlite> for Books {
+    type Event = Placed;
+
+    async fn handle(
+        &self,
+        _: Placed,
+        tx: &mut sqlx::SqliteConnection,
+        _: &Delivery,
+    ) -> Result<(), HandlerError> {
+        let sql = format!("INSERT INTO {}line (book) VALUES (7)", qualifier(&self.0));
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(tx).await?;
+        Ok(())
+    }
+}
+
+/// The commit is refused: that is an attempt of the handler, and a failure in the end.
+async fn fails<T: User + SqlTarget>(stage: &Stage<T>, handler: Registration) -> String {
+    let handler = handler.retry(RetryPolicy::fixed(Duration::from_millis(20)).max_retries(1));
+    let (outbox, running) = stage.run([handler]).await;
+    stage.schedule(&outbox, &[placed("order-1", 1)]).await;
+    until_count(&outbox, Status::Failed, 1).await;
+    running.shutdown().await;
+    let failed = outbox.failed(0, 1).await.unwrap().remove(0);
+    assert_eq!(failed.attempts, 2);
+    failed.last_error.unwrap()
+}
+
+async fn postgres_refuses_with(raise: &str) {
+    let stage = Stage::<PostgresTarget>::open().await.unwrap();
+    PostgresTarget::make_effects(&stage.pool, &stage.tables).await;
+    let function =
+        "CREATE FUNCTION {outbox}refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISING; END$$";
+    stage.execute(&function.replace("RAISING", raise)).await;
+    stage
+        .execute(
+            "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON {outbox}effect DEFERRABLE INITIALLY DEFERRED \
+             FOR EACH ROW EXECUTE FUNCTION {outbox}refuse()",
+        )
+        .await;
+    let handler = Registration::transactional::<sqlx::Postgres, _>("books", Books(stage.tables.clone()));
+    fails(&stage, handler).await;
+    stage.erase().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_a_trigger_that_raises_at_the_commit_is_a_failed_attempt() {
+    postgres_refuses_with("RAISE 'out of paper'").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_a_trigger_with_a_state_of_its_own_is_a_failed_attempt() {
+    postgres_refuses_with("RAISE 'out of paper' USING ERRCODE = 'KL042'").await;
+}
+
+/// What looks like a conflict each time is none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_a_conflict_at_each_commit_is_a_failed_attempt() {
+    postgres_refuses_with("RAISE 'out of paper' USING ERRCODE = '40001'").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sqlite_a_deferred_key_that_is_missing_is_a_failed_attempt() {
+    let stage = Stage::<SqliteTarget>::open().await.unwrap();
+    stage.execute("CREATE TABLE {outbox}book (id INTEGER PRIMARY KEY)").await;
+    let line =
+        "CREATE TABLE {outbox}line (book INTEGER REFERENCES {outbox}book (id) DEFERRABLE INITIALLY DEFERRED)";
+    stage.execute(line).await;
+    let handler = Registration::transactional::<sqlx::Sqlite, _>("books", Books(stage.tables.clone()));
+    let error = fails(&stage, handler).await;
+    assert!(error.contains("FOREIGN KEY"), "{error}");
+    stage.erase().await;
+}
