@@ -99,6 +99,8 @@ impl Bell for PgBell {
             Ok(heard) => heard?,
             Err(_) => return Err(StoreError::new("listen", ErrorClass::Setup, NOTHING_ARRIVES)),
         }
+        // A process that only delivers has no more use for it.
+        self.rest(Duration::ZERO).await;
         Ok(Box::new(PgEar { listener, sender: self.sender.clone() }))
     }
 
