@@ -14,7 +14,7 @@ use crate::{
     record::{OutboxEvent, RecordId},
     runtime::{Running, StartError, start},
     schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled, Scheduler},
-    store::{Bell, Counts, FailedRecord, Mend, SchemaError, StoppedLane, Store, StoreError},
+    store::{Bell, Counts, FailedRecord, Mend, PURGED_AT_ONCE, SchemaError, StoppedLane, Store, StoreError},
     telemetry::Observers,
     wake::Wake,
 };
@@ -233,11 +233,18 @@ impl<DB: Database> Outbox<DB> {
         self.inner.store.retire_handler(handler).await
     }
 
-    /// Deletes completed, archived and dedup rows older than their settings. The workers do so by
-    /// themselves. Returns how many.
+    /// Deletes completed, archived and dedup rows older than their settings, and keys of the strict order
+    /// that nobody has locked, in batches. The workers do so by themselves. Returns how many.
     pub async fn purge(&self) -> Result<u64, StoreError> {
         let retention = &self.inner.config.retention;
-        self.inner.store.purge(retention.completed_for, retention.dedup_for).await
+        let mut purged = 0;
+        loop {
+            let round = self.inner.store.purge(retention.completed_for, retention.dedup_for).await?;
+            purged += round;
+            if round < PURGED_AT_ONCE {
+                return Ok(purged);
+            }
+        }
     }
 
     /// The settings it was built with.

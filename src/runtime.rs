@@ -21,7 +21,7 @@ use crate::{
     ownership::Ownership,
     partition::Partition,
     schedule::Routes,
-    store::{Bell, ErrorClass, NewInstance, SchemaError, Store, StoreError},
+    store::{Bell, ErrorClass, NewInstance, PURGED_AT_ONCE, SchemaError, Store, StoreError},
     telemetry::{Observers, Signal},
     wake::Wake,
 };
@@ -347,8 +347,10 @@ impl Worker {
                 continue;
             }
             purge_at = Instant::now() + retention.purge_interval;
-            if let Err(error) = self.store.purge(retention.completed_for, retention.dedup_for).await {
-                self.report(&error);
+            match self.store.purge(retention.completed_for, retention.dedup_for).await {
+                Ok(purged) if purged >= PURGED_AT_ONCE => purge_at = Instant::now(),
+                Ok(_) => {}
+                Err(error) => self.report(&error),
             }
             if let Err(error) = self.store.forget(self.config.cluster.forget_instances_after).await {
                 self.report(&error);

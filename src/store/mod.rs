@@ -243,9 +243,14 @@ pub trait ClusterStore: Send + Sync + 'static {
     async fn drain(&self, me: InstanceId) -> Result<(), StoreError>;
     /// Leaves: closes the guard rows, frees what is still owned, and turns STOPPED.
     async fn leave(&self, me: InstanceId) -> Result<(), StoreError>;
-    /// Deletes rows of stopped and dead instances that own nothing and have been silent that long.
+    /// Deletes rows of stopped and dead instances that own nothing and have been silent that long, some
+    /// thousands at most.
     async fn forget(&self, silent_for: Duration) -> Result<usize, StoreError>;
 }
+
+/// Rows of a kind that one round of a purge deletes at most, or little more: whoever purges counts on the next
+/// round if one has come so far.
+pub(crate) const PURGED_AT_ONCE: u64 = 200_000;
 
 /// Numbers of records, for people and alarms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -331,7 +336,8 @@ pub trait AdminStore: Send + Sync + 'static {
     /// Mends a failed record, and lets the lane go on that it has stopped. Returns whether there
     /// was such a failed record.
     async fn mend(&self, id: RecordId, mend: &Mend) -> Result<bool, StoreError>;
-    /// Deletes completed, archived and dedup rows older than this, in batches. Returns how many.
+    /// Deletes completed, archived and dedup rows older than this, and keys of the strict order that nobody
+    /// has locked: in batches, up to a limit. Returns how many.
     async fn purge(&self, older_than: Duration, dedup_older_than: Duration) -> Result<u64, StoreError>;
     /// Publishes which handler takes which record type.
     async fn publish_routes(&self, routes: &[Route]) -> Result<(), StoreError>;
@@ -361,6 +367,10 @@ pub trait Store: RecordStore + ClusterStore + AdminStore + SchemaStore {
     fn own_thread(&self) -> bool;
     /// The same database over connections of its own, for the heartbeat's runtime.
     fn for_heartbeat(&self) -> Arc<dyn Store>;
+    /// The statements by name, as they are sent but for lists and parameters; for those who explain them.
+    fn statements(&self) -> Vec<(&'static str, Arc<str>)> {
+        Vec::new()
+    }
     /// Closes connections that have not been used for so long; they are opened again when needed.
     async fn rest(&self, _: Duration) {}
     /// What tells other processes of commits, over connections of its own; `None` where the database

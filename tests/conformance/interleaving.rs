@@ -19,13 +19,16 @@ fn with_values(statement: &str, worker: &Worker, id: RecordId) -> String {
     let lines: Vec<&str> = statement.lines().filter(|line| !line.starts_with("--")).collect();
     let (instance, counter) = (format!("'{}'", worker.id), worker.counter.to_string());
     let statement = lines.join("\n").replace("{ids}", &id.to_string());
-    match statement.contains("{outbox}fence") {
+    match statement.contains("fence") {
         true => statement
             .replace("$1", &instance)
             .replace("$2", "0")
             .replace("$3", &counter)
             .replace("$4", &format!("'{{{id}}}'"))
-            .replace("$5", "0"),
+            .replace("$5", "0")
+            .replacen('?', &instance, 1)
+            .replacen('?', "0", 1)
+            .replacen('?', &counter, 1),
         false => statement.replace("{attempts}", "0"),
     }
 }
@@ -33,7 +36,10 @@ fn with_values(statement: &str, worker: &Worker, id: RecordId) -> String {
 /// Begins a transaction as workers do and runs the statements of a settle in it.
 async fn open_settle<T: Server>(outbox: &Outbox<T>, worker: &Worker, id: RecordId) -> Tx<T> {
     let mut tx = begin(outbox).await;
+    let named = outbox.store.statements();
     for statement in T::SETTLE {
+        let rendered = named.iter().find(|(name, _)| name == statement);
+        let statement = rendered.map_or(*statement, |(_, sql)| sql);
         run(outbox, &mut tx, &with_values(statement, worker, id)).await;
     }
     tx

@@ -300,6 +300,10 @@ macro_rules! by_sql {
             sweeping {
                 the_least_pending_id_is_found_behind_a_gap
             }
+            purging {
+                a_purge_takes_more_than_a_batch
+                forgetting_takes_more_than_a_batch
+            }
             schema {
                 a_missing_schema_is_named
                 a_newer_schema_is_refused
@@ -328,6 +332,15 @@ macro_rules! on_servers {
                 no_settle_takes_a_guard_row_along
                 resolve_waits_for_a_settle_that_still_runs
                 a_hold_and_a_release_of_its_lane_do_not_pass_each_other
+            }
+            plans {
+                statements_find_their_rows_by_a_key
+                an_open_user_transaction_holds_back_no_outcome
+                an_open_user_transaction_holds_back_no_mending
+                an_open_user_transaction_holds_back_no_purge
+            }
+            purging {
+                a_purge_of_many_dedup_keys_comes_in_batches
             }
             contention {
                 a_deadlock_of_two_rows_is_told_to_try_again
@@ -389,6 +402,9 @@ macro_rules! late_below {
                 what_is_below_comes_first_within_the_limit
                 only_what_is_pending_and_owned_is_added
                 what_is_below_thousands_of_rows_is_added
+            }
+            purging {
+                keys_of_the_strict_order_are_purged_unless_locked
             }
         }
     };

@@ -14,7 +14,7 @@
 //! | [`on_a_file`] | all but SQLite | about the one file and its one writer |
 //! | [`from_sql`] | all but PostgreSQL | the others have a documented statement, no functions |
 //! | [`by_numbers`] | all but PostgreSQL | numbers of transactions that SQL can draw and ask for |
-//! | [`late_below`] | all but MariaDB and MySQL | the others need no look below: by numbers, or by one writer |
+//! | [`late_below`] | all but MariaDB and MySQL | the others need no look below: by numbers, or by one writer; and lock no rows for keys |
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a case fails by panicking")]
 
@@ -39,6 +39,8 @@ mod numbers;
 mod order;
 mod outbox;
 mod passing;
+mod plans;
+mod purging;
 mod routes;
 mod schema;
 mod settling;

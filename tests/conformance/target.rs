@@ -49,8 +49,18 @@ pub(crate) trait Server: SqlTarget {
     const BEGIN_AGAIN: &str;
     /// Makes a statement that waits for a lock fail after a second.
     const WAIT_ONE_SECOND: &str;
-    /// The statements of a settle that completes records, in files of the library.
+    /// The names of the statements of a settle that completes records, or a file of the library.
     const SETTLE: &[&str];
+
+    /// What a connection of the workers is told that changes its plans.
+    const SETUP: &str;
+    /// Brings the statistics of the tables up to date.
+    const ANALYZE: &str;
+    /// Whether a statement that scans a table waits for the rows of others that it passes.
+    const SCANS_WAIT: bool = true;
+
+    /// The tables that a statement would read from one end to the other.
+    fn full_scans(conn: &mut Connection<Self>, sql: &str) -> impl Future<Output = Vec<String>>;
 }
 
 pub(crate) struct PostgresTarget;
@@ -88,14 +98,25 @@ impl Target for PostgresTarget {
 }
 
 impl Server for PostgresTarget {
+    const SETUP: &str = "";
+    const ANALYZE: &str = "ANALYZE {outbox}record; ANALYZE {outbox}lane";
     const BEGIN_AGAIN: &str = "ROLLBACK; BEGIN ISOLATION LEVEL READ COMMITTED";
     const WAIT_ONE_SECOND: &str = "SET lock_timeout = '1s'";
     const SETTLE: &[&str] = &[include_str!("../../src/store/sql/statements/postgres/settle_delete.sql")];
+
+    const SCANS_WAIT: bool = false;
+
+    async fn full_scans(conn: &mut sqlx::PgConnection, sql: &str) -> Vec<String> {
+        let explain = AssertSqlSafe(format!("EXPLAIN {sql}"));
+        let lines = sqlx::raw_sql(explain).fetch_all(conn).await.expect(sql);
+        let lines = lines.iter().map(|row| row.get::<String, _>(0));
+        lines.filter(|line| line.contains("Seq Scan on")).collect()
+    }
 }
 
 /// The two members of the MySQL family differ by their servers only.
 macro_rules! mysql_target {
-    ($target:ty, $open:expr) => {
+    ($target:ty, $explain:literal, $open:expr) => {
         impl Target for $target {
             type Db = MySql;
 
@@ -124,17 +145,32 @@ macro_rules! mysql_target {
         impl Server for $target {
             const BEGIN_AGAIN: &str = "ROLLBACK; SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
                                        START TRANSACTION";
+            const SETUP: &str = "/*M! SET SESSION in_predicate_conversion_threshold = 0 */";
+            const ANALYZE: &str = "ANALYZE TABLE {outbox}record, {outbox}lane";
             const WAIT_ONE_SECOND: &str = "SET SESSION innodb_lock_wait_timeout = 1";
-            const SETTLE: &[&str] = &[
-                include_str!("../../src/store/sql/statements/move_guard.sql"),
-                include_str!("../../src/store/sql/statements/complete_delete.sql"),
-            ];
+            const SETTLE: &[&str] = &["move_guard", "complete_delete"];
+
+            async fn full_scans(conn: &mut sqlx::MySqlConnection, sql: &str) -> Vec<String> {
+                let explain = AssertSqlSafe(format!("{} {sql}", $explain));
+                let rows = sqlx::raw_sql(explain).fetch_all(conn).await.expect(sql);
+                let text = |row: &sqlx::mysql::MySqlRow, column: &str| {
+                    row.try_get_unchecked::<Option<String>, _>(column).unwrap().unwrap_or_default()
+                };
+                let scans = rows.iter().filter(|row| {
+                    let (table, access) = (text(row, "table"), text(row, "type"));
+                    // `x` is the list of a statement, `<derived2>` what a part of it has found.
+                    let ours =
+                        table != "x" && !table.starts_with('<') && text(row, "select_type") != "INSERT";
+                    ours && (access == "ALL" || (access == "index" && text(row, "key") == "PRIMARY"))
+                });
+                scans.map(|row| text(row, "table")).collect()
+            }
         }
     };
 }
 
-mysql_target!(MariaDbTarget, Some(url("KEYLANE_TEST_MARIADB_URL")));
-mysql_target!(MySqlTarget, {
+mysql_target!(MariaDbTarget, "EXPLAIN", Some(url("KEYLANE_TEST_MARIADB_URL")));
+mysql_target!(MySqlTarget, "EXPLAIN FORMAT=TRADITIONAL", {
     let skip = env::var("KEYLANE_TEST_MYSQL_SKIP").ok();
     skip.iter().for_each(|reason| eprintln!("MySQL is skipped: {reason}"));
     skip.is_none().then(|| url("KEYLANE_TEST_MYSQL_URL"))

@@ -8,27 +8,16 @@ use std::sync::Arc;
 
 use super::{
     SqlStore, begin, commit,
-    dialect::list,
     driver::{Driver, Kind, Row, Value},
-    query,
-    records::numbers,
-    safe,
+    query, safe,
     settle::resume_lanes,
-    with_lists,
 };
 use crate::{
     handler::Route,
-    partition::{Partition, PartitionSet},
+    partition::Partition,
     record::{Lane, RecordId, Status},
     store::{AdminStore, Counts, FailedRecord, Mend, StoppedLane, StoreError},
 };
-
-/// Rows that one purge statement deletes at most.
-const PURGE_BATCH: i64 = 5_000;
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
-}
 
 fn lane(row: &Row, first: usize) -> Option<Lane> {
     let partition = Partition::new(row.int(first))?;
@@ -120,13 +109,7 @@ impl<D: Driver> AdminStore for SqlStore<D> {
     }
 
     async fn purge(&self, older_than: Duration, dedup_older_than: Duration) -> Result<u64, StoreError> {
-        let all = [("{partitions}", numbers(PartitionSet::ALL))];
-        let completed = with_lists(&self.sql.old_completed, &all);
-        let mut purged = self.purge_batches(completed, &self.sql.purge_completed, older_than).await?;
-        purged +=
-            self.purge_batches(safe(&self.sql.old_archived), &self.sql.purge_archived, older_than).await?;
-        let dedup_age = vec![Value::Int(micros(dedup_older_than))];
-        Ok(purged + self.write("purge", &self.sql.purge_dedup, dedup_age).await?)
+        self.purge_round(older_than, dedup_older_than).await
     }
 
     async fn publish_routes(&self, routes: &[Route]) -> Result<(), StoreError> {
@@ -168,25 +151,5 @@ impl<D: Driver> SqlStore<D> {
             Ok(rows)
         })
         .await
-    }
-
-    async fn purge_batches(
-        &self,
-        find: AssertSqlSafe<Arc<str>>,
-        delete: &Arc<str>,
-        older_than: Duration,
-    ) -> Result<u64, StoreError> {
-        let mut purged = 0;
-        loop {
-            let values = vec![Value::Int(micros(older_than)), Value::Int(PURGE_BATCH)];
-            let find = AssertSqlSafe(Arc::clone(&find.0));
-            let old = self.read("purge", find, values, &[Kind::Int]).await?;
-            if old.is_empty() {
-                return Ok(purged);
-            }
-            let ids = list(old.iter().map(|row| row.int(0)));
-            let delete = Arc::from(delete.replace("{ids}", &ids));
-            purged += self.write("purge", &delete, Vec::new()).await?;
-        }
     }
 }

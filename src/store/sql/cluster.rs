@@ -172,12 +172,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
     }
 
     async fn forget(&self, silent_for: Duration) -> Result<usize, StoreError> {
-        let age = Value::Int(i64::try_from(silent_for.as_micros()).unwrap_or(i64::MAX));
-        let forgotten = self.write("forget", &self.sql.forget_instances, vec![age]).await?;
-        if forgotten > 0 {
-            self.write("forget", &self.sql.forget_guards, Vec::new()).await?;
-        }
-        Ok(forgotten as usize)
+        self.forget_some(silent_for).await
     }
 }
 

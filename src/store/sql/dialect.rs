@@ -23,6 +23,10 @@ pub(crate) struct Dialect {
     pub(crate) insert_new: (&'static str, &'static str),
     /// Locks the rows that a SELECT reads.
     pub(crate) lock: &'static str,
+    /// Makes a statement take an index whatever the statistics say; `@` is the index.
+    pub(crate) by: &'static str,
+    /// The start of a DELETE that takes an index whatever the statistics say; `@1` is the table, `@2` the index.
+    pub(crate) delete: &'static str,
     /// Opens a transaction that writes.
     pub(crate) begin: &'static str,
     /// What a transaction bears in which code of the user's runs.
@@ -47,11 +51,9 @@ pub(crate) struct Mark {
 impl Dialect {
     /// Fills the tokens of a statement, all but the lists of integers that change with each call.
     pub(crate) fn render(&self, template: &str, tables: &Tables) -> String {
-        let mut sql = template
-            .lines()
-            .filter(|line| !line.trim_start().starts_with("--"))
-            .collect::<Vec<_>>()
-            .join(" ")
+        let lines = template.lines().filter(|line| !line.trim_start().starts_with("--"));
+        let sql = lines.collect::<Vec<_>>().join(" ").replace("{index}", tables.prefix());
+        let mut sql = expand(&sql, "delete", self.delete)
             .replace("{outbox}", &tables.qualifier())
             .replace("{index}", tables.prefix())
             .replace("{now}", self.now)
@@ -59,9 +61,14 @@ impl Dialect {
             .replace("{or_nothing}", self.insert_new.1)
             .replace("{lock}", self.lock)
             .replace("{marked}", self.mark.condition);
-        for (name, fragment) in
-            [("age", self.age), ("ago", self.ago), ("later", self.later), ("at", self.at), ("int", self.int)]
-        {
+        for (name, fragment) in [
+            ("age", self.age),
+            ("ago", self.ago),
+            ("later", self.later),
+            ("at", self.at),
+            ("int", self.int),
+            ("by", self.by),
+        ] {
             sql = expand(&sql, name, fragment);
         }
         if self.question_marks {
@@ -71,7 +78,8 @@ impl Dialect {
     }
 }
 
-/// Replaces each `{name:argument}` by the fragment with the argument in it.
+/// Replaces each `{name:argument}` by the fragment with the argument in it, or with the parts of `{name:one by
+/// other}`.
 fn expand(sql: &str, name: &str, fragment: &str) -> String {
     let start = format!("{{{name}:");
     let mut expanded = String::with_capacity(sql.len());
@@ -79,7 +87,8 @@ fn expand(sql: &str, name: &str, fragment: &str) -> String {
     while let Some((before, after)) = rest.split_once(&start) {
         let (argument, after) = after.split_once('}').unwrap_or((after, ""));
         expanded.push_str(before);
-        expanded.push_str(&fragment.replace('@', argument));
+        let (one, other) = argument.split_once(" by ").unwrap_or((argument, ""));
+        expanded.push_str(&fragment.replace("@1", one).replace("@2", other).replace('@', argument));
         rest = after;
     }
     expanded.push_str(rest);
@@ -135,28 +144,27 @@ pub(crate) fn list(numbers: impl IntoIterator<Item = i64>) -> String {
 mod tests {
     use super::*;
 
-    fn dialect() -> Dialect {
-        Dialect {
-            question_marks: true,
-            now: "NOW",
-            age: "AGE(@)",
-            ago: "AGO(@)",
-            later: "LATER(@)",
-            at: "AT(@)",
-            int: "INT(@)",
-            insert_new: ("INSERT IGNORE INTO", ""),
-            lock: "FOR UPDATE",
-            begin: "BEGIN",
-            mark: Mark { set: "MARK", take: None, counts: false, condition: "MARKED", read: "1" },
-        }
-    }
+    const DIALECT: Dialect = Dialect {
+        question_marks: true,
+        now: "NOW",
+        age: "AGE(@)",
+        ago: "AGO(@)",
+        later: "LATER(@)",
+        at: "AT(@)",
+        int: "INT(@)",
+        insert_new: ("INSERT IGNORE INTO", ""),
+        lock: "FOR UPDATE",
+        by: "BY(@)",
+        delete: "DELETE {outbox}@1 FROM {outbox}@1 BY(@2)",
+        begin: "BEGIN",
+        mark: Mark { set: "MARK", take: None, counts: false, condition: "MARKED", read: "1" },
+    };
 
     #[test]
     fn tokens_and_parameters_are_filled() {
-        let dialect = dialect();
         let template = "-- why\nSELECT {int:a}, {age:b}\nFROM {outbox}x WHERE t < {ago:$1} AND p = '$.id' AND u = $2 {lock}";
         assert_eq!(
-            dialect.render(template, &Tables::default()),
+            DIALECT.render(template, &Tables::default()),
             "SELECT INT(a), AGE(b) FROM outbox_x WHERE t < AGO(?) AND p = '$.id' AND u = ? FOR UPDATE"
         );
     }
@@ -166,10 +174,16 @@ mod tests {
         let values = ["'a'".to_owned(), "2".to_owned()];
         for question_marks in [true, false] {
             let (one, two) = if question_marks { ("?", "?") } else { ("$1", "$2") };
-            let dialect = Dialect { question_marks, ..dialect() };
+            let dialect = Dialect { question_marks, ..DIALECT };
             let sql = format!("SET x = x + 1 WHERE a = {one} AND b = {two}");
             assert_eq!(dialect.with_values(&sql, &values), "SET x = x + 1 WHERE a = 'a' AND b = 2");
         }
+    }
+
+    #[test]
+    fn an_index_is_named_with_its_table() {
+        let sql = DIALECT.render("{delete:lane by {index}lane_record} WHERE id = $1", &Tables::default());
+        assert_eq!(sql, "DELETE outbox_lane FROM outbox_lane BY(outbox_lane_record) WHERE id = ?");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! are refused by name.
 //!
 //! Everything else is the same on every engine, and the strictest that any of them needs: the guard
-//! row is written (never only locked), transactions are READ COMMITTED, nothing skips locked rows.
+//! row is written (never only locked), transactions are READ COMMITTED, nothing but the purge of the strict
+//! order's keys skips locked rows.
 
 use crate::store::SchemaError;
 

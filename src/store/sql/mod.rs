@@ -34,6 +34,7 @@ mod looks;
 mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod purge;
 mod records;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 mod rows;
@@ -68,6 +69,8 @@ pub(crate) struct ExtraSql {
     pub(crate) beat_and_view: Option<Arc<str>>,
     /// What a sweep must still look at where nothing tells when an id is final (MySQL).
     pub(crate) late: Option<Late>,
+    /// Keys of the strict order that can be cleared away (MySQL).
+    pub(crate) unlocked_keys: Option<Arc<str>>,
 }
 
 /// The statements that find what was committed late.
@@ -210,6 +213,10 @@ impl<D: Driver> Store for SqlStore<D> {
     fn for_heartbeat(&self) -> Arc<dyn Store> {
         let sql = Arc::clone(&self.sql);
         Arc::new(Self::over(self.options.clone(), self.settings.clone(), sql, self.extra.clone()))
+    }
+
+    fn statements(&self) -> Vec<(&'static str, Arc<str>)> {
+        self.sql.named()
     }
 
     async fn rest(&self, unused_for: Duration) {

@@ -41,7 +41,8 @@ fn extra_sql(settings: &StoreSettings) -> ExtraSql {
     };
     let render = |template| Arc::from(Postgres::DIALECT.render(template, &settings.tables));
     let beat_and_view = render(include_str!("statements/postgres/beat_and_view.sql"));
-    ExtraSql { settle_at_once: Some(render(template)), beat_and_view: Some(beat_and_view), late: None }
+    let settle_at_once = Some(render(template));
+    ExtraSql { settle_at_once, beat_and_view: Some(beat_and_view), ..ExtraSql::default() }
 }
 
 impl Driver for Postgres {
@@ -57,6 +58,8 @@ impl Driver for Postgres {
         int: "(@)::int8",
         insert_new: ("INSERT INTO", "ON CONFLICT DO NOTHING"),
         lock: "FOR UPDATE",
+        by: "",
+        delete: "DELETE FROM {outbox}@1",
         begin: "BEGIN ISOLATION LEVEL READ COMMITTED",
         mark: Mark {
             set: "SET LOCAL keylane.work = 'open'",

@@ -44,6 +44,8 @@ impl Driver for Sqlite {
         int: "@",
         insert_new: ("INSERT INTO", "ON CONFLICT DO NOTHING"),
         lock: "",
+        by: "",
+        delete: "DELETE FROM {outbox}@1",
         begin: "BEGIN IMMEDIATE",
         mark: Mark {
             set: "SAVEPOINT keylane_work",

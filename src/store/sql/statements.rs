@@ -26,6 +26,14 @@ macro_rules! statements {
                     }),)*
                 }
             }
+
+            /// Each with its name.
+            pub(crate) fn named(&self) -> Vec<(&'static str, Arc<str>)> {
+                vec![
+                    $((stringify!($shared), Arc::clone(&self.$shared)),)*
+                    $((stringify!($own), Arc::clone(&self.$own)),)*
+                ]
+            }
         }
     };
 }
@@ -33,11 +41,11 @@ macro_rules! statements {
 statements! {
     shared:
         join_instance join_guard beat view evict_silent evict_overdue close_guards
-        claim owned release release_all drain_instance stop_instance forget_instances forget_guards
+        claim owned release release_all drain_instance stop_instance old_instances forget_instances forget_guards
         move_guard move_fence lock_records raise_guard read_guard complete_delete complete_keep copy_to_archive reason_of_lanes stop_lanes
         set_aside count_held lanes_of resume_lanes return_held stops
         counts count_lanes stopped_lanes failed mend_retry mend_replace mend_discard
-        old_completed purge_completed old_archived purge_archived purge_dedup
+        old_completed old_archived old_dedup
         touch_route insert_route routes retire_handler
         meta note_change count_partitions probe_write;
     own: fetch due write_failures sweep last_id probe

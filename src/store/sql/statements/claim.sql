@@ -1,7 +1,7 @@
 -- Claims partitions by compare-and-set. {claims} are generation * 256 + partition_no, as seen. An
 -- owner counts while its instance is live; liveness only ever ends, so reading it needs no lock.
-UPDATE {outbox}partition SET owner = $1, generation = generation + 1, claimed_at = {now}
+UPDATE {outbox}partition {by:PRIMARY} SET owner = $1, generation = generation + 1, claimed_at = {now}
 WHERE partition_no IN ({partitions}) AND generation * 256 + partition_no IN ({claims})
   AND (owner IS NULL OR owner NOT IN
        (SELECT instance_id FROM {outbox}instance WHERE state IN ('ACTIVE', 'DRAINING')))
-  AND EXISTS (SELECT 1 FROM {outbox}instance WHERE instance_id = $2 AND state = 'ACTIVE')
+  AND EXISTS (SELECT 1 FROM {outbox}instance {by:PRIMARY} WHERE instance_id = $2 AND state = 'ACTIVE')

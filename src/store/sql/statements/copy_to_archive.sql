@@ -2,4 +2,4 @@
 INSERT INTO {outbox}archive
        (id, created_at, event_id, attempts, partition_no, record_key, handler, record_type, content_type, payload, headers)
 SELECT id, created_at, event_id, attempts, partition_no, record_key, handler, record_type, content_type, payload, headers
-FROM {outbox}record WHERE id IN ({ids}) AND attempts = {attempts} AND status IN (0, 4) {lock}
+FROM {outbox}record {by:PRIMARY} WHERE id IN ({ids}) AND attempts = {attempts} AND status IN (0, 4) {lock}

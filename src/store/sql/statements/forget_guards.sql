@@ -1,2 +1,2 @@
--- Guard rows of forgotten instances: without a row every late write is refused all the same.
-DELETE FROM {outbox}fence WHERE instance_id NOT IN (SELECT instance_id FROM {outbox}instance)
+-- Their guard rows: without a row every late write is refused all the same.
+{delete:fence by PRIMARY} WHERE instance_id IN ({instances})

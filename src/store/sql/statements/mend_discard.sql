@@ -1,2 +1,2 @@
 -- A failed record is given up.
-DELETE FROM {outbox}record WHERE id = $1 AND status = 2
+{delete:record by PRIMARY} WHERE id = $1 AND status = 2

@@ -1,2 +1,2 @@
 -- These records stop nothing any more.
-DELETE FROM {outbox}lane WHERE record_id IN ({ids})
+{delete:lane by {index}lane_record} WHERE record_id IN ({ids})

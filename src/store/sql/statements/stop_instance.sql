@@ -1,2 +1,2 @@
 -- Has left. Called by ClusterStore::leave.
-UPDATE {outbox}instance SET state = 'STOPPED' WHERE instance_id = $1 AND state IN ('ACTIVE', 'DRAINING')
+UPDATE {outbox}instance {by:PRIMARY} SET state = 'STOPPED' WHERE instance_id = $1 AND state IN ('ACTIVE', 'DRAINING')

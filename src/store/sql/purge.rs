@@ -1,0 +1,174 @@
+//! Clearing away: in batches, each a short transaction of its own that finds its rows by an index. What a
+//! round leaves over is for the next.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    SqlStore, begin, commit,
+    driver::{Cell, Driver, Family, Kind, Row, Value},
+    query, safe, with_lists,
+};
+use crate::{
+    instance::InstanceId,
+    store::{PURGED_AT_ONCE, StoreError},
+};
+
+/// Rows that one statement deletes at most.
+const BATCH: u64 = 2_000;
+
+/// Rows of a table that a query finds by their keys.
+struct Old<'a> {
+    table: &'static str,
+    key: &'static str,
+    kind: &'static [Kind],
+    find: &'a Arc<str>,
+}
+
+fn micros(duration: Duration) -> Value {
+    Value::Int(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX))
+}
+
+impl<D: Driver> SqlStore<D> {
+    pub(super) async fn purge_round(&self, age: Duration, dedup_age: Duration) -> Result<u64, StoreError> {
+        let sql = &self.sql;
+        let completed = Old { table: "record", key: "id", kind: &[Kind::Int], find: &sql.old_completed };
+        let archived = Old { table: "archive", key: "id", kind: &[Kind::Int], find: &sql.old_archived };
+        let dedup = Old { table: "dedup", key: "dedup_key", kind: &[Kind::Text], find: &sql.old_dedup };
+        let mut purged = 0;
+        for (from, to) in completed_parts(D::FAMILY) {
+            let values = [Value::Int(from), Value::Int(to), micros(age)];
+            purged += self.purge_old(&completed, &values).await?;
+            if purged >= PURGED_AT_ONCE {
+                break;
+            }
+        }
+        purged += self.purge_old(&archived, &[micros(age)]).await?;
+        purged += self.purge_old(&dedup, &[micros(dedup_age)]).await?;
+        Ok(purged + self.purge_keys().await?)
+    }
+
+    async fn purge_old(&self, old: &Old<'_>, values: &[Value]) -> Result<u64, StoreError> {
+        let mut purged = 0;
+        while purged < PURGED_AT_ONCE {
+            let mut values = values.to_vec();
+            values.push(Value::Int(BATCH as i64));
+            let deleted = match D::FAMILY {
+                Family::MySql => self.purge_found(old, values).await?,
+                Family::Postgres | Family::Sqlite => {
+                    let table = format!("{}{}", self.settings.tables.qualifier(), old.table);
+                    let sql = format!("DELETE FROM {table} WHERE {} IN ({})", old.key, old.find);
+                    self.write("purge", &sql.into(), values).await?
+                }
+            };
+            purged += deleted;
+            if deleted < BATCH {
+                break;
+            }
+        }
+        Ok(purged)
+    }
+
+    /// Looks first, then deletes by the keys: where both are one statement, the look locks what it passes,
+    /// and waits for rows of open transactions.
+    async fn purge_found(&self, old: &Old<'_>, values: Vec<Value>) -> Result<u64, StoreError> {
+        let found = self.read("purge", safe(old.find), values, old.kind).await?;
+        match found.is_empty() {
+            true => Ok(0),
+            false => self.write("purge", &self.delete_by_key(old, &found), Vec::new()).await,
+        }
+    }
+
+    /// A statement of the MySQL family that deletes rows by their keys, all in the text: it differs each time.
+    /// The list goes first and finds each row by its key; of `IN`, a list of texts becomes a scan.
+    fn delete_by_key(&self, old: &Old<'_>, found: &[Row]) -> Arc<str> {
+        let keys: Vec<String> = found.iter().filter_map(|row| row.0.first().and_then(element)).collect();
+        let (column, given) = match old.kind {
+            [Kind::Int] => ("BIGINT", "x.k"),
+            _ => ("VARCHAR(510) CHARACTER SET latin1", "UNHEX(x.k)"),
+        };
+        let table = format!("{}{}", self.settings.tables.qualifier(), old.table);
+        let sql = format!(
+            "DELETE t FROM JSON_TABLE('[{}]', '$[*]' COLUMNS (k {column} PATH '$')) AS x \
+             STRAIGHT_JOIN {table} AS t FORCE INDEX (PRIMARY) ON t.{} = {given}",
+            keys.join(","),
+            old.key
+        );
+        sql.into()
+    }
+
+    /// Keys of the strict order, once through the table: nobody misses the row of a key that is not locked.
+    async fn purge_keys(&self) -> Result<u64, StoreError> {
+        let Some(find) = &self.extra.unlocked_keys else { return Ok(0) };
+        let old = Old { table: "key", key: "record_key", kind: &[Kind::Text], find };
+        let (mut purged, mut after) = (0, String::new());
+        while purged < PURGED_AT_ONCE {
+            let found = self.purge_unlocked(&old, after).await?;
+            purged += found.len() as u64;
+            match found.last() {
+                Some(last) => after = last.text(0),
+                None => break,
+            }
+        }
+        Ok(purged)
+    }
+
+    async fn purge_unlocked(&self, old: &Old<'_>, after: String) -> Result<Vec<Row>, StoreError> {
+        self.call("purge", async {
+            let mut conn = self.control.borrow().await?;
+            begin::<D>(&mut conn).await?;
+            let values = vec![Value::Bytes(after.into_bytes()), Value::Int(BATCH as i64)];
+            let found = query::<D>(&mut conn, safe(old.find), values, old.kind).await?;
+            if !found.is_empty() {
+                D::execute(&mut conn, safe(&self.delete_by_key(old, &found)), Vec::new()).await?;
+            }
+            commit::<D>(&mut conn).await?;
+            conn.keep();
+            Ok(found)
+        })
+        .await
+    }
+
+    /// A batch of instances gone for long, with their guard rows.
+    pub(super) async fn forget_some(&self, silent_for: Duration) -> Result<usize, StoreError> {
+        let values = vec![micros(silent_for), Value::Int(BATCH as i64)];
+        let gone = self.read("forget", safe(&self.sql.old_instances), values, &[Kind::Text]).await?;
+        let gone = gone.iter().filter_map(|row| row.text(0).parse::<InstanceId>().ok());
+        let gone: Vec<String> = gone.map(|instance| format!("'{instance}'")).collect();
+        if gone.is_empty() {
+            return Ok(0);
+        }
+        let instances = [("{instances}", gone.join(","))];
+        self.call("forget", async {
+            let mut conn = self.control.borrow().await?;
+            begin::<D>(&mut conn).await?;
+            let forget = with_lists(&self.sql.forget_instances, &instances);
+            let forgotten = D::execute(&mut conn, forget, Vec::new()).await?;
+            D::execute(&mut conn, with_lists(&self.sql.forget_guards, &instances), Vec::new()).await?;
+            commit::<D>(&mut conn).await?;
+            conn.keep();
+            Ok(forgotten as usize)
+        })
+        .await
+    }
+}
+
+/// A key as an element of a JSON array: a number, or the digits of its bytes.
+fn element(key: &Cell) -> Option<String> {
+    match key {
+        Cell::Int(id) => Some(id.to_string()),
+        Cell::Text(text) => {
+            let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+            Some(format!("\"{digits}\""))
+        }
+        Cell::Null | Cell::Uuid(_) => None,
+    }
+}
+
+/// The partitions in which kept records are looked for at once, from and to. The MySQL family has them by
+/// partition and id, and would read the young ones of all partitions before each batch.
+fn completed_parts(family: Family) -> Vec<(i64, i64)> {
+    match family {
+        Family::MySql => (0..256).map(|partition| (partition, partition)).collect(),
+        Family::Postgres | Family::Sqlite => vec![(0, 255)],
+    }
+}

@@ -1,0 +1,3 @@
+-- Keys of the strict order that no transaction has locked: the row of a key that is not there is made again.
+SELECT record_key FROM {outbox}key FORCE INDEX (PRIMARY) WHERE record_key > $1
+ORDER BY record_key LIMIT $2 FOR UPDATE SKIP LOCKED

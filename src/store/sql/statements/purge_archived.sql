@@ -1,1 +1,0 @@
-DELETE FROM {outbox}archive WHERE id IN ({ids})

@@ -1,1 +1,0 @@
-DELETE FROM {outbox}record WHERE id IN ({ids}) AND status = 1

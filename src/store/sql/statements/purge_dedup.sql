@@ -1,2 +1,0 @@
--- Dedup keys whose retention is over.
-DELETE FROM {outbox}dedup WHERE created_at < {ago:$1}

@@ -1,0 +1,164 @@
+//! How statements find their rows: by a key, however few rows there are. A scan would wait for the rows of
+//! every open transaction that has scheduled.
+
+use std::time::Duration;
+
+use keylane::{AfterFailure, Change, Completed, Database, store::Mend};
+
+use crate::{
+    outbox::{Outbox, promptly, record, retry_after, settlement, stop},
+    target::{Server, Tx},
+};
+
+/// Statements on tables that no user's transaction writes, with a row for each instance, handler or stopped
+/// lane: some ask for what no index has, some are taken for cheaper as a scan as long as rows are few.
+const SMALL: &[&str] =
+    &["release_all", "retire_handler", "forget_instances", "forget_guards", "stop_lanes", "resume_lanes"];
+
+/// What stands for a list or a parameter.
+fn filled(name: &str, sql: &str) -> String {
+    // A settle completes thousands, and stops or lets go on some lanes.
+    let ids = if sql.contains("_lane") || sql.contains(".lane") { 1..=20 } else { 1..=1_500 };
+    let mut sql = sql
+        .replace("LIMIT ?", "LIMIT 10")
+        .replace("{counts}", "WHEN 1 THEN 1")
+        .replace("{ids}", &ids.map(|id| id.to_string()).collect::<Vec<_>>().join(","))
+        .replace("{attempts}", "0")
+        .replace("{instances}", "'1','2'")
+        .replace("{partitions}", "1,2")
+        .replace("{claims}", "257,258")
+        .replace("{skip}", "0")
+        .replace("{from}", "1")
+        .replace("{to}", "100")
+        .replace("{limit}", "10");
+    let value = match name {
+        "write_failures" => r#"'[{"id":1,"attempts":0,"status":4,"delay":1,"error":"no"}]'"#,
+        // A value that some column of each type takes.
+        _ => "'1'",
+    };
+    for number in (1..=6).rev() {
+        sql = sql.replace(&format!("${number}"), value);
+    }
+    sql.replace('?', value)
+}
+
+async fn scans<T: Server>(outbox: &Outbox<T>, rows: &str) -> Vec<String> {
+    let mut tx = outbox.begin().await;
+    T::execute(&mut tx, T::SETUP.to_owned()).await.unwrap();
+    let mut found = Vec::new();
+    for (name, sql) in outbox.store.statements() {
+        let writes = ["UPDATE", "DELETE", "INSERT"].iter().any(|word| sql.trim_start().starts_with(word));
+        let locks = writes || sql.contains("FOR UPDATE");
+        // Values of other types than text are bound by those who look, who never lock.
+        if SMALL.contains(&name) || name.starts_with("insert_") || name.starts_with("join_") || !locks {
+            continue;
+        }
+        for table in T::full_scans(&mut tx, &filled(name, &sql)).await {
+            found.push(format!("{name} at {rows} rows: {table}"));
+        }
+    }
+    found
+}
+
+/// Doubles the rows of a table so many times, from those that it has.
+async fn double<T: Server>(outbox: &Outbox<T>, times: usize) {
+    for _ in 0..times {
+        outbox
+            .execute(
+                "INSERT INTO {outbox}record (event_id, partition_no, record_key, handler, record_type, payload) \
+                 SELECT event_id, partition_no, record_key, handler, record_type, payload FROM {outbox}record",
+            )
+            .await;
+    }
+}
+
+pub(crate) async fn statements_find_their_rows_by_a_key<T: Server>(outbox: &Outbox<T>) {
+    let mut found = Vec::new();
+    // Of a few pages PostgreSQL reads all; it waits for nobody, as readers there never do.
+    if T::SCANS_WAIT {
+        found.extend(scans(outbox, "0").await);
+    }
+    let keys: Vec<String> = (0..16).map(|n| format!("order-{n}")).collect();
+    let mut worker = outbox.join().await;
+    let ids = outbox.schedule_keys(&keys.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    for id in &ids[..10] {
+        worker.settle([(*id, 0, stop())]).await;
+    }
+    outbox.execute(T::ANALYZE).await;
+    if T::SCANS_WAIT {
+        found.extend(scans(outbox, "16").await);
+    }
+    double(outbox, 16).await;
+    outbox.execute(T::ANALYZE).await;
+    found.extend(
+        scans(outbox, "a million").await.into_iter().filter(|scan| T::SCANS_WAIT || scan.contains("record")),
+    );
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// A transaction of a user that has scheduled and goes on with something else.
+async fn open_transaction<T: Server>(outbox: &Outbox<T>) -> Tx<T> {
+    let mut open = outbox.begin().await;
+    let keys = ["order-1", "order-2", "order-3"];
+    outbox.insert(&mut open, &keys.map(record)).await;
+    let open_key = uuid::Uuid::now_v7().to_string();
+    assert!(T::Db::note_dedup_key(&mut open, &outbox.tables, &open_key).await.unwrap());
+    T::Db::lock_keys(&mut open, &outbox.tables, &keys).await.unwrap();
+    open
+}
+
+pub(crate) async fn an_open_user_transaction_holds_back_no_outcome<T: Server>(outbox: &Outbox<T>) {
+    for completed in [Completed::Delete, Completed::Archive, Completed::Keep] {
+        let ids = outbox.schedule_keys(&["order-1"; 8]).await;
+        let open = open_transaction(outbox).await;
+        let worker = promptly(outbox.join()).await;
+        let mut worker = worker.over(outbox.store_that(completed));
+        let one = AfterFailure::Continue;
+        promptly(worker.settle([(ids[0], 0, Change::Complete)])).await;
+        promptly(worker.settle([(ids[1], 0, stop()), (ids[2], 0, Change::Hold { behind: ids[1] })])).await;
+        promptly(worker.settle([(ids[1], 1, Change::CompleteAndResume)])).await;
+        promptly(worker.settle([(ids[3], 0, retry_after(Duration::ZERO))])).await;
+        promptly(worker.settle([(ids[4], 0, Change::Fail { error: "no".to_owned(), lane: one })])).await;
+        promptly(worker.settle([(ids[5], 0, Change::Unroutable)])).await;
+        promptly(worker.settle([(ids[5], 0, Change::Resume)])).await;
+        // A stale count makes it look at its records again.
+        promptly(worker.settle([(ids[6], 7, Change::Complete), (ids[7], 0, Change::Complete)])).await;
+        // MariaDB makes a subquery of more than a thousand, unless it is told not to.
+        let many = outbox.schedule_keys(&["order-2"; 1_500]).await;
+        let done = many.iter().map(|id| settlement((*id, 0, Change::Complete))).collect();
+        assert_eq!(promptly(worker.settle_all(done)).await.applied, 1_500);
+        outbox.commit(open).await;
+    }
+}
+
+pub(crate) async fn an_open_user_transaction_holds_back_no_mending<T: Server>(outbox: &Outbox<T>) {
+    let ids = outbox.schedule_keys(&["order-1", "order-2", "order-3", "order-1"]).await;
+    let mut worker = outbox.join().await;
+    for id in &ids[..3] {
+        let lane = AfterFailure::Block;
+        worker.settle([(*id, 0, Change::Fail { error: "no".to_owned(), lane })]).await;
+    }
+    worker.settle([(ids[3], 0, Change::Hold { behind: ids[0] })]).await;
+    let _open = open_transaction(outbox).await;
+    for (id, mend) in ids.iter().zip([Mend::Retry, Mend::Replace(b"{}".to_vec()), Mend::Discard]) {
+        assert!(promptly(outbox.store.mend(*id, &mend)).await.unwrap(), "{mend:?}");
+    }
+    promptly(outbox.store.evict(worker.id, None)).await.unwrap();
+    promptly(outbox.store.leave(worker.id)).await.unwrap();
+    assert_eq!(promptly(outbox.store.forget(Duration::ZERO)).await.unwrap(), 1);
+}
+
+pub(crate) async fn an_open_user_transaction_holds_back_no_purge<T: Server>(outbox: &Outbox<T>) {
+    for completed in [Completed::Archive, Completed::Keep] {
+        let ids = outbox.schedule_keys(&["order-1", "order-2"]).await;
+        let mut worker = outbox.join().await.over(outbox.store_that(completed));
+        worker.settle([(ids[0], 0, Change::Complete), (ids[1], 0, Change::Complete)]).await;
+    }
+    let mut tx = outbox.begin().await;
+    assert!(T::Db::note_dedup_key(&mut tx, &outbox.tables, "old").await.unwrap());
+    outbox.commit(tx).await;
+    crate::outbox::a_moment().await;
+    let _open = open_transaction(outbox).await;
+    let purged = promptly(outbox.store.purge(Duration::ZERO, Duration::ZERO)).await.unwrap();
+    assert_eq!(purged, 5, "two archived, two kept, one dedup key");
+}

@@ -1,0 +1,80 @@
+//! Clearing away many rows: in batches, each committed by itself.
+
+use std::time::Duration;
+
+use keylane::{Completed, Database, store::StoreSettings};
+
+use crate::{
+    outbox::{Outbox, a_moment, promptly},
+    target::{Server, SqlTarget},
+};
+
+/// More than two batches, less than three.
+const MANY: i64 = 5_120;
+
+/// Notes this many dedup keys; those with higher numbers are younger.
+async fn note_many<T: SqlTarget>(outbox: &Outbox<T>) {
+    let digit = |place: usize| {
+        format!("(SELECT partition_no AS n FROM {{outbox}}partition WHERE partition_no < {place})")
+    };
+    let insert = format!(
+        "INSERT INTO {{outbox}}dedup (dedup_key) SELECT concat('payment-', 256 * a.n + b.n) FROM {} AS a CROSS JOIN {} AS b",
+        digit(20),
+        digit(256)
+    );
+    assert_eq!(outbox.execute(&insert).await, MANY as u64);
+    a_moment().await;
+}
+
+pub(crate) async fn a_purge_takes_more_than_a_batch<T: SqlTarget>(outbox: &Outbox<T>) {
+    note_many(outbox).await;
+    assert_eq!(outbox.store.purge(Duration::ZERO, Duration::from_secs(3600)).await.unwrap(), 0);
+    assert_eq!(outbox.store.purge(Duration::ZERO, Duration::ZERO).await.unwrap(), MANY as u64);
+}
+
+pub(crate) async fn forgetting_takes_more_than_a_batch<T: SqlTarget>(outbox: &Outbox<T>) {
+    for _ in 0..3 {
+        let worker = outbox.join().await;
+        outbox.store.leave(worker.id).await.unwrap();
+    }
+    let alive = outbox.join().await;
+    a_moment().await;
+    assert_eq!(outbox.store.forget(Duration::ZERO).await.unwrap(), 3);
+    assert_eq!(outbox.guard_rows().await, (2, 1), "those of the living stay");
+    assert!(outbox.store.beat(alive.id).await.unwrap().is_some());
+}
+
+pub(crate) async fn a_purge_of_many_dedup_keys_comes_in_batches<T: Server>(outbox: &Outbox<T>) {
+    note_many(outbox).await;
+    // Somebody holds the youngest of them.
+    outbox.execute("INSERT INTO {outbox}dedup (dedup_key) VALUES ('youngest')").await;
+    a_moment().await;
+    let mut holder = outbox.begin().await;
+    let lock = outbox.sql("SELECT dedup_key FROM {outbox}dedup WHERE dedup_key = 'youngest' FOR UPDATE");
+    T::execute(&mut holder, lock).await.unwrap();
+    let call_timeout = Duration::from_secs(1);
+    let store = outbox.store_with(StoreSettings { call_timeout, ..outbox.settings(Completed::Delete) });
+    promptly(store.purge(Duration::ZERO, Duration::ZERO)).await.unwrap_err();
+    let left = outbox.number("SELECT count(*) FROM {outbox}dedup").await;
+    assert_eq!(left, (MANY + 1) % 2_000, "what came before is gone for good");
+    drop(holder);
+    promptly(outbox.store.purge(Duration::ZERO, Duration::ZERO)).await.unwrap();
+    assert_eq!(outbox.number("SELECT count(*) FROM {outbox}dedup").await, 0);
+}
+
+pub(crate) async fn keys_of_the_strict_order_are_purged_unless_locked<T: Server>(outbox: &Outbox<T>) {
+    let keys: Vec<String> = (0..2_500).map(|n| format!("order-{n}-é'\\")).collect();
+    let mut keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    keys.sort_unstable();
+    let mut tx = outbox.begin().await;
+    T::Db::lock_keys(&mut tx, &outbox.tables, &keys).await.unwrap();
+    outbox.commit(tx).await;
+    let mut holder = outbox.begin().await;
+    T::Db::lock_keys(&mut holder, &outbox.tables, &keys[7..8]).await.unwrap();
+    assert_eq!(promptly(outbox.store.purge(Duration::ZERO, Duration::ZERO)).await.unwrap(), 2_499);
+    // The lock still holds back the next of its key, and a key that is gone can be locked again.
+    let mut next = outbox.begin().await;
+    promptly(T::Db::lock_keys(&mut next, &outbox.tables, &keys[..7])).await.unwrap();
+    crate::outbox::assert_waits(&mut T::Db::lock_keys(&mut next, &outbox.tables, &keys[7..8])).await;
+    outbox.commit(holder).await;
+}
