@@ -105,13 +105,10 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Runnin
         let ready = async {
             inner.store.check().await?;
             inner.store.publish_routes(&routes).await?;
-            Ok::<_, SchemaError>(inner.store.routes().await?)
+            Ok::<_, SchemaError>(inner.scheduler.routes.refresh(&*inner.store).await?)
         };
         match ready.await {
-            Ok(published) => {
-                inner.scheduler.routes.refresh(published);
-                break;
-            }
+            Ok(()) => break,
             Err(SchemaError::Store(error)) if error.class != ErrorClass::Setup => {
                 inner.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
             }
@@ -324,19 +321,16 @@ impl Worker {
         let mut changes = ownership.changes();
         let mut changed = false;
         loop {
-            let since = ownership.clock().now();
+            let (since, at) = (ownership.clock().now(), Instant::now());
             tokio::select! {
                 () = tokio::time::sleep(self.config.schedule.route_refresh / 2) => {}
                 Ok(()) = changes.changed() => changed = true,
             };
             // Polls tell when the list has changed, as long as there are any.
             match !changed && ownership.has_polled_since(since) {
-                true => self.routes.confirm(),
-                false => match self.store.routes().await {
-                    Ok(published) => {
-                        changed = false;
-                        self.routes.refresh(published);
-                    }
+                true => self.routes.confirm(at),
+                false => match self.routes.refresh(&*self.store).await {
+                    Ok(()) => changed = false,
                     Err(error) => self.report(&error),
                 },
             }

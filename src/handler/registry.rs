@@ -138,7 +138,7 @@ pub(crate) struct Entry {
 }
 
 /// Which handler takes which record type, as stored in `outbox_handler`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct Route {
     /// A record type, or `*` for every type.
     pub record_type: String,

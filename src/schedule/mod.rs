@@ -238,7 +238,7 @@ impl Scheduler {
         if events.is_empty() {
             return Ok(scheduled);
         }
-        self.routes.keep_fresh(&*self.store, self.config.route_refresh).await;
+        self.routes.keep_fresh(&*self.store, self.config.route_refresh).await?;
         for event in events {
             let handlers = self.handlers_of(&event.record_type).await?;
             let event_id = options.event_id.unwrap_or_else(Uuid::now_v7);
@@ -286,7 +286,7 @@ impl Scheduler {
         if handlers.is_empty() {
             // Not on the user's connection: reading there first would make SQLite refuse the insert
             // if anybody wrote meanwhile, and MySQL would read as of the start of the transaction.
-            self.routes.refresh(self.store.routes().await?);
+            self.routes.refresh(&*self.store).await?;
             handlers = self.routes.of(record_type);
         }
         match handlers.is_empty() {

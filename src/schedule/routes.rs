@@ -10,7 +10,7 @@ use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
     handler::{EVERY_TYPE, Route},
-    store::Store,
+    store::{Store, StoreError},
 };
 
 /// The pause after a list of handlers that could not be read.
@@ -38,36 +38,46 @@ impl Routes {
         Self { own, published, reading: Mutex::new(None) }
     }
 
-    /// Takes over the published list.
-    pub(crate) fn refresh(&self, published: Vec<Route>) {
+    /// Reads the list and takes it over, unless a younger one came in meanwhile.
+    ///
+    /// # Errors
+    /// What the store says; the list is left as it is.
+    pub(crate) async fn refresh(&self, store: &dyn Store) -> Result<(), StoreError> {
+        // Before the answer: what was published since may not be in it.
+        let asked = Instant::now();
+        let published = store.routes().await?;
         let handlers = by_type(self.own.iter().chain(&published));
-        let refreshed = Some(Instant::now());
-        *self.published.write().unwrap_or_else(PoisonError::into_inner) = Published { handlers, refreshed };
+        let mut list = self.published.write().unwrap_or_else(PoisonError::into_inner);
+        if list.refreshed.is_none_or(|at| at <= asked) {
+            *list = Published { handlers, refreshed: Some(asked) };
+        }
+        Ok(())
     }
 
-    /// The list, if it was ever read, is known to be as it was.
-    pub(crate) fn confirm(&self) {
+    /// The list, if it was ever read, is known to have been as it is at this time.
+    pub(crate) fn confirm(&self, at: Instant) {
         let mut published = self.published.write().unwrap_or_else(PoisonError::into_inner);
-        published.refreshed = published.refreshed.map(|_| Instant::now());
+        published.refreshed = published.refreshed.map(|refreshed| refreshed.max(at));
     }
 
     /// Reads the list if it is older than this. A list that cannot be read is left as it is, for a
     /// second: the database is away, and the insert will say so.
-    pub(super) async fn keep_fresh(&self, store: &dyn Store, max_age: Duration) {
+    ///
+    /// # Errors
+    /// If it was never read: the handlers of this process may not be all there are.
+    pub(super) async fn keep_fresh(&self, store: &dyn Store, max_age: Duration) -> Result<(), StoreError> {
         if !self.is_stale(max_age) {
-            return;
+            return Ok(());
         }
         let mut failed_at = self.reading.lock().await;
-        if !self.is_stale(max_age) || failed_at.is_some_and(|at| at.elapsed() < READ_AGAIN_AFTER) {
-            return;
+        let known = self.read().refreshed.is_some();
+        let pausing = known && failed_at.is_some_and(|at| at.elapsed() < READ_AGAIN_AFTER);
+        if !self.is_stale(max_age) || pausing {
+            return Ok(());
         }
-        match store.routes().await {
-            Ok(published) => {
-                *failed_at = None;
-                self.refresh(published);
-            }
-            Err(_) => *failed_at = Some(Instant::now()),
-        }
+        let read = self.refresh(store).await;
+        *failed_at = read.is_err().then(Instant::now);
+        if known { Ok(()) } else { read }
     }
 
     fn is_stale(&self, max_age: Duration) -> bool {

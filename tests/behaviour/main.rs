@@ -76,6 +76,7 @@ macro_rules! everywhere {
                 a_process_without_handlers_schedules_for_another
                 the_first_event_goes_to_the_handlers_of_others_too
                 a_list_that_is_too_old_is_read_again
+                producers_meet_all_new_handlers_or_none
                 a_retired_handler_gets_nothing_more
                 handlers_of_the_macros_are_called
             }

@@ -1,12 +1,13 @@
 //! Who schedules knows who handles, even if they are different processes.
 
-use keylane::{Delivery, HandlerError, State, handlers, outbox_handler};
+use keylane::{Delivery, HandlerError, ScheduleError, State, handlers, memory::Fault, outbox_handler};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::{
     ledger::{Cancelled, Ledger, Placed, placed},
     recorder::bounded,
     stage::{Stage, until_empty},
+    target::MemoryTarget,
     user::User,
 };
 
@@ -53,6 +54,53 @@ pub(crate) async fn a_list_that_is_too_old_is_read_again<T: User>(stage: &Stage<
     T::commit(work).await;
     assert_eq!(scheduled.records, 2, "the list was older than it may be");
     running.shutdown().await;
+}
+
+/// Each event that is scheduled around the start of a new build goes to all of its handlers or to none.
+pub(crate) async fn producers_meet_all_new_handlers_or_none<T: User>(stage: &Stage<T>) {
+    const NEW: usize = 12;
+    let mut config = stage.config.clone();
+    config.schedule.route_refresh = std::time::Duration::from_millis(1);
+    let old = Ledger::default();
+    let (_old, old_running) = stage.run([old.keeper("bookkeeper")]).await;
+    let producer = stage.builder().await.config(config).build().await.unwrap();
+    let ledgers: Vec<Ledger> = (0..NEW).map(|_| Ledger::default()).collect();
+    let names: Vec<&'static str> = (0..NEW).map(|n| format!("mail-{n}").leak() as &str).collect();
+    let keepers = ledgers.iter().zip(&names).map(|(ledger, name)| ledger.keeper(name));
+    let new = stage.outbox(keepers.chain([old.keeper("bookkeeper")])).await;
+    let mut reached = Vec::new();
+    let produce = async {
+        // Until some events after the start have gone to the new handlers.
+        while reached.iter().filter(|records| **records > 1).count() < 5 {
+            let mut work = T::begin(&stage.pool).await;
+            let scheduled =
+                producer.schedule(&mut work, &placed("order-1", 1 + reached.len() as u32)).await.unwrap();
+            T::commit(work).await;
+            reached.push(scheduled.records);
+        }
+    };
+    let (running, ()) = tokio::join!(new.start(), produce);
+    assert!(reached.iter().all(|records| [1, 1 + NEW].contains(records)), "{reached:?}");
+    let met = reached.iter().filter(|records| **records > 1).count();
+    // A process of the old build calls none of the new handlers.
+    old_running.shutdown().await;
+    for ledger in &ledgers {
+        ledger.until_done(met).await;
+    }
+    old.until_done(reached.len()).await;
+    running.unwrap().shutdown().await;
+}
+
+/// A process with a handler of its own does not take it for the only one because the list cannot be read.
+#[tokio::test]
+async fn a_list_that_was_never_read_is_an_error() {
+    let stage = Stage::<MemoryTarget>::open().await.unwrap();
+    let producer = stage.outbox([Ledger::default().keeper("bookkeeper")]).await;
+    stage.pool.fail_next("routes", 1, Fault::NotApplied);
+    let mut work = MemoryTarget::begin(&stage.pool).await;
+    let refused = producer.schedule(&mut work, &placed("order-1", 1)).await.unwrap_err();
+    assert!(matches!(refused, ScheduleError::Store(_)), "{refused:?}");
+    assert_eq!(producer.schedule(&mut work, &placed("order-1", 1)).await.unwrap().records, 1);
 }
 
 pub(crate) async fn a_retired_handler_gets_nothing_more<T: User>(stage: &Stage<T>) {

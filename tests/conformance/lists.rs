@@ -233,6 +233,8 @@ macro_rules! everywhere {
                 routes_can_be_published_again
                 routes_can_be_published_by_two_at_once
                 a_retired_handler_is_taken_out_of_every_type
+                a_list_is_published_as_a_whole
+                a_thousand_routes_are_published_at_once
             }
             strict {
                 strict_makes_the_second_of_a_key_wait
@@ -264,147 +266,6 @@ macro_rules! everywhere {
             }
             workload {
                 nothing_overtakes_the_five_percent_that_fail_once
-            }
-        }
-    };
-}
-
-macro_rules! several_writers {
-    ($target:ident) => {
-        stamp! { $target;
-            order {
-                a_late_commit_with_a_lower_id_is_not_lost
-                a_late_commit_is_fetched_after_the_later_id_was_completed
-                many_open_transactions_lose_nothing
-                causal_order_holds_if_the_later_transaction_began_first
-                causal_order_holds_if_the_later_transaction_wrote_first
-                an_open_transaction_does_not_hold_back_the_worker
-            }
-            passing {
-                late_commits_are_not_passed_over
-                a_late_commit_is_found_among_thousands_that_are_done
-                a_look_that_brings_a_record_has_its_causes
-                looks_beside_writers_invert_and_lose_nothing
-            }
-            strict {
-                strict_does_not_make_other_keys_wait
-                strict_keeps_outboxes_apart
-            }
-        }
-    };
-}
-
-macro_rules! by_sql {
-    ($target:ident) => {
-        stamp! { $target;
-            sweeping {
-                the_least_pending_id_is_found_behind_a_gap
-            }
-            purging {
-                a_purge_takes_more_than_a_batch
-                forgetting_takes_more_than_a_batch
-            }
-            schema {
-                a_missing_schema_is_named
-                a_newer_schema_is_refused
-                an_older_schema_is_refused
-                another_hash_is_refused
-                another_count_of_partitions_is_refused
-                missing_partition_rows_are_refused
-                a_check_tells_a_lost_table_from_a_good_schema
-                the_script_names_every_table
-                a_schema_made_from_the_script_fits
-            }
-        }
-    };
-}
-
-macro_rules! on_servers {
-    ($target:ident) => {
-        stamp! { $target;
-            interleaving {
-                an_open_settle_makes_the_evictor_wait
-                an_open_settle_that_rolls_back_is_refused_afterwards
-                an_open_eviction_makes_a_completion_wait_and_refuses_it
-                an_open_eviction_makes_a_failure_wait_and_refuses_it
-                an_eviction_that_rolls_back_lets_the_settle_through
-                a_guard_that_is_only_read_leaks
-                no_settle_takes_a_guard_row_along
-                resolve_waits_for_a_settle_that_still_runs
-                a_hold_and_a_release_of_its_lane_do_not_pass_each_other
-            }
-            plans {
-                statements_find_their_rows_by_a_key
-                an_open_user_transaction_holds_back_no_outcome
-                an_open_user_transaction_holds_back_no_mending
-                an_open_user_transaction_holds_back_no_purge
-            }
-            purging {
-                a_purge_of_many_dedup_keys_comes_in_batches
-            }
-            contention {
-                a_deadlock_of_two_rows_is_told_to_try_again
-                a_deadlock_of_strict_keys_is_told_to_try_again
-                a_lock_that_is_not_granted_is_told_to_try_again
-                a_settle_that_waits_too_long_gives_up_and_is_not_written
-                a_cancelled_call_does_not_poison_the_next
-                open_user_transactions_do_not_hold_back_the_cluster
-                a_key_that_is_too_long_is_the_records_fault
-            }
-        }
-    };
-}
-
-macro_rules! on_a_file {
-    ($target:ident) => {
-        stamp! { $target;
-            contention {
-                a_busy_file_is_told_to_try_again
-                a_database_in_memory_is_refused
-            }
-        }
-    };
-}
-
-/// PostgreSQL alone has functions that schedule.
-macro_rules! from_sql {
-    ($target:ident) => {
-        stamp! { $target;
-            from_sql {
-                the_partition_of_a_key_is_the_same_in_sql
-                an_event_scheduled_in_sql_is_fetched_like_any_other
-                a_type_that_nobody_takes_is_refused_in_sql
-            }
-        }
-    };
-}
-
-macro_rules! by_numbers {
-    ($target:ident) => {
-        stamp! { $target;
-            numbers {
-                the_number_is_given_out_before_the_id
-                rows_by_plain_sql_are_looked_at_like_any_other
-                an_id_drawn_in_a_savepoint_is_waited_for
-                a_number_without_an_id_holds_back_no_record
-                a_sweep_and_its_horizon_agree
-                ids_drawn_in_advance_are_not_passed_over
-            }
-        }
-    };
-}
-
-macro_rules! late_below {
-    ($target:ident) => {
-        stamp! { $target;
-            below {
-                a_sweep_adds_what_is_below_its_first_id
-                what_is_below_comes_first_within_the_limit
-                only_what_is_pending_and_owned_is_added
-                what_is_below_thousands_of_rows_is_added
-            }
-            purging {
-                keys_of_the_strict_order_are_purged_unless_locked
             }
         }
     };

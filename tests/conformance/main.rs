@@ -20,6 +20,8 @@
 
 #[macro_use]
 mod lists;
+#[macro_use]
+mod lists_of_some;
 
 mod below;
 mod claims;

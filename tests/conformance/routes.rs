@@ -1,5 +1,10 @@
 //! Which handler takes which record type.
 
+use std::{
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    time::{Duration, Instant},
+};
+
 use keylane::handler::Route;
 
 use crate::{outbox::Outbox, target::Target};
@@ -35,4 +40,36 @@ pub(crate) async fn a_retired_handler_is_taken_out_of_every_type<T: Target>(outb
     assert!(outbox.store.retire_handler("mail").await.unwrap());
     assert!(!outbox.store.retire_handler("mail").await.unwrap());
     assert_eq!(outbox.store.routes().await.unwrap(), routes[2..]);
+}
+
+pub(crate) async fn a_list_is_published_as_a_whole<T: Target>(outbox: &Outbox<T>) {
+    let of = |build: usize| -> Vec<Route> {
+        (0..20).map(|n| route("order.placed", &format!("build-{build}-{n}"))).collect()
+    };
+    let (reader, done) = (outbox.store_that(keylane::Completed::Delete), AtomicBool::new(false));
+    let publish = async {
+        for build in 0..10 {
+            outbox.store.publish_routes(&of(build)).await.unwrap();
+        }
+        done.store(true, SeqCst);
+    };
+    let read = async {
+        while !done.load(SeqCst) {
+            let seen = reader.routes().await.unwrap().len();
+            assert_eq!(seen % 20, 0, "{seen} handlers are no whole number of lists");
+        }
+    };
+    tokio::join!(publish, read);
+    assert_eq!(outbox.store.routes().await.unwrap().len(), 200);
+}
+
+pub(crate) async fn a_thousand_routes_are_published_at_once<T: Target>(outbox: &Outbox<T>) {
+    let routes: Vec<Route> = (0..1_000).map(|n| route("order.placed", &format!("handler-{n}"))).collect();
+    for _ in 0..2 {
+        let since = Instant::now();
+        outbox.store.publish_routes(&routes).await.unwrap();
+        // One by one it was several seconds.
+        assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    }
+    assert_eq!(outbox.store.routes().await.unwrap().len(), 1_000);
 }

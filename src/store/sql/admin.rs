@@ -113,14 +113,20 @@ impl<D: Driver> AdminStore for SqlStore<D> {
     }
 
     async fn publish_routes(&self, routes: &[Route]) -> Result<(), StoreError> {
-        for route in routes {
-            let values = || vec![route.record_type.as_str().into(), route.handler.as_str().into()];
-            if self.write("publish routes", &self.sql.touch_route, values()).await? == 0 {
-                self.write("publish routes", &self.sql.insert_route, values()).await?;
-            }
-        }
-        self.write("publish routes", &self.sql.note_change, Vec::new()).await?;
-        Ok(())
+        // In one transaction, the list before the word of it: who has heard of a change reads all of it.
+        let mut sorted: Vec<&Route> = routes.iter().collect();
+        sorted.sort_unstable();
+        let json = serde_json::to_string(&sorted).map_err(|error| sqlx::Error::Encode(error.into()));
+        self.call("publish routes", async {
+            let mut conn = self.control.borrow().await?;
+            begin::<D>(&mut conn).await?;
+            D::execute(&mut conn, safe(&self.sql.publish_routes), vec![json?.into()]).await?;
+            D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
+            commit::<D>(&mut conn).await?;
+            conn.keep();
+            Ok(())
+        })
+        .await
     }
 
     async fn routes(&self) -> Result<Vec<Route>, StoreError> {
@@ -129,8 +135,16 @@ impl<D: Driver> AdminStore for SqlStore<D> {
     }
 
     async fn retire_handler(&self, handler: &str) -> Result<bool, StoreError> {
-        let retired = self.write("retire handler", &self.sql.retire_handler, vec![handler.into()]).await?;
-        self.write("retire handler", &self.sql.note_change, Vec::new()).await?;
+        let retired = self.call("retire handler", async {
+            let mut conn = self.control.borrow().await?;
+            begin::<D>(&mut conn).await?;
+            let retired = D::execute(&mut conn, safe(&self.sql.retire_handler), vec![handler.into()]).await?;
+            D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
+            commit::<D>(&mut conn).await?;
+            conn.keep();
+            Ok(retired)
+        });
+        let retired = retired.await?;
         Ok(retired > 0)
     }
 }

@@ -46,7 +46,7 @@ statements! {
         set_aside count_held lanes_of resume_lanes return_held stops
         counts count_lanes stopped_lanes failed mend_retry mend_replace mend_discard
         old_completed old_archived old_dedup
-        touch_route insert_route routes retire_handler
+        routes retire_handler
         meta note_change count_partitions probe_write;
-    own: fetch due write_failures sweep last_id probe
+    own: publish_routes fetch due write_failures sweep last_id probe
 }

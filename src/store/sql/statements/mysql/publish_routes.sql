@@ -1,0 +1,7 @@
+-- The handlers of a build, all at once: whoever reads the list sees all of them or none. The list comes in
+-- one order, so that two who publish wait for one another and never both.
+INSERT INTO {outbox}handler (record_type, handler)
+SELECT x.record_type, x.handler
+FROM JSON_TABLE($1, '$[*]' COLUMNS (
+    record_type VARCHAR(128) PATH '$.record_type', handler VARCHAR(128) PATH '$.handler')) AS x
+ON DUPLICATE KEY UPDATE seen_at = UTC_TIMESTAMP(6)

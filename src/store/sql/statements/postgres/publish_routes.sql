@@ -1,0 +1,6 @@
+-- The handlers of a build, all at once: whoever reads the list sees all of them or none. In one order, so that
+-- two who publish wait for one another and never both.
+INSERT INTO {outbox}handler (record_type, handler)
+SELECT x.record_type, x.handler FROM json_to_recordset($1::text::json) AS x (record_type text, handler text)
+ORDER BY x.record_type, x.handler
+ON CONFLICT (record_type, handler) DO UPDATE SET seen_at = clock_timestamp()
