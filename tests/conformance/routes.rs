@@ -2,10 +2,11 @@
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::SeqCst},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use keylane::handler::Route;
+use tokio::time::Instant;
 
 use crate::{outbox::Outbox, target::Target};
 

@@ -23,13 +23,15 @@ fn claims() -> Vec<(String, Vec<String>)> {
     parsed.collect()
 }
 
-/// Where the tests of a suite are, and the file that lists those that run on several stores.
-fn place(suite: &str, module: &str) -> Option<(String, Option<&'static str>)> {
+const CONFORMANCE: &[&str] = &["tests/conformance/lists.rs", "tests/conformance/lists_of_some.rs"];
+
+/// Where the tests of a suite are, and the files that list those that run on several stores.
+fn place(suite: &str, module: &str) -> Option<(String, &'static [&'static str])> {
     match suite {
-        "behaviour" => Some((format!("tests/behaviour/{module}.rs"), Some("tests/behaviour/main.rs"))),
-        "conformance" => Some((format!("tests/conformance/{module}.rs"), Some("tests/conformance/lists.rs"))),
-        "cluster" => Some((format!("chaos/tests/cluster/{module}.rs"), Some("chaos/tests/cluster/main.rs"))),
-        "rules" => Some((format!("proofs/tests/rules/{module}.rs"), None)),
+        "behaviour" => Some((format!("tests/behaviour/{module}.rs"), &["tests/behaviour/main.rs"])),
+        "conformance" => Some((format!("tests/conformance/{module}.rs"), CONFORMANCE)),
+        "cluster" => Some((format!("chaos/tests/cluster/{module}.rs"), &["chaos/tests/cluster/main.rs"])),
+        "rules" => Some((format!("proofs/tests/rules/{module}.rs"), &[])),
         _ => None,
     }
 }
@@ -61,7 +63,7 @@ fn every_test_that_a_claim_names_exists() {
             let parts: Vec<&str> = test.split("::").collect();
             let found = match parts[..] {
                 [suite, module, name] => place(suite, module).is_some_and(|(file, list)| {
-                    is_test(name, &text(&file), &list.map(text).unwrap_or_default())
+                    is_test(name, &text(&file), &list.iter().map(|path| text(path)).collect::<String>())
                 }),
                 _ => false,
             };
@@ -77,13 +79,14 @@ fn every_test_that_a_claim_names_exists() {
 fn every_module_of_tests_belongs_to_a_claim() {
     let named: BTreeSet<String> = claims().into_iter().flat_map(|(_, tests)| tests).collect();
     let mut problems = Vec::new();
-    for (suite, list) in [("behaviour", "main.rs"), ("conformance", "lists.rs")] {
-        let list = text(&format!("tests/{suite}/{list}"));
+    for (suite, lists) in [("behaviour", &["tests/behaviour/main.rs"] as &[_]), ("conformance", CONFORMANCE)]
+    {
+        let list: String = lists.iter().map(|path| text(path)).collect();
         for (file, content) in files(&format!("tests/{suite}"), "rs") {
             let module = file.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs");
             let listed = list.lines().any(|line| line.trim() == format!("{module} {{"));
             let alone = content.contains("#[test]") || content.contains("#[tokio::test");
-            if matches!(module, "main" | "lists") || !(listed || alone) {
+            if matches!(module, "main" | "lists" | "lists_of_some") || !(listed || alone) {
                 continue;
             }
             if !named.iter().any(|test| test.starts_with(&format!("{suite}::{module}::"))) {
