@@ -92,6 +92,8 @@ pub struct ScheduleConfig {
     /// How old the list of published handlers may be that `schedule` uses.
     #[serde(with = "crate::duration::route_refresh")]
     pub route_refresh: Duration,
+    /// Refuse to schedule on a connection that is in no transaction.
+    pub require_transaction: bool,
 }
 
 impl Default for ScheduleConfig {
@@ -101,6 +103,7 @@ impl Default for ScheduleConfig {
             max_payload_bytes: 1024 * 1024,
             max_header_bytes: 8 * 1024,
             route_refresh: Duration::from_secs(10),
+            require_transaction: true,
         }
     }
 }

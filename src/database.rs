@@ -33,6 +33,13 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
     #[doc(hidden)]
     fn commit(tx: Self::Transaction) -> BoxFuture<'static, Result<(), StoreError>>;
 
+    /// Whether the connection is in a transaction. One that sqlx has begun costs nothing; any other costs a
+    /// round trip.
+    #[doc(hidden)]
+    fn in_transaction(_: &mut Self::Connection) -> BoxFuture<'_, Result<bool, StoreError>> {
+        Box::pin(async { Ok(true) })
+    }
+
     /// Inserts records on the user's connection, in the order given.
     #[doc(hidden)]
     fn insert<'a>(

@@ -107,6 +107,11 @@ pub enum ScheduleError {
         /// The type.
         record_type: String,
     },
+    /// The connection is in no transaction.
+    #[error(
+        "the connection is in no transaction, so the event would be kept even if the work it tells of is not: begin one (pool.begin()) and schedule on it, use Outbox::transaction, or set schedule.require_transaction to false"
+    )]
+    NoTransaction,
     /// Too many distinct keys for the strict order level.
     #[error(
         "{keys} distinct keys in one call, the limit is 4096 with schedule.order = \"strict\": split the call"
@@ -237,6 +242,9 @@ impl Scheduler {
         let mut records = Vec::with_capacity(events.len());
         if events.is_empty() {
             return Ok(scheduled);
+        }
+        if self.config.require_transaction && !DB::in_transaction(conn).await? {
+            return Err(ScheduleError::NoTransaction);
         }
         self.routes.keep_fresh(&*self.store, self.config.route_refresh).await?;
         for event in events {

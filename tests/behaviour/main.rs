@@ -223,6 +223,10 @@ macro_rules! by_sql {
             quarantine {
                 a_record_in_a_wrong_partition_is_set_aside
             }
+            refusals {
+                a_connection_in_no_transaction_is_refused
+                a_transaction_that_was_begun_by_hand_is_recognised
+            }
             starting {
                 a_schema_that_was_not_migrated_is_told
                 a_newer_schema_is_told

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ledger::{Ledger, placed, run_of},
     stage::{Stage, until_count, until_empty},
-    target::Connection,
+    target::{Connection, SqlTarget},
     user::User,
 };
 
@@ -205,4 +205,35 @@ pub(crate) async fn too_many_keys_for_the_strict_order_are_refused<T: User>(stag
     );
     T::commit(work).await;
     until_empty(&outbox).await;
+}
+
+pub(crate) async fn a_connection_in_no_transaction_is_refused<T: User + SqlTarget>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let outbox = stage.outbox([ledger.keeper("bookkeeper")]).await;
+    let mut config = stage.config.clone();
+    config.schedule.require_transaction = false;
+    let builder = stage.builder().await.config(config).handler(ledger.keeper("bookkeeper"));
+    let lenient = builder.build().await.unwrap();
+    let mut conn = T::connection(&stage.pool).await;
+    for _ in 0..2 {
+        let refused = outbox.schedule(&mut conn, &placed("order-1", 1)).await.unwrap_err();
+        assert!(matches!(refused, ScheduleError::NoTransaction), "{refused:?}");
+        assert!(refused.to_string().contains("pool.begin()"), "{refused}");
+    }
+    assert_eq!(outbox.counts().await.unwrap().of(Status::Pending), 0);
+    lenient.schedule(&mut conn, &placed("order-1", 1)).await.unwrap();
+    assert_eq!(outbox.counts().await.unwrap().of(Status::Pending), 1);
+}
+
+pub(crate) async fn a_transaction_that_was_begun_by_hand_is_recognised<T: User + SqlTarget>(
+    stage: &Stage<T>,
+) {
+    let outbox = stage.outbox([Ledger::default().keeper("bookkeeper")]).await;
+    let mut conn = T::connection(&stage.pool).await;
+    T::execute(&mut conn, "BEGIN".to_owned()).await.unwrap();
+    outbox.schedule(&mut conn, &placed("order-1", 1)).await.unwrap();
+    outbox.schedule(&mut conn, &placed("order-1", 2)).await.unwrap();
+    T::execute(&mut conn, "ROLLBACK".to_owned()).await.unwrap();
+    assert_eq!(outbox.counts().await.unwrap().of(Status::Pending), 0, "the question has committed nothing");
+    assert!(outbox.schedule(&mut conn, &placed("order-1", 3)).await.is_err());
 }

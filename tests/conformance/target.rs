@@ -39,6 +39,9 @@ pub(crate) trait SqlTarget: Target {
         conn: &mut Connection<Self>,
         sql: String,
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
+    /// A connection by itself, in no transaction.
+    #[allow(dead_code, reason = "only the behaviour suite schedules as a user does")]
+    fn connection(pool: &Pool<Self>) -> impl Future<Output = Connection<Self>>;
     /// Reads one number.
     fn number(conn: &mut Connection<Self>, sql: String) -> impl Future<Output = i64>;
 }
@@ -226,6 +229,10 @@ macro_rules! by_sql {
         impl SqlTarget for $target {
             async fn execute(conn: &mut Connection<Self>, sql: String) -> Result<u64, sqlx::Error> {
                 Ok(sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await?.rows_affected())
+            }
+
+            async fn connection(pool: &Pool<Self>) -> Connection<Self> {
+                pool.acquire().await.unwrap().detach()
             }
 
             async fn number(conn: &mut Connection<Self>, sql: String) -> i64 {

@@ -220,6 +220,18 @@ macro_rules! sqlx_database {
                 })
             }
 
+            fn in_transaction(
+                conn: &mut Self::Connection,
+            ) -> crate::handler::BoxFuture<'_, Result<bool, crate::store::StoreError>> {
+                Box::pin(async move {
+                    let known = sqlx::Connection::is_in_transaction(conn);
+                    let found = if known { Ok(true) } else { finds_transaction(conn).await };
+                    found.map_err(|error| {
+                        crate::store::sql::store_error::<$database>("find transaction", error)
+                    })
+                })
+            }
+
             fn insert<'a>(
                 conn: &'a mut Self::Connection,
                 tables: &'a crate::store::Tables,

@@ -132,6 +132,21 @@ fn number_of(error: &dyn sqlx::error::DatabaseError) -> u16 {
     error.try_downcast_ref().map_or(0, MySqlDatabaseError::number)
 }
 
+/// Whether a transaction is open that was begun by hand, or because autocommit is off: without one a savepoint
+/// is gone with its statement.
+async fn finds_transaction(conn: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
+    let asked = sqlx::raw_sql("SAVEPOINT keylane_asks; RELEASE SAVEPOINT keylane_asks").execute(conn).await;
+    match asked {
+        Ok(_) => Ok(true),
+        Err(sqlx::Error::Database(error)) => {
+            let number = error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number);
+            // There is no such savepoint.
+            if number == Some(1305) { Ok(false) } else { Err(sqlx::Error::Database(error)) }
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Major and minor of a version text such as `10.11.19-MariaDB`.
 fn release(version: &str) -> (u32, u32) {
     let mut numbers = version.split(['.', '-']).map(|part| part.parse().unwrap_or(0));

@@ -292,6 +292,16 @@ async fn insert_many(
     query.execute(conn).await.map(|_| ())
 }
 
+/// Whether a transaction is open that was begun by hand: only in one can a savepoint be made.
+async fn finds_transaction(conn: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    let asked = sqlx::raw_sql("SAVEPOINT keylane_asks; RELEASE SAVEPOINT keylane_asks").execute(conn).await;
+    match asked {
+        Ok(_) => Ok(true),
+        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("25P01") => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// The namespace of the advisory locks of the strict order level: `keyl` in ASCII.
 const LOCK_NAMESPACE: i32 = 0x6b65_796c;
 

@@ -95,6 +95,15 @@ async fn read(
     rows.iter().map(record).collect()
 }
 
+/// Whether a transaction is open that was begun by hand: then another cannot begin.
+async fn finds_transaction(conn: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    match sqlx::raw_sql("BEGIN").execute(&mut *conn).await {
+        Ok(_) => sqlx::raw_sql("ROLLBACK").execute(conn).await.map(|_| false),
+        Err(sqlx::Error::Database(_)) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 /// Nothing to lock: SQLite has one writer at a time, so ids follow commits by themselves.
 async fn lock_keys(_: &mut SqliteConnection, _: &Tables, _: &[&str]) -> Result<(), sqlx::Error> {
     Ok(())
