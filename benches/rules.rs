@@ -51,7 +51,7 @@ fn retry_delay(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn frontier(bencher: Bencher<'_, '_>) {
     let mut known = Frontier::default();
-    let horizon = |last_id| Horizon { last_id, open_from: Some(last_id) };
+    let horizon = |last_id| Horizon { last_id, open_from: Some(last_id), ..Horizon::default() };
     for number in 1..=2 {
         let _ = known.plan(PartitionSet::ALL);
         let _ = known.probed(Probe { first: None, horizon: horizon(1_000), number: Some(number) });

@@ -30,7 +30,7 @@ use crate::{
 /// Why a member came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Departure {
-    /// Another instance has declared this one dead.
+    /// Another instance has declared this one dead, or owns what this one works on.
     Evicted,
     /// It was asked to drain, and all its partitions are released.
     Drained,
@@ -43,7 +43,7 @@ const CHANGED_SHARE: u32 = 20;
 
 /// What a look came to.
 enum Looked {
-    /// This instance is not among the living any more.
+    /// This instance is not among the living any more, or not the owner of what it works on.
     Evicted,
     /// It is to own partitions that others still hold.
     Awaiting,
@@ -164,6 +164,9 @@ impl Member {
         if !view.members.iter().any(|member| member.id == self.me) {
             return Ok(Looked::Evicted);
         }
+        if self.has_lost_claims(&view) {
+            return Ok(Looked::Evicted);
+        }
         // A claim whose answer was lost may have been written: what is this instance's own by now is
         // wanted by nobody, so nobody would work on it.
         let own = |partition: &Partition| view.claims[partition.index()].owner == Some(self.me);
@@ -174,6 +177,26 @@ impl Member {
         self.carry_out(&moves, &view).await?;
         self.evict_overdue(&moves, &view, observations).await?;
         Ok(if moves.awaited.is_empty() { Looked::Settled } else { Looked::Awaiting })
+    }
+
+    /// Whether somebody else has taken, or the database has forgotten, what this instance works on: an
+    /// operator has moved it, a backup was restored, a failover has lost the last claims. All claims were
+    /// acknowledged before this view was asked for, so the view is right. The guards are the same for all
+    /// partitions, so all of them are given up: then no late outcome of this instance can be written.
+    fn has_lost_claims(&self, view: &ClusterView) -> bool {
+        let is_other = |partition: &Partition| {
+            let claim = view.claims[partition.index()];
+            claim.owner != Some(self.me) || self.ownership.generation(*partition) != Some(claim.generation)
+        };
+        let lost: PartitionSet = self.ownership.held().iter().filter(is_other).collect();
+        // Nothing is worked on there: it was released, and only the answer was lost.
+        let released = PartitionSet::from_iter(lost.iter().filter(|p| self.ownership.drained().contains(*p)));
+        self.ownership.forget(released);
+        let partitions = lost.without(released);
+        if !partitions.is_empty() {
+            self.observers.emit(Signal::ClaimsLost { partitions });
+        }
+        !partitions.is_empty()
     }
 
     async fn evict_silent(

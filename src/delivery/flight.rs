@@ -239,62 +239,20 @@ impl Drop for Flight {
 mod tests {
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-    use super::*;
-    use crate::{
-        clock::Clock,
-        handler::{BoxFuture, Call, Context, Defaults, HandlerError, Registration, Registry, States, Takes},
-        instance::Generation,
-        ownership::Ownership,
-        partition::Partition,
-        record::{Delivery, Record},
-    };
-
-    struct Nothing;
-
-    impl Call for Nothing {
-        fn call<'a>(&'a self, _: Context<'a>) -> BoxFuture<'a, Result<(), HandlerError>> {
-            Box::pin(async { Ok(()) })
-        }
-    }
-
-    fn entry() -> Arc<Entry> {
-        let defaults = Defaults {
-            retry: Default::default(),
-            timeout: Duration::from_secs(1),
-            stop_on_first_failure: true,
-            after_failure: None,
-        };
-        let handler = Registration::single("h", Takes::every(), Nothing);
-        let registry = Registry::build(vec![handler], States::default(), &defaults, "memory", &|_| None);
-        Arc::clone(registry.unwrap().entry("h", "t").unwrap())
-    }
+    use super::{super::fixtures, *};
 
     fn item(id: i64) -> Item {
-        let partition = Partition::of("a");
-        let ownership = Ownership::new(Clock::pausable());
-        ownership.grant(&[(partition, Generation(1))]);
-        let delivery = Delivery {
-            id,
-            event_id: uuid::Uuid::nil(),
-            key: "a".into(),
-            handler: "h".into(),
-            record_type: "t".into(),
-            content_type: "application/json".into(),
-            partition,
-            generation: Generation(1),
-            attempt: 1,
-            headers: Default::default(),
-            age: Duration::ZERO,
-        };
-        let record = Arc::new(Record { delivery, payload: Vec::new() });
-        Item { record, permit: ownership.permit(partition).unwrap(), stops_lane: false }
+        let ownership = fixtures::owning_all();
+        let record = Arc::new(fixtures::record(id, "a"));
+        let permit = ownership.permit(record.delivery.partition).unwrap();
+        Item { record, permit, stops_lane: false }
     }
 
     fn flight(count: i64) -> (Flight, UnboundedReceiver<Report>) {
         let (done, reports) = unbounded_channel();
         let items: Vec<Item> = (1..=count).map(item).collect();
         let lane = items[0].record.lane();
-        let run = Run { entry: entry(), lanes: [LaneRun::new(lane, items)].into_iter().collect() };
+        let run = Run { entry: fixtures::entry(), lanes: [LaneRun::new(lane, items)].into_iter().collect() };
         (Flight::new(run, None, done), reports)
     }
 

@@ -39,8 +39,8 @@ impl Pipeline {
         let (epoch, skip) = self.lanes.begin_fetch();
         let turn = owned.iter().filter(|partition| partition.number() >= self.turn);
         let turn = turn.chain(owned.iter().filter(|partition| partition.number() < self.turn)).collect();
-        if let Some((last_id, number)) = self.wrote.take() {
-            self.frontier.wrote(last_id, number);
+        if let Some((last_id, (number, server))) = self.wrote.take() {
+            self.frontier.wrote(last_id, number, server);
         }
         if self.lanes.take_given_back() || self.any_unread(owned) {
             self.frontier.reset();
@@ -188,5 +188,93 @@ impl Pipeline {
                 self.write(id, failures, Change::Unroutable, lane, Some(permit));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{fixtures, outcomes::Pending},
+        *,
+    };
+    use crate::{
+        instance::Generation,
+        record::{Lane, Settlement},
+        rules::frontier::{Horizon, Plan, Probe},
+        store::{ErrorClass, Settled, StoreError},
+    };
+
+    fn lane() -> Lane {
+        fixtures::record(1, "a").lane()
+    }
+
+    /// A look at everything that has brought nothing.
+    fn seen(pipeline: &mut Pipeline) -> Seen {
+        let (epoch, skip) = pipeline.lanes.begin_fetch();
+        let look = Look {
+            epoch,
+            turn: Partition::all().collect(),
+            stops: PartitionSet::EMPTY,
+            generations: Vec::new(),
+            due: false,
+            skip,
+            limit: 100,
+            part: false,
+            frontier: pipeline.frontier,
+        };
+        Seen { look, stops: Vec::new(), records: Vec::new(), more: false, error: None, cluster_changes: None }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_would_overtake_a_hold_is_left_behind() {
+        let mut pipeline = fixtures::pipeline();
+        pipeline.stop(&lane(), 1, StopReason::Retrying);
+        pipeline.sort_in(fixtures::record(2, "a"));
+        assert!(pipeline.lanes.knows(2), "it is on its way to be held");
+        pipeline.resume(&lane(), 1);
+        pipeline.sort_in(fixtures::record(3, "a"));
+        assert!(!pipeline.lanes.knows(3), "it would be delivered before the second");
+        assert!(pipeline.lanes.take_given_back(), "it is to be looked for again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_taken_before_the_stops_of_its_generation_are_known() {
+        let mut pipeline = fixtures::pipeline();
+        pipeline.loaded.fill(Generation(0));
+        pipeline.sort_in(fixtures::record(1, "a"));
+        assert!(!pipeline.lanes.knows(1));
+        pipeline.loaded.fill(fixtures::GENERATION);
+        pipeline.sort_in(fixtures::record(1, "a"));
+        assert!(pipeline.lanes.knows(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_failed_leaves_nothing_known_of_the_ids() {
+        let mut pipeline = fixtures::pipeline();
+        let horizon = Horizon { last_id: 10, ..Horizon::default() };
+        pipeline.frontier.plan(PartitionSet::ALL);
+        pipeline.frontier.probed(Probe { first: Some(4), horizon, number: None });
+        assert_ne!(pipeline.frontier.plan(PartitionSet::ALL), Plan::Probe);
+        let error = StoreError::new("sweep", ErrorClass::Reconnect, "gone");
+        let failed = Seen { error: Some(error), ..seen(&mut pipeline) };
+        pipeline.take_in(failed);
+        assert_eq!(pipeline.frontier.plan(PartitionSet::ALL), Plan::Probe);
+        assert_eq!(pipeline.wrote, None);
+    }
+
+    /// The lane was released meanwhile, by somebody else: what was not held is pending.
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_hold_is_looked_for_and_its_lane_read_again() {
+        let mut pipeline = fixtures::pipeline();
+        pipeline.stop(&lane(), 1, StopReason::Blocked);
+        pipeline.sort_in(fixtures::record(2, "a"));
+        let written: Vec<Pending> = std::mem::take(&mut pipeline.outcomes);
+        let held =
+            |pending: &Pending| matches!(pending.settlement, Settlement { change: Change::Hold { .. }, .. });
+        assert_eq!(written.iter().filter(|pending| held(pending)).count(), 1);
+        (pipeline.wanted, pipeline.news) = (false, false);
+        pipeline.settled(written, Settled::default());
+        assert!(pipeline.refresh.contains(lane().partition), "its stops are to be read");
+        assert!(pipeline.wanted && pipeline.lanes.take_given_back(), "it is to be looked for");
     }
 }

@@ -26,6 +26,8 @@ use crate::record::AfterFailure;
 mod aside;
 mod attempt;
 mod fetcher;
+#[cfg(test)]
+mod fixtures;
 mod flight;
 mod group;
 mod intake;

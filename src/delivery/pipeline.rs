@@ -30,7 +30,10 @@ use crate::{
     ownership::Ownership,
     partition::{PARTITION_COUNT, PartitionSet},
     record::RecordId,
-    rules::{frontier::Frontier, pacing},
+    rules::{
+        frontier::{Frontier, Server},
+        pacing,
+    },
     store::{Guard, SETTLER_SLOT, Store},
     telemetry::{Observers, Signal},
     wake::Wake,
@@ -108,8 +111,8 @@ pub(crate) struct Pipeline {
     /// Whether the lease held when it was last looked at.
     pub(super) leased: bool,
     pub(super) frontier: Frontier,
-    /// The number of the last settle, and the last id that was known before it.
-    pub(super) wrote: Option<(RecordId, i64)>,
+    /// The number of the last settle and its server, and the last id that was known before it.
+    pub(super) wrote: Option<(RecordId, (i64, Server))>,
     /// The last id that was known when the settle under way began.
     pub(super) settle_began_at: RecordId,
     pub(super) outcomes: Vec<Pending>,

@@ -93,3 +93,66 @@ async fn call_batch(
         Err(error) => vec![Err(error)],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::{
+        super::{
+            fixtures,
+            flight::{LaneRun, Outcome},
+            lane::{Item, Run},
+        },
+        *,
+    };
+    use crate::{
+        ownership::Ownership,
+        partition::{Partition, PartitionSet},
+    };
+
+    /// Runs three records of a key; during the first call this happens. Returns how many were called, and
+    /// how many were not tried.
+    async fn calls_after(meanwhile: impl Fn(&Ownership) + Send + Sync + 'static) -> (usize, usize) {
+        let (ownership, called) = (fixtures::owning_all(), Arc::new(Mutex::new(0)));
+        let (owner, count) = (ownership.clone(), Arc::clone(&called));
+        let registry = fixtures::registry(move |_| {
+            *count.lock().unwrap() += 1;
+            meanwhile(&owner);
+            Ok(())
+        });
+        let item = |id| {
+            let record = Arc::new(fixtures::record(id, "a"));
+            let permit = ownership.permit(record.delivery.partition).unwrap();
+            Item { record, permit, stops_lane: false }
+        };
+        let lane = fixtures::record(1, "a").lane();
+        let lanes = [LaneRun::new(lane, [item(1), item(2), item(3)])].into_iter().collect();
+        let run_of_three = Run { entry: Arc::clone(registry.entry("h", "t").unwrap()), lanes };
+        let mut flight = Flight::new(run_of_three, None, unbounded_channel().0);
+        let around = Surroundings {
+            states: Default::default(),
+            observers: Default::default(),
+            clock: ownership.clock(),
+        };
+        run(&mut flight, &around).await;
+        let landed = flight.land();
+        let untried = landed.lanes[0].items.iter().filter(|item| matches!(item.1, Outcome::Untried)).count();
+        (*called.lock().unwrap(), untried)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_call_looks_at_the_lease_and_at_the_owner() {
+        assert_eq!(calls_after(|_| {}).await, (3, 0));
+        assert_eq!(calls_after(Ownership::lose).await, (1, 2), "the lease is gone");
+        let partition = Partition::of("a");
+        let drained = calls_after(move |owner| owner.drain(PartitionSet::from_iter([partition])));
+        assert_eq!(drained.await, (1, 2), "it is to be handed over");
+        let moved = calls_after(move |owner| {
+            owner.grant(&[(partition, crate::instance::Generation(9))]);
+        });
+        assert_eq!(moved.await, (1, 2), "it was taken and came back");
+    }
+}

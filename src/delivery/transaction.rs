@@ -157,3 +157,44 @@ impl From<Resolution> for Transacted {
 fn is_by_handler(error: &StoreError) -> bool {
     matches!(error.class, ErrorClass::Record | ErrorClass::Duplicate | ErrorClass::Refused)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{super::fixtures, *};
+    use crate::{handler::States, memory::MemoryPool, store::NewInstance};
+
+    /// Never comes back.
+    struct Hangs;
+
+    #[async_trait::async_trait]
+    impl TransactionalRun for Hangs {
+        async fn run(&self, _: Guard, _: &Work<'_>) -> Ran {
+            std::future::pending().await
+        }
+    }
+
+    /// Nobody knows what a transaction has done that was cut off: its guard is raised first, so that a late
+    /// commit finds the counter gone.
+    #[tokio::test(start_paused = true)]
+    async fn a_guard_that_was_cut_off_is_resolved_before_it_is_used_again() {
+        let (pool, me) = (MemoryPool::new(), InstanceId::generate());
+        let store = fixtures::store(&pool);
+        let (name, version) = (String::new(), String::new());
+        store.join(&NewInstance { id: me, name, version, guard_rows: 2 }).await.unwrap();
+        let freed = Wake::default();
+        let guards = GuardPool::new(store, Observers::default(), me, 1, freed.clone(), Wake::default());
+        let guards = Arc::new(guards);
+        let mut slot = guards.slot().unwrap();
+        assert!(guards.slot().is_none(), "there is one");
+        let states = States::default();
+        let work = Work { records: &[], states: &states, timeout: Duration::MAX, may_start: &|| true };
+        let cut_off = tokio::time::timeout(Duration::from_secs(1), slot.run(&Hangs, &work)).await;
+        assert!(cut_off.is_err());
+        drop(slot);
+        assert!(guards.slot().is_none(), "it is in doubt");
+        freed.nudged().await;
+        assert_eq!(guards.slot().unwrap().guard.counter, 2, "raised by two");
+    }
+}

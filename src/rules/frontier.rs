@@ -19,9 +19,16 @@ const LEAN: i64 = 16;
 /// So many looks are then taken partition by partition before a sweep is tried again.
 const APART: u32 = 16;
 
+/// Which server has said something, and of which start of it: another number is another history of ids. A
+/// database that has only one history leaves it at the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Server(pub i64);
+
 /// How far the ids of a database are decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Horizon {
+    /// Who says so.
+    pub server: Server,
     /// The last id that was drawn.
     pub last_id: RecordId,
     /// No transaction with a number below this is open. Not given by a database whose sweeps see to it
@@ -59,6 +66,8 @@ pub enum Plan {
 /// Up to where every pending record of the owned partitions is in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frontier {
+    /// The server of all that is known.
+    server: Server,
     last_id: RecordId,
     /// Ids up to the first are final once no transaction below the second is open.
     waiting: Option<(RecordId, i64)>,
@@ -105,9 +114,12 @@ impl Frontier {
         self.apart = u32::MAX;
     }
 
-    /// A transaction of this process got its number after `last_id` was seen to be drawn.
-    pub fn wrote(&mut self, last_id: RecordId, number: i64) {
-        self.waiting.get_or_insert((last_id, number));
+    /// A transaction of this process got its number after `last_id` was seen to be drawn. Numbers of
+    /// another server say nothing about the ids of this one.
+    pub fn wrote(&mut self, last_id: RecordId, number: i64, server: Server) {
+        if server == self.server {
+            self.waiting.get_or_insert((last_id, number));
+        }
     }
 
     /// The database has answered a probe. Returns how to go on, which is not a probe.
@@ -115,7 +127,7 @@ impl Frontier {
         self.observe(probe.horizon);
         let asked_before = self.waiting.is_some();
         if let Some(number) = probe.number {
-            self.wrote(probe.horizon.last_id, number);
+            self.wrote(probe.horizon.last_id, number, probe.horizon.server);
         }
         if self.final_to == 0 && probe.number.is_some() {
             // Nothing is known yet. The next probe will know more, unless a transaction stays open.
@@ -168,6 +180,10 @@ impl Frontier {
     }
 
     fn observe(&mut self, horizon: Horizon) {
+        if horizon.server != self.server {
+            // A failover or a restart, whether a connection has broken or not.
+            *self = Self { server: horizon.server, covers: self.covers, ..Self::default() };
+        }
         let Some(open_from) = horizon.open_from else {
             self.last_id = self.last_id.max(horizon.last_id);
             self.final_to = self.last_id;
@@ -175,7 +191,7 @@ impl Frontier {
         };
         if horizon.last_id < self.last_id {
             // The sequence has gone back: this is another history than the one that was seen.
-            *self = Self { apart: self.apart, ..Self::default() };
+            *self = Self { server: self.server, apart: self.apart, ..Self::default() };
         }
         self.last_id = horizon.last_id;
         if let Some((last_id, _)) = self.waiting.filter(|(_, number)| *number <= open_from) {
@@ -193,7 +209,7 @@ mod tests {
     const LIMIT: usize = 5_000;
 
     fn horizon(last_id: RecordId, open_from: i64) -> Horizon {
-        Horizon { last_id, open_from: Some(open_from) }
+        Horizon { server: Server(1), last_id, open_from: Some(open_from) }
     }
 
     /// Two probes have found this first record and that the ids up to `last_id` are final.
@@ -222,7 +238,7 @@ mod tests {
     fn an_id_is_final_once_nothing_older_than_its_witness_is_open() {
         let mut frontier = decided(10, None);
         sweep(&mut frontier, (0, 0), horizon(14, 2));
-        frontier.wrote(14, 7);
+        frontier.wrote(14, 7, Server(1));
         for (open_from, from) in [(6, 11), (7, 11), (7, 15)] {
             assert_eq!(sweep(&mut frontier, (0, 0), horizon(20, open_from)).0, from);
         }
@@ -234,7 +250,7 @@ mod tests {
         sweep(&mut frontier, (0, 0), horizon(14, 2));
         // Writes come faster than the oldest transaction ends.
         for number in 7..20 {
-            frontier.wrote(number + 7, number);
+            frontier.wrote(number + 7, number, Server(1));
             assert_eq!(
                 sweep(&mut frontier, (0, 0), horizon(number + 8, 7)).0,
                 if number == 7 { 11 } else { 15 }
@@ -246,7 +262,7 @@ mod tests {
     fn without_numbers_every_id_that_was_drawn_is_final() {
         let mut frontier = Frontier::default();
         assert_eq!(frontier.plan(PartitionSet::ALL), Plan::Probe);
-        let horizon = Horizon { last_id: 10, open_from: None };
+        let horizon = Horizon { server: Server(1), last_id: 10, open_from: None };
         let plan = frontier.probed(Probe { first: Some(4), horizon, number: None });
         assert_eq!(plan, Plan::Sweep { from: 4, reach: LEAST_REACH });
         sweep(&mut frontier, (1, 4), Horizon { last_id: 12, ..horizon });
@@ -286,6 +302,19 @@ mod tests {
         let mut frontier = decided(10_000, None);
         assert_eq!(sweep(&mut frontier, (0, 0), horizon(5, 900)).0, 10_001);
         assert_eq!((frontier.last_id(), frontier.final_to), (5, 0));
+        assert_eq!(frontier.plan(PartitionSet::ALL), Plan::Probe);
+    }
+
+    #[test]
+    fn what_one_server_has_said_is_not_taken_for_another() {
+        let mut frontier = decided(10_000, None);
+        frontier.waiting = None;
+        frontier.wrote(10_000, 7, Server(2));
+        assert_eq!(frontier.waiting, None, "a number of another server");
+        // Another has taken over, and has more ids than the first: nothing else tells.
+        let other = Horizon { server: Server(2), ..horizon(20_000, 900) };
+        assert_eq!(sweep(&mut frontier, (0, 0), other).0, 10_001);
+        assert_eq!((frontier.final_to, frontier.server), (0, Server(2)));
         assert_eq!(frontier.plan(PartitionSet::ALL), Plan::Probe);
     }
 

@@ -12,7 +12,7 @@ use crate::{
     instance::{ClusterView, Generation, InstanceId},
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Settlement, Stop},
-    rules::frontier::{Horizon, Probe},
+    rules::frontier::{Horizon, Probe, Server},
 };
 
 mod admin;
@@ -107,8 +107,9 @@ pub struct Settled {
     pub applied: usize,
     /// Records held. Fewer than asked: a lane was released meanwhile, its records stay pending.
     pub held: usize,
-    /// The number of the transaction that wrote them, where the database gives numbers.
-    pub number: Option<i64>,
+    /// The number of the transaction that wrote them, where the database gives numbers, and the server
+    /// that gave it.
+    pub number: Option<(i64, Server)>,
 }
 
 /// Some ids of the table to look at, in their order.

@@ -33,6 +33,9 @@ impl Observer for LogObserver {
                 tracing::warn!(target: "keylane", %instance, "evicted by another instance; joining again");
             }
             Signal::LeaseLapsed => tracing::warn!(target: "keylane", "lease lapsed; dispatch stands still"),
+            Signal::ClaimsLost { partitions } => {
+                tracing::warn!(target: "keylane", %partitions, "owner no more by the database; joining again");
+            }
             Signal::PeerEvicted { instance, silent_for } => {
                 tracing::warn!(target: "keylane", %instance, ?silent_for, "declared a peer dead");
             }

@@ -50,6 +50,13 @@ pub enum Signal {
         /// Which.
         partitions: PartitionSet,
     },
+    /// The database does not name this instance as the owner of these partitions, which it was: somebody
+    /// has moved them, or a restore or a failover has forgotten its claims. It joins again under a new
+    /// identity.
+    ClaimsLost {
+        /// Which.
+        partitions: PartitionSet,
+    },
     /// This instance has declared another dead.
     PeerEvicted {
         /// Whom.

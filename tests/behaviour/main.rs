@@ -220,6 +220,9 @@ macro_rules! by_sql {
             triggers {
                 an_outcome_that_is_refused_keeps_its_own_key_waiting
             }
+            stopping {
+                partitions_that_were_moved_by_hand_have_one_owner
+            }
             quarantine {
                 a_record_in_a_wrong_partition_is_set_aside
             }

@@ -244,3 +244,34 @@ pub(crate) async fn polls_tell_of_changes_in_the_cluster<T: User>(stage: &Stage<
     second.shutdown().await;
     assert_eq!(ledger.assert_in_order(), 40);
 }
+
+/// An operator moves partitions in the table: whoever owned them stops, and joins again.
+pub(crate) async fn partitions_that_were_moved_by_hand_have_one_owner<T: User + crate::target::SqlTarget>(
+    stage: &Stage<T>,
+) {
+    let (ledger, calls) = (Ledger::default(), Ledger::default());
+    let (outbox, first) = stage.run([ledger.keeper("bookkeeper")]).await;
+    let (_, second) = stage.run([calls.keeper("bookkeeper")]).await;
+    let was = first.instance();
+    stage.schedule(&outbox, &crate::ledger::dealt(40, 1)).await;
+    until_empty(&outbox).await;
+    let moved = format!(
+        "UPDATE {{outbox}}partition SET owner = '{}', generation = generation + 1 WHERE owner = '{was}'",
+        second.instance()
+    );
+    stage.execute(&moved).await;
+    let lost = |signal: &Signal| matches!(signal, Signal::ClaimsLost { .. }).then_some(());
+    stage.signals.first("the loss of claims", lost).await;
+    let joined = |signal: &Signal| matches!(signal, Signal::Joined { .. });
+    stage.signals.at_least(3, "the first to join again", joined).await;
+    for key in 1..=40 {
+        stage.schedule(&outbox, &[placed(&format!("key-{key}"), 2)]).await;
+    }
+    until_empty(&outbox).await;
+    assert_ne!(first.instance(), was);
+    first.shutdown().await;
+    second.shutdown().await;
+    let done = |ledger: &Ledger| ledger.steps(Step::Done).len();
+    assert_eq!(done(&ledger) + done(&calls), 80, "each once, by one of the two");
+    assert_eq!(stage.signals.count(|signal| lost(signal).is_some()), 1);
+}

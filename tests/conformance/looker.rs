@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use keylane::{
     Change, PartitionSet, Record, RecordId,
-    rules::frontier::{Frontier, Horizon, Plan},
+    rules::frontier::{Frontier, Horizon, Plan, Server},
     store::Sweep,
 };
 
@@ -22,7 +22,7 @@ pub(crate) struct Looker<'o, T: Target> {
     pub(crate) frontier: Frontier,
     /// What was brought and is not settled.
     pub(crate) memory: BTreeSet<RecordId>,
-    wrote: Option<(RecordId, i64)>,
+    wrote: Option<(RecordId, (i64, Server))>,
     /// Where the last sweep began, and the horizon it told.
     pub(crate) swept: Option<(RecordId, Horizon)>,
     pub(crate) more: bool,
@@ -45,8 +45,8 @@ impl<'o, T: Target> Looker<'o, T> {
 
     /// One look; what it has brought is in memory from now on.
     pub(crate) async fn look(&mut self) -> Vec<Record> {
-        if let Some((last_id, number)) = self.wrote.take() {
-            self.frontier.wrote(last_id, number);
+        if let Some((last_id, (number, server))) = self.wrote.take() {
+            self.frontier.wrote(last_id, number, server);
         }
         let store = &self.outbox.store;
         let plan = match self.frontier.plan(self.owned) {

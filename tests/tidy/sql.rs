@@ -15,6 +15,7 @@ const TOKENS: &[&str] = &[
     "marked",
     "by",
     "delete",
+    "server",
     "insert_new",
     "or_nothing",
     "ids",

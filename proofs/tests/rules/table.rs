@@ -132,7 +132,7 @@ impl Table {
     }
 
     pub(crate) fn horizon(&self) -> Horizon {
-        Horizon { last_id: self.last_id(), open_from: self.open_from() }
+        Horizon { last_id: self.last_id(), open_from: self.open_from(), ..Horizon::default() }
     }
 
     /// Pending ids of these partitions, in their order.

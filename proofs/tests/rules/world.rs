@@ -94,7 +94,7 @@ impl World {
 
     fn begin_look(&mut self, kept: bool) {
         if let Some((last_id, number)) = self.wrote.take() {
-            self.frontier.wrote(last_id, number);
+            self.frontier.wrote(last_id, number, Default::default());
         }
         if std::mem::take(&mut self.given_back) {
             self.frontier.reset();
@@ -130,7 +130,7 @@ impl World {
         };
         look.next = match look.next {
             Next::Head(last_id) => {
-                let horizon = Horizon { last_id, open_from: table.open_from() };
+                let horizon = Horizon { last_id, open_from: table.open_from(), ..Horizon::default() };
                 Next::Number(table.pending(look.owned).next(), horizon)
             }
             Next::Number(first, horizon) => {
@@ -148,7 +148,12 @@ impl World {
             Next::Sweep(from, reach, last_id) => {
                 let within = |id: &RecordId| (from..from + reach).contains(id);
                 let found = brings(&mut table.pending(look.owned).filter(within));
-                Next::Rest(from, reach, found, Horizon { last_id, open_from: table.open_from() })
+                Next::Rest(
+                    from,
+                    reach,
+                    found,
+                    Horizon { last_id, open_from: table.open_from(), ..Horizon::default() },
+                )
             }
             Next::Rest(from, reach, mut found, mut horizon) => {
                 match table.kind {

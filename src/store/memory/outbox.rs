@@ -87,7 +87,7 @@ impl Outbox {
     /// How far the ids are decided.
     pub(super) fn horizon(&self) -> Horizon {
         let open_from = self.open.first().copied().unwrap_or(self.last_number + 1);
-        Horizon { last_id: self.last_id, open_from: Some(open_from) }
+        Horizon { last_id: self.last_id, open_from: Some(open_from), ..Horizon::default() }
     }
 
     /// Draws an id; it is used up even if its transaction rolls back.

@@ -23,7 +23,8 @@ impl Outbox {
         if !self.move_guard(guard) {
             return None;
         }
-        let mut settled = Settled { number: Some(self.draw_number()), ..Settled::default() };
+        let mut settled =
+            Settled { number: Some((self.draw_number(), Default::default())), ..Settled::default() };
         let mut resumed = Vec::new();
         for Settlement { id, failures, change } in settlements {
             let (applied, goes_on) = match change {

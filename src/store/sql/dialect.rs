@@ -27,6 +27,8 @@ pub(crate) struct Dialect {
     pub(crate) by: &'static str,
     /// The start of a DELETE that takes an index whatever the statistics say; `@1` is the table, `@2` the index.
     pub(crate) delete: &'static str,
+    /// The server and its start as a number, where ids have the history of one server.
+    pub(crate) server: &'static str,
     /// Opens a transaction that writes.
     pub(crate) begin: &'static str,
     /// What a transaction bears in which code of the user's runs.
@@ -60,6 +62,7 @@ impl Dialect {
             .replace("{insert_new}", self.insert_new.0)
             .replace("{or_nothing}", self.insert_new.1)
             .replace("{lock}", self.lock)
+            .replace("{server}", self.server)
             .replace("{marked}", self.mark.condition);
         for (name, fragment) in [
             ("age", self.age),
@@ -156,6 +159,7 @@ mod tests {
         lock: "FOR UPDATE",
         by: "BY(@)",
         delete: "DELETE {outbox}@1 FROM {outbox}@1 BY(@2)",
+        server: "SERVER",
         begin: "BEGIN",
         mark: Mark { set: "MARK", take: None, counts: false, condition: "MARKED", read: "1" },
     };

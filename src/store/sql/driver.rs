@@ -11,7 +11,7 @@ use crate::{
     handler::BoxFuture,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
-    rules::frontier::{Horizon, Probe},
+    rules::frontier::{Horizon, Probe, Server},
     store::{Bell, ErrorClass, Guard, SchemaError, StoreSettings, Sweep},
 };
 
@@ -185,7 +185,7 @@ pub(crate) trait Driver: Database {
         _: Guard,
         _: &'c [RecordId],
         _: u32,
-    ) -> DriverResult<'c, (i64, usize, i64)> {
+    ) -> DriverResult<'c, (i64, usize, (i64, Server))> {
         Box::pin(async { Err(sqlx::Error::Configuration("no such statement on this database".into())) })
     }
     /// Delayed records that are due, and the number in the row before them.

@@ -111,7 +111,7 @@ macro_rules! sqlx_looks {
             use crate::store::sql::{looks, safe, with_lists};
             Box::pin(async move {
                 let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
-                let horizon = Horizon { last_id, open_from: None };
+                let horizon = Horizon { last_id, open_from: None, ..Horizon::default() };
                 let mut records = read(conn, &sql.sweep, &looks::sweep_lists(&sweep)).await?;
                 let Some(late) = late else { return Ok((records, horizon)) };
                 // After the sweep: whatever was committed before something that it has seen is seen here.
@@ -142,7 +142,7 @@ macro_rules! sqlx_looks {
                 let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
                 let first = with_lists(&sql.probe, &looks::probe_lists(partitions));
                 let first = get::<i64>(&sqlx::raw_sql(first).fetch_one(conn).await?, 0)?;
-                let horizon = Horizon { last_id, open_from: None };
+                let horizon = Horizon { last_id, open_from: None, ..Horizon::default() };
                 Ok(crate::rules::frontier::Probe { first, horizon, number: None })
             })
         }

@@ -23,15 +23,22 @@ use super::{
 use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
-    rules::frontier::{Horizon, Probe},
+    rules::frontier::{Horizon, Probe, Server},
     store::{Bell, Completed, ErrorClass, Guard, SchemaError, StoreSettings, Sweep, Tables},
 };
 
+const STANDBY: &str = "the server is a standby: connect to the primary";
+
 sqlx_codec!(Postgres, PgArguments, |row| {
     let age = get::<PgInterval>(row, 10)?;
-    Ok(age.map_or(0, |age| age.microseconds + i64::from(age.days) * 86_400_000_000))
+    Ok(age.map_or(0, |age| micros(&age)))
 });
 sqlx_database!(Postgres, PgConnection, "PostgreSQL", extra_sql, |_| Ok(()));
+
+/// Of an interval without months, as the difference of two times is.
+fn micros(interval: &PgInterval) -> i64 {
+    interval.microseconds + i64::from(interval.days) * 86_400_000_000
+}
 
 fn extra_sql(settings: &StoreSettings) -> ExtraSql {
     let template = match settings.completed {
@@ -60,6 +67,9 @@ impl Driver for Postgres {
         lock: "FOR UPDATE",
         by: "",
         delete: "DELETE FROM {outbox}@1",
+        // The start of the server, before 1970 while it is a standby.
+        server: "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8 \
+                 * (1 - 2 * pg_is_in_recovery()::int)",
         begin: "BEGIN ISOLATION LEVEL READ COMMITTED",
         mark: Mark {
             set: "SET LOCAL keylane.work = 'open'",
@@ -92,7 +102,16 @@ impl Driver for Postgres {
             settings.push(off("synchronous_commit"));
         }
         let options = options.clone().application_name("keylane").options(settings);
-        Box::pin(async move { options.connect().await })
+        Box::pin(async move {
+            let mut conn = options.connect().await?;
+            // Writes fail on a standby by themselves; what it lets one read is of the past.
+            if session.role == Role::Poll
+                && sqlx::query_scalar("SELECT pg_is_in_recovery()").fetch_one(&mut conn).await?
+            {
+                return Err(sqlx::Error::Io(std::io::Error::other(STANDBY)));
+            }
+            Ok(conn)
+        })
     }
 
     fn bell(options: &PgConnectOptions, settings: &StoreSettings) -> Option<Arc<dyn Bell>> {
@@ -164,17 +183,18 @@ impl Driver for Postgres {
         guard: Guard,
         ids: &'c [RecordId],
         failures: u32,
-    ) -> DriverResult<'c, (i64, usize, i64)> {
+    ) -> DriverResult<'c, (i64, usize, (i64, Server))> {
         Box::pin(async move {
-            let (moved, applied, number): (i64, i64, i64) = sqlx::query_as(AssertSqlSafe(Arc::clone(sql)))
-                .bind(guard.instance.to_string())
-                .bind(i64::from(guard.slot))
-                .bind(guard.counter)
-                .bind(ids)
-                .bind(i32::try_from(failures).unwrap_or(i32::MAX))
-                .fetch_one(conn)
-                .await?;
-            Ok((moved, usize::try_from(applied).unwrap_or(0), number))
+            let (moved, applied, number, server): (i64, i64, i64, i64) =
+                sqlx::query_as(AssertSqlSafe(Arc::clone(sql)))
+                    .bind(guard.instance.to_string())
+                    .bind(i64::from(guard.slot))
+                    .bind(guard.counter)
+                    .bind(ids)
+                    .bind(i32::try_from(failures).unwrap_or(i32::MAX))
+                    .fetch_one(conn)
+                    .await?;
+            Ok((moved, usize::try_from(applied).unwrap_or(0), (number, Server(server))))
         })
     }
 
@@ -193,14 +213,15 @@ impl Driver for Postgres {
                 .bind(sweep.skip_above())
                 .bind(limit)
                 .fetch(conn);
-            let mut horizon = Horizon { last_id: 0, open_from: Some(0) };
+            let mut horizon = Horizon { open_from: Some(0), ..Horizon::default() };
             let mut records = Vec::new();
             // Row by row: they are decoded while the server still looks for the others.
             while let Some(row) = rows.try_next().await? {
                 match get::<i64>(&row, 2)? {
                     Some(-1) => {
                         let number = |column| Ok::<_, sqlx::Error>(get::<i64>(&row, column)?.unwrap_or(0));
-                        horizon = Horizon { last_id: number(0)?, open_from: Some(number(9)?) };
+                        let server = Server(get::<PgInterval>(&row, 10)?.map_or(0, |since| micros(&since)));
+                        horizon = Horizon { server, last_id: number(0)?, open_from: Some(number(9)?) };
                     }
                     _ => records.push(record(&row)?),
                 }
@@ -217,9 +238,9 @@ impl Driver for Postgres {
         let numbers: Vec<i16> = partitions.iter().map(|partition| i16::from(partition.number())).collect();
         Box::pin(async move {
             let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
-            let (first, number, open_from): (Option<i64>, i64, i64) =
+            let (first, number, open_from, server): (Option<i64>, i64, i64, i64) =
                 sqlx::query_as(safe(&sql.probe)).bind(numbers).fetch_one(conn).await?;
-            let horizon = Horizon { last_id, open_from: Some(open_from) };
+            let horizon = Horizon { server: Server(server), last_id, open_from: Some(open_from) };
             Ok(Probe { first, horizon, number: Some(number) })
         })
     }

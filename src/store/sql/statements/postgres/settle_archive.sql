@@ -12,4 +12,5 @@ WITH guard AS (
     SELECT id, created_at, event_id, attempts, partition_no, record_key, handler, record_type, content_type, payload, headers
     FROM done RETURNING 1
 )
-SELECT (SELECT count(*) FROM guard), (SELECT count(*) FROM archived), pg_current_xact_id()::text::int8
+SELECT (SELECT count(*) FROM guard), (SELECT count(*) FROM archived), pg_current_xact_id()::text::int8,
+       {server}

@@ -8,4 +8,5 @@ WITH guard AS (
     WHERE r.id = ANY ($4) AND r.attempts = $5 AND r.status IN (0, 4)
     RETURNING 1
 )
-SELECT (SELECT count(*) FROM guard), (SELECT count(*) FROM done), pg_current_xact_id()::text::int8
+SELECT (SELECT count(*) FROM guard), (SELECT count(*) FROM done), pg_current_xact_id()::text::int8,
+       {server}

@@ -1,8 +1,10 @@
 -- Pending records in id order, by the primary key. The first row is the horizon of the same moment:
--- the last id that was drawn, and as attempts the number below which no transaction is open. $3 is a
+-- the last id that was drawn, as attempts the number below which no transaction is open, and as age the
+-- server. $3 is a
 -- bit for each partition: an array would be searched for each row.
 SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END, NULL::uuid, -1::int8, '', '', '', '',
-       ''::bytea, NULL, pg_snapshot_xmin(pg_current_snapshot())::text::int8, NULL::interval
+       ''::bytea, NULL, pg_snapshot_xmin(pg_current_snapshot())::text::int8,
+       {server} * interval '1 microsecond'
 FROM {outbox}record_id_seq
 UNION ALL (
     SELECT id, event_id, partition_no::int8, record_key, handler, record_type, content_type,

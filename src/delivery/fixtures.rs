@@ -1,0 +1,100 @@
+//! What the unit tests of this wing are made of.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{DeliveryConfig, Pipeline, Setup};
+use crate::{
+    clock::Clock,
+    database::Database,
+    handler::{
+        BoxFuture, Call, Context, Defaults, Entry, HandlerError, Registration, Registry, States, Takes,
+    },
+    instance::{Generation, InstanceId},
+    memory::{Memory, MemoryPool},
+    ownership::Ownership,
+    partition::Partition,
+    record::{Delivery, Record},
+    store::{Completed, Store, StoreSettings, Tables},
+};
+
+/// The generation in which everything is owned.
+pub(super) const GENERATION: Generation = Generation(1);
+
+/// A closure as a handler.
+struct Act<F>(F);
+
+impl<F: Fn(&Record) -> Result<(), HandlerError> + Send + Sync + 'static> Call for Act<F> {
+    fn call<'a>(&'a self, context: Context<'a>) -> BoxFuture<'a, Result<(), HandlerError>> {
+        Box::pin(async move { (self.0)(context.record()) })
+    }
+}
+
+/// One handler, `h`, of every type.
+pub(super) fn registry(
+    act: impl Fn(&Record) -> Result<(), HandlerError> + Send + Sync + 'static,
+) -> Arc<Registry> {
+    let defaults = Defaults {
+        retry: Default::default(),
+        timeout: Duration::from_secs(1),
+        stop_on_first_failure: true,
+        after_failure: None,
+    };
+    let handler = Registration::single("h", Takes::every(), Act(act));
+    Arc::new(Registry::build(vec![handler], States::default(), &defaults, "memory", &|_| None).unwrap())
+}
+
+/// The handler of a registry whose handler does nothing.
+pub(super) fn entry() -> Arc<Entry> {
+    Arc::clone(registry(|_| Ok(())).entry("h", "t").unwrap())
+}
+
+/// Everything is owned, and the lease is good.
+pub(super) fn owning_all() -> Ownership {
+    let ownership = Ownership::new(Clock::pausable());
+    let all: Vec<_> = Partition::all().map(|partition| (partition, GENERATION)).collect();
+    ownership.grant(&all);
+    ownership.renew(ownership.clock().now(), Duration::from_secs(30));
+    ownership
+}
+
+pub(super) fn record(id: i64, key: &str) -> Record {
+    let delivery = Delivery {
+        id,
+        event_id: uuid::Uuid::nil(),
+        key: key.into(),
+        handler: "h".into(),
+        record_type: "t".into(),
+        content_type: "application/json".into(),
+        partition: Partition::of(key),
+        generation: GENERATION,
+        attempt: 1,
+        headers: Default::default(),
+        age: Duration::ZERO,
+    };
+    Record { delivery, payload: Vec::new() }
+}
+
+pub(super) fn store(pool: &MemoryPool) -> Arc<dyn Store> {
+    let settings = StoreSettings {
+        tables: Tables::default(),
+        completed: Completed::Delete,
+        call_timeout: Duration::from_secs(1),
+        async_settle: false,
+    };
+    Memory::open(pool, settings).unwrap()
+}
+
+/// A pipeline that owns everything and knows the stops of everything; nothing of it runs.
+pub(super) fn pipeline() -> Pipeline {
+    let mut pipeline = Pipeline::new(Setup {
+        store: store(&MemoryPool::new()),
+        registry: registry(|_| Ok(())),
+        config: DeliveryConfig::default(),
+        ownership: owning_all(),
+        wake: Default::default(),
+        observers: Default::default(),
+        instance: InstanceId::generate(),
+    });
+    pipeline.loaded.fill(GENERATION);
+    pipeline
+}
