@@ -162,15 +162,21 @@ impl Worker {
     /// One session after another: an evicted instance comes back under a new identity.
     async fn run(mut self, joined: oneshot::Sender<std::io::Result<()>>) -> ShutdownReport {
         let mut joined = Some(joined);
-        loop {
+        let report = loop {
             match self.session(&mut joined).await {
-                Session::Left(report) => return report,
+                Session::Left(report) => break report,
                 Session::Evicted if *self.stopped.borrow() => {
-                    return ShutdownReport { graceful: false, cancelled: 0 };
+                    break ShutdownReport { graceful: false, cancelled: 0 };
                 }
                 Session::Evicted => {}
             }
+        };
+        // The outbox may live on, and only schedule.
+        self.store.rest(Duration::ZERO).await;
+        if let Some(bell) = &self.bell {
+            bell.rest(Duration::ZERO).await;
         }
+        report
     }
 
     async fn session(&mut self, joined: &mut Option<oneshot::Sender<std::io::Result<()>>>) -> Session {

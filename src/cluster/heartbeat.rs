@@ -115,7 +115,13 @@ impl Drop for Heartbeat {
 }
 
 impl Beating {
-    async fn run(self, mut stopped: watch::Receiver<bool>) {
+    /// Beats until it is stopped or the instance is evicted, and closes its connection.
+    async fn run(self, stopped: watch::Receiver<bool>) {
+        self.keep_beating(stopped).await;
+        self.store.rest(Duration::ZERO).await;
+    }
+
+    async fn keep_beating(&self, mut stopped: watch::Receiver<bool>) {
         let limit = self.config.stale_instance_timeout / 2;
         let mut pulse = (self.pulse.0.load(SeqCst), Instant::now());
         loop {

@@ -9,6 +9,7 @@
 
 mod batches;
 mod blocked;
+mod connections;
 mod crossing;
 mod declarations;
 mod delayed;
@@ -255,6 +256,9 @@ macro_rules! by_hand {
 macro_rules! on_servers {
     ($target:ident) => {
         stamp! { $target;
+            connections {
+                a_shutdown_closes_its_connections
+            }
             outages {
                 start_waits_until_the_database_is_there
                 an_outage_is_a_line_at_each_end

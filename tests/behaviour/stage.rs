@@ -59,6 +59,11 @@ impl<T: Target> Stage<T> {
         Some(Self { pool, tables, config, signals: Recorder::default(), unique })
     }
 
+    /// A name that nobody else has.
+    pub(crate) fn unique(&self) -> &str {
+        &self.unique
+    }
+
     pub(crate) async fn erase(self) {
         T::erase(&self.pool, &self.unique).await;
     }

@@ -33,7 +33,7 @@ macro_rules! by_sql {
             }
             purging {
                 a_purge_takes_more_than_a_batch
-                forgetting_takes_more_than_a_batch
+                forgetting_takes_the_stopped_and_their_guard_rows
             }
             schema {
                 a_missing_schema_is_named

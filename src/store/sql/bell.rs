@@ -29,7 +29,7 @@ pub(super) struct PgBell {
     sender: String,
     timeout: Duration,
     ringing: Link<Postgres>,
-    listening: PgPool,
+    options: PgConnectOptions,
 }
 
 struct PgEar {
@@ -41,19 +41,24 @@ impl PgBell {
     pub(super) fn shared(options: &PgConnectOptions, settings: &StoreSettings) -> Arc<dyn Bell> {
         let timeout = settings.call_timeout;
         let session = Session { role: Role::Control, timeout, async_commit: false };
-        // It waits without an end, so it gets no limit on statements either.
-        let listening = PgPoolOptions::new().max_connections(1).acquire_timeout(timeout);
         Arc::new(Self {
             channel: channel(&settings.tables),
             sender: Uuid::now_v7().to_string(),
             timeout,
             ringing: Link::new(options.clone(), session),
-            listening: listening.connect_lazy_with(options.clone().application_name("keylane")),
+            options: options.clone(),
         })
     }
 }
 
 impl PgBell {
+    /// A pool of one connection, which is closed with its listener. It waits without an end, so it gets no
+    /// limit on statements.
+    fn listening(&self) -> PgPool {
+        let options = self.options.clone().application_name("keylane");
+        PgPoolOptions::new().max_connections(1).acquire_timeout(self.timeout).connect_lazy_with(options)
+    }
+
     async fn notify(&self, text: &str) -> Result<(), sqlx::Error> {
         let mut conn = self.ringing.borrow().await?;
         let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(&self.channel).bind(text);
@@ -87,7 +92,7 @@ impl Bell for PgBell {
 
     async fn listen(&self) -> Result<Box<dyn Listener>, StoreError> {
         let mut listener = within::<Postgres, _>("listen", self.timeout, async {
-            let mut listener = PgListener::connect_with(&self.listening).await?;
+            let mut listener = PgListener::connect_with(&self.listening()).await?;
             listener.listen(&self.channel).await?;
             Ok(listener)
         })

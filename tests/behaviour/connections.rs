@@ -1,0 +1,95 @@
+//! Which connections the workers hold, as the server lists them.
+
+use keylane::{Outbox, Running};
+use sqlx::{AssertSqlSafe, Row};
+
+use crate::{
+    ledger::{Ledger, run_of},
+    recorder::eventually,
+    stage::{Stage, until_empty},
+    target::{MariaDbTarget, MySqlTarget, Pool, PostgresTarget},
+    user::User,
+};
+
+/// A server that tells whose connections are open.
+pub(crate) trait Doorman: User {
+    /// A pool of a user with all rights, who is made for it; it does not connect yet.
+    fn pool_of(pool: &Pool<Self>, user: &str) -> impl Future<Output = Pool<Self>>;
+    /// How many connections that user has.
+    fn connections(pool: &Pool<Self>, user: &str) -> impl Future<Output = i64>;
+    /// Takes the user away.
+    fn dismiss(pool: &Pool<Self>, user: &str) -> impl Future<Output = ()>;
+}
+
+macro_rules! doorman {
+    ($($target:ty: $options:ty, $make:literal, $count:literal, $drop:literal;)*) => {$(
+        impl Doorman for $target {
+            async fn pool_of(pool: &Pool<Self>, user: &str) -> Pool<Self> {
+                let make = AssertSqlSafe($make.replace("{user}", user));
+                sqlx::raw_sql(make).execute(pool).await.unwrap();
+                let options = (*pool.connect_options()).clone().username(user).password("first");
+                <$options>::new().max_connections(3).connect_lazy_with(options)
+            }
+
+            async fn connections(pool: &Pool<Self>, user: &str) -> i64 {
+                let count = AssertSqlSafe($count.replace("{user}", user));
+                sqlx::raw_sql(count).fetch_one(pool).await.unwrap().get(0)
+            }
+
+            async fn dismiss(pool: &Pool<Self>, user: &str) {
+                let drop = AssertSqlSafe($drop.replace("{user}", user));
+                sqlx::raw_sql(drop).execute(pool).await.unwrap();
+            }
+        }
+    )*};
+}
+
+doorman! {
+    PostgresTarget: sqlx::postgres::PgPoolOptions,
+        "CREATE ROLE {user} LOGIN SUPERUSER PASSWORD 'first'",
+        "SELECT count(*) FROM pg_stat_activity WHERE usename = '{user}'",
+        "DROP ROLE {user}";
+    MariaDbTarget: sqlx::mysql::MySqlPoolOptions,
+        "CREATE USER {user} IDENTIFIED BY 'first'; GRANT ALL ON *.* TO {user}",
+        "SELECT count(*) FROM information_schema.processlist WHERE user = '{user}'",
+        "DROP USER {user}";
+    MySqlTarget: sqlx::mysql::MySqlPoolOptions,
+        "CREATE USER {user} IDENTIFIED BY 'first'; GRANT ALL ON *.* TO {user}",
+        "SELECT count(*) FROM information_schema.processlist WHERE user = '{user}'",
+        "DROP USER {user}";
+}
+
+/// A process on the connections of this pool.
+pub(crate) async fn run_on<T: User>(
+    stage: &Stage<T>,
+    pool: Pool<T>,
+    ledger: &Ledger,
+) -> (Outbox<T::Db>, Running) {
+    let builder = Outbox::builder(pool).config(stage.config.clone()).observer(stage.signals.clone());
+    let outbox = builder.handler(ledger.keeper("bookkeeper")).build().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    (outbox, running)
+}
+
+pub(crate) async fn a_shutdown_closes_its_connections<T: Doorman>(stage: &Stage<T>) {
+    let (ledger, user) = (Ledger::default(), format!("u{}", stage.unique()));
+    let pool = T::pool_of(&stage.pool, &user).await;
+    let (outbox, running) = run_on(stage, pool, &ledger).await;
+    stage.schedule(&outbox, &run_of("order-1", 3)).await;
+    ledger.until_done(3).await;
+    until_empty(&outbox).await;
+    assert!(T::connections(&stage.pool, &user).await >= 3, "the workers have connections of their own");
+    assert!(running.shutdown().await.graceful);
+    // The server takes a moment to see it.
+    eventually("no connection of the workers", async || {
+        (T::connections(&stage.pool, &user).await == 0).then_some(())
+    })
+    .await;
+    // The outbox lives on, and can start again.
+    let running = outbox.start().await.unwrap();
+    stage.schedule(&outbox, &run_of("order-2", 3)).await;
+    ledger.until_done(6).await;
+    running.shutdown().await;
+    drop(outbox);
+    T::dismiss(&stage.pool, &user).await;
+}
