@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::{
     config::{Config, ConfigError},
     database::Database,
-    handler::{Defaults, Registration, Registry, RegistryError, States, TransactionalBatchCall},
+    handler::{Defaults, Entry, Registration, Registry, RegistryError, States, TransactionalBatchCall},
     notifications::Announcer,
     outbox::{Inner, Outbox},
+    rules::lease,
     schedule::{Routes, Scheduler},
     store::{OpenError, TransactionalRun},
     telemetry::{LogObserver, Observer, Observers},
@@ -143,11 +144,13 @@ impl<DB: Database> OutboxBuilder<DB> {
 
 /// A handler that may take longer than others wait for its partition would get its instance evicted.
 fn check_timeouts(config: &Config, registry: &Registry) -> Result<(), ConfigError> {
-    let limit = config.cluster.handover_timeout.saturating_sub(config.database.call_timeout);
-    let too_long = registry.entries().filter(|entry| entry.timeout > limit).map(|entry| {
+    let (handover, call) = (config.cluster.handover_timeout, config.database.call_timeout);
+    let hold = |entry: &Arc<Entry>| lease::longest_hold(entry.timeout, call, entry.form.is_transactional());
+    let too_long = registry.entries().filter(|entry| hold(entry) > handover).map(|entry| {
+        let limit = handover.saturating_sub(hold(entry).saturating_sub(entry.timeout));
         format!(
-            "handler {:?} has a timeout of {:?}, but cluster.handover_timeout less database.call_timeout is \
-             {limit:?}: raise handover_timeout or lower the handler's timeout",
+            "handler {:?} has a timeout of {:?}, but cluster.handover_timeout less the database.call_timeout of \
+             its writes is {limit:?}: raise handover_timeout or lower the handler's timeout",
             entry.id, entry.timeout
         )
     });

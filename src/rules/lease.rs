@@ -17,6 +17,13 @@ pub fn trusted_until(sent_at: Duration, stale_timeout: Duration) -> Duration {
     sent_at + stale_timeout.saturating_sub(margin(stale_timeout))
 }
 
+/// How long a partition may be held at most after it was asked for: the call that has just begun runs to its
+/// timeout, and then its outcome is written. Nothing else begins meanwhile, also no fallback. In the
+/// transaction of a handler two calls of the database follow, the completion and the commit.
+pub fn longest_hold(timeout: Duration, call_timeout: Duration, transactional: bool) -> Duration {
+    timeout.saturating_add(call_timeout * if transactional { 2 } else { 1 })
+}
+
 /// Whether two readings of the wall clock and of the monotonic clock disagree by more than the
 /// tolerance: the process or its machine was stopped in a way that the monotonic clock missed.
 ///
@@ -38,6 +45,12 @@ mod tests {
     #[test]
     fn trust_ends_before_others_may_evict() {
         assert_eq!(trusted_until(s(100), s(30)), s(127));
+    }
+
+    #[test]
+    fn what_is_held_longest_is_a_call_with_its_writes() {
+        assert_eq!(longest_hold(s(30), s(5), false), s(35));
+        assert_eq!(longest_hold(s(30), s(5), true), s(40));
     }
 
     #[test]

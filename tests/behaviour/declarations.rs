@@ -194,8 +194,8 @@ async fn a_timeout_is_no_longer_than_others_wait_for_a_handover() {
     assert_eq!(
         error,
         [
-            "handler \"mail\" has a timeout of 600s, but cluster.handover_timeout less database.call_timeout is \
-          55s: raise handover_timeout or lower the handler's timeout"
+            "handler \"mail\" has a timeout of 600s, but cluster.handover_timeout less the database.call_timeout of \
+          its writes is 55s: raise handover_timeout or lower the handler's timeout"
         ]
     );
 }

@@ -27,6 +27,8 @@ use crate::{
     store::{Bell, Completed, ErrorClass, Guard, SchemaError, StoreSettings, Sweep, Tables},
 };
 
+const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
+    WHERE current_setting('synchronous_commit') = 'off'";
 const STANDBY: &str = "the server is a standby: connect to the primary";
 
 sqlx_codec!(Postgres, PgArguments, |row| {
@@ -104,11 +106,20 @@ impl Driver for Postgres {
         let options = options.clone().application_name("keylane").options(settings);
         Box::pin(async move {
             let mut conn = options.connect().await?;
-            // Writes fail on a standby by themselves; what it lets one read is of the past.
-            if session.role == Role::Poll
-                && sqlx::query_scalar("SELECT pg_is_in_recovery()").fetch_one(&mut conn).await?
-            {
-                return Err(sqlx::Error::Io(std::io::Error::other(STANDBY)));
+            match session.role {
+                // Writes fail on a standby by themselves; what it lets one read is of the past.
+                Role::Poll => {
+                    let standby =
+                        sqlx::query_scalar("SELECT pg_is_in_recovery()").fetch_one(&mut conn).await?;
+                    if standby {
+                        return Err(sqlx::Error::Io(std::io::Error::other(STANDBY)));
+                    }
+                }
+                Role::Settle if session.async_commit => {}
+                // Claims and evictions must not be forgotten, whatever is the default of the server.
+                Role::Settle | Role::Control => {
+                    sqlx::raw_sql(DURABLE).execute(&mut conn).await?;
+                }
             }
             Ok(conn)
         })

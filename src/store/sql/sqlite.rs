@@ -66,9 +66,9 @@ impl Driver for Sqlite {
         let busy = session.timeout.mul_f64(0.8).max(Duration::from_millis(50));
         let mut options =
             options.clone().journal_mode(SqliteJournalMode::Wal).busy_timeout(busy).foreign_keys(true);
-        if session.role == Role::Settle && session.async_commit {
-            options = options.synchronous(SqliteSynchronous::Normal);
-        }
+        let lazy = session.role == Role::Settle && session.async_commit;
+        // Claims and evictions must not be forgotten, whatever the pool's connections are told.
+        options = options.synchronous(if lazy { SqliteSynchronous::Normal } else { SqliteSynchronous::Full });
         Box::pin(async move { options.connect().await })
     }
 

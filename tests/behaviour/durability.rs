@@ -1,0 +1,53 @@
+//! What must survive a crash of the server is committed durably, whatever the server's default.
+
+use keylane::Outbox;
+use sqlx::Row;
+
+use crate::{
+    ledger::{Ledger, placed},
+    recorder::eventually,
+    stage::{Stage, until_empty},
+    target::PostgresTarget,
+};
+
+/// Each statement that writes a table of the cluster notes under which setting it does.
+const NOTE: &[&str] = &[
+    "CREATE TABLE {outbox}noted (what text, setting text)",
+    "CREATE FUNCTION {outbox}note() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN \
+     INSERT INTO {outbox}noted VALUES (TG_TABLE_NAME, current_setting('synchronous_commit')); RETURN NULL; END$$",
+    "CREATE TRIGGER note AFTER INSERT OR UPDATE ON {outbox}instance EXECUTE FUNCTION {outbox}note()",
+    "CREATE TRIGGER note AFTER UPDATE ON {outbox}partition EXECUTE FUNCTION {outbox}note()",
+];
+
+/// The user's connections, and so the server as the workers find it, do not wait for the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_claims_and_beats_commit_durably() {
+    let stage = Stage::<PostgresTarget>::open().await.unwrap();
+    for statement in NOTE {
+        stage.execute(statement).await;
+    }
+    let options = stage.pool.connect_options().as_ref().clone().options([("synchronous_commit", "off")]);
+    let pool = sqlx::PgPool::connect_with(options).await.unwrap();
+    let default: String = sqlx::query_scalar("SHOW synchronous_commit").fetch_one(&pool).await.unwrap();
+    assert_eq!(default, "off");
+    let ledger = Ledger::default();
+    let builder = Outbox::builder(pool).config(stage.config.clone()).handler(ledger.keeper("bookkeeper"));
+    let outbox = builder.build().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    stage.schedule(&outbox, &[placed("order-1", 1)]).await;
+    until_empty(&outbox).await;
+    let sql = format!(
+        "SELECT what || ' ' || setting FROM {}noted GROUP BY 1 HAVING count(*) > 0",
+        crate::user::qualifier(&stage.tables)
+    );
+    let noted = eventually("writes of both tables", async || {
+        let rows = sqlx::query(sqlx::AssertSqlSafe(sql.clone())).fetch_all(&stage.pool).await.unwrap();
+        let noted: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        let of = |table: &str| noted.iter().any(|line| line.contains(table));
+        (of("instance") && of("partition")).then_some(noted)
+    })
+    .await;
+    assert!(noted.iter().all(|line| line.ends_with(" on")), "{noted:?}");
+    running.shutdown().await;
+    stage.erase().await;
+}

@@ -1,0 +1,94 @@
+//! Handlers that share an instance: transactional ones, of which few run at once, take nothing from the
+//! others while they wait.
+
+use std::{sync::Arc, time::Duration};
+
+use keylane::{
+    Delivery, HandlerError, Registration, Signal, TransactionalHandler,
+    memory::{Memory, MemoryConnection},
+};
+use tokio::{sync::Semaphore, time::sleep};
+
+use crate::{
+    leases::{Paused, s},
+    ledger::{Cancelled, Ledger, Placed, Step, placed},
+    stage::until_empty,
+};
+
+/// Takes five seconds a record.
+struct Slow(Ledger);
+
+impl TransactionalHandler<Memory> for Slow {
+    type Event = Placed;
+
+    async fn handle(
+        &self,
+        event: Placed,
+        _: &mut MemoryConnection,
+        delivery: &Delivery,
+    ) -> Result<(), HandlerError> {
+        self.0.note(Step::Began, &event, delivery);
+        sleep(s(5)).await;
+        self.0.note(Step::Done, &event, delivery);
+        Ok(())
+    }
+}
+
+/// Runs that wait for their turn hold no partition: whoever joins has its half as soon as the two that run
+/// have ended, and nobody is thrown out.
+#[tokio::test(start_paused = true)]
+async fn a_transactional_backlog_is_handed_over_at_once() {
+    let mut stage = Paused::new();
+    stage.config.delivery.handler_timeout = s(10);
+    let ledger = Ledger::default();
+    let slow = || Registration::transactional("books", Slow(ledger.clone()));
+    let (outbox, first) = stage.run([slow()]).await;
+    let events: Vec<Placed> = (0..60).map(|key| placed(&format!("key-{key}"), 1)).collect();
+    stage.schedule(&outbox, &events).await;
+    ledger.until(Step::Began, None, 2).await;
+    let (_, second) = stage.run([slow()]).await;
+    let granted = |signal: &Signal| matches!(signal, Signal::PartitionsGranted { partitions } if partitions.len() >= 100);
+    stage.signals.at_least(2, "half of the partitions", granted).await;
+    let begun = ledger.steps(Step::Began).len();
+    assert!(begun <= 8, "{begun} had begun when the second had its half");
+    // Sixty records, four at a time, five seconds each.
+    sleep(s(120)).await;
+    until_empty(&outbox).await;
+    first.shutdown().await;
+    second.shutdown().await;
+    assert_eq!(ledger.steps(Step::Done).len(), 60);
+    let evicted = |signal: &Signal| matches!(signal, Signal::Evicted { .. } | Signal::PeerEvicted { .. });
+    assert_eq!(stage.signals.count(evicted), 0);
+}
+
+/// Waits to be let go on.
+struct Waiting(Arc<Semaphore>);
+
+impl TransactionalHandler<Memory> for Waiting {
+    type Event = Cancelled;
+
+    async fn handle(&self, _: Cancelled, _: &mut MemoryConnection, _: &Delivery) -> Result<(), HandlerError> {
+        drop(self.0.acquire().await?);
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transactional_backlog_leaves_calls_to_the_others() {
+    let mut stage = Paused::new();
+    stage.config.delivery.concurrency = 4;
+    let (ledger, go_on) = (Ledger::default(), Arc::new(Semaphore::new(0)));
+    let waiting = Registration::transactional("books", Waiting(Arc::clone(&go_on)));
+    let (outbox, running) = stage.run([waiting, ledger.keeper("bookkeeper")]).await;
+    let backlog: Vec<Cancelled> = (0..40).map(|key| Cancelled { key: format!("key-{key}") }).collect();
+    outbox.transaction(async |tx| outbox.schedule_all(tx, &backlog).await).await.unwrap();
+    sleep(s(2)).await;
+    for number in 1..=5 {
+        stage.schedule(&outbox, &[placed("order-1", number)]).await;
+        tokio::time::timeout(Duration::from_secs(5), ledger.until_done(number as usize)).await.unwrap();
+    }
+    go_on.add_permits(2);
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(ledger.assert_in_order(), 5);
+}
