@@ -36,6 +36,8 @@ pub(super) struct Seen {
     pub(super) records: Vec<Record>,
     /// Whether the limit cut it short: look again at once.
     pub(super) more: bool,
+    /// Whether it has cut short what is due.
+    pub(super) more_due: bool,
     pub(super) error: Option<StoreError>,
     /// How often the cluster has changed, if that was asked for.
     pub(super) cluster_changes: Option<i64>,
@@ -45,7 +47,8 @@ pub(super) struct Seen {
 /// not stopped by anyone but this instance when the records are read, and of its own it knows.
 pub(super) async fn look(store: Arc<dyn Store>, look: Look) -> Seen {
     let (stops, records) = (Vec::new(), Vec::new());
-    let mut seen = Seen { look, stops, records, more: false, error: None, cluster_changes: None };
+    let (more, more_due) = (false, false);
+    let mut seen = Seen { look, stops, records, more, more_due, error: None, cluster_changes: None };
     if let Err(error) = fill(&*store, &mut seen).await {
         seen.records.clear();
         seen.error = Some(error);
@@ -62,7 +65,8 @@ async fn fill(store: &dyn Store, seen: &mut Seen) -> Result<(), StoreError> {
     if *due {
         let (records, changes) = store.due(owned, skip, *limit).await?;
         (seen.records, seen.cluster_changes) = (records, Some(changes));
-        seen.more = seen.records.len() >= *limit;
+        seen.more_due = seen.records.len() >= *limit;
+        seen.more = seen.more_due;
     }
     let left = limit.saturating_sub(seen.records.len()).max(1);
     let plan = if *part { Plan::Apart } else { plan(store, frontier, owned).await? };

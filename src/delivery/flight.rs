@@ -51,7 +51,7 @@ pub(super) struct Landed {
     pub(super) lanes: SmallVec<[LaneRun; 1]>,
     /// Whether the run was one of a transactional handler.
     pub(super) transactional: bool,
-    /// More will come of it: its lanes still run.
+    /// More will come of it, of those of its lanes that are not over.
     pub(super) goes_on: bool,
 }
 
@@ -64,12 +64,14 @@ pub(super) struct LaneRun {
     ended: usize,
     /// Whether the next record may be tried. Turned false by an outcome after which it may not.
     goes_on: bool,
+    /// Nothing more will come of this lane. Turned true by the report of the last.
+    pub(super) over: bool,
 }
 
 impl LaneRun {
     pub(super) fn new(lane: Lane, items: impl IntoIterator<Item = Item>) -> Self {
         let items = items.into_iter().map(|item| (item, Outcome::Untried)).collect();
-        Self { lane, items, ended: 0, goes_on: true }
+        Self { lane, items, ended: 0, goes_on: true, over: false }
     }
 }
 
@@ -198,11 +200,16 @@ impl Flight {
     fn report(&mut self) {
         (self.unreported, self.unreported_since) = (false, None);
         let mut lanes = SmallVec::new();
-        for LaneRun { lane, items, ended, .. } in &mut self.lanes {
-            if *ended > 0 {
-                let (lane, ended) = (lane.clone(), std::mem::take(ended));
-                lanes.push(LaneRun { lane, items: items.drain(..ended).collect(), ended, goes_on: true });
+        for LaneRun { lane, items, ended, goes_on, over } in &mut self.lanes {
+            let count = std::mem::take(ended);
+            if count == 0 {
+                continue;
             }
+            // A lane that may not go on is reported as a whole: what was not tried stays behind what was lost.
+            *over = !*goes_on || count == items.len();
+            let count = if *over { items.len() } else { count };
+            let items = items.drain(..count).collect();
+            lanes.push(LaneRun { lane: lane.clone(), items, ended: 0, goes_on: true, over: *over });
         }
         self.send(Landed { lanes, transactional: self.transactional, goes_on: true });
     }
@@ -221,7 +228,9 @@ impl Flight {
         self.over = true;
         // Before the report, which lets the next transactional run start.
         self.slot = None;
-        let lanes = std::mem::take(&mut self.lanes);
+        let mut lanes = std::mem::take(&mut self.lanes);
+        lanes.retain(|lane| !lane.over);
+        lanes.iter_mut().for_each(|lane| lane.over = true);
         Landed { lanes, transactional: self.transactional, goes_on: false }
     }
 }
@@ -301,6 +310,18 @@ mod tests {
         flight.end(0, Outcome::Write(Change::Complete));
         drop(flight);
         assert_eq!(reported(&mut reports), (vec!["write"], false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lane_that_may_not_go_on_is_reported_as_a_whole() {
+        let (mut flight, mut reports) = flight(3);
+        flight.begin(0, 3, Duration::ZERO);
+        flight.end(0, Outcome::Gone);
+        flight.stop(0);
+        flight.report();
+        assert_eq!(reported(&mut reports), (vec!["gone", "untried", "untried"], true));
+        drop(flight);
+        assert_eq!(reported(&mut reports), (vec![], false), "nothing is told twice");
     }
 
     #[tokio::test(start_paused = true)]

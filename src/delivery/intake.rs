@@ -77,7 +77,7 @@ impl Pipeline {
     }
 
     pub(super) fn take_in(&mut self, seen: Seen) {
-        let Seen { look, stops, records, more, error, cluster_changes } = seen;
+        let Seen { look, stops, records, more, more_due, error, cluster_changes } = seen;
         if let Some(changes) = cluster_changes {
             self.ownership.note_changes(changes);
         }
@@ -126,6 +126,7 @@ impl Pipeline {
         }
         let more = more && !barren;
         self.wanted |= more;
+        self.due_wanted |= more_due && !barren;
         self.news |= more && look.part;
         self.lanes.end_fetch();
     }
@@ -222,7 +223,15 @@ mod tests {
             part: false,
             frontier: pipeline.frontier,
         };
-        Seen { look, stops: Vec::new(), records: Vec::new(), more: false, error: None, cluster_changes: None }
+        Seen {
+            look,
+            stops: Vec::new(),
+            records: Vec::new(),
+            more: false,
+            more_due: false,
+            error: None,
+            cluster_changes: None,
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,13 +7,14 @@
 //! ```
 //!
 //! One task, the [`pipeline`], owns all bookkeeping; it fetches and settles at the same time, on a
-//! connection each. Handlers run in tasks of their own, one a lane at a time. Every fetch reads the
-//! pending set from its head, without what is in flight: nothing is ever remembered as "done up to
-//! here". A lane that stands still has a row in `outbox_lane`, and its later records are moved out
+//! connection each. Handlers run in tasks of their own, one a lane at a time. A look reads the pending set
+//! from the frontier on, below which everything pending is in memory and no id can come any more, without
+//! what is in memory itself. A lane that stands still has a row in `outbox_lane`, and its later records are moved out
 //! of the pending set as they are met (status held), so that no poll pays for them twice.
 //!
 //! Words: a *stop* is a lane that stands still and the record that causes it; a *run* is one call
-//! sequence of a lane in a task; *tainted* is a lane whose rows in a fetch under way no longer count,
+//! sequence of a lane in a task, and a *flight* is a run under way, which reports whatever ends it; an
+//! outcome is *set aside* if the database refuses it; *tainted* is a lane whose rows in a fetch under way no longer count,
 //! because the lane's memory changed since the fetch began; *crowded* is a partition one of whose lanes
 //! wants more of the memory than its share.
 

@@ -40,13 +40,16 @@ impl Pipeline {
     /// Starts what may run. Many short runs share a task and report together what ended together: a
     /// task and a report each would cost more than a short handler does.
     pub(super) fn start_runs(&mut self) {
-        let mut flights = Vec::new();
         // Without a lease nothing would be tried, and all would be ready again at once.
-        while self.lanes.plain_runs() < self.config.concurrency && self.ownership.lease_holds() {
+        if !self.ownership.lease_holds() {
+            return;
+        }
+        let mut flights = Vec::new();
+        while self.lanes.plain_runs() < self.config.concurrency {
             let Some(run) = self.lanes.next_run(false) else { break };
             flights.push(Flight::new(run, None, self.done.clone()));
         }
-        while let Some(slot) = self.guards.slot().filter(|_| self.ownership.lease_holds()) {
+        while let Some(slot) = self.guards.slot() {
             let Some(run) = self.lanes.next_run(true) else { break };
             flights.push(Flight::new(run, Some(slot), self.done.clone()));
         }
@@ -76,7 +79,7 @@ impl Pipeline {
         if !goes_on {
             self.lanes.end_run(transactional);
         }
-        for LaneRun { lane, items, .. } in lanes {
+        for LaneRun { lane, items, over, .. } in lanes {
             let mut untried = Vec::new();
             let mut lost = false;
             for (item, outcome) in items {
@@ -102,7 +105,7 @@ impl Pipeline {
                     }
                 }
             }
-            if !goes_on {
+            if over {
                 self.take_back(&lane, untried, lost);
                 self.lanes.end_lane(lane);
             }

@@ -86,3 +86,29 @@ pub(crate) async fn many_that_are_due_at_once_are_all_delivered<T: User>(stage: 
     running.shutdown().await;
     assert_eq!(ledger.assert_in_order(), 200);
 }
+
+/// More is due at once than a look brings: the next look follows at once, not at the next poll.
+#[tokio::test(start_paused = true)]
+async fn what_is_due_does_not_wait_for_the_next_poll() {
+    let mut stage = crate::leases::Paused::new();
+    stage.config.delivery.poll_interval = Duration::from_secs(60);
+    (stage.config.delivery.batch_size, stage.config.delivery.max_in_flight) = (100, 400);
+    let ledger = Ledger::default();
+    let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
+    let due = |key: u32| placed(&format!("key-{key}"), 1);
+    outbox
+        .transaction(async |tx| {
+            for key in 0..1_000 {
+                outbox.schedule_after(tx, &due(key), Duration::from_secs(1)).await?;
+            }
+            Ok::<_, keylane::ScheduleError>(())
+        })
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_secs(70)).await;
+    ledger.until_done(1_000).await;
+    running.shutdown().await;
+    let done = ledger.steps(crate::ledger::Step::Done);
+    let took = done[999].at - done[0].at;
+    assert!(took < Duration::from_secs(5), "the last came {took:?} after the first");
+}

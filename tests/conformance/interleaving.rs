@@ -26,6 +26,7 @@ fn with_values(statement: &str, worker: &Worker, id: RecordId) -> String {
             .replace("$3", &counter)
             .replace("$4", &format!("'{{{id}}}'"))
             .replace("$5", "0")
+            .replace("{server}", "0::int8")
             .replacen('?', &instance, 1)
             .replacen('?', "0", 1)
             .replacen('?', &counter, 1),
