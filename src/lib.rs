@@ -94,6 +94,7 @@ mod notifications;
 mod outbox;
 mod ownership;
 mod partition;
+mod patience;
 mod record;
 mod runtime;
 mod schedule;

@@ -20,15 +20,12 @@ use crate::{
     outbox::Inner,
     ownership::Ownership,
     partition::Partition,
+    patience::Patience,
     schedule::Routes,
     store::{Bell, ErrorClass, NewInstance, PURGED_AT_ONCE, SchemaError, Store, StoreError},
     telemetry::{Observers, Signal},
     wake::Wake,
 };
-
-/// Pauses between tries while the database is away: from the first, doubling, to the last.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A connection of the workers that was not used for so long is closed.
 const UNUSED_FOR: Duration = Duration::from_secs(30);
@@ -40,7 +37,7 @@ pub enum StartError {
     /// An outbox without handlers only schedules.
     #[error("this outbox has no handlers: it can schedule, but there is nothing to start")]
     NoHandlers,
-    /// The schema does not fit this build.
+    /// The schema does not fit this build, or the database refuses what only a person can mend.
     #[error(transparent)]
     Schema(#[from] SchemaError),
     /// The system gave no thread for the heartbeat.
@@ -100,7 +97,7 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Runnin
         return Err(StartError::NoHandlers);
     }
     let routes: Vec<_> = inner.registry.routes().into_iter().collect();
-    let mut pause = FIRST_PAUSE;
+    let mut patience = Patience::default();
     loop {
         let ready = async {
             inner.store.check().await?;
@@ -109,13 +106,15 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Runnin
         };
         match ready.await {
             Ok(()) => break,
-            Err(SchemaError::Store(error)) if error.class != ErrorClass::Setup => {
+            Err(SchemaError::Store(error)) if error.class.may_pass() => {
                 inner.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                inner.store.rest(Duration::ZERO).await;
+                return Err(error.into());
+            }
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LAST_PAUSE);
+        tokio::time::sleep(patience.next()).await;
     }
     let (stop, stopped) = watch::channel(false);
     let (joined, first) = oneshot::channel();
@@ -135,10 +134,16 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Runnin
     let observers = inner.observers.clone();
     let running = Running { observers, stop, task: tokio::spawn(worker.run(joined)), instance };
     match first.await {
-        Ok(Err(error)) => Err(error.into()),
+        Ok(Err(error)) => {
+            running.shutdown().await;
+            Err(error)
+        }
         Ok(Ok(())) | Err(_) => Ok(running),
     }
 }
+
+/// Tells `start` what came of the first join.
+type Joined = oneshot::Sender<Result<(), StartError>>;
 
 struct Worker {
     store: Arc<dyn Store>,
@@ -160,7 +165,7 @@ enum Session {
 
 impl Worker {
     /// One session after another: an evicted instance comes back under a new identity.
-    async fn run(mut self, joined: oneshot::Sender<std::io::Result<()>>) -> ShutdownReport {
+    async fn run(mut self, joined: Joined) -> ShutdownReport {
         let mut joined = Some(joined);
         let report = loop {
             match self.session(&mut joined).await {
@@ -179,10 +184,10 @@ impl Worker {
         report
     }
 
-    async fn session(&mut self, joined: &mut Option<oneshot::Sender<std::io::Result<()>>>) -> Session {
+    async fn session(&mut self, joined: &mut Option<Joined>) -> Session {
         let me = InstanceId::generate();
         let _ = self.announce.send(me);
-        if !self.join(me).await {
+        if !self.join(me, joined).await {
             return Session::Left(ShutdownReport { graceful: true, cancelled: 0 });
         }
         let clock = if self.store.own_thread() { Clock::Boot } else { Clock::pausable() };
@@ -201,7 +206,7 @@ impl Worker {
             Ok(heartbeat) => heartbeat,
             Err(error) => {
                 if let Some(joined) = joined.take() {
-                    let _ = joined.send(Err(error));
+                    let _ = joined.send(Err(error.into()));
                 }
                 return Session::Left(ShutdownReport { graceful: false, cancelled: 0 });
             }
@@ -280,15 +285,16 @@ impl Worker {
         }
     }
 
-    /// Joins, however long the database is away. False: asked to stop before it came to that.
-    async fn join(&mut self, me: InstanceId) -> bool {
+    /// Joins, however long the database is away. False: asked to stop before it came to that, or refused
+    /// while `start` waits for it. Later nothing is given up: somebody may mend it.
+    async fn join(&mut self, me: InstanceId, joined: &mut Option<Joined>) -> bool {
         let instance = NewInstance {
             id: me,
             name: self.config.cluster.instance_name.clone().unwrap_or_else(default_name),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             guard_rows: 1 + self.config.delivery.transactional_concurrency as u32,
         };
-        let mut pause = FIRST_PAUSE;
+        let mut patience = Patience::default();
         while let Err(error) = self.store.join(&instance).await {
             self.report(&error);
             // The identity is new, so the row is of this very join, whose answer was lost.
@@ -298,8 +304,13 @@ impl Worker {
             if *self.stopped.borrow() {
                 return false;
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LAST_PAUSE);
+            if !error.class.may_pass()
+                && let Some(joined) = joined.take()
+            {
+                let _ = joined.send(Err(SchemaError::from(error).into()));
+                return false;
+            }
+            tokio::time::sleep(patience.next()).await;
         }
         true
     }
@@ -308,14 +319,14 @@ impl Worker {
     /// back by now. Without it, the others wait for the stale timeout.
     async fn leave(&self, me: InstanceId) {
         let until = Instant::now() + self.config.database.call_timeout;
-        let mut pause = FIRST_PAUSE;
+        let mut patience = Patience::default();
         while let Err(error) = self.store.leave(me).await {
             self.report(&error);
+            let pause = patience.next();
             if Instant::now() + pause > until {
                 return;
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LAST_PAUSE);
         }
         self.observers.emit(Signal::Left { instance: me });
     }

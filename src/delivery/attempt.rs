@@ -112,7 +112,7 @@ fn report(record: &Record, attempts: u32, step: Step, error: &str, entry: &Entry
 
 /// The jitter of an attempt, 0 to 1: drawn from the record and the attempt, so that it is the same
 /// wherever it is computed and needs no generator.
-pub(super) fn roll(id: i64, failures: u32) -> f64 {
+pub(crate) fn roll(id: i64, failures: u32) -> f64 {
     let mut bytes = [0; 12];
     bytes[..8].copy_from_slice(&id.to_le_bytes());
     bytes[8..].copy_from_slice(&failures.to_le_bytes());

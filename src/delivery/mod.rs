@@ -44,6 +44,7 @@ mod stops;
 mod together;
 mod transaction;
 
+pub(crate) use attempt::roll;
 pub(crate) use pipeline::{Ended, Pipeline, Setup};
 
 /// What becomes of a key whose record has failed for good.

@@ -43,6 +43,17 @@ pub fn pause(poll_interval: Duration, roll: f64) -> Duration {
     poll_interval.mul_f64(0.9 + 0.2 * roll.clamp(0.0, 1.0))
 }
 
+/// The first and the longest pause between tries while the database is away.
+const FIRST_TRY: Duration = Duration::from_millis(100);
+const LAST_TRY: Duration = Duration::from_secs(5);
+
+/// The pause after so many tries in vain to reach the database: it doubles up to a limit, and `roll` (0 to
+/// 1) takes up to half of it away, so that replicas do not come back in step.
+pub fn pause_after(tries: u32, roll: f64) -> Duration {
+    let doubled = FIRST_TRY.saturating_mul(1 << tries.saturating_sub(1).min(16));
+    doubled.min(LAST_TRY).mul_f64(1.0 - 0.5 * roll.clamp(0.0, 1.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +81,15 @@ mod tests {
         assert_eq!(runs_per_task(Duration::from_micros(2)), 32);
         assert_eq!(runs_per_task(Duration::from_micros(100)), 5);
         assert_eq!(runs_per_task(Duration::from_millis(20)), 1);
+    }
+
+    #[test]
+    fn tries_to_reach_the_database_are_further_and_further_apart() {
+        let whole = |tries| pause_after(tries, 0.0).as_millis();
+        assert_eq!([0, 1, 2, 3, 6].map(whole), [100, 100, 200, 400, 3_200]);
+        assert_eq!([7, 40, u32::MAX].map(whole), [5_000; 3]);
+        assert_eq!(pause_after(2, 1.0), Duration::from_millis(100));
+        assert_eq!(pause_after(7, 0.5), Duration::from_millis(3_750));
     }
 
     #[test]

@@ -37,6 +37,14 @@ impl ErrorClass {
         Self::Refused,
         Self::Setup,
     ];
+
+    /// Whether the same call may succeed later though nobody has mended anything.
+    pub(crate) fn may_pass(self) -> bool {
+        match self {
+            Self::Retry | Self::Reconnect | Self::WrongNode | Self::Resource | Self::Duplicate => true,
+            Self::Record | Self::Refused | Self::Setup => false,
+        }
+    }
 }
 
 /// A database call that failed, with its cause in one line. A text of the server that may quote a key or

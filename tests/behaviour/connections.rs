@@ -17,16 +17,20 @@ pub(crate) trait Doorman: User {
     fn pool_of(pool: &Pool<Self>, user: &str) -> impl Future<Output = Pool<Self>>;
     /// How many connections that user has.
     fn connections(pool: &Pool<Self>, user: &str) -> impl Future<Output = i64>;
+    /// Makes what the user gives at the door of no use, cuts its connections, and tells the pool what to give.
+    fn rotate(server: &Pool<Self>, user: &str, pool: &Pool<Self>) -> impl Future<Output = ()>;
+    /// Runs statements about the user, in no transaction.
+    fn order(server: &Pool<Self>, user: &str, text: &str) -> impl Future<Output = ()>;
     /// Takes the user away.
     fn dismiss(pool: &Pool<Self>, user: &str) -> impl Future<Output = ()>;
 }
 
 macro_rules! doorman {
-    ($($target:ty: $options:ty, $make:literal, $count:literal, $drop:literal;)*) => {$(
+    ($($target:ty: $options:ty, $make:literal, $count:literal, $drop:literal,
+        $rotate:literal, $cut:literal, $renew:expr;)*) => {$(
         impl Doorman for $target {
             async fn pool_of(pool: &Pool<Self>, user: &str) -> Pool<Self> {
-                let make = AssertSqlSafe($make.replace("{user}", user));
-                sqlx::raw_sql(make).execute(pool).await.unwrap();
+                Self::order(pool, user, $make).await;
                 let options = (*pool.connect_options()).clone().username(user).password("first");
                 <$options>::new().max_connections(3).connect_lazy_with(options)
             }
@@ -36,9 +40,24 @@ macro_rules! doorman {
                 sqlx::raw_sql(count).fetch_one(pool).await.unwrap().get(0)
             }
 
+            async fn rotate(server: &Pool<Self>, user: &str, pool: &Pool<Self>) {
+                let renew: fn(_, &str) -> _ = $renew;
+                pool.set_connect_options(renew((*pool.connect_options()).clone(), user));
+                Self::order(server, user, $rotate).await;
+                let cuts = AssertSqlSafe($cut.replace("{user}", user));
+                for cut in sqlx::raw_sql(cuts).fetch_all(server).await.unwrap() {
+                    // One that has gone by itself is no failure.
+                    drop(sqlx::raw_sql(AssertSqlSafe(cut.get::<String, _>(0))).execute(server).await);
+                }
+            }
+
             async fn dismiss(pool: &Pool<Self>, user: &str) {
-                let drop = AssertSqlSafe($drop.replace("{user}", user));
-                sqlx::raw_sql(drop).execute(pool).await.unwrap();
+                Self::order(pool, user, $drop).await;
+            }
+
+            async fn order(server: &Pool<Self>, user: &str, text: &str) {
+                let orders = AssertSqlSafe(text.replace("{user}", user));
+                sqlx::raw_sql(orders).execute(server).await.unwrap();
             }
         }
     )*};
@@ -48,15 +67,25 @@ doorman! {
     PostgresTarget: sqlx::postgres::PgPoolOptions,
         "CREATE ROLE {user} LOGIN SUPERUSER PASSWORD 'first'",
         "SELECT count(*) FROM pg_stat_activity WHERE usename = '{user}'",
-        "DROP ROLE {user}";
+        "DROP ROLE {user}; DROP ROLE IF EXISTS {user}_next",
+        // This server asks nobody for a password, so another role takes the place of the first.
+        "ALTER ROLE {user} NOLOGIN; CREATE ROLE {user}_next LOGIN SUPERUSER",
+        "SELECT 'SELECT pg_terminate_backend(' || pid || ')' FROM pg_stat_activity WHERE usename = '{user}'",
+        |options: sqlx::postgres::PgConnectOptions, user| options.username(&format!("{user}_next"));
     MariaDbTarget: sqlx::mysql::MySqlPoolOptions,
         "CREATE USER {user} IDENTIFIED BY 'first'; GRANT ALL ON *.* TO {user}",
         "SELECT count(*) FROM information_schema.processlist WHERE user = '{user}'",
-        "DROP USER {user}";
+        "DROP USER {user}",
+        "ALTER USER {user} IDENTIFIED BY 'second'",
+        "SELECT concat('KILL ', id) FROM information_schema.processlist WHERE user = '{user}'",
+        |options: sqlx::mysql::MySqlConnectOptions, _| options.password("second");
     MySqlTarget: sqlx::mysql::MySqlPoolOptions,
         "CREATE USER {user} IDENTIFIED BY 'first'; GRANT ALL ON *.* TO {user}",
         "SELECT count(*) FROM information_schema.processlist WHERE user = '{user}'",
-        "DROP USER {user}";
+        "DROP USER {user}",
+        "ALTER USER {user} IDENTIFIED BY 'second'",
+        "SELECT concat('KILL ', id) FROM information_schema.processlist WHERE user = '{user}'",
+        |options: sqlx::mysql::MySqlConnectOptions, _| options.password("second");
 }
 
 /// A process on the connections of this pool.
@@ -91,5 +120,20 @@ pub(crate) async fn a_shutdown_closes_its_connections<T: Doorman>(stage: &Stage<
     ledger.until_done(6).await;
     running.shutdown().await;
     drop(outbox);
+    T::dismiss(&stage.pool, &user).await;
+}
+
+pub(crate) async fn new_credentials_of_the_pool_are_taken_up<T: Doorman>(stage: &Stage<T>) {
+    let (ledger, user) = (Ledger::default(), format!("u{}", stage.unique()));
+    let pool = T::pool_of(&stage.pool, &user).await;
+    let (outbox, running) = run_on(stage, pool.clone(), &ledger).await;
+    stage.schedule(&outbox, &run_of("order-1", 3)).await;
+    ledger.until_done(3).await;
+    T::rotate(&stage.pool, &user, &pool).await;
+    stage.schedule(&outbox, &run_of("order-2", 3)).await;
+    ledger.until_done(6).await;
+    until_empty(&outbox).await;
+    assert!(running.shutdown().await.graceful);
+    drop((outbox, pool));
     T::dismiss(&stage.pool, &user).await;
 }

@@ -21,6 +21,7 @@ mod hostile;
 mod leases;
 mod ledger;
 mod messages;
+mod mistakes;
 mod nested;
 mod notifications;
 mod options;
@@ -254,12 +255,28 @@ macro_rules! by_hand {
     };
 }
 
+/// About servers that ask for a password.
+macro_rules! with_passwords {
+    ($target:ident) => {
+        stamp! { $target;
+            mistakes {
+                a_wrong_password_is_told
+            }
+        }
+    };
+}
+
 /// About connections that can be cut.
 macro_rules! on_servers {
     ($target:ident) => {
         stamp! { $target;
             connections {
                 a_shutdown_closes_its_connections
+                new_credentials_of_the_pool_are_taken_up
+            }
+            mistakes {
+                a_database_that_is_not_there_is_told
+                a_user_without_rights_is_told
             }
             outages {
                 start_waits_until_the_database_is_there
@@ -297,6 +314,7 @@ mod mariadb {
     by_sql!(MariaDbTarget);
     by_hand!(MariaDbTarget);
     on_servers!(MariaDbTarget);
+    with_passwords!(MariaDbTarget);
 }
 
 mod mysql {
@@ -304,6 +322,7 @@ mod mysql {
     by_sql!(MySqlTarget);
     by_hand!(MySqlTarget);
     on_servers!(MySqlTarget);
+    with_passwords!(MySqlTarget);
 }
 
 mod sqlite {

@@ -28,6 +28,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("schedule", 5),
     ("builder", 5),
     ("outbox", 5),
+    ("patience", 5),
     ("runtime", 5),
     ("lib", 6),
     ("bin", 6),
@@ -60,6 +61,7 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("outbox", "runtime"),
     ("runtime", "config"),
     ("runtime", "outbox"),
+    ("runtime", "patience"),
     ("runtime", "schedule"),
     ("schedule", "config"),
 ];

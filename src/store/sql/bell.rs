@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use sqlx::{
     PgPool, Postgres,
-    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
+    postgres::{PgListener, PgPoolOptions},
 };
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
@@ -29,7 +29,7 @@ pub(super) struct PgBell {
     sender: String,
     timeout: Duration,
     ringing: Link<Postgres>,
-    options: PgConnectOptions,
+    pool: PgPool,
 }
 
 struct PgEar {
@@ -38,15 +38,15 @@ struct PgEar {
 }
 
 impl PgBell {
-    pub(super) fn shared(options: &PgConnectOptions, settings: &StoreSettings) -> Arc<dyn Bell> {
+    pub(super) fn shared(pool: &PgPool, settings: &StoreSettings) -> Arc<dyn Bell> {
         let timeout = settings.call_timeout;
         let session = Session { role: Role::Control, timeout, async_commit: false };
         Arc::new(Self {
             channel: channel(&settings.tables),
             sender: Uuid::now_v7().to_string(),
             timeout,
-            ringing: Link::new(options.clone(), session),
-            options: options.clone(),
+            ringing: Link::new(pool.clone(), session),
+            pool: pool.clone(),
         })
     }
 }
@@ -55,7 +55,7 @@ impl PgBell {
     /// A pool of one connection, which is closed with its listener. It waits without an end, so it gets no
     /// limit on statements.
     fn listening(&self) -> PgPool {
-        let options = self.options.clone().application_name("keylane");
+        let options = (*self.pool.connect_options()).clone().application_name("keylane");
         PgPoolOptions::new().max_connections(1).acquire_timeout(self.timeout).connect_lazy_with(options)
     }
 

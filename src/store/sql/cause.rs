@@ -6,6 +6,16 @@ use super::driver::{Driver, Family};
 const MIGRATE: &str = "the outbox tables are missing: call Outbox::migrate(), or have a DBA run the output \
                        of `keylane migrate --print`";
 
+/// What to do where a user of the database may not do something.
+const GRANT: &str = "give this user of the database the rights in docs/schema.md";
+
+/// Whether the server says that a table, or the schema that it is in, is not there.
+pub(super) fn lacks_table<D: Driver>(error: &sqlx::Error) -> bool {
+    error
+        .as_database_error()
+        .is_some_and(|server| is_missing_table(D::FAMILY, &D::code_of(server), server.message()))
+}
+
 /// The error in one line. Texts of the server that may quote a key or a payload are left out: of such
 /// an error the line has the code and the name of the constraint.
 pub(super) fn line<D: Driver>(error: &sqlx::Error) -> String {
@@ -14,6 +24,9 @@ pub(super) fn line<D: Driver>(error: &sqlx::Error) -> String {
             let (family, code, text) = (D::FAMILY, D::code_of(&**server), server.message());
             if is_missing_table(family, &code, text) {
                 return format!("{text} (code {code}); {MIGRATE}");
+            }
+            if is_missing_right(family, &code) {
+                return format!("{text} (code {code}); {GRANT}");
             }
             match (is_plain(family, &code, text), constraint(family, &**server)) {
                 (true, _) => format!("{text} (code {code})"),
@@ -35,6 +48,14 @@ fn is_missing_table(family: Family, code: &str, text: &str) -> bool {
         Family::Postgres => matches!(code, "42P01" | "3F000"),
         Family::MySql => code == "1146",
         Family::Sqlite => code == "1" && text.starts_with("no such table"),
+    }
+}
+
+fn is_missing_right(family: Family, code: &str) -> bool {
+    match family {
+        Family::Postgres => code == "42501",
+        Family::MySql => matches!(code, "1044" | "1142" | "1143"),
+        Family::Sqlite => false,
     }
 }
 

@@ -111,17 +111,13 @@ pub(crate) type DriverResult<'c, T> = BoxFuture<'c, Result<T, sqlx::Error>>;
 
 /// One sqlx database. Everything that differs by more than a fragment of text is here.
 pub(crate) trait Driver: Database {
-    /// What a connection is made from.
-    type Options: Clone + Send + Sync + 'static;
     /// The fragments of its statements.
     const DIALECT: Dialect;
     /// Which statements differ as a whole.
     const FAMILY: Family;
 
-    /// The options of the pool's connections.
-    fn options(pool: &Self::Pool) -> Self::Options;
-    /// Opens a connection that is set up for its role.
-    fn connect(options: &Self::Options, session: Session) -> DriverResult<'static, Self::Connection>;
+    /// Opens a connection beside the pool, by the options that the pool has now, set up for its role.
+    fn connect(pool: &Self::Pool, session: Session) -> DriverResult<'static, Self::Connection>;
     /// A connection lent by the user's pool. Dropping it takes it out of the pool and closes it.
     type Lent: DerefMut<Target = Self::Connection> + Send;
     /// Borrows a connection from the user's pool.
@@ -135,7 +131,7 @@ pub(crate) trait Driver: Database {
         Box::pin(async { Ok(None) })
     }
     /// What tells other processes of commits, if the database has such a thing.
-    fn bell(_: &Self::Options, _: &StoreSettings) -> Option<Arc<dyn Bell>> {
+    fn bell(_: &Self::Pool, _: &StoreSettings) -> Option<Arc<dyn Bell>> {
         None
     }
     /// The code of an error of the server, as the server's manual lists it.

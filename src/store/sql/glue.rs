@@ -270,9 +270,10 @@ macro_rules! sqlx_database {
                 let check: fn(&Self::Pool) -> Result<(), crate::store::OpenError> = $check_pool;
                 check(pool)?;
                 let extra = ($extra)(&settings);
-                let options = <Self as crate::store::sql::driver::Driver>::options(pool);
                 Ok(std::sync::Arc::new(crate::store::sql::SqlStore::<$database>::new(
-                    options, settings, extra,
+                    pool.clone(),
+                    settings,
+                    extra,
                 )))
             }
 

@@ -15,7 +15,7 @@ use super::driver::{Driver, Session};
 
 /// A place for one connection.
 pub(crate) struct Link<D: Driver> {
-    options: D::Options,
+    pool: D::Pool,
     session: Session,
     place: Mutex<Place<D>>,
 }
@@ -27,9 +27,9 @@ struct Place<D: Driver> {
 }
 
 impl<D: Driver> Link<D> {
-    pub(crate) fn new(options: D::Options, session: Session) -> Self {
+    pub(crate) fn new(pool: D::Pool, session: Session) -> Self {
         let place = Mutex::new(Place { idle: None, used_at: Instant::now() });
-        Self { options, session, place }
+        Self { pool, session, place }
     }
 
     /// Borrows the connection, opening it if there is none.
@@ -37,7 +37,7 @@ impl<D: Driver> Link<D> {
         let mut place = self.place.lock().await;
         let conn = match place.idle.take() {
             Some(conn) => conn,
-            None => D::connect(&self.options, self.session).await?,
+            None => D::connect(&self.pool, self.session).await?,
         };
         Ok(Borrowed { place, conn: Some(conn) })
     }
@@ -156,7 +156,7 @@ impl<DB: sqlx::Database> DerefMut for OpenTransaction<DB> {
 
 #[cfg(all(test, feature = "sqlite"))]
 mod tests {
-    use sqlx::{Sqlite, sqlite::SqliteConnectOptions};
+    use sqlx::{Sqlite, SqlitePool, sqlite::SqliteConnectOptions};
 
     use super::*;
     use crate::store::sql::driver::Role;
@@ -165,7 +165,7 @@ mod tests {
     async fn a_connection_is_closed_once_it_was_not_used_for_so_long() {
         let session = Session { role: Role::Control, timeout: Duration::from_secs(5), async_commit: false };
         let options = SqliteConnectOptions::new().in_memory(true);
-        let link = Link::<Sqlite>::new(options, session);
+        let link = Link::<Sqlite>::new(SqlitePool::connect_lazy_with(options), session);
         link.borrow().await.unwrap().keep();
         link.rest(Duration::from_secs(60)).await;
         assert!(link.place.lock().await.idle.is_some(), "used just now");

@@ -53,7 +53,7 @@ pub(crate) use transactional::SqlTransactional;
 pub(crate) struct SqlStore<D: Driver> {
     settings: StoreSettings,
     sql: Arc<Statements>,
-    options: D::Options,
+    pool: D::Pool,
     poll: Link<D>,
     settle: Link<D>,
     control: Link<D>,
@@ -89,14 +89,14 @@ pub(crate) struct Late {
 }
 
 impl<D: Driver> SqlStore<D> {
-    pub(crate) fn new(options: D::Options, settings: StoreSettings, extra: ExtraSql) -> Self {
+    pub(crate) fn new(pool: D::Pool, settings: StoreSettings, extra: ExtraSql) -> Self {
         let sql = Arc::new(Statements::render(&D::DIALECT, D::FAMILY, &settings.tables));
-        Self::over(options, settings, sql, extra)
+        Self::over(pool, settings, sql, extra)
     }
 
-    fn over(options: D::Options, settings: StoreSettings, sql: Arc<Statements>, extra: ExtraSql) -> Self {
+    fn over(pool: D::Pool, settings: StoreSettings, sql: Arc<Statements>, extra: ExtraSql) -> Self {
         let link = |role, async_commit| {
-            Link::new(options.clone(), Session { role, timeout: settings.call_timeout, async_commit })
+            Link::new(pool.clone(), Session { role, timeout: settings.call_timeout, async_commit })
         };
         Self {
             poll: link(Role::Poll, false),
@@ -104,7 +104,7 @@ impl<D: Driver> SqlStore<D> {
             control: link(Role::Control, false),
             settings,
             sql,
-            options,
+            pool,
             extra,
         }
     }
@@ -151,7 +151,9 @@ pub(crate) async fn within<D: Driver, T>(
 pub(crate) fn store_error<D: Driver>(call: &'static str, error: sqlx::Error) -> StoreError {
     let class = match &error {
         sqlx::Error::Database(server) => D::class_of(&**server),
-        sqlx::Error::Configuration(_) | sqlx::Error::Migrate(_) => ErrorClass::Setup,
+        sqlx::Error::Configuration(_) | sqlx::Error::Migrate(_) | sqlx::Error::Tls(_) => ErrorClass::Setup,
+        // A certificate that is not trusted, or a server that does not trust this client.
+        sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => ErrorClass::Setup,
         sqlx::Error::PoolTimedOut => ErrorClass::Resource,
         sqlx::Error::Encode(_)
         | sqlx::Error::Decode(_)
@@ -212,7 +214,7 @@ impl<D: Driver> Store for SqlStore<D> {
 
     fn for_heartbeat(&self) -> Arc<dyn Store> {
         let sql = Arc::clone(&self.sql);
-        Arc::new(Self::over(self.options.clone(), self.settings.clone(), sql, self.extra.clone()))
+        Arc::new(Self::over(self.pool.clone(), self.settings.clone(), sql, self.extra.clone()))
     }
 
     fn statements(&self) -> Vec<(&'static str, Arc<str>)> {
@@ -231,6 +233,6 @@ impl<D: Driver> Store for SqlStore<D> {
     }
 
     fn bell(&self) -> Option<Arc<dyn Bell>> {
-        D::bell(&self.options, &self.settings)
+        D::bell(&self.pool, &self.settings)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sqlx::{
     ConnectOptions, MySql, MySqlConnection,
-    mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError},
+    mysql::{MySqlArguments, MySqlDatabaseError},
 };
 
 use super::{
@@ -37,7 +37,6 @@ fn extra_sql(settings: &StoreSettings) -> ExtraSql {
 }
 
 impl Driver for MySql {
-    type Options = MySqlConnectOptions;
     const FAMILY: Family = Family::MySql;
     const DIALECT: Dialect = Dialect {
         question_marks: true,
@@ -64,12 +63,8 @@ impl Driver for MySql {
         },
     };
 
-    fn options(pool: &sqlx::MySqlPool) -> MySqlConnectOptions {
-        (*pool.connect_options()).clone()
-    }
-
-    fn connect(options: &MySqlConnectOptions, session: Session) -> DriverResult<'static, MySqlConnection> {
-        let options = options.clone();
+    fn connect(pool: &sqlx::MySqlPool, session: Session) -> DriverResult<'static, MySqlConnection> {
+        let options = pool.connect_options();
         let wait = session.timeout.as_secs().max(1);
         Box::pin(async move {
             let mut conn = options.connect().await?;
@@ -181,9 +176,9 @@ pub(crate) fn class_of_number(number: u16) -> ErrorClass {
         1040 | 1041 | 1021 | 1114 | 1203 | 1226 => ErrorClass::Resource,
         1153 | 1406 | 1366 | 1264 | 1265 | 1292 | 1048 | 1364 | 3140 | 3819 | 4025 => ErrorClass::Record,
         1062 | 1586 => ErrorClass::Duplicate,
-        1044 | 1045 | 1049 | 1050 | 1054 | 1064 | 1142 | 1143 | 1146 | 1227 | 1305 | 1370 => {
-            ErrorClass::Setup
-        }
+        // The last of them: a user that must not come in, or not in this way.
+        1044 | 1045 | 1049 | 1050 | 1054 | 1064 | 1142 | 1143 | 1146 | 1227 | 1305 | 1370 | 1130 | 1251 | 1524
+        | 1698 | 1820 | 1862 | 3118 | 4151 => ErrorClass::Setup,
         // Shutdowns, kills, broken packets and all that a client says of a connection.
         0..=999
         | 1042
@@ -200,7 +195,9 @@ pub(crate) fn class_of_number(number: u16) -> ErrorClass {
         | 1927
         | 2000..=2999
         | 3169
-        | 4031 => ErrorClass::Reconnect,
+        | 4031
+        // ProxySQL, of servers that it does not reach.
+        | 9001 => ErrorClass::Reconnect,
         _ => ErrorClass::Refused,
     }
 }
@@ -214,13 +211,13 @@ mod tests {
         use ErrorClass::{Duplicate, Reconnect, Record, Refused, Resource, Retry, Setup, WrongNode};
         let table: [(ErrorClass, &[u16]); 8] = [
             (Retry, &[1213, 1205, 1020, 3024, 1969, 3572]),
-            (Reconnect, &[2002, 2006, 2013, 1053, 1077, 1927, 4031]),
+            (Reconnect, &[2002, 2006, 2013, 1053, 1077, 1927, 4031, 9001]),
             (WrongNode, &[1290, 1792, 1836, 1047]),
             (Resource, &[1040, 1041, 1021, 1114, 1203]),
             (Record, &[1153, 1406, 1366, 1264, 3819, 4025]),
             (Duplicate, &[1062]),
             (Refused, &[1644, 1451, 1452, 30_001, u16::MAX]),
-            (Setup, &[1146, 1054, 1142, 1045, 1049, 1064]),
+            (Setup, &[1146, 1054, 1142, 1045, 1049, 1064, 1698, 3118]),
         ];
         for (class, numbers) in table {
             for number in numbers {

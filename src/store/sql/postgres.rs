@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 use sqlx::{
     AssertSqlSafe, ConnectOptions, PgConnection, Postgres,
-    postgres::{PgArguments, PgConnectOptions, types::PgInterval},
+    postgres::{PgArguments, types::PgInterval},
 };
 use uuid::Uuid;
 
@@ -31,6 +31,9 @@ const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
     WHERE current_setting('synchronous_commit') = 'off'";
 const STANDBY: &str = "the server is a standby: connect to the primary";
 
+/// PgBouncer has one state for all that it says itself: what begins so, waiting does not mend.
+const REFUSED_BY_POOLERS: [&str; 3] = ["unsupported startup parameter", "no such database", "no such user"];
+
 sqlx_codec!(Postgres, PgArguments, |row| {
     let age = get::<PgInterval>(row, 10)?;
     Ok(age.map_or(0, |age| micros(&age)))
@@ -55,7 +58,6 @@ fn extra_sql(settings: &StoreSettings) -> ExtraSql {
 }
 
 impl Driver for Postgres {
-    type Options = PgConnectOptions;
     const FAMILY: Family = Family::Postgres;
     const DIALECT: Dialect = Dialect {
         question_marks: false,
@@ -82,11 +84,7 @@ impl Driver for Postgres {
         },
     };
 
-    fn options(pool: &sqlx::PgPool) -> PgConnectOptions {
-        (*pool.connect_options()).clone()
-    }
-
-    fn connect(options: &PgConnectOptions, session: Session) -> DriverResult<'static, PgConnection> {
+    fn connect(pool: &sqlx::PgPool, session: Session) -> DriverResult<'static, PgConnection> {
         let timeout = session.timeout.as_millis().to_string();
         let mut settings = vec![
             ("statement_timeout", timeout.clone()),
@@ -103,7 +101,7 @@ impl Driver for Postgres {
         if session.role == Role::Settle && session.async_commit {
             settings.push(off("synchronous_commit"));
         }
-        let options = options.clone().application_name("keylane").options(settings);
+        let options = (*pool.connect_options()).clone().application_name("keylane").options(settings);
         Box::pin(async move {
             let mut conn = options.connect().await?;
             match session.role {
@@ -125,12 +123,16 @@ impl Driver for Postgres {
         })
     }
 
-    fn bell(options: &PgConnectOptions, settings: &StoreSettings) -> Option<Arc<dyn Bell>> {
-        Some(PgBell::shared(options, settings))
+    fn bell(pool: &sqlx::PgPool, settings: &StoreSettings) -> Option<Arc<dyn Bell>> {
+        Some(PgBell::shared(pool, settings))
     }
 
     fn class_of(error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
-        class_of_state(&error.code().unwrap_or_default())
+        let refused = |text: &&str| error.message().starts_with(*text);
+        match &*error.code().unwrap_or_default() {
+            "08P01" if REFUSED_BY_POOLERS.iter().any(refused) => ErrorClass::Setup,
+            state => class_of_state(state),
+        }
     }
 
     fn check_server(conn: &mut PgConnection) -> DriverResult<'_, Option<SchemaError>> {

@@ -10,6 +10,7 @@ use sqlx::{
 
 use super::{
     SqlStore,
+    cause::lacks_table,
     driver::{Driver, Family, Kind},
     query, safe, within,
 };
@@ -109,17 +110,18 @@ impl<D: Driver> SchemaStore for SqlStore<D> {
 impl<D: Driver> SqlStore<D> {
     async fn version(&self) -> Result<Option<i64>, StoreError> {
         const KINDS: &[Kind] = &[Kind::Int, Kind::Int, Kind::Text];
-        // By itself: a database that is not there, or lets nobody in, is not one without tables.
-        self.call("connect", async {
-            self.control.borrow().await?.keep();
-            Ok(())
+        self.call("meta", async {
+            let mut conn = self.control.borrow().await?;
+            match query::<D>(&mut conn, safe(&self.sql.meta), Vec::new(), KINDS).await {
+                Ok(rows) => {
+                    conn.keep();
+                    Ok(rows.first().map(|row| row.int(0)))
+                }
+                Err(error) if lacks_table::<D>(&error) => Ok(None),
+                Err(error) => Err(error),
+            }
         })
-        .await?;
-        match self.read("meta", safe(&self.sql.meta), Vec::new(), KINDS).await {
-            Ok(rows) => Ok(rows.first().map(|row| row.int(0))),
-            Err(StoreError { class: ErrorClass::Setup, .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        .await
     }
 
     async fn check_partitions(&self) -> Result<(), SchemaError> {
@@ -157,7 +159,7 @@ impl<D: Driver> SqlStore<D> {
         let session =
             super::Session { role: super::Role::Control, timeout: MIGRATION_LIMIT, async_commit: false };
         within::<D, ()>("migrate", MIGRATION_LIMIT, async {
-            let mut conn = D::connect(&self.options, session).await?;
+            let mut conn = D::connect(&self.pool, session).await?;
             if let Some(schema) = tables.schema().filter(|_| D::FAMILY == Family::Postgres) {
                 create_schema::<D>(&mut conn, schema).await?;
             }

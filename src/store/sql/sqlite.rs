@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{
     ConnectOptions, Sqlite, SqliteConnection,
-    sqlite::{SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
+    sqlite::{SqliteArguments, SqliteJournalMode, SqliteSynchronous},
 };
 
 use super::{
@@ -32,7 +32,6 @@ fn check_pool(pool: &sqlx::SqlitePool) -> Result<(), OpenError> {
 }
 
 impl Driver for Sqlite {
-    type Options = SqliteConnectOptions;
     const FAMILY: Family = Family::Sqlite;
     const DIALECT: Dialect = Dialect {
         question_marks: false,
@@ -57,18 +56,17 @@ impl Driver for Sqlite {
         },
     };
 
-    fn options(pool: &sqlx::SqlitePool) -> SqliteConnectOptions {
-        (*pool.connect_options()).clone()
-    }
-
-    fn connect(options: &SqliteConnectOptions, session: Session) -> DriverResult<'static, SqliteConnection> {
+    fn connect(pool: &sqlx::SqlitePool, session: Session) -> DriverResult<'static, SqliteConnection> {
         // A writer waits for the others less long than its caller waits for it.
         let busy = session.timeout.mul_f64(0.8).max(Duration::from_millis(50));
-        let mut options =
-            options.clone().journal_mode(SqliteJournalMode::Wal).busy_timeout(busy).foreign_keys(true);
+        let options = (*pool.connect_options()).clone();
         let lazy = session.role == Role::Settle && session.async_commit;
-        // Claims and evictions must not be forgotten, whatever the pool's connections are told.
-        options = options.synchronous(if lazy { SqliteSynchronous::Normal } else { SqliteSynchronous::Full });
+        let options = options
+            .journal_mode(SqliteJournalMode::Wal)
+            .busy_timeout(busy)
+            .foreign_keys(true)
+            // Claims and evictions must not be forgotten, whatever the pool's connections are told.
+            .synchronous(if lazy { SqliteSynchronous::Normal } else { SqliteSynchronous::Full });
         Box::pin(async move { options.connect().await })
     }
 
