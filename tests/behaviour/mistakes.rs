@@ -114,6 +114,20 @@ async fn postgres_a_right_that_joining_needs_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_a_right_that_migrating_needs_is_told() {
+    let Some(stage) = Stage::<PostgresTarget>::bare().await else { return };
+    let user = format!("u{}", stage.unique());
+    let pool = PostgresTarget::pool_of(&stage.pool, &user).await;
+    PostgresTarget::order(&stage.pool, &user, PostgresTarget::REVOKE).await;
+    let outbox = outbox_on(&stage, pool).await;
+    let migrated = tokio::time::timeout(Duration::from_secs(5), outbox.migrate()).await;
+    let error = migrated.expect("it is tried again and again").unwrap_err().to_string();
+    assert!(error.contains("permission denied") && error.contains("docs/schema.md"), "{error}");
+    PostgresTarget::dismiss(&stage.pool, &user).await;
+    stage.erase().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_a_tls_mode_that_the_server_does_not_have_is_told() {
     let Some(stage) = Stage::<PostgresTarget>::open().await else { return };
     let options = (*stage.pool.connect_options()).clone().ssl_mode(PgSslMode::Require);

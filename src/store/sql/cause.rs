@@ -1,6 +1,7 @@
 //! What an error of sqlx says in one line, without a value of the user's in it.
 
 use super::driver::{Driver, Family};
+use crate::store::StoreError;
 
 /// Where the tables are missing, the error says how they come to be.
 const MIGRATE: &str = "the outbox tables are missing: call Outbox::migrate(), or have a DBA run the output \
@@ -14,6 +15,12 @@ pub(super) fn lacks_table<D: Driver>(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
         .is_some_and(|server| is_missing_table(D::FAMILY, &D::code_of(server), server.message()))
+}
+
+/// Whether the server says that this user may not do something.
+pub(super) fn lacks_right<D: Driver>(error: &StoreError) -> bool {
+    let server = error.cause.downcast_ref().and_then(sqlx::Error::as_database_error);
+    server.is_some_and(|server| is_missing_right(D::FAMILY, &D::code_of(server)))
 }
 
 /// The error in one line. Texts of the server that may quote a key or a payload are left out: of such

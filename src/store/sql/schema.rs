@@ -5,12 +5,12 @@ use std::{borrow::Cow, sync::Arc};
 use async_trait::async_trait;
 use sqlx::{
     AssertSqlSafe, SqlSafeStr,
-    migrate::{Migration, MigrationType, Migrator},
+    migrate::{MigrateError, Migration, MigrationType, Migrator},
 };
 
 use super::{
     SqlStore,
-    cause::lacks_table,
+    cause::{lacks_right, lacks_table},
     driver::{Driver, Family, Kind},
     query, safe, within,
 };
@@ -59,7 +59,7 @@ impl<D: Driver> SchemaStore for SqlStore<D> {
             match self.migrate_once().await {
                 Ok(()) => return Ok(()),
                 // SQLite has no lock around migrations: the one that came second starts again.
-                Err(error) if tries < MIGRATION_TRIES => {
+                Err(error) if tries < MIGRATION_TRIES && !lacks_right::<D>(&error) => {
                     let pause = std::time::Duration::from_millis(50) * tries;
                     tracing::debug!(target: "keylane", error = %error, "migration tried again");
                     tokio::time::sleep(pause).await;
@@ -170,7 +170,11 @@ impl<D: Driver> SqlStore<D> {
                 let lock = AssertSqlSafe(Arc::from(format!("DO GET_LOCK('keylane {name}', {limit})")));
                 D::script(&mut conn, lock).await?;
             }
-            D::migrate(&mut conn, &migrator).await.map_err(sqlx::Error::from)
+            // What the server has said is sorted and told as that of any other statement.
+            D::migrate(&mut conn, &migrator).await.map_err(|error| match error {
+                MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => error,
+                other => other.into(),
+            })
         })
         .await
     }
