@@ -219,7 +219,6 @@ pub(crate) trait Driver: Database {
 pub(crate) enum Family {
     Postgres,
     MySql,
-    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "the others are asked for by name"))]
     Sqlite,
 }
 
