@@ -26,7 +26,7 @@ pub(super) struct Surroundings {
 /// Judges a finished attempt: what is written, after the fallback handler if it has come to that. Every
 /// call of a fallback is the user's code as well: it begins under a good lease only.
 pub(super) async fn judge(
-    flight: &mut Flight,
+    flight: &mut Flight<'_>,
     lane: usize,
     entry: &Entry,
     record: &Record,

@@ -4,17 +4,13 @@
 //! before it was polled at all) ends in a report: the outcomes that are known, and all other records as
 //! they were. Nothing that has ended is lost, and no lane is left running.
 
-use std::{future::Future, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{future::Future, pin::pin, task::Poll, time::Duration};
 
 use smallvec::SmallVec;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{
-    lane::{Item, Run},
-    transaction::Slot,
-};
+use super::{lane::Item, transaction::Slot};
 use crate::{
-    handler::Entry,
     record::{Change, Lane},
     rules::lifecycle::lane_goes_on,
     store::StoreError,
@@ -33,8 +29,9 @@ pub(super) enum Outcome {
     Written,
     /// Not tried: it keeps its place.
     Untried,
-    /// The database failed around it, no attempt counts: it is fetched again.
-    Aborted(StoreError),
+    /// The database failed around it, no attempt counts: it is fetched again. Boxed: it is rare, and
+    /// outcomes change hands several times.
+    Aborted(Box<StoreError>),
     /// It was cut off, or another owner has settled it or may have: it is to be looked at again.
     Gone,
 }
@@ -76,10 +73,10 @@ impl LaneRun {
 }
 
 /// A run under way.
-pub(super) struct Flight {
-    pub(super) entry: Arc<Entry>,
+pub(super) struct Flight<'a> {
     lanes: SmallVec<[LaneRun; 1]>,
-    done: UnboundedSender<Report>,
+    /// Borrowed from the task: a sender of its own would be counted up and down by two threads in turn.
+    done: &'a UnboundedSender<Report>,
     /// The guard of a transactional run, held from before it starts.
     slot: Option<Slot>,
     transactional: bool,
@@ -93,17 +90,21 @@ pub(super) struct Flight {
     over: bool,
 }
 
-impl Flight {
-    pub(super) fn new(run: Run, slot: Option<Slot>, done: UnboundedSender<Report>) -> Self {
-        let Run { entry, lanes } = run;
+impl<'a> Flight<'a> {
+    pub(super) fn new(
+        lanes: SmallVec<[LaneRun; 1]>,
+        transactional: bool,
+        slot: Option<Slot>,
+        done: &'a UnboundedSender<Report>,
+    ) -> Self {
+        let (unreported, unreported_since) = (false, None);
         Self {
-            transactional: entry.form.is_transactional(),
-            entry,
             lanes,
             done,
             slot,
-            unreported: false,
-            unreported_since: None,
+            transactional,
+            unreported,
+            unreported_since,
             started: Duration::ZERO,
             over: false,
         }
@@ -235,7 +236,7 @@ impl Flight {
     }
 }
 
-impl Drop for Flight {
+impl Drop for Flight<'_> {
     fn drop(&mut self) {
         if !self.over {
             let landed = self.take();
@@ -248,6 +249,8 @@ impl Drop for Flight {
 mod tests {
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+    use std::sync::Arc;
+
     use super::{super::fixtures, *};
 
     fn item(id: i64) -> Item {
@@ -257,12 +260,10 @@ mod tests {
         Item { record, permit, stops_lane: false }
     }
 
-    fn flight(count: i64) -> (Flight, UnboundedReceiver<Report>) {
-        let (done, reports) = unbounded_channel();
+    fn lanes(count: i64) -> SmallVec<[LaneRun; 1]> {
         let items: Vec<Item> = (1..=count).map(item).collect();
         let lane = items[0].record.lane();
-        let run = Run { entry: fixtures::entry(), lanes: [LaneRun::new(lane, items)].into_iter().collect() };
-        (Flight::new(run, None, done), reports)
+        [LaneRun::new(lane, items)].into_iter().collect()
     }
 
     /// The words for what was reported, and whether the run goes on.
@@ -281,14 +282,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_flight_that_never_began_gives_its_records_back() {
-        let (flight, mut reports) = flight(2);
+        let (done, mut reports) = unbounded_channel();
+        let flight = Flight::new(lanes(2), false, None, &done);
         drop(flight);
         assert_eq!(reported(&mut reports), (vec!["untried", "untried"], false));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_flight_that_is_cut_off_reports_what_has_ended() {
-        let (mut flight, mut reports) = flight(3);
+        let (done, mut reports) = unbounded_channel();
+        let mut flight = Flight::new(lanes(3), false, None, &done);
         flight.begin(0, 1, Duration::ZERO);
         flight.end(0, Outcome::Write(Change::Complete));
         flight.begin(0, 1, Duration::from_millis(1));
@@ -298,7 +301,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_has_ended_is_reported_while_a_call_waits() {
-        let (mut flight, mut reports) = flight(3);
+        let (done, mut reports) = unbounded_channel();
+        let mut flight = Flight::new(lanes(3), false, None, &done);
         for at in [0, 1] {
             flight.begin(0, 1, Duration::from_millis(at));
             flight.end(0, Outcome::Write(Change::Complete));
@@ -314,7 +318,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_lane_that_may_not_go_on_is_reported_as_a_whole() {
-        let (mut flight, mut reports) = flight(3);
+        let (done, mut reports) = unbounded_channel();
+        let mut flight = Flight::new(lanes(3), false, None, &done);
         flight.begin(0, 3, Duration::ZERO);
         flight.end(0, Outcome::Gone);
         flight.stop(0);
@@ -326,7 +331,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_has_ended_is_reported_between_calls_that_are_slow_together() {
-        let (mut flight, mut reports) = flight(4);
+        let (done, mut reports) = unbounded_channel();
+        let mut flight = Flight::new(lanes(4), false, None, &done);
         for at in [0, 30, 60, 90] {
             flight.begin(0, 1, Duration::from_millis(at));
             flight.end(0, Outcome::Write(Change::Complete));

@@ -26,16 +26,16 @@ struct Member {
 /// Runs the records in as few transactions as can be. A failure takes back all of a transaction: then
 /// each half of it is tried by itself, down to the record that fails.
 pub(super) async fn run_in_transactions(
-    flight: &mut Flight,
+    flight: &mut Flight<'_>,
+    entry: &Entry,
     call: &Arc<dyn TransactionalRun>,
     around: &Surroundings,
 ) {
-    let entry = Arc::clone(&flight.entry);
     let mut parts = parts(flight);
     while let Some(mut part) = parts.pop() {
         part.retain(|member| flight.next(member.lane).is_some());
         let half = part.len() / 2;
-        if run_part(flight, &entry, call, &part, around).await {
+        if run_part(flight, entry, call, &part, around).await {
             let second = part.split_off(half);
             parts.extend([second, part]);
         }
@@ -44,7 +44,7 @@ pub(super) async fn run_in_transactions(
 
 /// What to try together, the first at the end. What has failed before is likely to fail again, so it takes
 /// nothing back but itself.
-fn parts(flight: &Flight) -> Vec<Vec<Member>> {
+fn parts(flight: &Flight<'_>) -> Vec<Vec<Member>> {
     let mut members = Vec::new();
     for lane in 0..flight.lanes() {
         members.extend(flight.rest(lane).map(|item| Member {
@@ -62,7 +62,7 @@ fn parts(flight: &Flight) -> Vec<Vec<Member>> {
 
 /// Tries some records in one transaction. Returns whether its halves are to be tried instead.
 async fn run_part(
-    flight: &mut Flight,
+    flight: &mut Flight<'_>,
     entry: &Entry,
     call: &Arc<dyn TransactionalRun>,
     part: &[Member],
@@ -70,7 +70,7 @@ async fn run_part(
 ) -> bool {
     let Some((first, rest)) = part.split_first() else { return false };
     let started = around.clock.now();
-    let stop = |flight: &mut Flight| part.iter().for_each(|member| flight.stop(member.lane));
+    let stop = |flight: &mut Flight<'_>| part.iter().for_each(|member| flight.stop(member.lane));
     let Some(mut slot) = flight.lend_slot() else {
         stop(flight);
         return false;
@@ -92,7 +92,7 @@ async fn run_part(
         Transacted::Untried => stop(flight),
         Transacted::Aborted(error) => {
             stop(flight);
-            flight.end(first.lane, Outcome::Aborted(error));
+            flight.end(first.lane, Outcome::Aborted(Box::new(error)));
             rest.iter().for_each(|member| flight.end(member.lane, Outcome::Gone));
         }
         Transacted::Gone | Transacted::Failed(_) if !rest.is_empty() => {

@@ -5,12 +5,12 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    flight::{Flight, Landed, LaneRun, Outcome, Report},
+    flight::{Landed, LaneRun, Outcome, Report},
     intake::ERROR_PAUSE,
     lane::Item,
     pipeline::{Pipeline, SettleDone, Task},
     stops::StopState,
-    together::fly,
+    together::{Together, fly},
 };
 use crate::{
     ownership::Permit,
@@ -44,19 +44,19 @@ impl Pipeline {
         if !self.ownership.lease_holds() {
             return;
         }
-        let mut flights = Vec::new();
+        let mut runs = Vec::new();
         while self.lanes.plain_runs() < self.config.concurrency {
             let Some(run) = self.lanes.next_run(false) else { break };
-            flights.push(Flight::new(run, None, self.done.clone()));
+            runs.push((run, None));
         }
         while let Some(slot) = self.guards.slot() {
             let Some(run) = self.lanes.next_run(true) else { break };
-            flights.push(Flight::new(run, Some(slot), self.done.clone()));
+            runs.push((run, Some(slot)));
         }
         let share = pacing::runs_per_task(self.mean_run);
-        while !flights.is_empty() {
-            let together = flights.split_off(flights.len().saturating_sub(share));
-            self.tasks.spawn(fly(together, Arc::clone(&self.around), self.done.clone()));
+        while !runs.is_empty() {
+            let together = Together::new(runs.split_off(runs.len().saturating_sub(share)), self.done.clone());
+            self.tasks.spawn(fly(together, Arc::clone(&self.around)));
         }
     }
 

@@ -13,21 +13,20 @@ use crate::{
 };
 
 /// Runs to the end, or to the first record after which the lane may not go on.
-pub(super) async fn run(flight: &mut Flight, around: &Surroundings) {
-    let entry = Arc::clone(&flight.entry);
+pub(super) async fn run(flight: &mut Flight<'_>, entry: &Entry, around: &Surroundings) {
     match &entry.form {
         Form::Single(call) => {
             for lane in 0..flight.lanes() {
-                run_lane(flight, &entry, lane, call, around).await;
+                run_lane(flight, entry, lane, call, around).await;
             }
         }
-        Form::Batch { call, .. } => Box::pin(run_batch(flight, &entry, call, around)).await,
-        Form::Transactional { call, .. } => Box::pin(run_in_transactions(flight, call, around)).await,
+        Form::Batch { call, .. } => Box::pin(run_batch(flight, entry, call, around)).await,
+        Form::Transactional { call, .. } => Box::pin(run_in_transactions(flight, entry, call, around)).await,
     }
 }
 
 async fn run_lane(
-    flight: &mut Flight,
+    flight: &mut Flight<'_>,
     entry: &Entry,
     lane: usize,
     call: &Arc<dyn Call>,
@@ -45,9 +44,9 @@ async fn run_lane(
     }
 }
 
-async fn run_batch(flight: &mut Flight, entry: &Entry, call: &Arc<dyn BatchCall>, around: &Surroundings) {
+async fn run_batch(flight: &mut Flight<'_>, entry: &Entry, call: &Arc<dyn BatchCall>, around: &Surroundings) {
     let lanes = 0..flight.lanes();
-    let may_start = |flight: &Flight, lane| flight.rest(lane).all(|item| item.permit.may_start());
+    let may_start = |flight: &Flight<'_>, lane| flight.rest(lane).all(|item| item.permit.may_start());
     if !lanes.clone().all(|lane| may_start(flight, lane)) {
         return lanes.for_each(|lane| flight.stop(lane));
     }
@@ -79,7 +78,7 @@ async fn run_batch(flight: &mut Flight, entry: &Entry, call: &Arc<dyn BatchCall>
 /// A call that fails as a whole fails its first record; one that returns nothing does too, or it
 /// would be called for ever.
 async fn call_batch(
-    flight: &mut Flight,
+    flight: &mut Flight<'_>,
     entry: &Entry,
     call: &Arc<dyn BatchCall>,
     records: &[&Record],
@@ -104,7 +103,7 @@ mod tests {
         super::{
             fixtures,
             flight::{LaneRun, Outcome},
-            lane::{Item, Run},
+            lane::Item,
         },
         *,
     };
@@ -130,14 +129,14 @@ mod tests {
         };
         let lane = fixtures::record(1, "a").lane();
         let lanes = [LaneRun::new(lane, [item(1), item(2), item(3)])].into_iter().collect();
-        let run_of_three = Run { entry: Arc::clone(registry.entry("h", "t").unwrap()), lanes };
-        let mut flight = Flight::new(run_of_three, None, unbounded_channel().0);
+        let done = unbounded_channel().0;
+        let mut flight = Flight::new(lanes, false, None, &done);
         let around = Surroundings {
             states: Default::default(),
             observers: Default::default(),
             clock: ownership.clock(),
         };
-        run(&mut flight, &around).await;
+        run(&mut flight, registry.entry("h", "t").unwrap(), &around).await;
         let landed = flight.land();
         let untried = landed.lanes[0].items.iter().filter(|item| matches!(item.1, Outcome::Untried)).count();
         (*called.lock().unwrap(), untried)

@@ -8,19 +8,21 @@ use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 use super::{
     attempt::Surroundings,
     flight::{Flight, Landed, Report},
+    lane::Run,
     run::run,
+    transaction::Slot,
 };
 
 /// Flights that have waited and report together at most.
 const REPORTED_TOGETHER: usize = 32;
 
 /// Flights that have landed. Dropped, it reports them, whatever became of the task.
-struct Arrivals {
+struct Arrivals<'a> {
     flights: Vec<Landed>,
-    done: UnboundedSender<Report>,
+    done: &'a UnboundedSender<Report>,
 }
 
-impl Arrivals {
+impl Arrivals<'_> {
     fn report(&mut self, mean_run: Option<Duration>) {
         let flights = std::mem::take(&mut self.flights);
         // No receiver: the pipeline is gone, and this task is about to be cancelled.
@@ -28,7 +30,7 @@ impl Arrivals {
     }
 }
 
-impl Drop for Arrivals {
+impl Drop for Arrivals<'_> {
     fn drop(&mut self) {
         if !self.flights.is_empty() {
             self.report(None);
@@ -36,15 +38,36 @@ impl Drop for Arrivals {
     }
 }
 
+/// Runs that have not begun. Dropped, it reports them as not tried.
+pub(super) struct Together {
+    runs: std::vec::IntoIter<(Run, Option<Slot>)>,
+    done: UnboundedSender<Report>,
+}
+
+impl Together {
+    pub(super) fn new(runs: Vec<(Run, Option<Slot>)>, done: UnboundedSender<Report>) -> Self {
+        Self { runs: runs.into_iter(), done }
+    }
+}
+
+impl Drop for Together {
+    fn drop(&mut self) {
+        for (Run { entry, lanes }, slot) in self.runs.by_ref() {
+            drop(Flight::new(lanes, entry.form.is_transactional(), slot, &self.done));
+        }
+    }
+}
+
 /// Runs all of them, each until it waits before the next begins.
-pub(super) async fn fly(flights: Vec<Flight>, around: Arc<Surroundings>, done: UnboundedSender<Report>) {
-    let (began, count) = (Instant::now(), flights.len() as u32);
-    let mut arrivals = Arrivals { flights: Vec::with_capacity(flights.len()), done };
+pub(super) async fn fly(mut together: Together, around: Arc<Surroundings>) {
+    let (began, count) = (Instant::now(), together.runs.len() as u32);
+    let done = together.done.clone();
+    let mut arrivals = Arrivals { flights: Vec::with_capacity(together.runs.len()), done: &done };
     let waiting = FuturesUnordered::new();
     // One that ends at once leaves its place in memory to the next.
     let mut place = Box::pin(OptionFuture::from(None));
-    for flight in flights {
-        place.as_mut().set(Some(one(flight, &around)).into());
+    for (run, slot) in together.runs.by_ref() {
+        place.as_mut().set(Some(one(run, slot, &around, &done)).into());
         match futures::poll!(place.as_mut()) {
             Poll::Ready(landed) => arrivals.flights.extend(landed),
             Poll::Pending => waiting.push(replace(&mut place, Box::pin(None.into()))),
@@ -58,7 +81,47 @@ pub(super) async fn fly(flights: Vec<Flight>, around: Arc<Surroundings>, done: U
     }
 }
 
-async fn one(mut flight: Flight, around: &Surroundings) -> Landed {
-    run(&mut flight, around).await;
+async fn one(
+    Run { entry, lanes }: Run,
+    slot: Option<Slot>,
+    around: &Surroundings,
+    done: &UnboundedSender<Report>,
+) -> Landed {
+    let mut flight = Flight::new(lanes, entry.form.is_transactional(), slot, done);
+    run(&mut flight, &entry, around).await;
     flight.land()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::{
+        super::{
+            fixtures,
+            flight::{LaneRun, Outcome},
+            lane::Item,
+        },
+        *,
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_was_never_polled_gives_its_runs_back() {
+        let (done, mut reports) = unbounded_channel();
+        let ownership = fixtures::owning_all();
+        let record = Arc::new(fixtures::record(1, "a"));
+        let permit = ownership.permit(record.delivery.partition).unwrap();
+        let lane = record.lane();
+        let lanes = [LaneRun::new(lane, [Item { record, permit, stops_lane: false }])].into_iter().collect();
+        let around = Arc::new(Surroundings {
+            states: Default::default(),
+            observers: Default::default(),
+            clock: ownership.clock(),
+        });
+        let runs = vec![(Run { entry: fixtures::entry(), lanes }, None)];
+        drop(fly(Together::new(runs, done), around));
+        let report = reports.try_recv().unwrap();
+        assert!(matches!(report.flights[0].lanes[0].items[0].1, Outcome::Untried));
+        assert!(report.flights[0].lanes[0].over);
+    }
 }

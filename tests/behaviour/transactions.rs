@@ -264,7 +264,8 @@ impl TransactionalHandler<sqlx::Postgres> for Defer {
     }
 }
 
-async fn fails_like_any_other(stage: &Stage<PostgresTarget>, handler: Registration) -> String {
+/// The record fails as often as its policy lets it, and then for good. Returns the last error.
+pub(crate) async fn fails_like_any_other<T: User>(stage: &Stage<T>, handler: Registration) -> String {
     let handler = handler.retry(RetryPolicy::fixed(Duration::from_millis(20)).max_retries(1));
     let (outbox, running) = stage.run([handler]).await;
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;

@@ -1,16 +1,13 @@
 //! A database that refuses: the user's own triggers and constraints, on the user's tables and on the outbox's.
 
-use std::time::Duration;
-
-use keylane::{
-    Delivery, HandlerError, Registration, RetryPolicy, Signal, Status, Tables, TransactionalHandler,
-};
+use keylane::{Delivery, HandlerError, Registration, Signal, Status, Tables, TransactionalHandler};
 use sqlx::AssertSqlSafe;
 
 use crate::{
     ledger::{Ledger, Placed, placed, run_of},
     stage::{Stage, until_count, until_empty},
     target::{MariaDbTarget, MySqlTarget, PostgresTarget, SqlTarget, SqliteTarget},
+    transactions::fails_like_any_other,
     user::{User, qualifier},
 };
 
@@ -99,18 +96,6 @@ impl TransactionalHandler<sqlx::Sqlite> for Books {
     }
 }
 
-/// The commit is refused: that is an attempt of the handler, and a failure in the end.
-async fn fails<T: User + SqlTarget>(stage: &Stage<T>, handler: Registration) -> String {
-    let handler = handler.retry(RetryPolicy::fixed(Duration::from_millis(20)).max_retries(1));
-    let (outbox, running) = stage.run([handler]).await;
-    stage.schedule(&outbox, &[placed("order-1", 1)]).await;
-    until_count(&outbox, Status::Failed, 1).await;
-    running.shutdown().await;
-    let failed = outbox.failed(0, 1).await.unwrap().remove(0);
-    assert_eq!(failed.attempts, 2);
-    failed.last_error.unwrap()
-}
-
 async fn postgres_refuses_with(raise: &str) {
     let stage = Stage::<PostgresTarget>::open().await.unwrap();
     PostgresTarget::make_effects(&stage.pool, &stage.tables).await;
@@ -124,7 +109,7 @@ async fn postgres_refuses_with(raise: &str) {
         )
         .await;
     let handler = Registration::transactional::<sqlx::Postgres, _>("books", Books(stage.tables.clone()));
-    fails(&stage, handler).await;
+    fails_like_any_other(&stage, handler).await;
     stage.erase().await;
 }
 
@@ -152,7 +137,7 @@ async fn sqlite_a_deferred_key_that_is_missing_is_a_failed_attempt() {
         "CREATE TABLE {outbox}line (book INTEGER REFERENCES {outbox}book (id) DEFERRABLE INITIALLY DEFERRED)";
     stage.execute(line).await;
     let handler = Registration::transactional::<sqlx::Sqlite, _>("books", Books(stage.tables.clone()));
-    let error = fails(&stage, handler).await;
+    let error = fails_like_any_other(&stage, handler).await;
     assert!(error.contains("FOREIGN KEY"), "{error}");
     stage.erase().await;
 }
