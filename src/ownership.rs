@@ -251,6 +251,11 @@ impl Permit {
         self.starts_at().is_some()
     }
 
+    /// Whether what has begun may go on: same owner, draining or not, and the lease is good.
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.0.is_owned() && self.0.shared.trusted_now().is_some()
+    }
+
     /// Whether the partition is owned as it was when the permit was given, and not draining.
     pub(crate) fn is_current(&self) -> bool {
         self.0.is_current()
@@ -276,9 +281,12 @@ impl Ticket {
         self.is_current() && self.shared.trusted_now().is_some()
     }
 
+    fn is_owned(&self) -> bool {
+        self.shared.slots[self.partition.index()].generation.load(SeqCst) == self.generation.0
+    }
+
     fn is_current(&self) -> bool {
-        let slot = &self.shared.slots[self.partition.index()];
-        slot.generation.load(SeqCst) == self.generation.0 && !slot.draining.load(SeqCst)
+        self.is_owned() && !self.shared.slots[self.partition.index()].draining.load(SeqCst)
     }
 }
 

@@ -243,6 +243,11 @@ impl Worker {
             wake: self.wake.clone(),
             observers: self.observers.clone(),
             instance: me,
+            longest_hold: self
+                .config
+                .cluster
+                .handover_timeout
+                .saturating_sub(self.config.database.call_timeout),
         });
         let member = Member {
             store: Arc::clone(&self.store),

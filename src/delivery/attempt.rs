@@ -8,8 +8,12 @@ use super::flight::{Flight, Outcome};
 use crate::{
     clock::Clock,
     handler::{Context, Entry, Failure, HandlerError, States, guarded},
+    ownership::Permit,
     record::{Change, Record},
-    rules::lifecycle::{self, Step},
+    rules::{
+        lease,
+        lifecycle::{self, Step},
+    },
     telemetry::{Observers, Signal},
 };
 
@@ -21,6 +25,8 @@ pub(super) struct Surroundings {
     pub(super) states: States,
     pub(super) observers: Observers,
     pub(super) clock: Clock,
+    /// How long others wait for a partition, less the write of the last outcome.
+    pub(super) longest_hold: Duration,
 }
 
 /// Judges a finished attempt: what is written, after the fallback handler if it has come to that. Every
@@ -41,13 +47,15 @@ pub(super) async fn judge(
     let mut step = lifecycle::after_handler(fault, failures, &entry.retry, entry.fallback.is_some(), roll);
     let mut error = result.as_ref().err().map(|error| error.text(ERROR_LIMIT_BYTES)).unwrap_or_default();
     if let (Step::Fallback, Err(cause)) = (step, &result) {
-        if !flight.next(lane).is_some_and(|item| item.permit.may_start()) {
+        let took = around.clock.now().saturating_sub(flight.started());
+        let fits = lease::fallback_fits(took, entry.timeout, around.longest_hold);
+        let may_start = |permit: &Permit| if fits { permit.may_go_on() } else { permit.may_start() };
+        if !flight.next(lane).is_some_and(|item| may_start(&item.permit)) {
             // The next owner calls the handler once more, and then the fallback.
             return Outcome::Gone;
         }
         let signal = Signal::FallbackTaken { record: record.delivery.id, lane: record.lane() };
         around.observers.emit(signal);
-        let took = around.clock.now().saturating_sub(flight.started());
         let fallback = Box::pin(fall_back(entry, record, failures, cause, took, around));
         match flight.wait(fallback).await {
             Ok(()) => step = lifecycle::after_fallback(true),

@@ -94,6 +94,7 @@ pub(super) fn pipeline() -> Pipeline {
         wake: Default::default(),
         observers: Default::default(),
         instance: InstanceId::generate(),
+        longest_hold: Duration::from_secs(55),
     });
     pipeline.loaded.fill(GENERATION);
     pipeline

@@ -53,6 +53,8 @@ pub(crate) struct Setup {
     pub(crate) wake: Wake,
     pub(crate) observers: Observers,
     pub(crate) instance: InstanceId,
+    /// How long others wait for a partition, less the write of the last outcome.
+    pub(crate) longest_hold: Duration,
 }
 
 /// Why a pipeline came to its end by itself.
@@ -140,7 +142,7 @@ pub(crate) struct Pipeline {
 
 impl Pipeline {
     pub(crate) fn new(setup: Setup) -> Self {
-        let Setup { store, registry, config, ownership, wake, observers, instance } = setup;
+        let Setup { store, registry, config, ownership, wake, observers, instance, longest_hold } = setup;
         let guard = Guard { instance, slot: SETTLER_SLOT, counter: 0 };
         let (freed, evicted) = (Wake::default(), Wake::default());
         let size = config.transactional_concurrency;
@@ -150,6 +152,7 @@ impl Pipeline {
             states: registry.states.clone(),
             observers: observers.clone(),
             clock: ownership.clock(),
+            longest_hold,
         });
         let now = Instant::now();
         let (done, reports) = mpsc::unbounded_channel();

@@ -135,6 +135,7 @@ mod tests {
             states: Default::default(),
             observers: Default::default(),
             clock: ownership.clock(),
+            longest_hold: std::time::Duration::ZERO,
         };
         run(&mut flight, registry.entry("h", "t").unwrap(), &around).await;
         let landed = flight.land();

@@ -117,6 +117,7 @@ mod tests {
             states: Default::default(),
             observers: Default::default(),
             clock: ownership.clock(),
+            longest_hold: std::time::Duration::ZERO,
         });
         let runs = vec![(Run { entry: fixtures::entry(), lanes }, None)];
         drop(fly(Together::new(runs, done), around));

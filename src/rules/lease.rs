@@ -18,10 +18,17 @@ pub fn trusted_until(sent_at: Duration, stale_timeout: Duration) -> Duration {
 }
 
 /// How long a partition may be held at most after it was asked for: the call that has just begun runs to its
-/// timeout, and then its outcome is written. Nothing else begins meanwhile, also no fallback. In the
-/// transaction of a handler two calls of the database follow, the completion and the commit.
+/// timeout, and then its outcome is written. Nothing else begins meanwhile but a fallback that
+/// [fits](fallback_fits) into the same time. In the transaction of a handler two calls of the database
+/// follow, the completion and the commit.
 pub fn longest_hold(timeout: Duration, call_timeout: Duration, transactional: bool) -> Duration {
     timeout.saturating_add(call_timeout * if transactional { 2 } else { 1 })
+}
+
+/// Whether a fallback may still be called for a partition that was asked for during its handler's call. That
+/// call took so long; with the fallback's whole timeout it must not keep the others waiting beyond `limit`.
+pub fn fallback_fits(took: Duration, timeout: Duration, limit: Duration) -> bool {
+    took.saturating_add(timeout) <= limit
 }
 
 /// Whether two readings of the wall clock and of the monotonic clock disagree by more than the
@@ -51,6 +58,12 @@ mod tests {
     fn what_is_held_longest_is_a_call_with_its_writes() {
         assert_eq!(longest_hold(s(30), s(5), false), s(35));
         assert_eq!(longest_hold(s(30), s(5), true), s(40));
+    }
+
+    #[test]
+    fn a_fallback_fits_if_nobody_waits_too_long_for_it() {
+        assert!(fallback_fits(s(5), s(30), s(35)));
+        assert!(!fallback_fits(s(6), s(30), s(35)));
     }
 
     #[test]
