@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{DeliveryConfig, Pipeline, Setup};
+use smallvec::{SmallVec, smallvec};
+
+use super::{DeliveryConfig, Pipeline, Setup, attempt::Surroundings, flight::LaneRun, lane::Item};
 use crate::{
     clock::Clock,
     database::Database,
@@ -98,4 +100,24 @@ pub(super) fn pipeline() -> Pipeline {
     });
     pipeline.loaded.fill(GENERATION);
     pipeline
+}
+
+/// Records 1 to `count` of the key `a`, with permits, as the lane of a run.
+pub(super) fn lanes(ownership: &Ownership, count: i64) -> SmallVec<[LaneRun; 1]> {
+    let item = |id| {
+        let record = Arc::new(record(id, "a"));
+        let permit = ownership.permit(record.delivery.partition).unwrap();
+        Item { record, permit, stops_lane: false }
+    };
+    smallvec![LaneRun::new(record(1, "a").lane(), (1..=count).map(item))]
+}
+
+/// What attempts share, with nobody to listen.
+pub(super) fn surroundings(ownership: &Ownership) -> Surroundings {
+    Surroundings {
+        states: States::default(),
+        observers: Default::default(),
+        clock: ownership.clock(),
+        longest_hold: Duration::from_secs(55),
+    }
 }

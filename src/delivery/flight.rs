@@ -249,21 +249,10 @@ impl Drop for Flight<'_> {
 mod tests {
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-    use std::sync::Arc;
-
     use super::{super::fixtures, *};
 
-    fn item(id: i64) -> Item {
-        let ownership = fixtures::owning_all();
-        let record = Arc::new(fixtures::record(id, "a"));
-        let permit = ownership.permit(record.delivery.partition).unwrap();
-        Item { record, permit, stops_lane: false }
-    }
-
     fn lanes(count: i64) -> SmallVec<[LaneRun; 1]> {
-        let items: Vec<Item> = (1..=count).map(item).collect();
-        let lane = items[0].record.lane();
-        [LaneRun::new(lane, items)].into_iter().collect()
+        fixtures::lanes(&fixtures::owning_all(), count)
     }
 
     /// The words for what was reported, and whether the run goes on.

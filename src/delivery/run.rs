@@ -100,11 +100,7 @@ mod tests {
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::{
-        super::{
-            fixtures,
-            flight::{LaneRun, Outcome},
-            lane::Item,
-        },
+        super::{fixtures, flight::Outcome},
         *,
     };
     use crate::{
@@ -122,22 +118,9 @@ mod tests {
             meanwhile(&owner);
             Ok(())
         });
-        let item = |id| {
-            let record = Arc::new(fixtures::record(id, "a"));
-            let permit = ownership.permit(record.delivery.partition).unwrap();
-            Item { record, permit, stops_lane: false }
-        };
-        let lane = fixtures::record(1, "a").lane();
-        let lanes = [LaneRun::new(lane, [item(1), item(2), item(3)])].into_iter().collect();
         let done = unbounded_channel().0;
-        let mut flight = Flight::new(lanes, false, None, &done);
-        let around = Surroundings {
-            states: Default::default(),
-            observers: Default::default(),
-            clock: ownership.clock(),
-            longest_hold: std::time::Duration::ZERO,
-        };
-        run(&mut flight, registry.entry("h", "t").unwrap(), &around).await;
+        let mut flight = Flight::new(fixtures::lanes(&ownership, 3), false, None, &done);
+        run(&mut flight, registry.entry("h", "t").unwrap(), &fixtures::surroundings(&ownership)).await;
         let landed = flight.land();
         let untried = landed.lanes[0].items.iter().filter(|item| matches!(item.1, Outcome::Untried)).count();
         (*called.lock().unwrap(), untried)

@@ -97,11 +97,7 @@ mod tests {
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::{
-        super::{
-            fixtures,
-            flight::{LaneRun, Outcome},
-            lane::Item,
-        },
+        super::{fixtures, flight::Outcome},
         *,
     };
 
@@ -109,16 +105,8 @@ mod tests {
     async fn a_task_that_was_never_polled_gives_its_runs_back() {
         let (done, mut reports) = unbounded_channel();
         let ownership = fixtures::owning_all();
-        let record = Arc::new(fixtures::record(1, "a"));
-        let permit = ownership.permit(record.delivery.partition).unwrap();
-        let lane = record.lane();
-        let lanes = [LaneRun::new(lane, [Item { record, permit, stops_lane: false }])].into_iter().collect();
-        let around = Arc::new(Surroundings {
-            states: Default::default(),
-            observers: Default::default(),
-            clock: ownership.clock(),
-            longest_hold: std::time::Duration::ZERO,
-        });
+        let around = Arc::new(fixtures::surroundings(&ownership));
+        let lanes = fixtures::lanes(&ownership, 1);
         let runs = vec![(Run { entry: fixtures::entry(), lanes }, None)];
         drop(fly(Together::new(runs, done), around));
         let report = reports.try_recv().unwrap();
