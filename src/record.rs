@@ -212,6 +212,8 @@ pub enum StopReason {
     Blocked,
     /// This build has no such handler; an instance that has it takes the lane up.
     Unroutable,
+    /// Nothing stops it any more, but so much is held that it returns in steps.
+    Releasing,
 }
 
 impl StopReason {
@@ -221,12 +223,14 @@ impl StopReason {
             Self::Retrying => "retrying",
             Self::Blocked => "blocked",
             Self::Unroutable => "unroutable",
+            Self::Releasing => "releasing",
         }
     }
 
     /// The reason with this stored word.
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::Retrying, Self::Blocked, Self::Unroutable].into_iter().find(|reason| reason.as_str() == word)
+        let all = [Self::Retrying, Self::Blocked, Self::Unroutable, Self::Releasing];
+        all.into_iter().find(|reason| reason.as_str() == word)
     }
 }
 
@@ -241,6 +245,15 @@ pub struct Stop {
     pub record: RecordId,
     /// Whether that record still exists; if not, nothing stops the lane any more.
     pub record_exists: bool,
+    /// Up to which id its held records are pending again, while it is releasing.
+    pub released_to: RecordId,
+}
+
+impl Stop {
+    /// Whether nothing of the lane is to be delivered.
+    pub(crate) fn stands_still(&self) -> bool {
+        self.reason != StopReason::Releasing
+    }
 }
 
 /// What is written about one record after it was handled.
@@ -264,6 +277,13 @@ pub enum Change {
     /// Nothing stops the lane any more (the record was completed in its handler's own transaction,
     /// or this build knows its handler): its held records return.
     Resume,
+    /// The lane that is releasing under the name of this record: the next of its held records return.
+    Release,
+    /// The same lane stands still again, stopped by another of its records: nothing more of it returns.
+    StopRelease {
+        /// That record.
+        by: RecordId,
+    },
     /// Failed, another attempt after the delay. `stop`: later records of the lane wait for it.
     Retry {
         /// From the database's clock.
@@ -287,6 +307,13 @@ pub enum Change {
         /// The record that stops the lane; the hold is refused if it no longer does.
         behind: RecordId,
     },
+}
+
+impl Change {
+    /// Whether it is about a lane: nothing becomes of the record that names it.
+    pub(crate) fn is_of_lane(&self) -> bool {
+        matches!(self, Self::Resume | Self::Release | Self::StopRelease { .. })
+    }
 }
 
 /// What becomes of a lane whose record failed for good.

@@ -93,15 +93,13 @@ impl Pipeline {
             self.lanes.end_fetch();
             return;
         }
-        match look.part {
-            true if !more => self.crowded_no_more(look.turn.iter().copied().collect()),
-            true => {}
-            false => self.frontier = look.frontier,
+        let turn: PartitionSet = look.turn.iter().copied().collect();
+        if !look.part {
+            self.frontier = look.frontier;
         }
-        let released = self.lanes.reconcile(&stops, look.epoch, |lane| look.stops.contains(lane.partition));
-        if !released.is_empty() {
-            self.released = self.released.union(released);
-            self.want();
+        self.take_stops(&stops, look.epoch, look.stops);
+        if look.part && !more {
+            self.crowded_no_more(turn);
         }
         for (partition, generation) in look.generations {
             self.loaded[partition.index()] = generation;
@@ -124,11 +122,29 @@ impl Pipeline {
         if barren && look.part {
             look.turn.iter().for_each(|partition| self.barren.insert(*partition));
         }
+        if look.part && !more {
+            self.releases.see(turn);
+        }
         let more = more && !barren;
         self.wanted |= more;
         self.due_wanted |= more_due && !barren;
         self.news |= more && look.part;
         self.lanes.end_fetch();
+    }
+
+    /// Takes over the stops of these partitions, read in this epoch.
+    fn take_stops(&mut self, stops: &[Stop], epoch: u64, of: PartitionSet) {
+        let released = self.lanes.reconcile(stops, epoch, |lane| of.contains(lane.partition));
+        let lanes = &self.lanes;
+        let released =
+            released.union(self.releases.take_list(stops, of, |lane| lanes.stop_of(lane).is_some()));
+        // The pending records of a lane that goes on in steps are far below all others.
+        let new = self.releases.partitions().without(self.crowded);
+        self.crowded = self.crowded.union(new);
+        self.released = self.released.union(released).union(new);
+        if !released.union(new).is_empty() {
+            self.want();
+        }
     }
 
     /// Stops whose record is gone, or whose handler this build has, hold nothing back any more.
@@ -152,7 +168,8 @@ impl Pipeline {
             return;
         }
         let standing = self.lanes.standing(&lane);
-        if self.lanes.is_tainted(&lane) || standing.would_overtake {
+        let release = self.releases.of(&lane);
+        if self.lanes.is_tainted(&lane) || standing.would_overtake && release.is_none() {
             return self.lanes.leave_behind();
         }
         // Without a permit the record is left where it is; so is all that follows in its partition.
@@ -172,9 +189,13 @@ impl Pipeline {
         }
         let stop = standing.stop;
         let stops_lane = stop.is_some_and(|stop| stop.record == id);
-        if let Some(stop) = stop.filter(|_| !stops_lane) {
+        let behind = match release.filter(|release| !release.is_before(id)) {
+            Some(release) => Some(release.record),
+            None => stop.filter(|_| !stops_lane).map(|stop| stop.record),
+        };
+        if let Some(behind) = behind {
             self.lanes.note(&record);
-            return self.write(id, failures, Change::Hold { behind: stop.record }, lane, Some(permit));
+            return self.write(id, failures, Change::Hold { behind }, lane, Some(permit));
         }
         match self.registry.entry(&record.delivery.handler, &record.delivery.record_type).cloned() {
             Some(entry) => {

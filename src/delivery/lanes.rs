@@ -185,6 +185,11 @@ impl Lanes {
         }
     }
 
+    /// Whether a lane has no more records in memory than this, and none on their way to be held.
+    pub(super) fn has_few(&self, lane: &Lane, most: usize) -> bool {
+        self.lanes.get(lane).is_none_or(|state| state.queue.len() <= most && state.holds == 0)
+    }
+
     /// Runs under way of handlers that are not transactional.
     pub(super) fn plain_runs(&self) -> usize {
         self.plain_runs
@@ -322,7 +327,8 @@ impl Lanes {
         epoch: u64,
         covers: impl Fn(&Lane) -> bool,
     ) -> PartitionSet {
-        let listed: HashMap<&Lane, &Stop> = stops.iter().map(|stop| (&stop.lane, stop)).collect();
+        let listed = stops.iter().filter(|stop| stop.stands_still());
+        let listed: HashMap<&Lane, &Stop> = listed.map(|stop| (&stop.lane, stop)).collect();
         let released = self.lanes.iter().filter(|(lane, state)| {
             covers(lane)
                 && !listed.contains_key(*lane)
@@ -330,7 +336,7 @@ impl Lanes {
         });
         let released: Vec<Lane> = released.map(|(lane, _)| lane.clone()).collect();
         released.iter().for_each(|lane| self.forget_stop(lane));
-        for stop in stops {
+        for stop in stops.iter().filter(|stop| stop.stands_still()) {
             let state = self.lanes.entry(stop.lane.clone()).or_default();
             let (durable_since, own) = (Some(epoch.saturating_sub(1)), false);
             let Stop { record, reason, .. } = *stop;

@@ -37,6 +37,7 @@ mod lanes;
 mod outcomes;
 mod pipeline;
 mod ready;
+mod releases;
 mod room;
 mod run;
 mod settler;

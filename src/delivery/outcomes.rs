@@ -90,6 +90,7 @@ impl Pipeline {
                         self.lanes.forget(id);
                         if item.stops_lane {
                             self.resume(&lane, id);
+                            self.read_stops_of(&lane);
                         }
                     }
                     Outcome::Untried => untried.push(item),
@@ -149,6 +150,10 @@ impl Pipeline {
 
     /// The lane stands still: what is queued behind is held.
     pub(super) fn stop(&mut self, lane: &Lane, record: RecordId, reason: StopReason) {
+        if let Some(release) = self.releases.end(lane) {
+            let permit = self.ownership.permit(lane.partition);
+            self.write(release.record, 0, Change::StopRelease { by: record }, lane.clone(), permit);
+        }
         let queued = self.lanes.stop(lane, StopState::by_this_instance(record, reason));
         for item in queued {
             self.hold(item, record, lane);
@@ -180,6 +185,9 @@ impl Pipeline {
     }
 
     pub(super) fn start_settle(&mut self) -> Option<Task<SettleDone>> {
+        if self.settler.is_some() {
+            self.ask_for_steps();
+        }
         if self.outcomes.is_empty() {
             return None;
         }
@@ -196,22 +204,32 @@ impl Pipeline {
     }
 
     pub(super) fn settled(&mut self, written: Vec<Pending>, settled: Settled) {
-        let (mut holds, mut resumed) = (0, 0);
+        let (mut holds, mut of_lanes) = (0, 0);
         self.wrote = settled.number.map(|number| (self.settle_began_at, number)).or(self.wrote);
         for Pending { settlement, lane, pause, .. } in &written {
-            self.lanes.forget(settlement.id);
+            if !settlement.change.is_of_lane() {
+                self.lanes.forget(settlement.id);
+            }
+            of_lanes += usize::from(settlement.change.is_of_lane());
             if !pause.is_zero() {
                 self.lanes.outcome_goes_on(lane);
             }
             match &settlement.change {
                 Change::Complete => {}
-                Change::Resume => {
-                    resumed += 1;
+                Change::Resume
+                | Change::CompleteAndResume
+                | Change::Fail { lane: AfterFailure::Continue, .. } => {
                     self.resume(lane, settlement.id);
+                    if settled.releasing > 0 {
+                        self.read_stops_of(lane);
+                    }
                 }
-                Change::CompleteAndResume | Change::Fail { lane: AfterFailure::Continue, .. } => {
-                    self.resume(lane, settlement.id)
+                Change::Release => {
+                    self.releases.step_ends(lane);
+                    self.lanes.taint(lane);
+                    self.read_stops_of(lane);
                 }
+                Change::StopRelease { .. } => {}
                 Change::Retry { delay, stop, .. } => {
                     if *stop {
                         self.lanes.stop_is_durable(lane, settlement.id);
@@ -232,7 +250,7 @@ impl Pipeline {
                 }
             }
         }
-        if settled.applied + settled.held < written.len() - resumed {
+        if settled.applied + settled.held < written.len() - of_lanes {
             // Some records were not as they should be: whatever became of them, they are not in memory.
             self.lanes.leave_behind();
         }
@@ -244,6 +262,24 @@ impl Pipeline {
             self.lanes.leave_behind();
             self.want();
         }
+    }
+
+    /// Asks for the next held records of lanes that go on in steps.
+    fn ask_for_steps(&mut self) {
+        let lanes = &self.lanes;
+        for (lane, record) in self.releases.due(|lane, most| lanes.has_few(lane, most)) {
+            let permit = self.ownership.permit(lane.partition);
+            self.write(record, 0, Change::Release, lane, permit);
+        }
+    }
+
+    /// Somebody has let the lane go on, perhaps in steps: its row says how far it is.
+    fn read_stops_of(&mut self, lane: &Lane) {
+        let partition = [lane.partition].into_iter().collect();
+        self.refresh = self.refresh.union(partition);
+        self.released = self.released.union(partition);
+        self.barren = self.barren.without(partition);
+        self.want();
     }
 
     pub(super) fn resume(&mut self, lane: &Lane, record: RecordId) {

@@ -21,6 +21,7 @@ use super::{
     flight::Report,
     lanes::Lanes,
     outcomes::Pending,
+    releases::Releases,
     settler::{Evicted, Settler, Written},
     transaction::GuardPool,
 };
@@ -98,6 +99,7 @@ pub(crate) struct Pipeline {
     /// Nudged when a guard is free again.
     pub(super) freed: Wake,
     pub(super) lanes: Lanes,
+    pub(super) releases: Releases,
     /// Partitions that are looked at by themselves.
     pub(super) crowded: PartitionSet,
     /// Partitions whose last look by themselves brought nothing that could be taken; until there is news.
@@ -172,6 +174,7 @@ impl Pipeline {
             guards: Arc::new(guards),
             freed,
             lanes: Lanes::default(),
+            releases: Releases::default(),
             crowded: PartitionSet::EMPTY,
             barren: PartitionSet::EMPTY,
             full_since: None,
@@ -298,6 +301,7 @@ impl Pipeline {
         self.leased = holds;
         let ownership = self.ownership.clone();
         self.crowded = self.crowded.iter().filter(|partition| ownership.is_open(*partition)).collect();
+        self.releases.end_where(|lane| !ownership.is_open(lane.partition));
         self.lanes.abandon_where(|lane| !ownership.is_open(lane.partition));
         self.take_up_aside();
         self.want();

@@ -92,7 +92,10 @@ impl Pipeline {
 
     /// A look at a part of the partitions brought all that they have.
     pub(super) fn crowded_no_more(&mut self, partitions: PartitionSet) {
-        let crowded = self.crowded.without(partitions);
+        // Where a lane goes on in steps, the next look is worth while after the next step.
+        let releasing = partitions.without(partitions.without(self.releases.partitions()));
+        self.barren = self.barren.union(releasing);
+        let crowded = self.crowded.without(partitions.without(releasing));
         if crowded != self.crowded {
             self.crowded = crowded;
             self.want();

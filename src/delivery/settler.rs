@@ -65,10 +65,12 @@ impl Settler {
             }
             match resolve(&*self.store, &self.observers, self.guard).await {
                 Resolution::Closed => return Err(Evicted),
-                // How many holds were refused is not known: none counted is the safe answer.
+                // How many holds were refused is not known, nor how many lanes go on in steps: none and all
+                // are the safe answers.
                 Resolution::Applied => {
                     self.guard = self.guard.moved();
-                    return Ok(Ok(Settled { applied: settlements.len(), ..Settled::default() }));
+                    let (applied, releasing) = (settlements.len(), settlements.len());
+                    return Ok(Ok(Settled { applied, releasing, ..Settled::default() }));
                 }
                 Resolution::NotApplied => self.guard = self.guard.raised(),
             }
@@ -102,7 +104,12 @@ impl Settler {
         let Written { settled: one, mut refused } = self.settle(first).await?;
         let Written { settled: two, refused: more } = self.settle(second).await?;
         refused.extend(more);
-        let settled = Settled { applied: one.applied + two.applied, held: one.held + two.held, number: None };
+        let settled = Settled {
+            applied: one.applied + two.applied,
+            held: one.held + two.held,
+            releasing: one.releasing + two.releasing,
+            number: None,
+        };
         Ok(Written { settled, refused })
     }
 }

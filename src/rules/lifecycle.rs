@@ -68,10 +68,10 @@ pub fn change(step: Step, stopped_lane: bool, rules: LaneRules, error: &str) -> 
 /// Whether the later records of a lane may go on once this change is durable.
 pub fn lane_goes_on(change: &Change) -> bool {
     match change {
-        Change::Complete | Change::CompleteAndResume | Change::Resume => true,
+        Change::Complete | Change::CompleteAndResume | Change::Resume | Change::Release => true,
         Change::Retry { stop, .. } => !stop,
         Change::Fail { lane, .. } => *lane == AfterFailure::Continue,
-        Change::Unroutable | Change::Hold { .. } => false,
+        Change::Unroutable | Change::Hold { .. } | Change::StopRelease { .. } => false,
     }
 }
 

@@ -95,6 +95,11 @@ impl Guard {
     }
 }
 
+/// Held records of a lane that return at once when it goes on; more of them return in steps.
+pub(crate) const RETURNED_AT_ONCE: u64 = 1_000;
+/// Held records that one step returns.
+pub(crate) const RETURNED_BY_A_STEP: usize = 500;
+
 /// The slot of the settler.
 pub const SETTLER_SLOT: u32 = 0;
 /// The counter of a closed guard row.
@@ -107,6 +112,8 @@ pub struct Settled {
     pub applied: usize,
     /// Records held. Fewer than asked: a lane was released meanwhile, its records stay pending.
     pub held: usize,
+    /// Lanes that go on in steps, or may: their stops are to be read again.
+    pub releasing: usize,
     /// The number of the transaction that wrote them, where the database gives numbers, and the server
     /// that gave it.
     pub number: Option<(i64, Server)>,

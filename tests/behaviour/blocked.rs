@@ -240,3 +240,33 @@ pub(crate) async fn a_record_mended_behind_a_lane_that_went_on_is_found<T: User>
     until_empty(&outbox).await;
     running.shutdown().await;
 }
+
+/// More is held than returns at once: it returns in steps, which a second failure interrupts and which
+/// another instance carries on.
+pub(crate) async fn a_large_backlog_returns_in_order_whatever_happens_meanwhile<T: User>(stage: &Stage<T>) {
+    let (ledger, refusing) = (Ledger::default(), Refusing::these([1, 900]));
+    let (outbox, running) = stage.run([refusing.handler(&ledger)]).await;
+    stage.schedule(&outbox, &run_of("order-1", 2_600)).await;
+    let record = blocked::<T>(&outbox, 2_599).await;
+    refusing.accept(1);
+    assert!(outbox.retry(record).await.unwrap());
+    ledger.until(crate::ledger::Step::Failed, None, 2).await;
+    let second = eventually("the second failure", async || outbox.failed(0, 1).await.unwrap().pop()).await;
+    until_count(&outbox, Status::Held, 1_700).await;
+    refusing.accept(900);
+    assert!(outbox.retry(second.id).await.unwrap());
+    ledger.until_done(1_200).await;
+    stage
+        .schedule(&outbox, &(2_601..=2_700).map(|number| placed("order-1", number)).collect::<Vec<_>>())
+        .await;
+    running.shutdown().await;
+    let (outbox, running) = stage.run([refusing.handler(&ledger)]).await;
+    ledger.until_done(2_700).await;
+    until_empty(&outbox).await;
+    eventually("no lane that stands still", async || {
+        outbox.stopped_lanes(0, 10).await.unwrap().is_empty().then_some(())
+    })
+    .await;
+    running.shutdown().await;
+    assert_eq!(ledger.done_of("order-1"), (1..=2_700).collect::<Vec<_>>());
+}

@@ -126,6 +126,7 @@ macro_rules! everywhere {
                 what_is_scheduled_meanwhile_comes_after
                 a_blocked_lane_stays_blocked_across_a_restart
                 thousands_behind_a_blocked_key_cost_the_others_nothing
+                a_large_backlog_returns_in_order_whatever_happens_meanwhile
             }
             unroutable {
                 a_record_of_an_unknown_handler_waits_and_counts_no_attempt

@@ -15,6 +15,16 @@ macro_rules! stamp {
 macro_rules! everywhere {
     ($target:ident) => {
         stamp! { $target;
+            releasing {
+                much_that_is_held_returns_in_steps_and_in_order
+                a_release_outlives_who_began_it
+                a_step_of_a_lane_that_is_not_releasing_returns_nothing
+                new_records_wait_behind_a_release
+                a_lane_that_is_releasing_can_be_stopped_again
+                a_retry_during_a_release_stops_it
+                mending_before_a_large_backlog_returns_it_in_steps
+                a_release_leaves_the_lanes_beside_it_alone
+            }
             fetching {
                 fetch_of_an_empty_outbox_is_empty
                 fetch_returns_a_partition_in_id_order

@@ -43,6 +43,7 @@ mod outbox;
 mod passing;
 mod plans;
 mod purging;
+mod releasing;
 mod routes;
 mod schema;
 mod settling;

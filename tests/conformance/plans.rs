@@ -22,6 +22,7 @@ fn filled(name: &str, sql: &str) -> String {
     let mut sql = sql
         .replace("LIMIT ?", "LIMIT 10")
         .replace("{counts}", "WHEN 1 THEN 1")
+        .replace("{returned}", "1")
         .replace("{ids}", &ids.map(|id| id.to_string()).collect::<Vec<_>>().join(","))
         .replace("{attempts}", "0")
         .replace("{instances}", "'1','2'")

@@ -23,6 +23,7 @@ const TOKENS: &[&str] = &[
     "partitions",
     "claims",
     "counts",
+    "returned",
     "attempts",
     "from",
     "to",

@@ -14,7 +14,7 @@ use crate::{
     partition::PARTITION_COUNT,
     record::{Lane, RecordId, StopReason},
     rules::frontier::Horizon,
-    store::{CLOSED, Guard},
+    store::{CLOSED, Guard, RETURNED_AT_ONCE, RETURNED_BY_A_STEP},
 };
 
 /// The tables of one outbox.
@@ -47,6 +47,8 @@ pub(super) struct StoppedRow {
     pub(super) reason: StopReason,
     pub(super) held: u64,
     pub(super) since: Instant,
+    /// Up to which id the held records are pending again, while the reason is releasing.
+    pub(super) released_to: RecordId,
 }
 
 /// One row of `outbox_instance`.
@@ -137,15 +139,52 @@ impl Outbox {
         let Some(lane) = self.records.get(id).map(Row::lane) else { return };
         if !self.stopped_by.contains_key(&lane) {
             self.stopped_by.insert(lane.clone(), id);
-            self.lanes.insert(id, StoppedRow { lane, reason, held: 0, since: now });
+            self.lanes.insert(id, StoppedRow { lane, reason, held: 0, since: now, released_to: 0 });
         }
     }
 
-    /// This record stops nothing any more: what was held behind it returns.
-    pub(super) fn resume_lane(&mut self, id: RecordId) {
+    /// This record stops nothing any more: what was held behind it returns, at once unless it is much.
+    /// Returns whether it returns in steps.
+    pub(super) fn resume_lane(&mut self, id: RecordId) -> bool {
+        let Some(stopped) = self.lanes.get_mut(&id) else { return false };
+        if stopped.reason == StopReason::Releasing {
+            return true;
+        }
+        if stopped.held > RETURNED_AT_ONCE {
+            (stopped.reason, stopped.released_to) = (StopReason::Releasing, 0);
+            return true;
+        }
+        self.remove_stop(id, usize::MAX);
+        false
+    }
+
+    /// The next held records of a lane that is releasing return; with the last of them its row goes.
+    pub(super) fn release_step(&mut self, id: RecordId) {
+        let releasing = |row: &&mut StoppedRow| row.reason == StopReason::Releasing;
+        let Some(row) = self.lanes.get_mut(&id).filter(releasing) else { return };
+        let held = self.records.held_after(&row.lane, row.released_to);
+        if held.len() < RETURNED_BY_A_STEP {
+            return self.remove_stop(id, held.len());
+        }
+        let (lane, last) = (row.lane.clone(), held[RETURNED_BY_A_STEP - 1]);
+        (row.released_to, row.held) = (last, row.held.saturating_sub(RETURNED_BY_A_STEP as u64));
+        self.records.return_held(&lane, RETURNED_BY_A_STEP);
+    }
+
+    fn remove_stop(&mut self, id: RecordId, held: usize) {
         if let Some(stopped) = self.lanes.remove(&id) {
             self.stopped_by.remove(&stopped.lane);
-            self.records.return_held(&stopped.lane);
+            self.records.return_held(&stopped.lane, held);
+        }
+    }
+
+    /// A lane that is releasing is stopped by another of its records.
+    pub(super) fn stop_release(&mut self, id: RecordId, by: RecordId) {
+        if self.lanes.get(&id).is_some_and(|row| row.reason == StopReason::Releasing)
+            && let Some(row) = self.lanes.remove(&id)
+        {
+            self.stopped_by.insert(row.lane.clone(), by);
+            self.lanes.insert(by, StoppedRow { reason: StopReason::Retrying, released_to: 0, ..row });
         }
     }
 

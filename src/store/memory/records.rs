@@ -70,6 +70,7 @@ impl RecordStore for MemoryStore {
                 reason: row.reason,
                 record: *id,
                 record_exists: outbox.records.get(*id).is_some(),
+                released_to: row.released_to,
             };
             stopped.map(stop).collect()
         })

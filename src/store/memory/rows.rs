@@ -12,6 +12,7 @@ use crate::{
     instance::Generation,
     partition::{Partition, PartitionSet},
     record::{Delivery, Lane, NewRecord, Record, RecordId, Status},
+    store::RETURNED_BY_A_STEP,
 };
 
 /// One row of `outbox_record`.
@@ -131,9 +132,16 @@ impl Rows {
         self.records(range.map(|(_, _, id)| *id), now)
     }
 
-    /// Returns the held records of a lane to the pending ones.
-    pub(super) fn return_held(&mut self, lane: &Lane) {
-        for id in self.held.get(lane).cloned().unwrap_or_default() {
+    /// The first held records of a lane above an id, as many as a step returns.
+    pub(super) fn held_after(&self, lane: &Lane, after: RecordId) -> Vec<RecordId> {
+        let above = self.held.get(lane).into_iter().flat_map(|held| held.range(after + 1..));
+        above.take(RETURNED_BY_A_STEP).copied().collect()
+    }
+
+    /// Returns the first held records of a lane to the pending ones.
+    pub(super) fn return_held(&mut self, lane: &Lane, most: usize) {
+        let first: Vec<RecordId> = self.held.get(lane).into_iter().flatten().take(most).copied().collect();
+        for id in first {
             self.change(id, |row| row.status = Status::Pending);
         }
     }

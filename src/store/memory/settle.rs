@@ -25,6 +25,11 @@ impl Outbox {
         }
         let mut settled =
             Settled { number: Some((self.draw_number(), Default::default())), ..Settled::default() };
+        for Settlement { id, change, .. } in settlements {
+            if let Change::StopRelease { by } = change {
+                self.stop_release(*id, *by);
+            }
+        }
         let mut resumed = Vec::new();
         for Settlement { id, failures, change } in settlements {
             let (applied, goes_on) = match change {
@@ -41,7 +46,7 @@ impl Outbox {
                     resumed.push(*id);
                     continue;
                 }
-                Change::Hold { .. } => continue,
+                Change::Release | Change::StopRelease { .. } | Change::Hold { .. } => continue,
             };
             settled.applied += usize::from(applied);
             resumed.extend((applied && goes_on).then_some(*id));
@@ -51,7 +56,9 @@ impl Outbox {
                 settled.held += usize::from(self.hold(*id, *behind));
             }
         }
-        resumed.into_iter().for_each(|id| self.resume_lane(id));
+        settled.releasing = resumed.into_iter().filter(|id| self.resume_lane(*id)).count();
+        let steps = settlements.iter().filter(|settlement| settlement.change == Change::Release);
+        steps.for_each(|settlement| self.release_step(settlement.id));
         Some(settled)
     }
 
@@ -130,7 +137,9 @@ impl Outbox {
 
     /// Holds a record, unless its lane was released meanwhile.
     fn hold(&mut self, id: RecordId, behind: RecordId) -> bool {
-        if !self.lanes.contains_key(&behind) || !self.set_aside(id) {
+        let standing = self.lanes.get(&behind);
+        let takes = standing.is_some_and(|row| row.reason != StopReason::Releasing || id > row.released_to);
+        if !takes || !self.set_aside(id) {
             return false;
         }
         if let Some(stopped) = self.lanes.get_mut(&behind) {

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use super::{
     SqlStore, begin, commit,
     driver::{Driver, Kind, Row, Value},
-    query, safe,
-    settle::resume_lanes,
+    query,
+    release::resume_lanes,
+    safe,
 };
 use crate::{
     handler::Route,

@@ -36,6 +36,7 @@ mod mysql;
 mod postgres;
 mod purge;
 mod records;
+mod release;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 mod rows;
 mod schema;

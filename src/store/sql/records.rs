@@ -68,7 +68,8 @@ impl<D: Driver> RecordStore for SqlStore<D> {
     }
 
     async fn stops(&self, partitions: PartitionSet) -> Result<Vec<Stop>, StoreError> {
-        const KINDS: &[Kind] = &[Kind::Int, Kind::Text, Kind::Text, Kind::Text, Kind::Int, Kind::Int];
+        const KINDS: &[Kind] =
+            &[Kind::Int, Kind::Text, Kind::Text, Kind::Text, Kind::Int, Kind::Int, Kind::Int];
         let sql = with_lists(&self.sql.stops, &[("{partitions}", numbers(partitions))]);
         let rows = self
             .call("stops", async {
@@ -82,7 +83,8 @@ impl<D: Driver> RecordStore for SqlStore<D> {
             let (key, handler) = (row.text(1).into(), row.text(2).into());
             let lane = Lane { partition: Partition::new(row.int(0))?, key, handler };
             let reason = StopReason::parse(&row.text(3))?;
-            Some(Stop { lane, reason, record: row.int(4), record_exists: row.int(5) == 1 })
+            let (record_exists, released_to) = (row.int(5) == 1, row.int(6));
+            Some(Stop { lane, reason, record: row.int(4), record_exists, released_to })
         });
         Ok(stops.collect())
     }

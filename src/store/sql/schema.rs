@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The schema version that this build needs: the number of its last migration.
-pub(crate) const SCHEMA_VERSION: i64 = 2;
+pub(crate) const SCHEMA_VERSION: i64 = 3;
 
 /// A migration may take long on a busy server.
 const MIGRATION_LIMIT: std::time::Duration = std::time::Duration::from_secs(300);
@@ -44,7 +44,7 @@ macro_rules! migrations {
     };
 }
 
-migrations!(1 "0001_create_outbox", 2 "0002_schedule_from_sql");
+migrations!(1 "0001_create_outbox", 2 "0002_schedule_from_sql", 3 "0003_steps_and_starts");
 
 #[async_trait]
 impl<D: Driver> SchemaStore for SqlStore<D> {

@@ -12,7 +12,9 @@ use super::{
     SqlStore, begin, commit,
     dialect::list,
     driver::{Driver, Kind, Value},
-    query, rollback, safe,
+    query,
+    release::{lanes_of, release_steps, resume_lanes, stop_releases, takes_holds_of},
+    rollback, safe,
     statements::Statements,
     with_lists,
 };
@@ -20,9 +22,6 @@ use crate::{
     record::{AfterFailure, Change, RecordId, Settlement, Status, StopReason},
     store::{Completed, Guard, SettleError, Settled, StoreError},
 };
-
-/// Held records that return within the usual deadline; each further so many add a second to it.
-const RETURNED_PER_SECOND: i64 = 10_000;
 
 /// A batch sorted by what is written.
 #[derive(Default)]
@@ -36,6 +35,10 @@ pub(super) struct Batch {
     /// Held ids by the record that stops their lane.
     held: BTreeMap<RecordId, Vec<RecordId>>,
     resumed: BTreeSet<RecordId>,
+    /// Lanes that go one step on, by their records.
+    released: BTreeSet<RecordId>,
+    /// Lanes that were releasing, by their records, and what stops them.
+    stopped_again: Vec<(RecordId, RecordId)>,
 }
 
 /// One element of the JSON that `write_failures` reads.
@@ -77,6 +80,8 @@ impl Batch {
                 self.resumed.insert(*id);
             }
             Change::Resume => drop(self.resumed.insert(*id)),
+            Change::Release => drop(self.released.insert(*id)),
+            Change::StopRelease { by } => self.stopped_again.push((*id, *by)),
             Change::Retry { delay, error, stop } => {
                 fail(Status::Delayed, Some(*delay), error);
                 if *stop {
@@ -128,6 +133,8 @@ impl Batch {
             && self.unroutable.is_empty()
             && self.held.is_empty()
             && self.resumed.is_empty()
+            && self.released.is_empty()
+            && self.stopped_again.is_empty()
             && self.completed.len() == 1;
         self.completed.first_key_value().filter(|_| alone).map(|(failures, ids)| (*failures, ids.as_slice()))
     }
@@ -159,17 +166,14 @@ impl<D: Driver> SqlStore<D> {
             let mut conn = self.settle.borrow().await?;
             let (moved, applied, number) = D::complete_at_once(&mut conn, sql, guard, ids, failures).await?;
             conn.keep();
-            Ok((moved == 1).then_some(Settled { applied, held: 0, number: Some(number) }))
+            Ok((moved == 1).then_some(Settled { applied, number: Some(number), ..Settled::default() }))
         })
         .await
     }
 
     /// Guard first, then one statement a kind of outcome, then the commit.
     async fn settle_in_steps(&self, guard: Guard, mut batch: Batch) -> Result<Option<Settled>, StoreError> {
-        let lanes = self.lanes_to_resume(&batch).await?;
-        let returned: i64 = lanes.iter().map(|(_, held)| held).sum();
-        let extra = Duration::from_secs(u64::try_from(returned / RETURNED_PER_SECOND).unwrap_or(0));
-        self.call_within("settle", self.settings.call_timeout + extra, async {
+        self.call("settle", async {
             let mut conn = self.settle.borrow().await?;
             begin::<D>(&mut conn).await?;
             if !move_guard::<D>(&mut conn, &self.sql.move_guard, guard).await? {
@@ -189,11 +193,13 @@ impl<D: Driver> SqlStore<D> {
                 batch.leave_out_stale(&self.look_at_records(&mut conn, &batch).await?);
                 settled.applied = self.write_outcomes(&mut conn, &batch).await?;
             }
+            stop_releases::<D>(&mut conn, &self.sql.stop_release, &batch.stopped_again).await?;
             self.stop_lanes(&mut conn, StopReason::Retrying, &batch.retrying).await?;
             self.stop_lanes(&mut conn, StopReason::Blocked, &batch.blocked).await?;
             self.stop_lanes(&mut conn, StopReason::Unroutable, &batch.unroutable).await?;
             settled.held = self.write_holds(&mut conn, &batch).await?;
-            resume_lanes::<D>(&mut conn, &self.sql, &batch.resumed).await?;
+            settled.releasing = resume_lanes::<D>(&mut conn, &self.sql, &batch.resumed).await?;
+            release_steps::<D>(&mut conn, &self.sql, &batch.released).await?;
             commit::<D>(&mut conn).await?;
             conn.keep();
             Ok(Some(settled))
@@ -265,25 +271,13 @@ impl<D: Driver> SqlStore<D> {
         let behind = ("{ids}", list(batch.held.keys().copied()));
         let counts = batch.held.iter().map(|(record, held)| format!("WHEN {record} THEN {}", held.len()));
         let counts = ("{counts}", counts.collect::<Vec<_>>().join(" "));
-        D::execute(conn, with_lists(&self.sql.count_held, &[behind.clone(), counts]), Vec::new()).await?;
-        let stopped = query::<D>(conn, with_lists(&self.sql.lanes_of, &[behind]), Vec::new(), LANE).await?;
-        let held: Vec<RecordId> =
-            stopped.iter().filter_map(|row| batch.held.get(&row.int(3))).flatten().copied().collect();
-        self.set_aside(conn, &held).await
-    }
-
-    async fn lanes_to_resume(&self, batch: &Batch) -> Result<Vec<(RecordId, i64)>, StoreError> {
-        if batch.resumed.is_empty() {
-            return Ok(Vec::new());
+        D::execute(conn, with_lists(&self.sql.count_held, &[behind, counts]), Vec::new()).await?;
+        let mut held = Vec::new();
+        for lane in lanes_of::<D>(conn, &self.sql, batch.held.keys().copied()).await? {
+            let ids = batch.held.get(&lane.record).into_iter().flatten().copied();
+            held.extend(ids.filter(|id| takes_holds_of(&lane, *id)));
         }
-        let ids = [("{ids}", list(batch.resumed.iter().copied()))];
-        self.call("settle", async {
-            let mut conn = self.settle.borrow().await?;
-            let rows = query::<D>(&mut conn, with_lists(&self.sql.lanes_of, &ids), Vec::new(), LANE).await?;
-            conn.keep();
-            Ok(rows.iter().map(|row| (row.int(3), row.int(4))).collect())
-        })
-        .await
+        self.set_aside(conn, &held).await
     }
 }
 
@@ -309,28 +303,6 @@ pub(super) async fn complete<D: Driver>(
         applied += D::execute(conn, with_lists(write, &lists), Vec::new()).await?;
     }
     Ok(applied as usize)
-}
-
-const LANE: &[Kind] = &[Kind::Int, Kind::Text, Kind::Text, Kind::Int, Kind::Int];
-
-/// Deletes the lane rows of these records and returns what was held behind them. The rows go
-/// first: a hold on its way either counts before, and its records return, or finds no row.
-pub(super) async fn resume_lanes<D: Driver>(
-    conn: &mut D::Connection,
-    sql: &Statements,
-    records: &BTreeSet<RecordId>,
-) -> Result<(), sqlx::Error> {
-    if records.is_empty() {
-        return Ok(());
-    }
-    let ids = [("{ids}", list(records.iter().copied()))];
-    let lanes = query::<D>(conn, with_lists(&sql.lanes_of, &ids), Vec::new(), LANE).await?;
-    D::execute(conn, with_lists(&sql.resume_lanes, &ids), Vec::new()).await?;
-    for lane in lanes {
-        let values = vec![lane.int(0).into(), lane.text(1).into(), lane.text(2).into()];
-        D::execute(conn, safe(&sql.return_held), values).await?;
-    }
-    Ok(())
 }
 
 /// The fence: moves the counter on; false if it was not found.

@@ -6,8 +6,9 @@ use async_trait::async_trait;
 
 use super::{
     driver::{Driver, Value},
+    release::resume_lanes,
     safe,
-    settle::{complete, resume_lanes},
+    settle::complete,
     statements::Statements,
     within,
     work::{Fence, begin_marked, move_fence},

@@ -1,21 +1,23 @@
 //! What lies in the table beside the records that are drained.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use keylane::{Completed, Config, InstanceId};
+use keylane::{Completed, Config, InstanceId, Registration};
 
 use super::{
     super::{
         engine::Engine,
+        handler::{Apart, Count, HANDLER},
         pile::{Keys, Pile, Stored},
         stage::Stage,
+        tally::{Event, Tally},
     },
     Options, Result,
 };
 
 /// What lies in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Case {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Case {
     /// Nothing else.
     Plain,
     /// Many more that are pending.
@@ -26,6 +28,8 @@ pub(super) enum Case {
     Others,
     /// Many that are held behind a blocked record of their key.
     Held,
+    /// The same, but the key goes on: its records return beside the others, which alone are counted.
+    Releasing,
     /// Nothing else, while another writer, older than all records, has not committed.
     Open,
     /// Nothing else; what is completed is kept.
@@ -35,12 +39,13 @@ pub(super) enum Case {
 }
 
 impl Case {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Plain,
         Self::Pending,
         Self::Stale,
         Self::Others,
         Self::Held,
+        Self::Releasing,
         Self::Open,
         Self::Keeping,
         Self::Kept,
@@ -57,7 +62,7 @@ impl Case {
     pub(super) fn reference(self) -> Option<Self> {
         match self {
             Self::Plain | Self::Keeping => None,
-            Self::Pending | Self::Others | Self::Held | Self::Open => Some(Self::Plain),
+            Self::Pending | Self::Others | Self::Held | Self::Releasing | Self::Open => Some(Self::Plain),
             Self::Stale => Some(Self::Pending),
             Self::Kept => Some(Self::Keeping),
         }
@@ -106,10 +111,10 @@ impl Case {
                 pile.add(drained, Keys::Even, Stored::Pending).await?;
                 E::execute(&mut conn, odd_partitions_taken()).await?;
             }
-            Self::Held => {
+            Self::Held | Self::Releasing => {
                 pile.add(1, Keys::First, Stored::Failed).await?;
                 pile.add(held, Keys::First, Stored::Held).await?;
-                E::execute(&mut conn, lane_blocked(held)).await?;
+                E::execute(&mut conn, self.lane(held)).await?;
                 pile.add(drained, Keys::Later, Stored::Pending).await?;
             }
             Self::Kept => {
@@ -121,6 +126,37 @@ impl Case {
             E::execute(&mut conn, *refresh).await?;
         }
         Ok(())
+    }
+
+    /// The row of the lane of the failed record.
+    fn lane(self, held: usize) -> String {
+        let reason = if self == Self::Held { "blocked" } else { "releasing" };
+        format!(
+            "INSERT INTO keylane_bench_lane (partition_no, record_key, handler, reason, record_id, held) \
+             SELECT partition_no, record_key, handler, '{reason}', id, {held} FROM keylane_bench_record \
+             WHERE status = 2"
+        )
+    }
+
+    /// The handler: what it counts besides the key that goes on.
+    pub(super) fn handler(self, others: &Arc<Tally>) -> Registration {
+        match self {
+            Self::Releasing => {
+                let (hot_key, hot) = (Event::key_of(0), Arc::new(others.part(0)));
+                let others = Arc::clone(others);
+                Registration::typed(HANDLER, Apart { hot_key, hot, others })
+            }
+            _ => Registration::typed(HANDLER, Count(Arc::clone(others))),
+        }
+    }
+
+    /// Until when is measured.
+    pub(super) async fn done(self, tally: &Tally) {
+        match self {
+            // What is settled does not tell whose it is.
+            Self::Releasing => tally.all_handled().await,
+            _ => tally.all_settled().await,
+        }
     }
 }
 
@@ -134,15 +170,6 @@ fn odd_partitions_taken() -> String {
     )
 }
 
-/// The row of the lane that the failed record blocks.
-fn lane_blocked(held: usize) -> String {
-    format!(
-        "INSERT INTO keylane_bench_lane (partition_no, record_key, handler, reason, record_id, held) \
-         SELECT partition_no, record_key, handler, 'blocked', id, {held} FROM keylane_bench_record \
-         WHERE status = 2"
-    )
-}
-
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -151,6 +178,7 @@ impl fmt::Display for Case {
             Self::Stale => "stale statistics",
             Self::Others => "others'",
             Self::Held => "held",
+            Self::Releasing => "releasing",
             Self::Open => "open writer",
             Self::Keeping => "keeping",
             Self::Kept => "kept",

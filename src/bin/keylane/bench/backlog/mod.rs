@@ -7,14 +7,10 @@ mod case;
 
 use std::num::NonZeroUsize;
 
-use clap::Args;
-use keylane::Registration;
-
 use self::case::Case;
 use super::{
     Result,
     engine::Engine,
-    handler::{Count, HANDLER},
     meter::Figure,
     options::{Load, Show, Tuning},
     pile::Pile,
@@ -24,6 +20,7 @@ use super::{
     trial,
     watch::rates,
 };
+use clap::Args;
 
 /// Options of `bench backlog`.
 #[derive(Clone, Debug, Args)]
@@ -37,6 +34,9 @@ pub(crate) struct Options {
     /// Records that are held behind one blocked key.
     #[arg(long, default_value = "100000")]
     held: NonZeroUsize,
+    /// These cases only.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Case>,
     #[command(flatten)]
     load: Load,
     #[command(flatten)]
@@ -52,6 +52,7 @@ pub(crate) struct Options {
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("backlog", E::NAME);
     let mut turn = Case::all::<E>();
+    turn.retain(|case| options.only.is_empty() || options.only.contains(case));
     let runs = options.show.runs.get();
     for run in 1..=runs {
         let mut measured = Vec::new();
@@ -89,10 +90,10 @@ async fn measure<E: Engine>(stage: &Stage<E>, options: &Options, case: Case) -> 
     let _writer = case.writer(stage).await?;
     case.arrange(stage, &pile, options).await?;
     let tally = stage.tally(options.drained.get()).await?;
-    let handler = Registration::typed(HANDLER, Count(tally.clone()));
+    let handler = case.handler(&tally);
     let config = case.applied_to(options.tuning.applied_to(stage.config.clone()));
     let outbox = stage.outbox(config, handler, &tally).await?;
-    let (cost, course) = trial::measured(stage, outbox, &tally, tally.all_settled()).await?;
+    let (cost, course) = trial::measured(stage, outbox, &tally, case.done(&tally)).await?;
     tally.check_part()?;
     let curve = Curve { label: case.to_string(), unit: "records/s", points: rates(&course) };
     let handled = course.last().map_or(tally.records(), |(_, handled)| *handled);

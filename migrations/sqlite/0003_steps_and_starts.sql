@@ -1,0 +1,25 @@
+-- A lane with many held records is released in steps, and calls in partitions whose owners crash are written down.
+
+-- How far the held records of a lane are pending again, while its reason is `releasing`.
+ALTER TABLE {outbox}lane ADD COLUMN released_to INTEGER NOT NULL DEFAULT 0;
+
+-- In the order in which they are released.
+DROP INDEX {outbox}record_held;
+CREATE INDEX {index}record_held ON {outbox}record (partition_no, record_key, handler, id) WHERE status = 3;
+
+-- Owners that were declared dead without a word since an owner last found the partition calm.
+ALTER TABLE {outbox}partition ADD COLUMN crashes INTEGER NOT NULL DEFAULT 0;
+
+-- Calls that have begun in partitions with crashes; a row goes when its call has ended.
+CREATE TABLE {outbox}start (
+    record_id    INTEGER PRIMARY KEY,
+    partition_no INTEGER NOT NULL,
+    -- Who has begun it; nobody once that instance was declared dead.
+    instance_id  TEXT,
+    -- How many of those who began it crashed before it ended.
+    crashes      INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX {index}start_partition ON {outbox}start (partition_no);
+CREATE INDEX {index}start_instance ON {outbox}start (instance_id);
+
+UPDATE {outbox}meta SET schema_version = 3 WHERE id = 1;

@@ -1,0 +1,157 @@
+//! Lanes that go on: what was held behind them is pending again, at once or, where it is much, in steps.
+//!
+//! A lane of a million held records would not return within one call, and would stand in the way of all
+//! others once it had. Its row stays, with the reason `releasing` and how far it has come: the owner of the
+//! partition returns the next records when it has taken most of those before.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    dialect::list,
+    driver::{Driver, Family, Kind, Row, Value},
+    query, safe,
+    statements::Statements,
+    with_lists,
+};
+use crate::{
+    record::{RecordId, StopReason},
+    store::{RETURNED_AT_ONCE, RETURNED_BY_A_STEP},
+};
+
+/// Rows that a step reads where no index finds the held records of one lane (MySQL).
+const READ_BY_A_STEP: usize = 5_000;
+
+/// A row of `outbox_lane`, as a statement that lets lanes go on reads it.
+pub(super) struct StoppedRow {
+    partition: i64,
+    key: String,
+    handler: String,
+    pub(super) record: RecordId,
+    in_steps: bool,
+    pub(super) releasing: bool,
+    pub(super) released_to: RecordId,
+}
+
+/// The lanes that these records have stopped.
+pub(super) async fn lanes_of<D: Driver>(
+    conn: &mut D::Connection,
+    sql: &Statements,
+    records: impl IntoIterator<Item = RecordId>,
+) -> Result<Vec<StoppedRow>, sqlx::Error> {
+    const KINDS: &[Kind] = &[Kind::Int, Kind::Text, Kind::Text, Kind::Int, Kind::Int, Kind::Text, Kind::Int];
+    let lists = [("{ids}", list(records)), ("{limit}", RETURNED_AT_ONCE.to_string())];
+    let rows = query::<D>(conn, with_lists(&sql.lanes_of, &lists), Vec::new(), KINDS).await?;
+    let stopped = |row: &Row| StoppedRow {
+        partition: row.int(0),
+        key: row.text(1),
+        handler: row.text(2),
+        record: row.int(3),
+        in_steps: row.int(4) == 1,
+        releasing: row.text(5) == StopReason::Releasing.as_str(),
+        released_to: row.int(6),
+    };
+    Ok(rows.iter().map(stopped).collect())
+}
+
+/// Lets lanes go on that these records have stopped. The rows go first: a hold on its way either counts
+/// before, and its records return, or finds no row. Returns how many go on in steps.
+pub(super) async fn resume_lanes<D: Driver>(
+    conn: &mut D::Connection,
+    sql: &Statements,
+    records: &BTreeSet<RecordId>,
+) -> Result<usize, sqlx::Error> {
+    if records.is_empty() {
+        return Ok(0);
+    }
+    let lanes = lanes_of::<D>(conn, sql, records.iter().copied()).await?;
+    let (in_steps, at_once): (Vec<_>, Vec<_>) =
+        lanes.into_iter().partition(|lane| lane.in_steps || lane.releasing);
+    if !in_steps.is_empty() {
+        let ids = [("{ids}", list(in_steps.iter().map(|lane| lane.record)))];
+        D::execute(conn, with_lists(&sql.begin_release, &ids), Vec::new()).await?;
+    }
+    if !at_once.is_empty() {
+        let ids = [("{ids}", list(at_once.iter().map(|lane| lane.record)))];
+        D::execute(conn, with_lists(&sql.resume_lanes, &ids), Vec::new()).await?;
+    }
+    for lane in at_once {
+        let values = vec![lane.partition.into(), lane.key.into(), lane.handler.into()];
+        D::execute(conn, safe(&sql.return_held), values).await?;
+    }
+    Ok(in_steps.len())
+}
+
+/// Takes each of these lanes, if it is still releasing, one step on.
+pub(super) async fn release_steps<D: Driver>(
+    conn: &mut D::Connection,
+    sql: &Statements,
+    records: &BTreeSet<RecordId>,
+) -> Result<(), sqlx::Error> {
+    if records.is_empty() {
+        return Ok(());
+    }
+    for lane in lanes_of::<D>(conn, sql, records.iter().copied()).await? {
+        if lane.releasing {
+            release_step::<D>(conn, sql, &lane).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn release_step<D: Driver>(
+    conn: &mut D::Connection,
+    sql: &Statements,
+    lane: &StoppedRow,
+) -> Result<(), sqlx::Error> {
+    let read = match D::FAMILY {
+        Family::MySql => READ_BY_A_STEP,
+        Family::Postgres | Family::Sqlite => RETURNED_BY_A_STEP,
+    };
+    let held = with_lists(&sql.held_of_lane, &[("{limit}", read.to_string())]);
+    let values: Vec<Value> = vec![
+        lane.key.as_str().into(),
+        lane.handler.as_str().into(),
+        lane.partition.into(),
+        lane.released_to.into(),
+    ];
+    let rows = query::<D>(conn, held, values, &[Kind::Int, Kind::Int]).await?;
+    let mut ids: Vec<RecordId> = rows.iter().filter(|row| row.int(1) == 1).map(|row| row.int(0)).collect();
+    let is_last = rows.len() < read && ids.len() <= RETURNED_BY_A_STEP;
+    // What was read and is of other lanes need not be read again.
+    let cut = ids.len() > RETURNED_BY_A_STEP;
+    ids.truncate(RETURNED_BY_A_STEP);
+    let to = if cut { ids.last().copied() } else { rows.last().map(|row| row.int(0)) };
+    match is_last {
+        true => {
+            let row = [("{ids}", lane.record.to_string())];
+            D::execute(conn, with_lists(&sql.resume_lanes, &row), Vec::new()).await?;
+        }
+        false => {
+            let step = with_lists(&sql.release_step, &[("{returned}", ids.len().to_string())]);
+            let to = to.unwrap_or(lane.released_to);
+            D::execute(conn, step, vec![to.into(), lane.record.into()]).await?;
+        }
+    }
+    if !ids.is_empty() {
+        let ids = [("{ids}", list(ids))];
+        D::execute(conn, with_lists(&sql.return_some, &ids), Vec::new()).await?;
+    }
+    Ok(())
+}
+
+/// Whether a record may be held behind this lane: what it has returned already is behind nobody.
+pub(super) fn takes_holds_of(lane: &StoppedRow, id: RecordId) -> bool {
+    !lane.releasing || id > lane.released_to
+}
+
+/// Lanes that were about to go on are stopped by other records of theirs.
+pub(super) async fn stop_releases<D: Driver>(
+    conn: &mut D::Connection,
+    sql: &Arc<str>,
+    stopped: &[(RecordId, RecordId)],
+) -> Result<(), sqlx::Error> {
+    for (record, by) in stopped {
+        D::execute(conn, safe(sql), vec![(*by).into(), (*record).into()]).await?;
+    }
+    Ok(())
+}
