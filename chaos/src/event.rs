@@ -12,3 +12,6 @@ pub struct Step {
     /// Its place in the key.
     pub step: u32,
 }
+
+/// The key and the step that end their process in the mode `deadly`.
+pub const DEADLY: (u32, u32) = (7, 0);

@@ -1,6 +1,6 @@
 //! A worker process: joins the cluster of a database and writes what its handlers do to a ledger.
 //!
-//! `keylane-worker URL PREFIX LEDGER MODE`, MODE `plain` or `transactional`. Prints `ready`, obeys a
+//! `keylane-worker URL PREFIX LEDGER MODE`, MODE `plain`, `transactional` or `deadly`. Prints `ready`, obeys a
 //! line `stop` on its input with a graceful shutdown, and ends when its input closes.
 
 #![allow(clippy::print_stdout, reason = "the protocol with the test")]
@@ -11,7 +11,11 @@ use keylane::{
     Database, Delivery, Handler, HandlerError, Outbox, Pool, Registration, RetryPolicy, TransactionalHandler,
     sqlx::{self, MySqlPool, PgPool, SqlitePool, sqlite::SqliteConnectOptions},
 };
-use keylane_chaos::{event::Step, ledger::Ledger, settings};
+use keylane_chaos::{
+    event::{DEADLY, Step},
+    ledger::Ledger,
+    settings,
+};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 /// How long a handler call takes.
@@ -27,6 +31,21 @@ impl Handler for Plain {
         tokio::time::sleep(WORK).await;
         self.0.write(event.key, event.step, true)?;
         Ok(())
+    }
+}
+
+/// Ends its process at the first step of one key.
+struct Deadly(Plain);
+
+impl Handler for Deadly {
+    type Event = Step;
+
+    async fn handle(&self, event: Step, delivery: &Delivery) -> Result<(), HandlerError> {
+        if (event.key, event.step) == DEADLY {
+            self.0.0.write(event.key, event.step, false)?;
+            std::process::abort();
+        }
+        self.0.handle(event, delivery).await
     }
 }
 
@@ -80,6 +99,7 @@ where
             let insert = format!("INSERT INTO {prefix}effect (k, step) VALUES {insert}");
             Registration::transactional::<P::Database, _>("worker", InTransaction { ledger, insert })
         }
+        "deadly" => Registration::typed("worker", Deadly(Plain(ledger))),
         _ => Registration::typed("worker", Plain(ledger)),
     };
     let retry = RetryPolicy::fixed(Duration::from_millis(50)).max_retries(1000);

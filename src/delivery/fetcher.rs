@@ -7,7 +7,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Stop},
     rules::frontier::{Frontier, Plan},
-    store::{Store, StoreError, Sweep},
+    store::{Store, StoreError, Suspicion, Sweep},
 };
 
 /// What a look is to bring.
@@ -17,6 +17,8 @@ pub(super) struct Look {
     pub(super) turn: Vec<Partition>,
     /// Partitions whose stopped lanes are read first.
     pub(super) stops: PartitionSet,
+    /// Those of which nothing is known yet: earlier owners may have crashed.
+    pub(super) new: PartitionSet,
     /// The generations under which those are owned.
     pub(super) generations: Vec<(Partition, Generation)>,
     /// Whether delayed records are looked for, too.
@@ -33,6 +35,7 @@ pub(super) struct Look {
 pub(super) struct Seen {
     pub(super) look: Look,
     pub(super) stops: Vec<Stop>,
+    pub(super) suspicions: Vec<Suspicion>,
     pub(super) records: Vec<Record>,
     /// Whether the limit cut it short: look again at once.
     pub(super) more: bool,
@@ -46,9 +49,10 @@ pub(super) struct Seen {
 /// Takes the look. The stops are read before the records: a lane that the list does not name is
 /// not stopped by anyone but this instance when the records are read, and of its own it knows.
 pub(super) async fn look(store: Arc<dyn Store>, look: Look) -> Seen {
-    let (stops, records) = (Vec::new(), Vec::new());
+    let (stops, suspicions, records) = (Vec::new(), Vec::new(), Vec::new());
     let (more, more_due) = (false, false);
-    let mut seen = Seen { look, stops, records, more, more_due, error: None, cluster_changes: None };
+    let mut seen =
+        Seen { look, stops, suspicions, records, more, more_due, error: None, cluster_changes: None };
     if let Err(error) = fill(&*store, &mut seen).await {
         seen.records.clear();
         seen.error = Some(error);
@@ -57,10 +61,13 @@ pub(super) async fn look(store: Arc<dyn Store>, look: Look) -> Seen {
 }
 
 async fn fill(store: &dyn Store, seen: &mut Seen) -> Result<(), StoreError> {
-    let Look { turn, stops, due, skip, limit, part, frontier, .. } = &mut seen.look;
+    let Look { turn, stops, new, due, skip, limit, part, frontier, .. } = &mut seen.look;
     let owned: PartitionSet = turn.iter().copied().collect();
     if !stops.is_empty() {
         seen.stops = store.stops(*stops).await?;
+    }
+    if !new.is_empty() {
+        seen.suspicions = store.suspicions(*new).await?;
     }
     if *due {
         let (records, changes) = store.due(owned, skip, *limit).await?;

@@ -107,7 +107,7 @@ pub(super) fn lanes(ownership: &Ownership, count: i64) -> SmallVec<[LaneRun; 1]>
     let item = |id| {
         let record = Arc::new(record(id, "a"));
         let permit = ownership.permit(record.delivery.partition).unwrap();
-        Item { record, permit, stops_lane: false }
+        Item { record, permit, stops_lane: false, care: Default::default() }
     };
     smallvec![LaneRun::new(record(1, "a").lane(), (1..=count).map(item))]
 }

@@ -11,9 +11,11 @@ use super::{
     room::Room,
 };
 use crate::{
+    handler::Entry,
     partition::{Partition, PartitionSet},
-    record::{AfterFailure, Change, Record, Stop, StopReason},
+    record::{AfterFailure, Change, Lane, Record, Stop, StopReason},
     rules::frontier::Frontier,
+    store::Suspicion,
     telemetry::Signal,
 };
 
@@ -36,6 +38,7 @@ impl Pipeline {
         self.refresh = self.refresh.without(stops);
         self.released = self.released.without(owned);
         let generations = stops.iter().filter_map(|p| Some((p, self.ownership.generation(p)?))).collect();
+        let new = stops.iter().filter(|partition| self.is_unread(partition)).collect();
         let (epoch, skip) = self.lanes.begin_fetch();
         let turn = owned.iter().filter(|partition| partition.number() >= self.turn);
         let turn = turn.chain(owned.iter().filter(|partition| partition.number() < self.turn)).collect();
@@ -48,7 +51,7 @@ impl Pipeline {
         // What is looked at by itself is not seen by the looks at all.
         let due = self.due_wanted || part;
         let frontier = self.frontier;
-        let wanted = Look { epoch, turn, stops, generations, due, skip, limit, part, frontier };
+        let wanted = Look { epoch, turn, stops, new, generations, due, skip, limit, part, frontier };
         self.news = false;
         // After a look at a part, the look at all is still to come.
         if !part {
@@ -77,7 +80,7 @@ impl Pipeline {
     }
 
     pub(super) fn take_in(&mut self, seen: Seen) {
-        let Seen { look, stops, records, more, more_due, error, cluster_changes } = seen;
+        let Seen { look, stops, suspicions, records, more, more_due, error, cluster_changes } = seen;
         if let Some(changes) = cluster_changes {
             self.ownership.note_changes(changes);
         }
@@ -98,6 +101,7 @@ impl Pipeline {
             self.frontier = look.frontier;
         }
         self.take_stops(&stops, look.epoch, look.stops);
+        self.take_suspicions(&suspicions, look.new);
         if look.part && !more {
             self.crowded_no_more(turn);
         }
@@ -144,6 +148,16 @@ impl Pipeline {
         self.released = self.released.union(released).union(new);
         if !released.union(new).is_empty() {
             self.want();
+        }
+    }
+
+    fn take_suspicions(&mut self, suspicions: &[Suspicion], of: PartitionSet) {
+        if of.is_empty() {
+            return;
+        }
+        let partitions = self.suspects.take_list(of, suspicions);
+        if !partitions.is_empty() {
+            self.observers.emit(Signal::CrashesSuspected { partitions });
         }
     }
 
@@ -199,8 +213,12 @@ impl Pipeline {
         }
         match self.registry.entry(&record.delivery.handler, &record.delivery.record_type).cloned() {
             Some(entry) => {
-                let record = Arc::new(record);
-                self.lanes.push(lane, &entry, Item { record, permit, stops_lane });
+                let care = self.suspects.care(partition, Some(id));
+                let item = Item { record: Arc::new(record), permit, stops_lane, care };
+                match self.suspects.spent(id) {
+                    Some(crashes) => self.give_up(item, crashes, &entry, lane),
+                    None => self.lanes.push(lane, &entry, item),
+                }
             }
             None => {
                 self.lanes.note(&record);
@@ -210,6 +228,24 @@ impl Pipeline {
                 self.write(id, failures, Change::Unroutable, lane, Some(permit));
             }
         }
+    }
+
+    /// A record whose calls have ended so many processes has failed: nobody calls its fallback, either.
+    fn give_up(&mut self, item: Item, crashes: u32, entry: &Entry, lane: Lane) {
+        self.lanes.note(&item.record);
+        let lane_rules = entry.lane_rules;
+        let error = format!("crashed: the process ended {crashes} times while this record was handled");
+        let delivery = &item.record.delivery;
+        self.observers.emit(Signal::RecordFailed {
+            record: delivery.id,
+            event_id: delivery.event_id,
+            trace_id: delivery.trace_id().map(str::to_owned),
+            lane: lane.clone(),
+            attempts: item.record.failures() + 1,
+            error: error.clone(),
+            blocked: lane_rules.after_failure == AfterFailure::Block,
+        });
+        self.write_outcome(item, Change::Fail { error, lane: lane_rules.after_failure }, &lane);
     }
 }
 
@@ -237,6 +273,7 @@ mod tests {
             epoch,
             turn: Partition::all().collect(),
             stops: PartitionSet::EMPTY,
+            new: PartitionSet::EMPTY,
             generations: Vec::new(),
             due: false,
             skip,
@@ -247,6 +284,7 @@ mod tests {
         Seen {
             look,
             stops: Vec::new(),
+            suspicions: Vec::new(),
             records: Vec::new(),
             more: false,
             more_due: false,

@@ -4,8 +4,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{flight::LaneRun, stops::StopState};
-use crate::{handler::Entry, ownership::Permit, record::Record};
+use super::{flight::LaneRun, stops::StopState, turns::Turns};
+use crate::{
+    handler::Entry,
+    ownership::Permit,
+    record::{Record, RecordId},
+    rules::crashes::Care,
+};
 
 /// A record in memory with its right to be worked on.
 pub(super) struct Item {
@@ -14,6 +19,8 @@ pub(super) struct Item {
     pub(super) permit: Permit,
     /// This record has stopped its lane, and its turn has come again.
     pub(super) stops_lane: bool,
+    /// What its process may risk with it.
+    pub(super) care: Care,
 }
 
 /// Items of one lane, in their order. Of most keys there is one at a time, which needs no allocation.
@@ -40,9 +47,21 @@ pub(super) struct LaneState {
 }
 
 impl LaneState {
+    /// The record at its head.
+    pub(super) fn head(&self) -> Option<RecordId> {
+        self.queue.first().map(|item| item.record.delivery.id)
+    }
+
+    /// Whether its next record runs by itself.
+    pub(super) fn is_suspected(&self) -> bool {
+        self.queue.first().is_some_and(|item| item.care != Care::Usual)
+    }
+
     /// Whether it is to be put among the ready ones now.
-    pub(super) fn becomes_ready(&mut self) -> bool {
-        let may_run = self.stop.is_none() || self.queue.first().is_some_and(|item| item.stops_lane);
+    pub(super) fn becomes_ready(&mut self, turns: &Turns) -> bool {
+        let has_turn = |item: &Item| item.care != Care::Alone || turns.is_of(item.record.delivery.id);
+        let may_run =
+            self.queue.first().is_some_and(|item| (self.stop.is_none() || item.stops_lane) && has_turn(item));
         let may_run = may_run && self.refused == 0;
         let becomes = !self.running && !self.waiting && !self.queue.is_empty() && may_run;
         self.waiting |= becomes;
@@ -53,7 +72,7 @@ impl LaneState {
     pub(super) fn take(&mut self, most: usize) -> Items {
         (self.waiting, self.running) = (false, true);
         // A record that stops its lane runs alone: what follows depends on it.
-        let most = if self.stop.is_some() { 1 } else { most };
+        let most = if self.stop.is_some() || self.is_suspected() { 1 } else { most };
         match most < self.queue.len() {
             true => self.queue.drain(..most).collect(),
             false => std::mem::take(&mut self.queue),

@@ -12,11 +12,13 @@ use super::{
     lane::{Item, Items, LaneState, Run},
     ready::Ready,
     stops::StopState,
+    turns::Turns,
 };
 use crate::{
     handler::Entry as HandlerEntry,
     partition::PartitionSet,
     record::{Lane, Record, RecordId, Stop},
+    rules::crashes::Care,
 };
 
 /// Looked up several times a record, and never by an attacker's choice of more than a few thousand.
@@ -39,6 +41,8 @@ pub(super) struct Standing {
 pub(super) struct Lanes {
     lanes: HashMap<Lane, LaneState>,
     ready: Ready,
+    /// Records that run alone.
+    turns: Turns,
     /// Runs under way of handlers that are not transactional.
     plain_runs: usize,
     /// Records in memory: queued, running or being written. Each with the bytes of its payload.
@@ -109,6 +113,7 @@ impl Lanes {
 
     /// Its outcome is durable.
     pub(super) fn forget(&mut self, id: RecordId) {
+        self.turns.remove(id);
         if let Some(bytes) = self.known.remove(&id) {
             self.bytes -= bytes;
         }
@@ -145,7 +150,7 @@ impl Lanes {
     pub(super) fn outcome_goes_on(&mut self, lane: &Lane) {
         let Some(state) = self.lanes.get_mut(lane) else { return };
         state.refused = state.refused.saturating_sub(1);
-        if state.becomes_ready() {
+        if state.becomes_ready(&self.turns) {
             let transactional = state.is_transactional();
             self.ready.push(transactional, lane.clone());
         }
@@ -167,12 +172,15 @@ impl Lanes {
     /// Queues a record in id order.
     pub(super) fn push(&mut self, lane: Lane, entry: &Arc<HandlerEntry>, item: Item) {
         self.note(&item.record);
+        if item.care == Care::Alone {
+            self.turns.add(item.record.delivery.id, lane.clone());
+        }
         let state = self.lanes.entry(lane.clone()).or_default();
         state.entry.get_or_insert_with(|| Arc::clone(entry));
         let id = item.record.delivery.id;
         let place = state.queue.iter().rposition(|queued| queued.record.delivery.id < id);
         state.queue.insert(place.map_or(0, |place| place + 1), item);
-        if state.becomes_ready() {
+        if state.becomes_ready(&self.turns) {
             self.ready.push(entry.form.is_transactional(), lane);
         }
     }
@@ -197,6 +205,7 @@ impl Lanes {
 
     /// The next run of a kind, if a lane is ready.
     pub(super) fn next_run(&mut self, transactional: bool) -> Option<Run> {
+        self.pass_turn_on();
         let (lane, state) = loop {
             let lane = self.ready.pop(transactional)?;
             // Gone, or emptied or refused since it became ready.
@@ -208,6 +217,7 @@ impl Lanes {
         };
         let entry = state.entry.clone()?;
         let (size, mixed) = entry.form.batch().unwrap_or((RUN_LENGTH, false));
+        let mixed = mixed && !state.is_suspected();
         let mut lanes: SmallVec<[LaneRun; 1]> = smallvec![LaneRun::new(lane, state.take(size))];
         let mut taken = lanes[0].items.len();
         while mixed && taken < size {
@@ -217,12 +227,28 @@ impl Lanes {
                 state.waiting = false;
                 continue;
             }
+            if state.is_suspected() {
+                self.ready.push(transactional, lane);
+                break;
+            }
             let items = state.take(size - taken);
             taken += items.len();
             lanes.push(LaneRun::new(lane, items));
         }
         self.plain_runs += usize::from(!transactional);
         Some(Run { entry, lanes })
+    }
+
+    /// One of the records that run alone has its turn, if none has.
+    fn pass_turn_on(&mut self) {
+        let lanes = &self.lanes;
+        let passed = self.turns.pass_on(|lane| lanes.get(lane).and_then(LaneState::head));
+        let Some(lane) = passed else { return };
+        if let Some(state) = self.lanes.get_mut(&lane)
+            && state.becomes_ready(&self.turns)
+        {
+            self.ready.push(state.is_transactional(), lane);
+        }
     }
 
     /// A run has ended; its lanes may run again.
@@ -234,7 +260,7 @@ impl Lanes {
     pub(super) fn end_lane(&mut self, lane: Lane) {
         if let Entry::Occupied(mut state) = self.lanes.entry(lane.clone()) {
             state.get_mut().running = false;
-            if state.get_mut().becomes_ready() {
+            if state.get_mut().becomes_ready(&self.turns) {
                 let transactional = state.get().is_transactional();
                 self.ready.push(transactional, lane);
             } else if state.get().is_idle() {
@@ -355,47 +381,4 @@ impl Lanes {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{partition::Partition, record::StopReason};
-
-    fn stopped() -> (Lanes, Lane) {
-        let lane = Lane { partition: Partition::of("a"), key: "a".into(), handler: "h".into() };
-        let mut lanes = Lanes::default();
-        lanes.stop(&lane, StopState::by_this_instance(1, StopReason::Retrying));
-        (lanes, lane)
-    }
-
-    #[test]
-    fn a_lane_that_goes_on_waits_for_its_holds_to_end() {
-        let (mut lanes, lane) = stopped();
-        lanes.hold_begins(&lane);
-        lanes.hold_begins(&lane);
-        assert!(!lanes.standing(&lane).would_overtake, "what comes now is held, too");
-        assert!(lanes.resume(&lane, 1));
-        assert!(lanes.standing(&lane).would_overtake);
-        assert!(lanes.hold_ends(&lane), "it is to be looked at again");
-        assert!(lanes.standing(&lane).would_overtake);
-        lanes.hold_ends(&lane);
-        assert!(!lanes.standing(&lane).would_overtake);
-        assert!(lanes.lanes.is_empty(), "nothing is kept of a lane that is idle");
-    }
-
-    #[test]
-    fn a_record_that_stops_its_lane_no_more_leaves_the_stop_of_a_later_one() {
-        let (mut lanes, lane) = stopped();
-        lanes.stop(&lane, StopState::by_this_instance(2, StopReason::Retrying));
-        assert!(!lanes.resume(&lane, 1));
-        assert_eq!(lanes.stop_of(&lane).map(|stop| stop.record), Some(2));
-        assert!(lanes.resume(&lane, 2));
-        assert_eq!(lanes.stop_of(&lane), None);
-    }
-
-    #[test]
-    fn holds_are_counted_on_when_a_lane_is_given_up() {
-        let (mut lanes, lane) = stopped();
-        lanes.hold_begins(&lane);
-        lanes.abandon_where(|_| true);
-        assert!(lanes.standing(&lane).would_overtake);
-    }
-}
+mod tests;

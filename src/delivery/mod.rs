@@ -34,6 +34,7 @@ mod group;
 mod intake;
 mod lane;
 mod lanes;
+mod noted;
 mod outcomes;
 mod pipeline;
 mod ready;
@@ -42,8 +43,10 @@ mod room;
 mod run;
 mod settler;
 mod stops;
+mod suspects;
 mod together;
 mod transaction;
+mod turns;
 
 pub(crate) use attempt::roll;
 pub(crate) use pipeline::{Ended, Pipeline, Setup};
@@ -89,6 +92,9 @@ pub struct DeliveryConfig {
     pub handler_timeout: Duration,
     /// A failing record stops the later ones of its key.
     pub stop_on_first_failure: bool,
+    /// Crashes of its process that a record may meet while it is handled: at so many it has failed. 0: it is
+    /// tried for ever.
+    pub max_crashes: u32,
     /// What becomes of a key whose record has failed for good. Not given: `block` with
     /// stop-on-first-failure, else `continue`.
     pub on_failed: Option<OnFailed>,
@@ -105,6 +111,7 @@ impl Default for DeliveryConfig {
             transactional_concurrency: 4,
             handler_timeout: Duration::from_secs(30),
             stop_on_first_failure: true,
+            max_crashes: 3,
             on_failed: None,
         }
     }

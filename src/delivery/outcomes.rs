@@ -7,10 +7,12 @@ use tokio::time::Instant;
 use super::{
     flight::{Landed, LaneRun, Outcome, Report},
     intake::ERROR_PAUSE,
-    lane::Item,
+    lane::{Item, Run},
+    noted::{fly_noted, tell, to_note},
     pipeline::{Pipeline, SettleDone, Task},
     stops::StopState,
     together::{Together, fly},
+    transaction::Slot,
 };
 use crate::{
     ownership::Permit,
@@ -53,10 +55,25 @@ impl Pipeline {
             let Some(run) = self.lanes.next_run(true) else { break };
             runs.push((run, Some(slot)));
         }
+        let mut noted = Vec::new();
+        if self.suspects.are_some() {
+            (noted, runs) = runs.into_iter().partition(|(run, _)| to_note(run).is_some());
+        }
+        self.start_noted(noted);
         let share = pacing::runs_per_task(self.mean_run);
         while !runs.is_empty() {
             let together = Together::new(runs.split_off(runs.len().saturating_sub(share)), self.done.clone());
             self.tasks.spawn(fly(together, Arc::clone(&self.around)));
+        }
+    }
+
+    /// Starts runs whose call is noted before.
+    fn start_noted(&mut self, runs: Vec<(Run, Option<Slot>)>) {
+        for (run, slot) in runs {
+            let Some(record) = to_note(&run) else { continue };
+            let together = Together::new(vec![(run, slot)], self.done.clone());
+            let store = (Arc::clone(&self.store), self.instance);
+            self.tasks.spawn(fly_noted(together, record, store, Arc::clone(&self.around)));
         }
     }
 
@@ -88,6 +105,7 @@ impl Pipeline {
                     Outcome::Written => {
                         let id = item.record.delivery.id;
                         self.lanes.forget(id);
+                        self.suspects.end(id);
                         if item.stops_lane {
                             self.resume(&lane, id);
                             self.read_stops_of(&lane);
@@ -209,6 +227,7 @@ impl Pipeline {
         for Pending { settlement, lane, pause, .. } in &written {
             if !settlement.change.is_of_lane() {
                 self.lanes.forget(settlement.id);
+                self.end_suspicion(settlement.id);
             }
             of_lanes += usize::from(settlement.change.is_of_lane());
             if !pause.is_zero() {
@@ -280,6 +299,16 @@ impl Pipeline {
         self.released = self.released.union(partition);
         self.barren = self.barren.without(partition);
         self.want();
+    }
+
+    /// A record of which something was noted has come to an end, perhaps without a call.
+    fn end_suspicion(&mut self, record: RecordId) {
+        if self.suspects.end(record) {
+            let (store, around) = (Arc::clone(&self.store), Arc::clone(&self.around));
+            self.tasks.spawn(async move {
+                tell(store.end_call(record), &around).await;
+            });
+        }
     }
 
     pub(super) fn resume(&mut self, lane: &Lane, record: RecordId) {

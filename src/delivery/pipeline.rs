@@ -20,9 +20,11 @@ use super::{
     fetcher::Seen,
     flight::Report,
     lanes::Lanes,
+    noted::tell,
     outcomes::Pending,
     releases::Releases,
     settler::{Evicted, Settler, Written},
+    suspects::Suspects,
     transaction::GuardPool,
 };
 use crate::{
@@ -100,6 +102,7 @@ pub(crate) struct Pipeline {
     pub(super) freed: Wake,
     pub(super) lanes: Lanes,
     pub(super) releases: Releases,
+    pub(super) suspects: Suspects,
     /// Partitions that are looked at by themselves.
     pub(super) crowded: PartitionSet,
     /// Partitions whose last look by themselves brought nothing that could be taken; until there is news.
@@ -140,6 +143,8 @@ pub(crate) struct Pipeline {
     pub(super) mean_bytes: usize,
     pub(super) instance: InstanceId,
     pub(super) polls: u32,
+    /// How long others wait for a partition.
+    longest_hold: Duration,
 }
 
 impl Pipeline {
@@ -156,6 +161,7 @@ impl Pipeline {
             clock: ownership.clock(),
             longest_hold,
         });
+        let suspects = Suspects::new(config.max_crashes);
         let now = Instant::now();
         let (done, reports) = mpsc::unbounded_channel();
         Self {
@@ -175,6 +181,8 @@ impl Pipeline {
             freed,
             lanes: Lanes::default(),
             releases: Releases::default(),
+            suspects,
+            longest_hold,
             crowded: PartitionSet::EMPTY,
             barren: PartitionSet::EMPTY,
             full_since: None,
@@ -276,6 +284,7 @@ impl Pipeline {
             self.next_poll = now + pacing::pause(self.config.poll_interval, roll);
             self.due_wanted = true;
             self.look_behind();
+            self.calm_down();
             self.refresh = self.refresh.union(self.lanes.waiting_for_others());
         }
         self.ownership_changed();
@@ -291,6 +300,17 @@ impl Pipeline {
         }
     }
 
+    /// Partitions that were owned without a crash for as long as a call may take are suspected no more.
+    fn calm_down(&mut self) {
+        let calm = self.suspects.calm(self.longest_hold);
+        if !calm.is_empty() {
+            let (store, me, around) = (Arc::clone(&self.store), self.instance, Arc::clone(&self.around));
+            self.tasks.spawn(async move {
+                tell(store.calm(me, calm), &around).await;
+            });
+        }
+    }
+
     fn ownership_changed(&mut self) {
         let holds = self.ownership.lease_holds();
         if self.leased && !holds {
@@ -301,6 +321,7 @@ impl Pipeline {
         self.leased = holds;
         let ownership = self.ownership.clone();
         self.crowded = self.crowded.iter().filter(|partition| ownership.is_open(*partition)).collect();
+        self.suspects.end_where(|partition| !ownership.is_open(partition));
         self.releases.end_where(|lane| !ownership.is_open(lane.partition));
         self.lanes.abandon_where(|lane| !ownership.is_open(lane.partition));
         self.take_up_aside();

@@ -142,6 +142,17 @@ impl Sweep<'_> {
     }
 }
 
+/// Crashes that were counted by those who declared instances dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspicion {
+    /// Where.
+    pub partition: Partition,
+    /// The record whose calls had not ended; `None`: of whatever the partition's owners were at.
+    pub record: Option<RecordId>,
+    /// How many.
+    pub crashes: u32,
+}
+
 /// Why a settle was not written, or may not have been.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -202,6 +213,19 @@ pub trait RecordStore: Send + Sync + 'static {
     /// The stopped lanes of these partitions.
     async fn stops(&self, partitions: PartitionSet) -> Result<Vec<Stop>, StoreError>;
 
+    /// Crashes of earlier owners of these partitions, and of calls there that had not ended.
+    async fn suspicions(&self, partitions: PartitionSet) -> Result<Vec<Suspicion>, StoreError>;
+
+    /// Notes that an instance is about to handle a record: a crash of it counts against the record until
+    /// [`RecordStore::end_call`].
+    async fn note_call(&self, me: InstanceId, partition: Partition, id: RecordId) -> Result<(), StoreError>;
+
+    /// The call has ended, or the record is not tried again: what was noted of it is gone.
+    async fn end_call(&self, id: RecordId) -> Result<(), StoreError>;
+
+    /// Nothing has crashed here for long: what was counted of partitions that `me` owns is forgotten.
+    async fn calm(&self, me: InstanceId, partitions: PartitionSet) -> Result<(), StoreError>;
+
     /// Writes outcomes and moves the guard's counter on, all or nothing.
     async fn settle(&self, guard: Guard, settlements: &[Settlement]) -> Result<Settled, SettleError>;
 
@@ -237,7 +261,7 @@ pub trait ClusterStore: Send + Sync + 'static {
     /// All live members and all claims.
     async fn view(&self) -> Result<ClusterView, StoreError>;
     /// Declares a live instance dead and closes its guard rows, in one transaction. With a beat:
-    /// only if the beat still stands. Returns whether it was done.
+    /// only if the beat still stands, and it counts as a crash. Returns whether it was done.
     async fn evict(&self, id: InstanceId, beat: Option<i64>) -> Result<bool, StoreError>;
     /// Claims partitions by compare-and-set on their generation, only free ones and those of dead or
     /// stopped owners. Returns all that `me` owns afterwards.

@@ -36,6 +36,9 @@ impl Observer for LogObserver {
             Signal::ClaimsLost { partitions } => {
                 tracing::warn!(target: "keylane", %partitions, "owner no more by the database; joining again");
             }
+            Signal::CrashesSuspected { partitions } => tracing::warn!(
+                target: "keylane", %partitions, "earlier owners have crashed here; handler calls are noted"
+            ),
             Signal::PeerEvicted { instance, silent_for } => {
                 tracing::warn!(target: "keylane", %instance, ?silent_for, "declared a peer dead");
             }

@@ -111,6 +111,12 @@ pub enum Signal {
         /// Whether the lane stands still now.
         blocked: bool,
     },
+    /// Earlier owners of these partitions have crashed, or a call of a record there has not outlived its
+    /// process: calls are noted before they begin, and suspected records run one at a time.
+    CrashesSuspected {
+        /// Where.
+        partitions: PartitionSet,
+    },
     /// No handler here for a record: its lane waits for an instance that has one.
     Unroutable {
         /// The record.

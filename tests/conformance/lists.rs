@@ -15,6 +15,12 @@ macro_rules! stamp {
 macro_rules! everywhere {
     ($target:ident) => {
         stamp! { $target;
+            crashes {
+                a_crash_counts_for_what_was_owned_and_for_calls_that_had_not_ended
+                who_lets_go_or_is_late_has_not_crashed
+                a_partition_that_is_calm_is_suspected_no_more
+                mending_a_record_forgets_its_crashes
+            }
             releasing {
                 much_that_is_held_returns_in_steps_and_in_order
                 a_release_outlives_who_began_it

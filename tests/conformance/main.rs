@@ -27,6 +27,7 @@ mod below;
 mod claims;
 mod content;
 mod contention;
+mod crashes;
 mod dedup;
 mod fence;
 mod fetching;

@@ -10,10 +10,18 @@ use crate::{
     target::{Server, Tx},
 };
 
-/// Statements on tables that no user's transaction writes, with a row for each instance, handler or stopped
+/// Statements on tables that no user's transaction writes, with a row for each partition, instance, handler or stopped
 /// lane: some ask for what no index has, some are taken for cheaper as a scan as long as rows are few.
-const SMALL: &[&str] =
-    &["release_all", "retire_handler", "forget_instances", "forget_guards", "stop_lanes", "resume_lanes"];
+const SMALL: &[&str] = &[
+    "release_all",
+    "retire_handler",
+    "forget_instances",
+    "forget_guards",
+    "stop_lanes",
+    "resume_lanes",
+    "count_crash",
+    "clear_calls",
+];
 
 /// What stands for a list or a parameter.
 fn filled(name: &str, sql: &str) -> String {

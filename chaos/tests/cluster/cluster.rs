@@ -46,6 +46,10 @@ impl Worker {
         self.signal(Signal::CONT);
     }
 
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_some()
+    }
+
     pub(crate) async fn kill(mut self) {
         self.child.kill().await.expect("kill");
     }
@@ -67,7 +71,7 @@ pub(crate) struct Cluster<T: Target> {
     pub(crate) prefix: String,
     pub(crate) pool: T::Pool,
     pub(crate) scheduled: BTreeMap<u32, u32>,
-    outbox: Outbox<T::Db>,
+    pub(crate) outbox: Outbox<T::Db>,
     folder: PathBuf,
     ledgers: Vec<PathBuf>,
     mode: &'static str,
@@ -121,6 +125,11 @@ impl<T: Target> Cluster<T> {
 
     /// Starts a worker and waits until it has joined.
     pub(crate) async fn worker(&mut self) -> Worker {
+        self.begin_worker().await.expect("a worker that joins")
+    }
+
+    /// As `worker`, but it may end before it has said that it joined.
+    pub(crate) async fn begin_worker(&mut self) -> Option<Worker> {
         let ledger = self.folder.join(format!("ledger-{}", self.ledgers.len()));
         fs::write(&ledger, "").expect("ledger");
         let log = fs::File::create(ledger.with_extension("log")).expect("log");
@@ -137,10 +146,8 @@ impl<T: Target> Cluster<T> {
         self.ledgers.push(ledger);
         let mut output = BufReader::new(child.stdout.take().expect("output")).lines();
         let line = tokio::time::timeout(PATIENCE, output.next_line()).await.expect("a worker joins in time");
-        let line = line.expect("output").unwrap_or_default();
-        let instance =
-            line.strip_prefix("ready ").unwrap_or_else(|| panic!("worker said {line:?}")).to_owned();
-        Worker { instance, child, output }
+        let instance = line.expect("output")?.strip_prefix("ready ").expect("ready").to_owned();
+        Some(Worker { instance, child, output })
     }
 
     pub(crate) async fn workers(&mut self, count: usize) -> Vec<Worker> {
@@ -229,7 +236,7 @@ impl<T: Target> Cluster<T> {
         ledger::judge(&self.ledgers, &self.scheduled).expect("ledgers")
     }
 
-    async fn wait(&self, what: &str, done: impl AsyncFn() -> bool) {
+    pub(crate) async fn wait(&self, what: &str, done: impl AsyncFn() -> bool) {
         let started = Instant::now();
         while !done().await {
             let folder = self.folder.display();
@@ -250,6 +257,7 @@ impl<T: Target> Cluster<T> {
             "partition",
             "handler",
             "dedup",
+            "start",
             "key",
             "migration",
             "effect",

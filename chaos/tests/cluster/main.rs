@@ -5,6 +5,7 @@
 
 mod cluster;
 mod database;
+mod deadly;
 mod restart;
 
 use std::time::Duration;
@@ -14,6 +15,7 @@ use keylane_chaos::settings::{STALE, TICK};
 use crate::{
     cluster::{Cluster, Worker},
     database::{MariaDb, Postgres, Sqlite, Target},
+    deadly::a_record_that_kills_its_process_is_set_aside,
 };
 
 /// Stamps a case for each database.
@@ -33,6 +35,7 @@ cases! {
     a_rolling_restart_makes_no_duplicate: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
     a_fourth_worker_takes_exactly_sixty_four: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
     a_worker_paused_past_its_lease_changes_nothing: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
+    a_record_that_kills_its_process_is_set_aside: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
     effects_in_the_transaction_happen_exactly_once: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
 }
 

@@ -60,6 +60,7 @@ impl AdminStore for MemoryStore {
             let mended = outbox.records.get(id).is_some_and(|row| row.status == Status::Failed)
                 && apply(outbox, id, mend);
             if mended {
+                outbox.starts.remove(&id);
                 outbox.resume_lane(id);
             }
             mended

@@ -57,6 +57,9 @@ impl ClusterStore for MemoryStore {
             row.state = InstanceState::Dead;
             outbox.cluster_changes += 1;
             outbox.close_guards(id);
+            if beat.is_some() {
+                outbox.count_crash(id);
+            }
             true
         })
         .await

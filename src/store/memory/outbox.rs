@@ -11,7 +11,7 @@ use super::rows::{Row, Rows};
 use crate::{
     handler::Route,
     instance::{Claim, InstanceId, InstanceState},
-    partition::PARTITION_COUNT,
+    partition::{PARTITION_COUNT, Partition},
     record::{Lane, RecordId, StopReason},
     rules::frontier::Horizon,
     store::{CLOSED, Guard, RETURNED_AT_ONCE, RETURNED_BY_A_STEP},
@@ -34,6 +34,10 @@ pub(super) struct Outbox {
     pub(super) instances: BTreeMap<InstanceId, InstanceRow>,
     pub(super) guards: BTreeMap<(InstanceId, u32), i64>,
     pub(super) claims: [Claim; PARTITION_COUNT],
+    /// Crashes of the owners of each partition.
+    pub(super) crashes: [u32; PARTITION_COUNT],
+    /// Calls that were noted.
+    pub(super) starts: BTreeMap<RecordId, StartRow>,
     pub(super) cluster_changes: i64,
     pub(super) routes: BTreeSet<Route>,
     /// When each key was noted.
@@ -49,6 +53,14 @@ pub(super) struct StoppedRow {
     pub(super) since: Instant,
     /// Up to which id the held records are pending again, while the reason is releasing.
     pub(super) released_to: RecordId,
+}
+
+/// One row of `outbox_start`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StartRow {
+    pub(super) partition: Partition,
+    pub(super) instance: Option<InstanceId>,
+    pub(super) crashes: u32,
 }
 
 /// One row of `outbox_instance`.
@@ -72,6 +84,8 @@ impl Default for Outbox {
             instances: BTreeMap::new(),
             guards: BTreeMap::new(),
             claims: [Claim::default(); PARTITION_COUNT],
+            crashes: [0; PARTITION_COUNT],
+            starts: BTreeMap::new(),
             cluster_changes: 0,
             routes: BTreeSet::new(),
             dedup_keys: HashMap::new(),
@@ -122,6 +136,16 @@ impl Outbox {
     pub(super) fn close_guards(&mut self, instance: InstanceId) {
         let rows = self.guards.range_mut((instance, 0)..=(instance, u32::MAX));
         rows.for_each(|(_, counter)| *counter = CLOSED);
+    }
+
+    /// An instance was declared dead without a word.
+    pub(super) fn count_crash(&mut self, instance: InstanceId) {
+        for (claim, crashes) in self.claims.iter().zip(&mut self.crashes) {
+            *crashes += u32::from(claim.owner == Some(instance));
+        }
+        for start in self.starts.values_mut().filter(|start| start.instance == Some(instance)) {
+            (start.instance, start.crashes) = (None, start.crashes + 1);
+        }
     }
 
     /// Whether an instance may own partitions.

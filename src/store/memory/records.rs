@@ -4,12 +4,16 @@ use std::collections::HashSet;
 
 use async_trait::async_trait;
 
-use super::MemoryStore;
+use super::{
+    MemoryStore,
+    outbox::{Outbox, StartRow},
+};
 use crate::{
+    instance::InstanceId,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Settlement, Stop},
     rules::frontier::{Horizon, Probe},
-    store::{CLOSED, Guard, RecordStore, Resolution, SettleError, Settled, StoreError, Sweep},
+    store::{CLOSED, Guard, RecordStore, Resolution, SettleError, Settled, StoreError, Suspicion, Sweep},
 };
 
 #[async_trait]
@@ -73,6 +77,50 @@ impl RecordStore for MemoryStore {
                 released_to: row.released_to,
             };
             stopped.map(stop).collect()
+        })
+        .await
+    }
+
+    async fn suspicions(&self, partitions: PartitionSet) -> Result<Vec<Suspicion>, StoreError> {
+        self.call("suspicions", |outbox, _| {
+            let owners = partitions.iter().map(|partition| Suspicion {
+                partition,
+                record: None,
+                crashes: outbox.crashes[partition.index()],
+            });
+            let calls = outbox.starts.iter().filter(|(_, start)| partitions.contains(start.partition));
+            let calls = calls.map(|(id, start)| Suspicion {
+                partition: start.partition,
+                record: Some(*id),
+                crashes: start.crashes,
+            });
+            owners.chain(calls).filter(|suspicion| suspicion.crashes > 0).collect()
+        })
+        .await
+    }
+
+    async fn note_call(&self, me: InstanceId, partition: Partition, id: RecordId) -> Result<(), StoreError> {
+        self.call("note call", |outbox, _| {
+            let start = outbox.starts.entry(id).or_insert(StartRow { partition, instance: None, crashes: 0 });
+            start.instance = Some(me);
+        })
+        .await
+    }
+
+    async fn end_call(&self, id: RecordId) -> Result<(), StoreError> {
+        self.call("end call", |outbox, _| {
+            outbox.starts.remove(&id);
+        })
+        .await
+    }
+
+    async fn calm(&self, me: InstanceId, partitions: PartitionSet) -> Result<(), StoreError> {
+        self.call("calm", |outbox, _| {
+            let owned = |partition: &Partition| outbox.claims[partition.index()].owner == Some(me);
+            let owned: Vec<Partition> = partitions.iter().filter(owned).collect();
+            owned.iter().for_each(|partition| outbox.crashes[partition.index()] = 0);
+            let Outbox { starts, records, .. } = outbox;
+            starts.retain(|id, start| !partitions.contains(start.partition) || records.get(*id).is_some());
         })
         .await
     }

@@ -100,6 +100,7 @@ impl<D: Driver> AdminStore for SqlStore<D> {
             begin::<D>(&mut conn).await?;
             let mended = D::execute(&mut conn, safe(sql), values).await? == 1;
             if mended {
+                D::execute(&mut conn, safe(&self.sql.end_call), vec![id.into()]).await?;
                 resume_lanes::<D>(&mut conn, &self.sql, &BTreeSet::from([id])).await?;
             }
             commit::<D>(&mut conn).await?;

@@ -104,6 +104,10 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
             let evicted = D::execute(&mut conn, safe(sql), values).await? == 1;
             if evicted {
                 D::execute(&mut conn, safe(&self.sql.close_guards), vec![id(who)]).await?;
+                if beat.is_some() {
+                    D::execute(&mut conn, safe(&self.sql.count_crash), vec![id(who)]).await?;
+                    D::execute(&mut conn, safe(&self.sql.count_crash_of_calls), vec![id(who)]).await?;
+                }
                 D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
             }
             commit::<D>(&mut conn).await?;

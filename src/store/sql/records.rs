@@ -9,10 +9,11 @@ use super::{
     query, safe, with_lists,
 };
 use crate::{
+    instance::InstanceId,
     partition::{Partition, PartitionSet},
     record::{Lane, Record, RecordId, Settlement, Stop, StopReason},
     rules::frontier::{Horizon, Probe},
-    store::{CLOSED, Guard, RecordStore, Resolution, SettleError, Settled, StoreError, Sweep},
+    store::{CLOSED, Guard, RecordStore, Resolution, SettleError, Settled, StoreError, Suspicion, Sweep},
 };
 
 #[async_trait]
@@ -87,6 +88,40 @@ impl<D: Driver> RecordStore for SqlStore<D> {
             Some(Stop { lane, reason, record: row.int(4), record_exists, released_to })
         });
         Ok(stops.collect())
+    }
+
+    async fn suspicions(&self, partitions: PartitionSet) -> Result<Vec<Suspicion>, StoreError> {
+        const KINDS: &[Kind] = &[Kind::Int, Kind::Int, Kind::Int];
+        let lists = [("{partitions}", numbers(partitions))];
+        let rows = self.read("suspicions", with_lists(&self.sql.suspicions, &lists), vec![], KINDS).await?;
+        let suspicions = rows.iter().filter_map(|row| {
+            let record = (row.int(2) != 0).then_some(row.int(2));
+            let crashes = u32::try_from(row.int(1)).unwrap_or(u32::MAX);
+            Some(Suspicion { partition: Partition::new(row.int(0))?, record, crashes })
+        });
+        Ok(suspicions.collect())
+    }
+
+    async fn note_call(&self, me: InstanceId, partition: Partition, id: RecordId) -> Result<(), StoreError> {
+        let values = vec![id.into(), i64::from(partition.number()).into(), me.to_string().into()];
+        self.write("note call", &self.sql.note_call, values).await.map(drop)
+    }
+
+    async fn end_call(&self, id: RecordId) -> Result<(), StoreError> {
+        self.write("end call", &self.sql.end_call, vec![id.into()]).await.map(drop)
+    }
+
+    async fn calm(&self, me: InstanceId, partitions: PartitionSet) -> Result<(), StoreError> {
+        let lists = [("{partitions}", numbers(partitions))];
+        self.call("calm", async {
+            let mut conn = self.control.borrow().await?;
+            let calm = with_lists(&self.sql.calm_partitions, &lists);
+            D::execute(&mut conn, calm, vec![me.to_string().into()]).await?;
+            D::execute(&mut conn, with_lists(&self.sql.clear_calls, &lists), Vec::new()).await?;
+            conn.keep();
+            Ok(())
+        })
+        .await
     }
 
     async fn settle(&self, guard: Guard, settlements: &[Settlement]) -> Result<Settled, SettleError> {

@@ -44,9 +44,10 @@ statements! {
         claim owned release release_all drain_instance stop_instance old_instances forget_instances forget_guards
         move_guard move_fence lock_records raise_guard read_guard complete_delete complete_keep copy_to_archive reason_of_lanes stop_lanes
         set_aside count_held resume_lanes return_held begin_release release_step stop_release return_some stops
+        suspicions end_call calm_partitions clear_calls count_crash count_crash_of_calls
         counts count_lanes stopped_lanes failed mend_retry mend_replace mend_discard
         old_completed old_archived old_dedup
         routes retire_handler
         meta note_change count_partitions probe_write;
-    own: publish_routes fetch due write_failures sweep last_id probe lanes_of held_of_lane
+    own: publish_routes fetch due write_failures sweep last_id probe lanes_of held_of_lane note_call
 }

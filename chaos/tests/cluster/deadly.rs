@@ -1,0 +1,55 @@
+//! A record that ends the process that handles it.
+
+use keylane::RecordId;
+use keylane_chaos::event::DEADLY;
+use tokio::time::Instant;
+
+use crate::{
+    cluster::{Cluster, PATIENCE, Worker},
+    database::Target,
+    stop_all,
+};
+
+/// More processes than this must not be lost to it: two before calls are noted, three that count, and two
+/// that began when others had.
+const DEATHS: usize = 7;
+
+pub(crate) async fn a_record_that_kills_its_process_is_set_aside<T: Target>(store: &str) {
+    let mut cluster = Cluster::<T>::new(&format!("dead{}", &store[..2]), "deadly").await;
+    let (mut workers, mut deaths): (Vec<Worker>, usize) = (cluster.workers(2).await, 0);
+    cluster.schedule(500).await;
+    let began = Instant::now();
+    let failed: RecordId = loop {
+        let before = workers.len();
+        workers.retain_mut(|worker| !worker.has_ended());
+        deaths += before - workers.len();
+        while workers.len() < 2 {
+            match cluster.begin_worker().await {
+                Some(worker) => workers.push(worker),
+                None => deaths += 1,
+            }
+        }
+        if let [failed] = &cluster.outbox.failed(0, 10).await.expect("failed records")[..] {
+            let error = failed.last_error.as_deref().unwrap_or_default();
+            assert!(error.starts_with("crashed: the process ended 3 times"), "{error}");
+            assert_eq!((&*failed.lane.key, failed.attempts), (&*format!("key-{}", DEADLY.0), 1));
+            break failed.id;
+        }
+        assert!(began.elapsed() < PATIENCE, "{deaths} processes ended and the record is still tried");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    println!("{deaths} processes ended in {:?}", began.elapsed());
+    assert!((5..=DEATHS).contains(&deaths), "{deaths} processes ended");
+    assert!(cluster.outbox.discard(failed).await.expect("discard"));
+    cluster.wait("all others are delivered", async || cluster.judge().lost == [DEADLY]).await;
+    cluster
+        .wait("nothing is left", async || {
+            let sql = format!("SELECT count(*) FROM {}record", cluster.prefix);
+            T::numbers(&cluster.pool, sql).await == [[0]]
+        })
+        .await;
+    let inversions = cluster.judge().inversions;
+    assert!(inversions.is_empty(), "{inversions:?}");
+    stop_all(workers).await;
+    cluster.erase().await;
+}

@@ -1,0 +1,66 @@
+//! Records that kill their process: what crashes say about the records that were being handled.
+//!
+//! A crash tells nothing of its cause, so it counts against everything that the process was at. Whoever
+//! declares an instance dead counts the crash for its partitions. From the second on, calls there are noted
+//! before they begin, and the next crash counts against those that had not ended. Such a record runs alone:
+//! of many that were under way, each further crash then tells one.
+
+/// Crashes of a partition's owners from which on its calls are noted.
+const NOTED_FROM: u32 = 2;
+
+/// How a record is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Care {
+    /// As all are.
+    #[default]
+    Usual,
+    /// Its call is noted before it begins.
+    Noted,
+    /// Noted, and no other such record of this instance is run meanwhile.
+    Alone,
+}
+
+/// How to run a record that `crashes` of its calls have not outlived. `limit` 0: nothing is ever noted.
+pub fn care(partition_crashes: u32, crashes: u32, limit: u32) -> Care {
+    match (partition_crashes, crashes) {
+        _ if limit == 0 => Care::Usual,
+        (_, 1..) => Care::Alone,
+        (NOTED_FROM.., 0) => Care::Noted,
+        _ => Care::Usual,
+    }
+}
+
+/// Whether a record has ended so many processes that it is not tried again.
+pub fn is_spent(crashes: u32, limit: u32) -> bool {
+    limit > 0 && crashes >= limit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_noted_from_the_second_crash_on() {
+        assert_eq!(
+            [0, 1, 2, 3].map(|crashes| care(crashes, 0, 3)),
+            [Care::Usual, Care::Usual, Care::Noted, Care::Noted]
+        );
+    }
+
+    #[test]
+    fn what_a_crash_has_met_runs_alone_even_when_its_partition_is_calm() {
+        assert_eq!(care(0, 1, 3), Care::Alone);
+        assert_eq!(care(9, 2, 3), Care::Alone);
+    }
+
+    #[test]
+    fn a_record_is_given_up_at_the_limit() {
+        assert!(!is_spent(2, 3) && is_spent(3, 3) && is_spent(4, 3));
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_noted_and_nothing_given_up() {
+        assert_eq!(care(9, 9, 0), Care::Usual);
+        assert!(!is_spent(9, 0));
+    }
+}

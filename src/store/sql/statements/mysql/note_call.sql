@@ -1,0 +1,3 @@
+-- A call is about to begin. What earlier calls of the record have met stays.
+INSERT INTO {outbox}start (record_id, partition_no, instance_id) VALUES ($1, $2, $3)
+ON DUPLICATE KEY UPDATE instance_id = VALUES(instance_id)

@@ -1,0 +1,4 @@
+-- Crashes of the partitions' owners, and of calls that had not ended.
+SELECT {int:partition_no}, {int:crashes}, 0 FROM {outbox}partition WHERE crashes > 0 AND partition_no IN ({partitions})
+UNION ALL
+SELECT {int:partition_no}, {int:crashes}, record_id FROM {outbox}start WHERE crashes > 0 AND partition_no IN ({partitions})
