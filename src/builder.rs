@@ -6,7 +6,7 @@ use crate::{
     config::{Config, ConfigError},
     database::Database,
     handler::{Defaults, Entry, Registration, Registry, RegistryError, States, TransactionalBatchCall},
-    notifications::Announcer,
+    notifications::{Announcer, Owned},
     outbox::{Inner, Outbox},
     rules::lease,
     schedule::{Routes, Scheduler},
@@ -125,7 +125,9 @@ impl<DB: Database> OutboxBuilder<DB> {
         };
         let observers = Observers(Arc::new(observers));
         let bell = store.bell().filter(|_| config.database.notifications);
-        let announcer = bell.clone().and_then(|bell| Announcer::start(bell, observers.clone()));
+        let owned = Owned::default();
+        let announce = |bell| Announcer::start(bell, Arc::clone(&owned), observers.clone());
+        let announcer = bell.clone().and_then(announce);
         Ok(Outbox {
             inner: Arc::new(Inner {
                 pool,
@@ -136,6 +138,7 @@ impl<DB: Database> OutboxBuilder<DB> {
                 wake: Wake::default(),
                 bell,
                 announcer,
+                owned,
                 observers,
             }),
         })

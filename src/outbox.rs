@@ -10,7 +10,7 @@ use crate::{
     config::Config,
     database::{Database, Pool},
     handler::Registry,
-    notifications::Announcer,
+    notifications::{Announcer, Owned},
     record::{OutboxEvent, RecordId},
     runtime::{Running, StartError, start},
     schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled, Scheduler},
@@ -35,6 +35,7 @@ pub(crate) struct Inner<DB: Database> {
     /// How to hear of the commits of other processes, if asked for.
     pub(crate) bell: Option<Arc<dyn Bell>>,
     pub(crate) announcer: Option<Announcer>,
+    pub(crate) owned: Owned,
     pub(crate) observers: Observers,
 }
 

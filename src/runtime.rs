@@ -16,7 +16,7 @@ use crate::{
     delivery::{Ended, Pipeline, Setup},
     handler::Registry,
     instance::InstanceId,
-    notifications::listen,
+    notifications::{Hearing, Owned, listen},
     outbox::Inner,
     ownership::Ownership,
     partition::Partition,
@@ -126,6 +126,7 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Runnin
         config: inner.config.clone(),
         wake: inner.wake.clone(),
         bell: inner.bell.clone(),
+        owned: Arc::clone(&inner.owned),
         observers: inner.observers.clone(),
         stopped,
         announce,
@@ -152,6 +153,7 @@ struct Worker {
     config: Config,
     wake: Wake,
     bell: Option<Arc<dyn Bell>>,
+    owned: Owned,
     observers: Observers,
     stopped: watch::Receiver<bool>,
     announce: watch::Sender<InstanceId>,
@@ -215,7 +217,9 @@ impl Worker {
         if let Some(joined) = joined.take() {
             let _ = joined.send(Ok(()));
         }
+        self.owned.send_replace(Some(ownership.clone()));
         let session = self.work(me, &ownership, &heartbeat, pulse, &evicted).await;
+        self.owned.send_replace(None);
         if matches!(session, Session::Evicted) {
             ownership.lose();
             self.observers.emit(Signal::Evicted { instance: me });
@@ -235,12 +239,14 @@ impl Worker {
         pulse: Pulse,
         evicted: &Wake,
     ) -> Session {
+        let hearing = Hearing::default();
         let pipeline = Pipeline::new(Setup {
             store: Arc::clone(&self.store),
             registry: Arc::clone(&self.registry),
             config: self.config.delivery.clone(),
             ownership: ownership.clone(),
             wake: self.wake.clone(),
+            hearing: hearing.clone(),
             observers: self.observers.clone(),
             instance: me,
             longest_hold: self
@@ -278,14 +284,14 @@ impl Worker {
             }
             () = pulse.keep(self.config.cluster.heartbeat_interval) => Session::Evicted,
             () = self.housekeeping(ownership) => Session::Evicted,
-            () = self.hear_of_others() => Session::Evicted,
+            () = self.hear_of_others(&hearing) => Session::Evicted,
         }
     }
 
     /// Looks when another process says that it has committed something. Never ends.
-    async fn hear_of_others(&self) {
+    async fn hear_of_others(&self, hearing: &Hearing) {
         match &self.bell {
-            Some(bell) => listen(&**bell, &self.wake, &self.observers).await,
+            Some(bell) => listen(&**bell, &self.wake, hearing, &self.observers).await,
             None => std::future::pending().await,
         }
     }

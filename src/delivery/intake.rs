@@ -24,6 +24,7 @@ impl Pipeline {
     /// There may be something that the last look has not seen.
     pub(super) fn want(&mut self) {
         (self.wanted, self.news) = (true, true);
+        self.listening.ask();
         self.barren = PartitionSet::EMPTY;
     }
 
@@ -48,12 +49,16 @@ impl Pipeline {
         // What is looked at by itself is not seen by the looks at all.
         let due = self.due_wanted || part;
         let frontier = self.frontier;
-        let wanted = Look { epoch, turn, stops, generations, due, skip, limit, part, frontier };
         self.news = false;
         // After a look at a part, the look at all is still to come.
+        let mut asked = true;
         if !part {
             (self.wanted, self.due_wanted) = (false, false);
+            asked = self.listening.begin();
         }
+        let version = self.listening.version;
+        let wanted =
+            Look { epoch, turn, stops, generations, due, asked, version, skip, limit, part, frontier };
         Some(Task::start(look(Arc::clone(&self.store), wanted)))
     }
 
@@ -77,7 +82,7 @@ impl Pipeline {
     }
 
     pub(super) fn take_in(&mut self, seen: Seen) {
-        let Seen { look, stops, records, more, more_due, error, cluster_changes } = seen;
+        let Seen { look, stops, records, new, more, more_due, error, cluster_changes } = seen;
         if let Some(changes) = cluster_changes {
             self.ownership.note_changes(changes);
         }
@@ -128,6 +133,10 @@ impl Pipeline {
         self.wanted |= more;
         self.due_wanted |= more_due && !barren;
         self.news |= more && look.part;
+        if !look.part {
+            let found = new && self.lanes.in_flight() > before;
+            self.listening.end((look.asked, found), look.version, self.config.poll_interval);
+        }
         self.lanes.end_fetch();
     }
 
@@ -218,6 +227,8 @@ mod tests {
             stops: PartitionSet::EMPTY,
             generations: Vec::new(),
             due: false,
+            asked: true,
+            version: None,
             skip,
             limit: 100,
             part: false,
@@ -227,6 +238,7 @@ mod tests {
             look,
             stops: Vec::new(),
             records: Vec::new(),
+            new: false,
             more: false,
             more_due: false,
             error: None,

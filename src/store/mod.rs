@@ -183,6 +183,12 @@ pub trait RecordStore: Send + Sync + 'static {
         Err(StoreError::new("sweep", ErrorClass::Setup, "this database has no sweeps"))
     }
 
+    /// A number that moves whenever another connection has committed, from a database that tells it for next
+    /// to nothing.
+    async fn version(&self) -> Result<Option<i64>, StoreError> {
+        Ok(None)
+    }
+
     /// Delayed records of these partitions whose time has come, the longest due first; and how often the
     /// cluster has changed, see [`ClusterStore`].
     async fn due(

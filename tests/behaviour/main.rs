@@ -84,6 +84,9 @@ macro_rules! everywhere {
                 a_retired_handler_gets_nothing_more
                 handlers_of_the_macros_are_called
             }
+            notifications {
+                traffic_of_another_process_is_looked_for
+            }
             ordering {
                 nothing_overtakes_what_fails_once
                 order_holds_across_restarts

@@ -115,6 +115,8 @@ pub(crate) trait Driver: Database {
     const DIALECT: Dialect;
     /// Which statements differ as a whole.
     const FAMILY: Family;
+    /// Reads a number that moves whenever another connection has committed, if that costs next to nothing.
+    const VERSION: Option<&'static str> = None;
 
     /// Opens a connection beside the pool, by the options that the pool has now, set up for its role.
     fn connect(pool: &Self::Pool, session: Session) -> DriverResult<'static, Self::Connection>;

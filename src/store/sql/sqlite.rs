@@ -33,6 +33,7 @@ fn check_pool(pool: &sqlx::SqlitePool) -> Result<(), OpenError> {
 
 impl Driver for Sqlite {
     const FAMILY: Family = Family::Sqlite;
+    const VERSION: Option<&'static str> = Some("PRAGMA data_version");
     const DIALECT: Dialect = Dialect {
         question_marks: false,
         now: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
