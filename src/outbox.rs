@@ -12,7 +12,8 @@ use crate::{
     handler::Registry,
     notifications::{Announcer, Owned},
     record::{OutboxEvent, RecordId},
-    runtime::{Running, StartError, start},
+    running::Running,
+    runtime::{StartError, start},
     schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled, Scheduler},
     store::{Bell, Counts, FailedRecord, Mend, PURGED_AT_ONCE, SchemaError, StoppedLane, Store, StoreError},
     telemetry::Observers,
@@ -29,6 +30,8 @@ pub(crate) struct Inner<DB: Database> {
     pub(crate) pool: DB::Pool,
     pub(crate) config: Config,
     pub(crate) store: Arc<dyn Store>,
+    /// The tables that the pool leads to, if the workers have another one: they must be the same.
+    pub(crate) own: Option<Arc<dyn Store>>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) scheduler: Scheduler,
     pub(crate) wake: Wake,

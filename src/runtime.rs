@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::{oneshot, watch},
-    task::JoinHandle,
     time::Instant,
 };
 
@@ -21,6 +20,7 @@ use crate::{
     ownership::Ownership,
     partition::Partition,
     patience::Patience,
+    running::{Running, ShutdownReport},
     schedule::Routes,
     store::{Bell, ErrorClass, NewInstance, PURGED_AT_ONCE, SchemaError, Store, StoreError},
     telemetry::{Observers, Signal},
@@ -45,52 +45,6 @@ pub enum StartError {
     Thread(#[from] std::io::Error),
 }
 
-/// What a shutdown came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ShutdownReport {
-    /// Everything in flight was finished and handed over in time.
-    pub graceful: bool,
-    /// Records that were in flight, whose handlers were cancelled or not called any more; another
-    /// instance delivers them again.
-    pub cancelled: usize,
-}
-
-/// The workers of an outbox. Dropping it stops them at once, as a crash would: the others take over
-/// after `cluster.stale_instance_timeout`, and the log says so. [`shutdown`](Self::shutdown) hands over
-/// at once.
-#[must_use = "dropping this stops delivery at once: keep it, and call `shutdown` in the end"]
-pub struct Running {
-    /// Who is told if this is dropped while the workers run.
-    observers: Observers,
-    stop: watch::Sender<bool>,
-    task: JoinHandle<ShutdownReport>,
-    instance: watch::Receiver<InstanceId>,
-}
-
-impl Running {
-    /// Finishes what is in flight, hands the partitions over and leaves, within
-    /// `cluster.graceful_shutdown_timeout`; then cancels the rest.
-    pub async fn shutdown(mut self) -> ShutdownReport {
-        let _ = self.stop.send(true);
-        (&mut self.task).await.unwrap_or(ShutdownReport { graceful: false, cancelled: 0 })
-    }
-
-    /// Who this process is in the cluster now; new after an eviction.
-    pub fn instance(&self) -> InstanceId {
-        *self.instance.borrow()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !self.task.is_finished() {
-            self.task.abort();
-            self.observers.emit(Signal::WorkersDropped { instance: self.instance() });
-        }
-    }
-}
-
 /// Checks the schema, publishes the handlers, joins, and leaves the workers running.
 pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Running, StartError> {
     if inner.registry.is_empty() {
@@ -101,6 +55,7 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Runnin
     loop {
         let ready = async {
             inner.store.check().await?;
+            compare(&*inner.store, inner.own.as_deref()).await?;
             inner.store.publish_routes(&routes).await?;
             Ok::<_, SchemaError>(inner.scheduler.routes.refresh(&*inner.store).await?)
         };
@@ -141,6 +96,16 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Runnin
         }
         Ok(Ok(())) | Err(_) => Ok(running),
     }
+}
+
+/// Refuses a worker pool that leads to other tables than the pool.
+async fn compare(store: &dyn Store, own: Option<&dyn Store>) -> Result<(), SchemaError> {
+    let Some(own) = own else { return Ok(()) };
+    let pool = own.identity().await;
+    own.rest(Duration::ZERO).await;
+    let (pool, worker_pool) = (pool?, store.identity().await?);
+    store.rest(Duration::ZERO).await;
+    if pool == worker_pool { Ok(()) } else { Err(SchemaError::WorkerPool { pool, worker_pool }) }
 }
 
 /// Tells `start` what came of the first join.

@@ -265,6 +265,8 @@ pub trait SchemaStore: Send + Sync + 'static {
     async fn migrate(&self) -> Result<(), SchemaError>;
     /// Refuses a schema that does not fit this build.
     async fn check(&self) -> Result<(), SchemaError>;
+    /// What tells these tables from all others. Works behind any pooler.
+    async fn identity(&self) -> Result<String, StoreError>;
     /// The statements that `migrate` would run on an empty database, for a DBA.
     fn script(&self) -> String;
 }

@@ -27,6 +27,7 @@ mod notifications;
 mod options;
 mod ordering;
 mod outages;
+mod poolers;
 mod quarantine;
 mod recorder;
 mod refusals;

@@ -46,6 +46,7 @@ impl Driver for Sqlite {
         lock: "",
         by: "",
         delete: "DELETE FROM {outbox}@1",
+        identity: "'made at ' || created_at",
         server: "0",
         begin: "BEGIN IMMEDIATE",
         mark: Mark {
