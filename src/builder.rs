@@ -6,7 +6,7 @@ use crate::{
     config::{Config, ConfigError},
     database::Database,
     handler::{Defaults, Entry, Registration, Registry, RegistryError, States, TransactionalBatchCall},
-    notifications::Announcer,
+    notifications::{Announcer, Owned},
     outbox::{Inner, Outbox},
     rules::lease,
     schedule::{Routes, Scheduler},
@@ -41,6 +41,7 @@ fn join(problems: &[RegistryError]) -> String {
 #[must_use = "finish with .build()"]
 pub struct OutboxBuilder<DB: Database> {
     pool: DB::Pool,
+    worker_pool: Option<DB::Pool>,
     config: Config,
     registrations: Vec<Registration>,
     states: States,
@@ -51,6 +52,7 @@ impl<DB: Database> OutboxBuilder<DB> {
     pub(crate) fn new(pool: DB::Pool) -> Self {
         Self {
             pool,
+            worker_pool: None,
             config: Config::default(),
             registrations: Vec::new(),
             states: States::default(),
@@ -61,6 +63,15 @@ impl<DB: Database> OutboxBuilder<DB> {
     /// Sets all settings.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
+        self
+    }
+
+    /// Gives the workers another way to the same database: their connections, those of the heartbeat and of
+    /// notifications, and all calls of the outbox that are not part of your transactions, take the options of
+    /// this pool. For a pool whose address leads through a pooler in transaction mode. Transactions (your own,
+    /// those of [`Outbox::transaction`] and of transactional handlers) stay with the pool of the outbox.
+    pub fn worker_pool(mut self, pool: DB::Pool) -> Self {
+        self.worker_pool = Some(pool);
         self
     }
 
@@ -94,7 +105,7 @@ impl<DB: Database> OutboxBuilder<DB> {
     /// # Errors
     /// [`BuildError`] with all problems of its kind.
     pub async fn build(self) -> Result<Outbox<DB>, BuildError> {
-        let Self { pool, config, registrations, states, observers } = self;
+        let Self { pool, worker_pool, config, registrations, states, observers } = self;
         config.validate()?;
         let settings = config.store_settings();
         let defaults = Defaults {
@@ -116,26 +127,32 @@ impl<DB: Database> OutboxBuilder<DB> {
         {
             return Err(OpenError::PoolTooSmall { has, needs }.into());
         }
-        let store = DB::open(&pool, settings.clone())?;
+        let own = worker_pool.as_ref().map(|_| DB::open(&pool, settings.clone())).transpose()?;
+        let store = DB::open(worker_pool.as_ref().unwrap_or(&pool), settings.clone())?;
         let scheduler = Scheduler {
             tables: settings.tables,
             config: config.schedule.clone(),
             routes: Arc::new(Routes::new(registry.routes())),
             store: Arc::clone(&store),
+            named: DB::names_statements(&pool),
         };
         let observers = Observers(Arc::new(observers));
         let bell = store.bell().filter(|_| config.database.notifications);
-        let announcer = bell.clone().and_then(|bell| Announcer::start(bell, observers.clone()));
+        let owned = Owned::default();
+        let announce = |bell| Announcer::start(bell, Arc::clone(&owned), observers.clone());
+        let announcer = bell.clone().and_then(announce);
         Ok(Outbox {
             inner: Arc::new(Inner {
                 pool,
                 config,
                 store,
+                own,
                 registry: Arc::new(registry),
                 scheduler,
                 wake: Wake::default(),
                 bell,
                 announcer,
+                owned,
                 observers,
             }),
         })

@@ -70,6 +70,12 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
         None
     }
 
+    /// Whether statements on connections of the pool may have names on the server.
+    #[doc(hidden)]
+    fn names_statements(_: &Self::Pool) -> bool {
+        true
+    }
+
     /// Opens the store of the workers. Opens no connection yet.
     #[doc(hidden)]
     fn open(pool: &Self::Pool, settings: StoreSettings) -> Result<Arc<dyn Store>, OpenError>;

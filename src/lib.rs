@@ -90,12 +90,14 @@ mod database;
 mod delivery;
 mod duration;
 mod instance;
+mod naming;
 mod notifications;
 mod outbox;
 mod ownership;
 mod partition;
 mod patience;
 mod record;
+mod running;
 mod runtime;
 mod schedule;
 mod telemetry;
@@ -121,7 +123,8 @@ pub use record::{
     Status, Stop, StopReason,
 };
 pub use rules::retry::{Backoff, RetryPolicy};
-pub use runtime::{Running, ShutdownReport, StartError};
+pub use running::{Running, ShutdownReport};
+pub use runtime::StartError;
 pub use schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled};
 pub use smol_str::SmolStr;
 pub use sqlx;

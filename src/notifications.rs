@@ -2,11 +2,19 @@
 //!
 //! It is sent outside the user's transactions: inside, it would make their commits wait for one another.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use tokio::sync::watch;
 
 use crate::{
+    ownership::Ownership,
+    partition::PartitionSet,
     store::{Bell, ErrorClass, StoreError},
     telemetry::{Observers, Signal},
     wake::Wake,
@@ -21,6 +29,28 @@ const LONG_PAUSE: Duration = Duration::from_secs(60);
 /// A connection that has not told anything for so long is closed.
 const UNUSED_FOR: Duration = Duration::from_secs(30);
 
+/// Whether this process hears of the commits of others.
+#[derive(Clone, Default)]
+pub(crate) struct Hearing(Arc<AtomicBool>);
+
+impl Hearing {
+    pub(crate) fn hears(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+
+    pub(crate) fn set(&self, hears: bool) {
+        self.0.store(hears, Relaxed);
+    }
+}
+
+/// What the workers of this process own, as long as they run.
+pub(crate) type Owned = Arc<watch::Sender<Option<Ownership>>>;
+
+/// Whether no other process delivers anything. Whoever takes a partition later looks at it by itself.
+fn is_alone(owned: &Owned) -> bool {
+    owned.borrow().as_ref().is_some_and(|ownership| ownership.owned() == PartitionSet::ALL)
+}
+
 /// Notifies the other processes, from a task of its own. The task tells of the last commit, too, after
 /// this is dropped.
 pub(crate) struct Announcer {
@@ -29,7 +59,7 @@ pub(crate) struct Announcer {
 
 impl Announcer {
     /// `None` outside a runtime.
-    pub(crate) fn start(bell: Arc<dyn Bell>, observers: Observers) -> Option<Self> {
+    pub(crate) fn start(bell: Arc<dyn Bell>, owned: Owned, observers: Observers) -> Option<Self> {
         let runtime = tokio::runtime::Handle::try_current().ok()?;
         let (committed, mut commits) = watch::channel(());
         runtime.spawn(async move {
@@ -43,9 +73,14 @@ impl Announcer {
                         continue;
                     }
                 }
-                let pause = match bell.ring().await {
-                    Ok(()) => absence.over(),
-                    Err(error) => absence.report(&observers, &error),
+                let pause = if is_alone(&owned) {
+                    bell.rest(UNUSED_FOR).await;
+                    GAP
+                } else {
+                    match bell.ring().await {
+                        Ok(()) => absence.over(),
+                        Err(error) => absence.report(&observers, &error),
+                    }
                 };
                 tokio::time::sleep(pause).await;
             }
@@ -60,12 +95,13 @@ impl Announcer {
 }
 
 /// Nudges `wake` whenever another process has announced something. Never ends.
-pub(crate) async fn listen(bell: &dyn Bell, wake: &Wake, observers: &Observers) {
+pub(crate) async fn listen(bell: &dyn Bell, wake: &Wake, hearing: &Hearing, observers: &Observers) {
     let mut absence = Absence::default();
     loop {
         let failed = async {
             let mut listener = bell.listen().await?;
             absence.over();
+            hearing.set(true);
             loop {
                 // Also before the first: something may have been announced meanwhile.
                 wake.nudge();
@@ -73,6 +109,7 @@ pub(crate) async fn listen(bell: &dyn Bell, wake: &Wake, observers: &Observers) 
             }
         };
         let failed: Result<(), StoreError> = failed.await;
+        hearing.set(false);
         let pause = failed.map_or_else(|error| absence.report(observers, &error), |()| PAUSE);
         tokio::time::sleep(pause).await;
     }
@@ -101,5 +138,57 @@ impl Absence {
             observers.emit(Signal::NotificationsAbsent { error: error.chain() });
         }
         LONG_PAUSE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::{clock::Clock, instance::Generation, partition::Partition, store::Listener};
+
+    /// Counts how often it is rung.
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    #[async_trait]
+    impl Bell for Counting {
+        async fn ring(&self) -> Result<(), StoreError> {
+            self.0.fetch_add(1, Relaxed);
+            Ok(())
+        }
+
+        async fn listen(&self) -> Result<Box<dyn Listener>, StoreError> {
+            std::future::pending().await
+        }
+
+        async fn rest(&self, _: Duration) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_delivers_everything_tells_nobody() {
+        let (bell, owned) = (Arc::new(Counting::default()), Owned::default());
+        let announcer = Announcer::start(bell.clone(), Arc::clone(&owned), Observers::default()).unwrap();
+        let rings = async || {
+            announcer.announce();
+            tokio::time::sleep(2 * GAP).await;
+            bell.0.load(Relaxed)
+        };
+        assert_eq!(rings().await, 1, "no workers");
+        let ownership = Ownership::new(Clock::pausable());
+        let all: Vec<_> = Partition::all().map(|partition| (partition, Generation(1))).collect();
+        ownership.grant(&all);
+        ownership.renew(ownership.clock().now(), Duration::from_secs(10));
+        owned.send_replace(Some(ownership.clone()));
+        assert_eq!(rings().await, 1, "it owns all");
+        ownership.drain(PartitionSet::from_iter([Partition::of("a")]));
+        assert_eq!(rings().await, 2, "it is about to give one away");
+        ownership.grant(&[(Partition::of("a"), Generation(2))]);
+        assert_eq!(rings().await, 2, "it has it again");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(rings().await, 3, "others may have evicted it");
     }
 }

@@ -10,9 +10,10 @@ use crate::{
     config::Config,
     database::{Database, Pool},
     handler::Registry,
-    notifications::Announcer,
+    notifications::{Announcer, Owned},
     record::{OutboxEvent, RecordId},
-    runtime::{Running, StartError, start},
+    running::Running,
+    runtime::{StartError, start},
     schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled, Scheduler},
     store::{Bell, Counts, FailedRecord, Mend, PURGED_AT_ONCE, SchemaError, StoppedLane, Store, StoreError},
     telemetry::Observers,
@@ -29,12 +30,15 @@ pub(crate) struct Inner<DB: Database> {
     pub(crate) pool: DB::Pool,
     pub(crate) config: Config,
     pub(crate) store: Arc<dyn Store>,
+    /// The tables that the pool leads to, if the workers have another one: they must be the same.
+    pub(crate) own: Option<Arc<dyn Store>>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) scheduler: Scheduler,
     pub(crate) wake: Wake,
     /// How to hear of the commits of other processes, if asked for.
     pub(crate) bell: Option<Arc<dyn Bell>>,
     pub(crate) announcer: Option<Announcer>,
+    pub(crate) owned: Owned,
     pub(crate) observers: Observers,
 }
 

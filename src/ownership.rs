@@ -162,7 +162,10 @@ impl Ownership {
             slot.generation.store(0, SeqCst);
             slot.draining.store(false, SeqCst);
         }
-        self.0.changed.nudge();
+        // A look at the cluster that changes nothing is no reason to look at the records.
+        if !partitions.is_empty() {
+            self.0.changed.nudge();
+        }
     }
 
     /// Owned, draining or not, whatever the lease.

@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::{oneshot, watch},
-    task::JoinHandle,
     time::Instant,
 };
 
@@ -16,11 +15,12 @@ use crate::{
     delivery::{Ended, Pipeline, Setup},
     handler::Registry,
     instance::InstanceId,
-    notifications::listen,
+    notifications::{Hearing, Owned, listen},
     outbox::Inner,
     ownership::Ownership,
     partition::Partition,
     patience::Patience,
+    running::{Running, ShutdownReport},
     schedule::Routes,
     store::{Bell, ErrorClass, NewInstance, PURGED_AT_ONCE, SchemaError, Store, StoreError},
     telemetry::{Observers, Signal},
@@ -45,52 +45,6 @@ pub enum StartError {
     Thread(#[from] std::io::Error),
 }
 
-/// What a shutdown came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ShutdownReport {
-    /// Everything in flight was finished and handed over in time.
-    pub graceful: bool,
-    /// Records that were in flight, whose handlers were cancelled or not called any more; another
-    /// instance delivers them again.
-    pub cancelled: usize,
-}
-
-/// The workers of an outbox. Dropping it stops them at once, as a crash would: the others take over
-/// after `cluster.stale_instance_timeout`, and the log says so. [`shutdown`](Self::shutdown) hands over
-/// at once.
-#[must_use = "dropping this stops delivery at once: keep it, and call `shutdown` in the end"]
-pub struct Running {
-    /// Who is told if this is dropped while the workers run.
-    observers: Observers,
-    stop: watch::Sender<bool>,
-    task: JoinHandle<ShutdownReport>,
-    instance: watch::Receiver<InstanceId>,
-}
-
-impl Running {
-    /// Finishes what is in flight, hands the partitions over and leaves, within
-    /// `cluster.graceful_shutdown_timeout`; then cancels the rest.
-    pub async fn shutdown(mut self) -> ShutdownReport {
-        let _ = self.stop.send(true);
-        (&mut self.task).await.unwrap_or(ShutdownReport { graceful: false, cancelled: 0 })
-    }
-
-    /// Who this process is in the cluster now; new after an eviction.
-    pub fn instance(&self) -> InstanceId {
-        *self.instance.borrow()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !self.task.is_finished() {
-            self.task.abort();
-            self.observers.emit(Signal::WorkersDropped { instance: self.instance() });
-        }
-    }
-}
-
 /// Checks the schema, publishes the handlers, joins, and leaves the workers running.
 pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Running, StartError> {
     if inner.registry.is_empty() {
@@ -101,6 +55,7 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Runnin
     loop {
         let ready = async {
             inner.store.check().await?;
+            compare(&*inner.store, inner.own.as_deref()).await?;
             inner.store.publish_routes(&routes).await?;
             Ok::<_, SchemaError>(inner.scheduler.routes.refresh(&*inner.store).await?)
         };
@@ -126,6 +81,7 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Runnin
         config: inner.config.clone(),
         wake: inner.wake.clone(),
         bell: inner.bell.clone(),
+        owned: Arc::clone(&inner.owned),
         observers: inner.observers.clone(),
         stopped,
         announce,
@@ -142,6 +98,16 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Runnin
     }
 }
 
+/// Refuses a worker pool that leads to other tables than the pool.
+async fn compare(store: &dyn Store, own: Option<&dyn Store>) -> Result<(), SchemaError> {
+    let Some(own) = own else { return Ok(()) };
+    let pool = own.identity().await;
+    own.rest(Duration::ZERO).await;
+    let (pool, worker_pool) = (pool?, store.identity().await?);
+    store.rest(Duration::ZERO).await;
+    if pool == worker_pool { Ok(()) } else { Err(SchemaError::WorkerPool { pool, worker_pool }) }
+}
+
 /// Tells `start` what came of the first join.
 type Joined = oneshot::Sender<Result<(), StartError>>;
 
@@ -152,6 +118,7 @@ struct Worker {
     config: Config,
     wake: Wake,
     bell: Option<Arc<dyn Bell>>,
+    owned: Owned,
     observers: Observers,
     stopped: watch::Receiver<bool>,
     announce: watch::Sender<InstanceId>,
@@ -215,7 +182,9 @@ impl Worker {
         if let Some(joined) = joined.take() {
             let _ = joined.send(Ok(()));
         }
+        self.owned.send_replace(Some(ownership.clone()));
         let session = self.work(me, &ownership, &heartbeat, pulse, &evicted).await;
+        self.owned.send_replace(None);
         if matches!(session, Session::Evicted) {
             ownership.lose();
             self.observers.emit(Signal::Evicted { instance: me });
@@ -235,12 +204,14 @@ impl Worker {
         pulse: Pulse,
         evicted: &Wake,
     ) -> Session {
+        let hearing = Hearing::default();
         let pipeline = Pipeline::new(Setup {
             store: Arc::clone(&self.store),
             registry: Arc::clone(&self.registry),
             config: self.config.delivery.clone(),
             ownership: ownership.clone(),
             wake: self.wake.clone(),
+            hearing: hearing.clone(),
             observers: self.observers.clone(),
             instance: me,
             longest_hold: self
@@ -278,14 +249,14 @@ impl Worker {
             }
             () = pulse.keep(self.config.cluster.heartbeat_interval) => Session::Evicted,
             () = self.housekeeping(ownership) => Session::Evicted,
-            () = self.hear_of_others() => Session::Evicted,
+            () = self.hear_of_others(&hearing) => Session::Evicted,
         }
     }
 
     /// Looks when another process says that it has committed something. Never ends.
-    async fn hear_of_others(&self) {
+    async fn hear_of_others(&self, hearing: &Hearing) {
         match &self.bell {
-            Some(bell) => listen(&**bell, &self.wake, &self.observers).await,
+            Some(bell) => listen(&**bell, &self.wake, hearing, &self.observers).await,
             None => std::future::pending().await,
         }
     }

@@ -18,11 +18,15 @@ pub(super) struct Look {
     /// Partitions whose stopped lanes are read first.
     pub(super) stops: PartitionSet,
     /// Those of which nothing is known yet: earlier owners may have crashed.
-    pub(super) new: PartitionSet,
+    pub(super) unread: PartitionSet,
     /// The generations under which those are owned.
     pub(super) generations: Vec<(Partition, Generation)>,
     /// Whether delayed records are looked for, too.
     pub(super) due: bool,
+    /// Whether there is a reason in this process to look.
+    pub(super) asked: bool,
+    /// The version of the database at the last look without one.
+    pub(super) version: Option<i64>,
     pub(super) skip: Vec<RecordId>,
     pub(super) limit: usize,
     /// Only some of the partitions are looked at, each by itself.
@@ -37,6 +41,8 @@ pub(super) struct Seen {
     pub(super) stops: Vec<Stop>,
     pub(super) suspicions: Vec<Suspicion>,
     pub(super) records: Vec<Record>,
+    /// Whether pending ones are among them.
+    pub(super) new: bool,
     /// Whether the limit cut it short: look again at once.
     pub(super) more: bool,
     /// Whether it has cut short what is due.
@@ -50,9 +56,9 @@ pub(super) struct Seen {
 /// not stopped by anyone but this instance when the records are read, and of its own it knows.
 pub(super) async fn look(store: Arc<dyn Store>, look: Look) -> Seen {
     let (stops, suspicions, records) = (Vec::new(), Vec::new(), Vec::new());
-    let (more, more_due) = (false, false);
+    let (new, more, more_due) = (false, false, false);
     let mut seen =
-        Seen { look, stops, suspicions, records, more, more_due, error: None, cluster_changes: None };
+        Seen { look, stops, suspicions, records, new, more, more_due, error: None, cluster_changes: None };
     if let Err(error) = fill(&*store, &mut seen).await {
         seen.records.clear();
         seen.error = Some(error);
@@ -61,13 +67,16 @@ pub(super) async fn look(store: Arc<dyn Store>, look: Look) -> Seen {
 }
 
 async fn fill(store: &dyn Store, seen: &mut Seen) -> Result<(), StoreError> {
-    let Look { turn, stops, new, due, skip, limit, part, frontier, .. } = &mut seen.look;
+    if seen.look.is_in_vain(store).await? {
+        return Ok(());
+    }
+    let Look { turn, stops, unread, due, skip, limit, part, frontier, .. } = &mut seen.look;
     let owned: PartitionSet = turn.iter().copied().collect();
     if !stops.is_empty() {
         seen.stops = store.stops(*stops).await?;
     }
-    if !new.is_empty() {
-        seen.suspicions = store.suspicions(*new).await?;
+    if !unread.is_empty() {
+        seen.suspicions = store.suspicions(*unread).await?;
     }
     if *due {
         let (records, changes) = store.due(owned, skip, *limit).await?;
@@ -91,8 +100,21 @@ async fn fill(store: &dyn Store, seen: &mut Seen) -> Result<(), StoreError> {
             records
         }
     };
+    seen.new = !pending.is_empty();
     seen.records.extend(pending);
     Ok(())
+}
+
+impl Look {
+    /// Nobody has asked for more than what others have committed, and nobody has committed anything.
+    async fn is_in_vain(&mut self, store: &dyn Store) -> Result<bool, StoreError> {
+        if self.asked || self.due || !self.stops.is_empty() {
+            return Ok(false);
+        }
+        // It is read before the records: what is committed in between is looked for once more.
+        let before = std::mem::replace(&mut self.version, store.version().await?);
+        Ok(self.version.is_some() && self.version == before)
+    }
 }
 
 /// How to look, once it is known where the head is.

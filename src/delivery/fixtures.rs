@@ -94,6 +94,7 @@ pub(super) fn pipeline() -> Pipeline {
         config: DeliveryConfig::default(),
         ownership: owning_all(),
         wake: Default::default(),
+        hearing: Default::default(),
         observers: Default::default(),
         instance: InstanceId::generate(),
         longest_hold: Duration::from_secs(55),

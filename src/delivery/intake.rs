@@ -26,6 +26,7 @@ impl Pipeline {
     /// There may be something that the last look has not seen.
     pub(super) fn want(&mut self) {
         (self.wanted, self.news) = (true, true);
+        self.listening.ask();
         self.barren = PartitionSet::EMPTY;
     }
 
@@ -38,7 +39,7 @@ impl Pipeline {
         self.refresh = self.refresh.without(stops);
         self.released = self.released.without(owned);
         let generations = stops.iter().filter_map(|p| Some((p, self.ownership.generation(p)?))).collect();
-        let new = stops.iter().filter(|partition| self.is_unread(partition)).collect();
+        let unread = stops.iter().filter(|partition| self.is_unread(partition)).collect();
         let (epoch, skip) = self.lanes.begin_fetch();
         let turn = owned.iter().filter(|partition| partition.number() >= self.turn);
         let turn = turn.chain(owned.iter().filter(|partition| partition.number() < self.turn)).collect();
@@ -51,12 +52,28 @@ impl Pipeline {
         // What is looked at by itself is not seen by the looks at all.
         let due = self.due_wanted || part;
         let frontier = self.frontier;
-        let wanted = Look { epoch, turn, stops, new, generations, due, skip, limit, part, frontier };
         self.news = false;
         // After a look at a part, the look at all is still to come.
+        let mut asked = true;
         if !part {
             (self.wanted, self.due_wanted) = (false, false);
+            asked = self.listening.begin();
         }
+        let version = self.listening.version;
+        let wanted = Look {
+            epoch,
+            turn,
+            stops,
+            unread,
+            generations,
+            due,
+            asked,
+            version,
+            skip,
+            limit,
+            part,
+            frontier,
+        };
         Some(Task::start(look(Arc::clone(&self.store), wanted)))
     }
 
@@ -80,7 +97,7 @@ impl Pipeline {
     }
 
     pub(super) fn take_in(&mut self, seen: Seen) {
-        let Seen { look, stops, suspicions, records, more, more_due, error, cluster_changes } = seen;
+        let Seen { look, stops, suspicions, records, new, more, more_due, error, cluster_changes } = seen;
         if let Some(changes) = cluster_changes {
             self.ownership.note_changes(changes);
         }
@@ -101,7 +118,7 @@ impl Pipeline {
             self.frontier = look.frontier;
         }
         self.take_stops(&stops, look.epoch, look.stops);
-        self.take_suspicions(&suspicions, look.new);
+        self.take_suspicions(&suspicions, look.unread);
         if look.part && !more {
             self.crowded_no_more(turn);
         }
@@ -133,6 +150,10 @@ impl Pipeline {
         self.wanted |= more;
         self.due_wanted |= more_due && !barren;
         self.news |= more && look.part;
+        if !look.part {
+            let found = new && self.lanes.in_flight() > before;
+            self.listening.end((look.asked, found), look.version, self.config.poll_interval);
+        }
         self.lanes.end_fetch();
     }
 
@@ -273,9 +294,11 @@ mod tests {
             epoch,
             turn: Partition::all().collect(),
             stops: PartitionSet::EMPTY,
-            new: PartitionSet::EMPTY,
+            unread: PartitionSet::EMPTY,
             generations: Vec::new(),
             due: false,
+            asked: true,
+            version: None,
             skip,
             limit: 100,
             part: false,
@@ -286,6 +309,7 @@ mod tests {
             stops: Vec::new(),
             suspicions: Vec::new(),
             records: Vec::new(),
+            new: false,
             more: false,
             more_due: false,
             error: None,

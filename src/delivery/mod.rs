@@ -34,6 +34,7 @@ mod group;
 mod intake;
 mod lane;
 mod lanes;
+mod listening;
 mod noted;
 mod outcomes;
 mod pipeline;
@@ -74,7 +75,8 @@ impl From<OnFailed> for AfterFailure {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeliveryConfig {
-    /// The longest pause between two looks when nothing wakes the poller.
+    /// The longest pause between two looks when nothing wakes the poller. Where no notification tells of the
+    /// commits of other processes, looks are closer together while there are any.
     #[serde(with = "crate::duration::poll_interval")]
     pub poll_interval: Duration,
     /// Records a fetch at most.

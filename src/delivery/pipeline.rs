@@ -20,6 +20,7 @@ use super::{
     fetcher::Seen,
     flight::Report,
     lanes::Lanes,
+    listening::Listening,
     noted::tell,
     outcomes::Pending,
     releases::Releases,
@@ -30,6 +31,7 @@ use super::{
 use crate::{
     handler::Registry,
     instance::{Generation, InstanceId},
+    notifications::Hearing,
     ownership::Ownership,
     partition::{PARTITION_COUNT, PartitionSet},
     record::RecordId,
@@ -54,6 +56,7 @@ pub(crate) struct Setup {
     pub(crate) config: DeliveryConfig,
     pub(crate) ownership: Ownership,
     pub(crate) wake: Wake,
+    pub(crate) hearing: Hearing,
     pub(crate) observers: Observers,
     pub(crate) instance: InstanceId,
     /// How long others wait for a partition, less the write of the last outcome.
@@ -133,6 +136,7 @@ pub(crate) struct Pipeline {
     /// Something was heard of since the last look.
     pub(super) news: bool,
     pub(super) due_wanted: bool,
+    pub(super) listening: Listening,
     /// Partitions whose stopped lanes are to be read again: somebody else may have released one.
     pub(super) refresh: PartitionSet,
     /// Crowded partitions with a lane that was released: they are looked at however full they are.
@@ -149,7 +153,8 @@ pub(crate) struct Pipeline {
 
 impl Pipeline {
     pub(crate) fn new(setup: Setup) -> Self {
-        let Setup { store, registry, config, ownership, wake, observers, instance, longest_hold } = setup;
+        let Setup { store, registry, config, ownership, wake, hearing, observers, instance, longest_hold } =
+            setup;
         let guard = Guard { instance, slot: SETTLER_SLOT, counter: 0 };
         let (freed, evicted) = (Wake::default(), Wake::default());
         let size = config.transactional_concurrency;
@@ -198,6 +203,7 @@ impl Pipeline {
             wanted: true,
             news: true,
             due_wanted: true,
+            listening: Listening::new(hearing),
             refresh: PartitionSet::EMPTY,
             released: PartitionSet::EMPTY,
             not_before: now,
@@ -249,6 +255,7 @@ impl Pipeline {
                 () = freed.nudged() => {}
                 () = ownership.changed().nudged() => self.ownership_changed(),
                 () = evicted.nudged() => return Ended::Evicted,
+                () = self.listening.is_due() => self.wanted = true,
                 () = tokio::time::sleep_until(timer) => self.timer_fired(),
             }
         }
@@ -274,6 +281,7 @@ impl Pipeline {
 
     fn timer_fired(&mut self) {
         let now = Instant::now();
+        let asked = self.listening.is_asked();
         while self.due_times.first().is_some_and(|due| *due <= now) {
             self.due_times.pop_first();
             self.due_wanted = true;
@@ -288,6 +296,7 @@ impl Pipeline {
             self.refresh = self.refresh.union(self.lanes.waiting_for_others());
         }
         self.ownership_changed();
+        self.listening.asked_only(asked);
     }
 
     /// Another hand can make a record pending behind the frontier: it was mended, or inserted with an

@@ -43,6 +43,18 @@ pub fn pause(poll_interval: Duration, roll: f64) -> Duration {
     poll_interval.mul_f64(0.9 + 0.2 * roll.clamp(0.0, 1.0))
 }
 
+/// The shortest pause between looks for what other processes schedule, and the part of their silence that it
+/// is otherwise.
+const SHORTEST: Duration = Duration::from_millis(5);
+const PART: u32 = 4;
+
+/// The pause before the next look for what other processes schedule, where nothing tells of it. It grows with
+/// the time since their last record: a record waits for at most a quarter of the time since the one before
+/// it, and a silence of any length takes a few dozen looks, before they are an interval apart again.
+pub fn pause_of_silence(silence: Duration, poll_interval: Duration) -> Duration {
+    (silence / PART).max(SHORTEST).min(poll_interval)
+}
+
 /// The first and the longest pause between tries while the database is away.
 const FIRST_TRY: Duration = Duration::from_millis(100);
 const LAST_TRY: Duration = Duration::from_secs(5);
@@ -97,5 +109,24 @@ mod tests {
         let second = Duration::from_secs(1);
         assert_eq!(pause(second, 0.0), Duration::from_millis(900));
         assert_eq!(pause(second, 1.0), Duration::from_millis(1100));
+    }
+
+    #[test]
+    fn looks_for_the_records_of_others_are_a_part_of_their_silence_apart() {
+        let [silence, interval] = [Duration::from_millis, Duration::from_millis];
+        let pause = |of, longest| pause_of_silence(silence(of), interval(longest)).as_millis();
+        assert_eq!([0, 20, 100, 4_000, 90_000].map(|of| pause(of, 2_000)), [5, 5, 25, 1_000, 2_000]);
+        assert_eq!(pause(0, 1), 1, "no further apart than polls");
+    }
+
+    #[test]
+    fn a_silence_takes_few_looks() {
+        let interval = Duration::from_secs(2);
+        let (mut silence, mut looks) = (Duration::ZERO, 0);
+        while pause_of_silence(silence, interval) < interval {
+            silence += pause_of_silence(silence, interval);
+            looks += 1;
+        }
+        assert!(looks <= 40, "{looks}");
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     config::{OrderLevel, ScheduleConfig},
     database::Database,
     handler::is_valid_name,
+    naming::with_names,
     partition::Partition,
     record::{Due, Headers, KEY_LIMIT_BYTES, NAME_LIMIT_BYTES, NewRecord, OutboxEvent, TRACE_ID_HEADER},
     store::{Store, StoreError, Tables},
@@ -222,6 +223,8 @@ pub(crate) struct Scheduler {
     pub(crate) config: ScheduleConfig,
     pub(crate) routes: Arc<Routes>,
     pub(crate) store: Arc<dyn Store>,
+    /// Whether statements on connections of the pool may have names on the server.
+    pub(crate) named: bool,
 }
 
 impl Scheduler {
@@ -253,11 +256,24 @@ impl Scheduler {
             scheduled.push(Scheduled { event_id, records: handlers.len(), duplicate: false });
             add_records(&mut records, event, event_id, &handlers, options);
         }
-        if let Some(dedup_key) = &options.dedup_key
+        let write = self.write::<DB>(conn, &records, options.dedup_key.as_deref());
+        if !with_names(self.named, write).await? {
+            scheduled.iter_mut().for_each(|done| (done.records, done.duplicate) = (0, true));
+        }
+        Ok(scheduled)
+    }
+
+    /// False if the dedup key was there: nothing is written.
+    async fn write<DB: Database>(
+        &self,
+        conn: &mut DB::Connection,
+        records: &[NewRecord],
+        dedup_key: Option<&str>,
+    ) -> Result<bool, ScheduleError> {
+        if let Some(dedup_key) = dedup_key
             && !note::<DB>(conn, &self.tables, dedup_key).await?
         {
-            scheduled.iter_mut().for_each(|done| (done.records, done.duplicate) = (0, true));
-            return Ok(scheduled);
+            return Ok(false);
         }
         if self.config.order == OrderLevel::Strict {
             let keys: BTreeSet<&str> = records.iter().map(|record| record.key.as_str()).collect();
@@ -267,8 +283,8 @@ impl Scheduler {
             let keys: Vec<&str> = keys.into_iter().collect();
             DB::lock_keys(conn, &self.tables, &keys).await?;
         }
-        DB::insert(conn, &self.tables, &records).await?;
-        Ok(scheduled)
+        DB::insert(conn, &self.tables, records).await?;
+        Ok(true)
     }
 
     fn check(&self, event: &RawEvent) -> Result<(), ScheduleError> {

@@ -38,7 +38,7 @@ impl Counts {
 pub struct StoppedLane {
     /// Which lane.
     pub lane: Lane,
-    /// Why: `retrying`, `blocked` or `unroutable`.
+    /// Why: `retrying`, `blocked` or `unroutable`; or `releasing`: it goes on, in steps.
     pub reason: String,
     /// The record that stops it.
     pub record: RecordId,

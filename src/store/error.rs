@@ -167,6 +167,24 @@ pub enum SchemaError {
         "the database is read-only (a standby, or default_transaction_read_only is on): connect to the primary"
     )]
     ReadOnly,
+    /// What the workers set on a connection would be set for others, and not for them.
+    #[error(
+        "the address leads through a pooler in {mode} mode, which does not keep the session of a connection: give the workers the address of the server itself, or of a pooler in session mode, by builder.worker_pool(pool)"
+    )]
+    Pooler {
+        /// Its mode: `transaction` or `statement`.
+        mode: &'static str,
+    },
+    /// The workers would deliver what somebody else has scheduled.
+    #[error(
+        "the worker pool leads to other tables ({worker_pool}) than the pool ({pool}): give builder.worker_pool(pool) another address of the same database"
+    )]
+    WorkerPool {
+        /// What tells the tables of the pool from all others.
+        pool: String,
+        /// The same of the worker pool.
+        worker_pool: String,
+    },
     /// Ids would not follow the order of inserts.
     #[error(
         "the server hands out ids in steps of {step} (auto_increment_increment), as multi-primary clusters do: ids then do not follow the order of inserts; route all writers to one node and set the step to 1"

@@ -201,6 +201,12 @@ pub trait RecordStore: Send + Sync + 'static {
         Err(StoreError::new("sweep", ErrorClass::Setup, "this database has no sweeps"))
     }
 
+    /// A number that moves whenever another connection has committed, from a database that tells it for next
+    /// to nothing.
+    async fn version(&self) -> Result<Option<i64>, StoreError> {
+        Ok(None)
+    }
+
     /// Delayed records of these partitions whose time has come, the longest due first; and how often the
     /// cluster has changed, see [`ClusterStore`].
     async fn due(
@@ -290,6 +296,8 @@ pub trait SchemaStore: Send + Sync + 'static {
     async fn migrate(&self) -> Result<(), SchemaError>;
     /// Refuses a schema that does not fit this build.
     async fn check(&self) -> Result<(), SchemaError>;
+    /// What tells these tables from all others. Works behind any pooler.
+    async fn identity(&self) -> Result<String, StoreError>;
     /// The statements that `migrate` would run on an empty database, for a DBA.
     fn script(&self) -> String;
 }

@@ -27,6 +27,7 @@ mod notifications;
 mod options;
 mod ordering;
 mod outages;
+mod poolers;
 mod quarantine;
 mod recorder;
 mod refusals;
@@ -83,6 +84,9 @@ macro_rules! everywhere {
                 producers_meet_all_new_handlers_or_none
                 a_retired_handler_gets_nothing_more
                 handlers_of_the_macros_are_called
+            }
+            notifications {
+                traffic_of_another_process_is_looked_for
             }
             ordering {
                 nothing_overtakes_what_fails_once

@@ -1,15 +1,18 @@
-//! Commits of one process told to another by the database. Polls are further apart than a case may take.
+//! Commits of one process told to another by the database, or found by looks that follow its traffic. Polls
+//! are further apart than a case may take.
 
 use std::time::Duration;
 
 use keylane::{Config, Outbox, Signal};
 use sqlx::Row;
+use tokio::time::Instant;
 
 use crate::{
     ledger::{Ledger, dealt, placed},
     recorder::eventually,
     stage::{Stage, until_empty},
     target::PostgresTarget,
+    user::User,
 };
 
 type PgStage = Stage<PostgresTarget>;
@@ -17,6 +20,9 @@ type PgStage = Stage<PostgresTarget>;
 fn config(stage: &PgStage) -> Config {
     let mut config = stage.config.clone();
     config.delivery.poll_interval = Duration::from_secs(300);
+    // A look at the cluster is followed by one at the records.
+    config.cluster.rebalance_interval = Duration::from_secs(100);
+    config.cluster.stale_instance_timeout = Duration::from_secs(200);
     assert!(config.database.notifications, "the default");
     config
 }
@@ -24,6 +30,36 @@ fn config(stage: &PgStage) -> Config {
 /// A process that only schedules: its commits wake no worker of its own.
 async fn producer(stage: &PgStage) -> Outbox<sqlx::Postgres> {
     stage.builder().await.config(config(stage)).build().await.unwrap()
+}
+
+/// The first record waits for a poll, those that follow it for a small part of the interval.
+pub(crate) async fn traffic_of_another_process_is_looked_for<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let mut config = stage.config.clone();
+    config.database.notifications = false;
+    config.delivery.poll_interval = Duration::from_secs(2);
+    // A look at the cluster is followed by one at the records.
+    config.cluster.rebalance_interval = Duration::from_secs(7);
+    let interval = config.delivery.poll_interval;
+    let builder = stage.builder().await.config(config.clone()).handler(ledger.keeper("bookkeeper"));
+    let worker = builder.build().await.unwrap();
+    let running = worker.start().await.unwrap();
+    let producer = stage.builder().await.config(config).build().await.unwrap();
+    let mut waited = Vec::new();
+    for number in 1..=10 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let event = placed("order-1", number);
+        producer.transaction(async |tx| producer.schedule(tx, &event).await.map(drop)).await.unwrap();
+        let committed = Instant::now();
+        ledger.until_done(number as usize).await;
+        waited.push(committed.elapsed());
+    }
+    until_empty(&worker).await;
+    running.shutdown().await;
+    waited.remove(0);
+    waited.sort();
+    assert!(waited[waited.len() / 2] < interval / 4, "{waited:?}");
+    assert_eq!(ledger.assert_in_order(), 10);
 }
 
 /// The connections that listen on the channel of these tables.
@@ -63,6 +99,38 @@ async fn postgres_a_commit_of_another_process_is_told_whatever_becomes_of_the_co
     until_empty(&worker).await;
     assert_eq!(ledger.done_of("order-1"), [1, 2, 3, 4, 5]);
     running.shutdown().await;
+    stage.erase().await;
+}
+
+/// Each owns half of the keys, and nobody polls.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_instances_tell_one_another_of_their_commits() {
+    let stage = PgStage::open().await.unwrap();
+    let ledger = Ledger::default();
+    let start = async || {
+        let worker = stage.builder().await.config(config(&stage)).handler(ledger.keeper("bookkeeper"));
+        let worker = worker.build().await.unwrap();
+        let running = worker.start().await.unwrap();
+        (worker, running)
+    };
+    let (first, running) = start().await;
+    let scheduled = async |number| {
+        let events: Vec<_> = (1..=40).map(|key| placed(&format!("key-{key}"), number)).collect();
+        first.transaction(async |tx| first.schedule_all(tx, &events).await.map(drop)).await.unwrap();
+        ledger.until_done(40 * number as usize).await;
+    };
+    // Alone it tells nobody, and needs not.
+    scheduled(1).await;
+    let (_second, other) = start().await;
+    let half = |signal: &Signal| matches!(signal, Signal::PartitionsGranted { partitions } if partitions.len() == 128);
+    stage.signals.at_least(1, "half of the partitions", half).await;
+    scheduled(2).await;
+    scheduled(3).await;
+    until_empty(&first).await;
+    other.shutdown().await;
+    scheduled(4).await;
+    running.shutdown().await;
+    assert_eq!(ledger.assert_in_order(), 160);
     stage.erase().await;
 }
 

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// What the handler does after it has written its effect.
-enum Then {
+pub(crate) enum Then {
     Succeed,
     Fail,
     Panic,
@@ -67,7 +67,7 @@ where
     }
 }
 
-async fn book<T: User, F>(stage: &Stage<T>, ledger: &Ledger, then: F) -> Registration
+pub(crate) async fn book<T: User, F>(stage: &Stage<T>, ledger: &Ledger, then: F) -> Registration
 where
     F: Fn(&Placed, &Delivery) -> Then + Send + Sync + 'static,
 {

@@ -76,7 +76,7 @@ pub(crate) struct MemoryTarget;
 const POOL_SIZE: u32 = 5;
 
 /// An address out of the environment: missing is a failure, never a skip.
-fn url(variable: &str) -> String {
+pub(crate) fn url(variable: &str) -> String {
     env::var(variable)
         .unwrap_or_else(|_| panic!("{variable} is not set: run `eval \"$(dev/services env)\"` first"))
 }

@@ -12,6 +12,7 @@ const TOKENS: &[&str] = &[
     "ago",
     "int",
     "lock",
+    "identity",
     "marked",
     "by",
     "delete",

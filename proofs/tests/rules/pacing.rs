@@ -1,6 +1,8 @@
 //! How many records to fetch, and when to look again.
 
-use keylane::rules::pacing::{FetchLimits, fetch_size, pause};
+use std::time::Duration;
+
+use keylane::rules::pacing::{FetchLimits, fetch_size, pause, pause_of_silence};
 use proptest::prelude::*;
 
 fn limits() -> impl Strategy<Value = FetchLimits> {
@@ -50,5 +52,16 @@ proptest! {
     fn a_pause_is_within_a_tenth_of_the_interval(interval in super::millis(1..=3_600_000), roll in -1.0..2.0_f64) {
         let pause = pause(interval, roll);
         prop_assert!(interval.mul_f64(0.899_999) <= pause && pause <= interval.mul_f64(1.100_001));
+    }
+
+    /// A record waits for at most a quarter of the silence before it, or for the shortest pause.
+    #[test]
+    fn a_longer_silence_never_hastens_a_look(
+        interval in super::millis(1..=3_600_000), silence in super::millis(0..=3_600_000), more in super::millis(0..=3_600_000),
+    ) {
+        let pause = pause_of_silence(silence, interval);
+        prop_assert!(!pause.is_zero() && pause <= interval);
+        prop_assert!(pause <= (silence / 4).max(Duration::from_millis(5)));
+        prop_assert!(pause_of_silence(silence + more, interval) >= pause);
     }
 }

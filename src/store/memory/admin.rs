@@ -136,6 +136,10 @@ impl SchemaStore for MemoryStore {
         self.call("check", |_, _| ()).await.map_err(SchemaError::from)
     }
 
+    async fn identity(&self) -> Result<String, StoreError> {
+        self.call("identity", |_, _| format!("{:p}", std::sync::Arc::as_ptr(&self.shared))).await
+    }
+
     fn script(&self) -> String {
         "-- an outbox in memory has no schema\n".to_owned()
     }

@@ -132,7 +132,15 @@ impl<D: Driver> AdminStore for SqlStore<D> {
     }
 
     async fn routes(&self) -> Result<Vec<Route>, StoreError> {
-        let rows = self.read("routes", safe(&self.sql.routes), vec![], &[Kind::Text, Kind::Text]).await?;
+        // Workers have a connection for it; who only schedules may be behind any pooler.
+        let link = if self.proof.is_given() { &self.control } else { &self.plain };
+        let rows = self.call("routes", async {
+            let mut conn = link.borrow().await?;
+            let rows = D::query_text(&mut conn, safe(&self.sql.routes), &[Kind::Text, Kind::Text]).await?;
+            conn.keep();
+            Ok(rows)
+        });
+        let rows = rows.await?;
         Ok(rows.iter().map(|row| Route { record_type: row.text(0), handler: row.text(1) }).collect())
     }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{
-    PgPool, Postgres,
+    AssertSqlSafe, PgPool, Postgres,
     postgres::{PgListener, PgPoolOptions},
 };
 use uuid::Uuid;
@@ -13,7 +13,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     driver::{Role, Session},
     link::Link,
-    within,
+    proof::Proof,
+    sessions, within,
 };
 use crate::store::{Bell, ErrorClass, Listener, StoreError, StoreSettings, Tables};
 
@@ -40,12 +41,12 @@ struct PgEar {
 impl PgBell {
     pub(super) fn shared(pool: &PgPool, settings: &StoreSettings) -> Arc<dyn Bell> {
         let timeout = settings.call_timeout;
-        let session = Session { role: Role::Control, timeout, async_commit: false };
+        let session = Session { role: Role::Plain, timeout, async_commit: false };
         Arc::new(Self {
             channel: channel(&settings.tables),
             sender: Uuid::now_v7().to_string(),
             timeout,
-            ringing: Link::new(pool.clone(), session),
+            ringing: Link::new(pool.clone(), session, Proof::default()),
             pool: pool.clone(),
         })
     }
@@ -55,14 +56,15 @@ impl PgBell {
     /// A pool of one connection, which is closed with its listener. It waits without an end, so it gets no
     /// limit on statements.
     fn listening(&self) -> PgPool {
-        let options = (*self.pool.connect_options()).clone().application_name("keylane");
-        PgPoolOptions::new().max_connections(1).acquire_timeout(self.timeout).connect_lazy_with(options)
+        let options = PgPoolOptions::new().max_connections(1).acquire_timeout(self.timeout);
+        options.connect_lazy_with(sessions::options(&self.pool))
     }
 
+    /// As text, which any pooler passes on; channel and text are made of hexadecimal digits and a word.
     async fn notify(&self, text: &str) -> Result<(), sqlx::Error> {
         let mut conn = self.ringing.borrow().await?;
-        let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(&self.channel).bind(text);
-        notify.execute(&mut *conn).await?;
+        let notify = AssertSqlSafe(format!("SELECT pg_notify('{}', '{text}')", self.channel));
+        sqlx::raw_sql(notify).execute(&mut *conn).await?;
         conn.keep();
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What an error of sqlx says in one line, without a value of the user's in it.
 
 use super::driver::{Driver, Family};
-use crate::store::StoreError;
+use crate::store::{SchemaError, StoreError};
 
 /// Where the tables are missing, the error says how they come to be.
 const MIGRATE: &str = "the outbox tables are missing: call Outbox::migrate(), or have a DBA run the output \
@@ -43,6 +43,7 @@ pub(super) fn line<D: Driver>(error: &sqlx::Error) -> String {
                 (false, None) => format!("the server refused it: code {code}"),
             }
         }
+        sqlx::Error::Configuration(cause) if cause.is::<SchemaError>() => cause.to_string(),
         // What could not be decoded may be quoted.
         sqlx::Error::ColumnDecode { index, .. } => format!("column {index} could not be decoded"),
         sqlx::Error::Decode(_) => "a value could not be decoded".to_owned(),

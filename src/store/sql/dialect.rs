@@ -27,6 +27,8 @@ pub(crate) struct Dialect {
     pub(crate) by: &'static str,
     /// The start of a DELETE that takes an index whatever the statistics say; `@1` is the table, `@2` the index.
     pub(crate) delete: &'static str,
+    /// A text that tells the tables of this row of `meta` from all others.
+    pub(crate) identity: &'static str,
     /// The server and its start as a number, where ids have the history of one server.
     pub(crate) server: &'static str,
     /// Opens a transaction that writes.
@@ -63,6 +65,7 @@ impl Dialect {
             .replace("{or_nothing}", self.insert_new.1)
             .replace("{lock}", self.lock)
             .replace("{server}", self.server)
+            .replace("{identity}", self.identity)
             .replace("{marked}", self.mark.condition);
         for (name, fragment) in [
             ("age", self.age),
@@ -159,6 +162,7 @@ mod tests {
         lock: "FOR UPDATE",
         by: "BY(@)",
         delete: "DELETE {outbox}@1 FROM {outbox}@1 BY(@2)",
+        identity: "",
         server: "SERVER",
         begin: "BEGIN",
         mark: Mark { set: "MARK", take: None, counts: false, condition: "MARKED", read: "1" },

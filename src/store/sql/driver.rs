@@ -105,6 +105,9 @@ pub(crate) enum Role {
     Settle,
     /// Everything else.
     Control,
+    /// Nothing that needs a session: text without arguments, each by itself. Nothing is set on it, so that
+    /// it works behind any pooler, and leaves nothing to others there.
+    Plain,
 }
 
 pub(crate) type DriverResult<'c, T> = BoxFuture<'c, Result<T, sqlx::Error>>;
@@ -115,7 +118,13 @@ pub(crate) trait Driver: Database {
     const DIALECT: Dialect;
     /// Which statements differ as a whole.
     const FAMILY: Family;
+    /// Reads a number that moves whenever another connection has committed, if that costs next to nothing.
+    const VERSION: Option<&'static str> = None;
 
+    /// Whether statements on connections of the pool may have names on the server.
+    fn may_name(_: &Self::Pool) -> bool {
+        true
+    }
     /// Opens a connection beside the pool, by the options that the pool has now, set up for its role.
     fn connect(pool: &Self::Pool, session: Session) -> DriverResult<'static, Self::Connection>;
     /// A connection lent by the user's pool. Dropping it takes it out of the pool and closes it.
@@ -126,6 +135,10 @@ pub(crate) trait Driver: Database {
     fn give_back(lent: Self::Lent);
     /// Takes leave of the server.
     fn close(conn: Self::Connection) -> DriverResult<'static, ()>;
+    /// A pooler on the way that does not keep the session of a connection. Sets nothing.
+    fn find_pooler(_: &Self::Pool) -> DriverResult<'_, Option<SchemaError>> {
+        Box::pin(async { Ok(None) })
+    }
     /// What makes the server unfit, beyond its schema.
     fn check_server(_: &mut Self::Connection) -> DriverResult<'_, Option<SchemaError>> {
         Box::pin(async { Ok(None) })
@@ -161,6 +174,12 @@ pub(crate) trait Driver: Database {
         conn: &'c mut Self::Connection,
         sql: AssertSqlSafe<Arc<str>>,
         values: Vec<Value>,
+        kinds: &'static [Kind],
+    ) -> DriverResult<'c, Vec<Row>>;
+    /// Runs a query without arguments as text, in one round trip.
+    fn query_text<'c>(
+        conn: &'c mut Self::Connection,
+        sql: AssertSqlSafe<Arc<str>>,
         kinds: &'static [Kind],
     ) -> DriverResult<'c, Vec<Row>>;
     /// Runs several statements as text.

@@ -24,21 +24,20 @@ macro_rules! sqlx_driver {
             values: Vec<crate::store::sql::driver::Value>,
             kinds: &'static [crate::store::sql::driver::Kind],
         ) -> crate::store::sql::driver::DriverResult<'c, Vec<crate::store::sql::driver::Row>> {
-            use crate::store::sql::driver::{Cell, Kind, Row};
             Box::pin(async move {
                 let rows = bind(sqlx::query::<$database>(sql), values).fetch_all(conn).await?;
-                let decode = |row| -> Result<Row, sqlx::Error> {
-                    let mut cells = Vec::with_capacity(kinds.len());
-                    for (column, kind) in kinds.iter().enumerate() {
-                        cells.push(match kind {
-                            Kind::Int => get::<i64>(&row, column)?.map_or(Cell::Null, Cell::Int),
-                            Kind::Text => get::<String>(&row, column)?.map_or(Cell::Null, Cell::Text),
-                            Kind::Uuid => get::<uuid::Uuid>(&row, column)?.map_or(Cell::Null, Cell::Uuid),
-                        });
-                    }
-                    Ok(Row(cells))
-                };
-                rows.into_iter().map(decode).collect()
+                rows.iter().map(|row| cells(row, kinds)).collect()
+            })
+        }
+
+        fn query_text<'c>(
+            conn: &'c mut $connection,
+            sql: sqlx::AssertSqlSafe<std::sync::Arc<str>>,
+            kinds: &'static [crate::store::sql::driver::Kind],
+        ) -> crate::store::sql::driver::DriverResult<'c, Vec<crate::store::sql::driver::Row>> {
+            Box::pin(async move {
+                let rows = sqlx::raw_sql(sql).fetch_all(conn).await?;
+                rows.iter().map(|row| cells(row, kinds)).collect()
             })
         }
 
@@ -108,10 +107,11 @@ macro_rules! sqlx_codec {
         type Row = <$database as sqlx::Database>::Row;
 
         fn bind<'q>(
-            mut query: sqlx::query::Query<'q, $database, $arguments>,
+            query: sqlx::query::Query<'q, $database, $arguments>,
             values: Vec<crate::store::sql::driver::Value>,
         ) -> sqlx::query::Query<'q, $database, $arguments> {
             use crate::store::sql::driver::Value;
+            let mut query = query.persistent(crate::naming::are_given());
             for value in values {
                 query = match value {
                     Value::Int(number) => query.bind(number),
@@ -127,6 +127,22 @@ macro_rules! sqlx_codec {
             T: sqlx::Decode<'r, $database>,
         {
             sqlx::Row::try_get_unchecked::<Option<T>, _>(row, column)
+        }
+
+        fn cells(
+            row: &Row,
+            kinds: &[crate::store::sql::driver::Kind],
+        ) -> Result<crate::store::sql::driver::Row, sqlx::Error> {
+            use crate::store::sql::driver::{Cell, Kind};
+            let mut cells = Vec::with_capacity(kinds.len());
+            for (column, kind) in kinds.iter().enumerate() {
+                cells.push(match kind {
+                    Kind::Int => get::<i64>(row, column)?.map_or(Cell::Null, Cell::Int),
+                    Kind::Text => get::<String>(row, column)?.map_or(Cell::Null, Cell::Text),
+                    Kind::Uuid => get::<uuid::Uuid>(row, column)?.map_or(Cell::Null, Cell::Uuid),
+                });
+            }
+            Ok(crate::store::sql::driver::Row(cells))
         }
 
         /// Records after a row that is none: partition -1, and a number in place of an id.
@@ -261,6 +277,10 @@ macro_rules! sqlx_database {
 
             fn pool_size(pool: &Self::Pool) -> Option<u32> {
                 Some(pool.options().get_max_connections())
+            }
+
+            fn names_statements(pool: &Self::Pool) -> bool {
+                <$database as crate::store::sql::driver::Driver>::may_name(pool)
             }
 
             fn open(

@@ -11,12 +11,17 @@ use tokio::{
     time::Instant,
 };
 
-use super::driver::{Driver, Session};
+use super::{
+    driver::{Driver, Role, Session},
+    proof::Proof,
+};
 
 /// A place for one connection.
 pub(crate) struct Link<D: Driver> {
     pool: D::Pool,
     session: Session,
+    /// That what is set on a connection stays there; asked for before anything is set.
+    proof: Proof,
     place: Mutex<Place<D>>,
 }
 
@@ -27,9 +32,9 @@ struct Place<D: Driver> {
 }
 
 impl<D: Driver> Link<D> {
-    pub(crate) fn new(pool: D::Pool, session: Session) -> Self {
+    pub(crate) fn new(pool: D::Pool, session: Session, proof: Proof) -> Self {
         let place = Mutex::new(Place { idle: None, used_at: Instant::now() });
-        Self { pool, session, place }
+        Self { pool, session, proof, place }
     }
 
     /// Borrows the connection, opening it if there is none.
@@ -37,7 +42,12 @@ impl<D: Driver> Link<D> {
         let mut place = self.place.lock().await;
         let conn = match place.idle.take() {
             Some(conn) => conn,
-            None => D::connect(&self.pool, self.session).await?,
+            None => {
+                if self.session.role != Role::Plain {
+                    self.proof.of::<D>(&self.pool).await?;
+                }
+                D::connect(&self.pool, self.session).await?
+            }
         };
         Ok(Borrowed { place, conn: Some(conn) })
     }
@@ -165,7 +175,7 @@ mod tests {
     async fn a_connection_is_closed_once_it_was_not_used_for_so_long() {
         let session = Session { role: Role::Control, timeout: Duration::from_secs(5), async_commit: false };
         let options = SqliteConnectOptions::new().in_memory(true);
-        let link = Link::<Sqlite>::new(SqlitePool::connect_lazy_with(options), session);
+        let link = Link::<Sqlite>::new(SqlitePool::connect_lazy_with(options), session, Proof::default());
         link.borrow().await.unwrap().keep();
         link.rest(Duration::from_secs(60)).await;
         assert!(link.place.lock().await.idle.is_some(), "used just now");

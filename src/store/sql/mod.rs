@@ -12,6 +12,7 @@ use sqlx::AssertSqlSafe;
 use self::{
     driver::{Driver, Kind, Role, Row, Session, Value},
     link::Link,
+    proof::Proof,
     statements::Statements,
 };
 use super::{Bell, ErrorClass, Store, StoreError, StoreSettings};
@@ -34,12 +35,15 @@ mod looks;
 mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod proof;
 mod purge;
 mod records;
 mod release;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 mod rows;
 mod schema;
+#[cfg(feature = "postgres")]
+mod sessions;
 mod settle;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -58,6 +62,9 @@ pub(crate) struct SqlStore<D: Driver> {
     poll: Link<D>,
     settle: Link<D>,
     control: Link<D>,
+    /// For a process that only schedules: it reads the list of handlers.
+    plain: Link<D>,
+    proof: Proof,
     extra: ExtraSql,
 }
 
@@ -92,20 +99,29 @@ pub(crate) struct Late {
 impl<D: Driver> SqlStore<D> {
     pub(crate) fn new(pool: D::Pool, settings: StoreSettings, extra: ExtraSql) -> Self {
         let sql = Arc::new(Statements::render(&D::DIALECT, D::FAMILY, &settings.tables));
-        Self::over(pool, settings, sql, extra)
+        Self::over(pool, settings, sql, extra, Proof::default())
     }
 
-    fn over(pool: D::Pool, settings: StoreSettings, sql: Arc<Statements>, extra: ExtraSql) -> Self {
+    fn over(
+        pool: D::Pool,
+        settings: StoreSettings,
+        sql: Arc<Statements>,
+        extra: ExtraSql,
+        proof: Proof,
+    ) -> Self {
         let link = |role, async_commit| {
-            Link::new(pool.clone(), Session { role, timeout: settings.call_timeout, async_commit })
+            let session = Session { role, timeout: settings.call_timeout, async_commit };
+            Link::new(pool.clone(), session, proof.clone())
         };
         Self {
             poll: link(Role::Poll, false),
             settle: link(Role::Settle, settings.async_settle),
             control: link(Role::Control, false),
+            plain: link(Role::Plain, false),
             settings,
             sql,
             pool,
+            proof,
             extra,
         }
     }
@@ -215,7 +231,8 @@ impl<D: Driver> Store for SqlStore<D> {
 
     fn for_heartbeat(&self) -> Arc<dyn Store> {
         let sql = Arc::clone(&self.sql);
-        Arc::new(Self::over(self.pool.clone(), self.settings.clone(), sql, self.extra.clone()))
+        let (settings, extra) = (self.settings.clone(), self.extra.clone());
+        Arc::new(Self::over(self.pool.clone(), settings, sql, extra, self.proof.clone()))
     }
 
     fn statements(&self) -> Vec<(&'static str, Arc<str>)> {
@@ -223,7 +240,7 @@ impl<D: Driver> Store for SqlStore<D> {
     }
 
     async fn rest(&self, unused_for: Duration) {
-        for link in [&self.poll, &self.settle, &self.control] {
+        for link in [&self.poll, &self.settle, &self.control, &self.plain] {
             within::<D, _>("close", self.settings.call_timeout, async {
                 link.rest(unused_for).await;
                 Ok(())

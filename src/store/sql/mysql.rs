@@ -52,6 +52,7 @@ impl Driver for MySql {
         // MySQL takes a hint, and ignores FORCE INDEX in a DELETE of several tables; MariaDB, which alone reads
         // what begins with an M, takes the index in that form only.
         delete: "DELETE /*+ INDEX({index}@1 @2) */ /*M! {outbox}@1 */ FROM {outbox}@1 /*M! FORCE INDEX (@2) */",
+        identity: "concat('made at ', created_at)",
         server: "0",
         begin: "START TRANSACTION",
         mark: Mark {

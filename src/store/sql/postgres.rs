@@ -13,23 +13,20 @@ use super::{
     ExtraSql, Late,
     bell::PgBell,
     dialect::{Dialect, Mark},
-    driver::{Driver, DriverResult, Family, Role, Session},
+    driver::{Driver, DriverResult, Family, Session},
     engine,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     insert::{COLUMNS, Insert, headers_text},
-    safe,
+    safe, sessions,
     statements::Statements,
 };
 use crate::{
+    naming,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
     rules::frontier::{Horizon, Probe, Server},
     store::{Bell, Completed, ErrorClass, Guard, SchemaError, StoreSettings, Sweep, Tables},
 };
-
-const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
-    WHERE current_setting('synchronous_commit') = 'off'";
-const STANDBY: &str = "the server is a standby: connect to the primary";
 
 /// PgBouncer has one state for all that it says itself: what begins so, waiting does not mend.
 const REFUSED_BY_POOLERS: [&str; 3] = ["unsupported startup parameter", "no such database", "no such user"];
@@ -71,6 +68,9 @@ impl Driver for Postgres {
         lock: "FOR UPDATE",
         by: "",
         delete: "DELETE FROM {outbox}@1",
+        // A copy of a database has the same row, elsewhere.
+        identity: "format('database %s of server %s, made at %s', current_database(), \
+                   (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM created_at))",
         // The start of the server, before 1970 while it is a standby.
         server: "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8 \
                  * (1 - 2 * pg_is_in_recovery()::int)",
@@ -85,42 +85,20 @@ impl Driver for Postgres {
     };
 
     fn connect(pool: &sqlx::PgPool, session: Session) -> DriverResult<'static, PgConnection> {
-        let timeout = session.timeout.as_millis().to_string();
-        let mut settings = vec![
-            ("statement_timeout", timeout.clone()),
-            ("idle_in_transaction_session_timeout", timeout),
-            ("default_transaction_isolation", "read committed".to_owned()),
-        ];
-        let off = |name: &'static str| (name, "off".to_owned());
-        if session.role != Role::Control {
-            // The statistics of a queue table are always wrong: read the index in its order whatever
-            // they say, plan once, and never compile.
-            settings.push(("plan_cache_mode", "force_generic_plan".to_owned()));
-            settings.extend(["enable_seqscan", "enable_bitmapscan", "enable_sort", "jit"].map(off));
-        }
-        if session.role == Role::Settle && session.async_commit {
-            settings.push(off("synchronous_commit"));
-        }
-        let options = (*pool.connect_options()).clone().application_name("keylane").options(settings);
+        let options = sessions::options(pool);
         Box::pin(async move {
             let mut conn = options.connect().await?;
-            match session.role {
-                // Writes fail on a standby by themselves; what it lets one read is of the past.
-                Role::Poll => {
-                    let standby =
-                        sqlx::query_scalar("SELECT pg_is_in_recovery()").fetch_one(&mut conn).await?;
-                    if standby {
-                        return Err(sqlx::Error::Io(std::io::Error::other(STANDBY)));
-                    }
-                }
-                Role::Settle if session.async_commit => {}
-                // Claims and evictions must not be forgotten, whatever is the default of the server.
-                Role::Settle | Role::Control => {
-                    sqlx::raw_sql(DURABLE).execute(&mut conn).await?;
-                }
-            }
+            sessions::set_up(&mut conn, session).await?;
             Ok(conn)
         })
+    }
+
+    fn may_name(pool: &sqlx::PgPool) -> bool {
+        sessions::caches_statements(pool)
+    }
+
+    fn find_pooler(pool: &sqlx::PgPool) -> DriverResult<'_, Option<SchemaError>> {
+        Box::pin(sessions::find_pooler(pool))
     }
 
     fn bell(pool: &sqlx::PgPool, settings: &StoreSettings) -> Option<Arc<dyn Bell>> {
@@ -285,6 +263,7 @@ async fn insert_one(
     let (due, micros) = due_values(insert);
     let sql = format!("{} VALUES ($1, $2, $3, $4, $5, $6, $7, $8{due})", insert.head);
     let mut query = sqlx::query(AssertSqlSafe(sql))
+        .persistent(naming::are_given())
         .bind(row.event_id)
         .bind(i16::from(row.partition.number()))
         .bind(&row.key)
@@ -312,6 +291,7 @@ async fn insert_many(
     );
     let texts = |column: fn(&crate::record::NewRecord) -> &str| rows.iter().map(column).collect::<Vec<_>>();
     let mut query = sqlx::query(AssertSqlSafe(sql))
+        .persistent(naming::are_given())
         .bind(rows.iter().map(|row| row.event_id).collect::<Vec<Uuid>>())
         .bind(rows.iter().map(|row| i16::from(row.partition.number())).collect::<Vec<_>>())
         .bind(texts(|row| &row.key))
@@ -350,6 +330,7 @@ async fn lock_keys(conn: &mut PgConnection, tables: &Tables, keys: &[&str]) -> R
     hashes.sort_unstable();
     hashes.dedup();
     sqlx::query("SELECT pg_advisory_xact_lock($1, hash) FROM unnest($2::int4[]) AS hash")
+        .persistent(naming::are_given())
         .bind(LOCK_NAMESPACE)
         .bind(hashes)
         .execute(conn)

@@ -1,5 +1,7 @@
 //! Reading records and settling lost replies.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use super::{
@@ -49,6 +51,17 @@ impl<D: Driver> RecordStore for SqlStore<D> {
             let swept = D::sweep(&mut conn, &self.sql, self.extra.late.as_ref(), sweep).await?;
             conn.keep();
             Ok(swept)
+        })
+        .await
+    }
+
+    async fn version(&self) -> Result<Option<i64>, StoreError> {
+        let Some(sql) = D::VERSION else { return Ok(None) };
+        self.call("version", async {
+            let mut conn = self.poll.borrow().await?;
+            let rows = query::<D>(&mut conn, safe(&Arc::from(sql)), Vec::new(), &[Kind::Int]).await?;
+            conn.keep();
+            Ok(rows.first().map(|row| row.int(0)))
         })
         .await
     }

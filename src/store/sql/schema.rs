@@ -12,6 +12,7 @@ use super::{
     SqlStore,
     cause::{lacks_right, lacks_table},
     driver::{Driver, Family, Kind},
+    proof::as_schema_error,
     query, safe, within,
 };
 use crate::{
@@ -49,6 +50,7 @@ migrations!(1 "0001_create_outbox", 2 "0002_schedule_from_sql", 3 "0003_steps_an
 #[async_trait]
 impl<D: Driver> SchemaStore for SqlStore<D> {
     async fn migrate(&self) -> Result<(), SchemaError> {
+        self.prove().await?;
         // Tables that a DBA has made by hand have no history; their version says that they are there.
         if self.version().await? == Some(SCHEMA_VERSION) {
             return Ok(());
@@ -70,6 +72,7 @@ impl<D: Driver> SchemaStore for SqlStore<D> {
     }
 
     async fn check(&self) -> Result<(), SchemaError> {
+        self.prove().await?;
         match self.version().await? {
             None => return Err(SchemaError::Missing),
             Some(found) if found < SCHEMA_VERSION => {
@@ -95,6 +98,21 @@ impl<D: Driver> SchemaStore for SqlStore<D> {
         }
     }
 
+    async fn identity(&self) -> Result<String, StoreError> {
+        self.call("identity", async {
+            let mut conn = self.plain.borrow().await?;
+            match D::query_text(&mut conn, safe(&self.sql.identity), &[Kind::Text]).await {
+                Ok(rows) => {
+                    conn.keep();
+                    Ok(rows.first().map(|row| row.text(0)).unwrap_or_default())
+                }
+                Err(error) if lacks_table::<D>(&error) => Ok("none".to_owned()),
+                Err(error) => Err(error),
+            }
+        })
+        .await
+    }
+
     fn script(&self) -> String {
         let tables = &self.settings.tables;
         let mut script = String::new();
@@ -108,6 +126,12 @@ impl<D: Driver> SchemaStore for SqlStore<D> {
 }
 
 impl<D: Driver> SqlStore<D> {
+    /// Before anything is set: the address keeps the session of a connection.
+    async fn prove(&self) -> Result<(), SchemaError> {
+        let proven = self.call("find pooler", self.proof.of::<D>(&self.pool)).await;
+        proven.map_err(as_schema_error)
+    }
+
     async fn version(&self) -> Result<Option<i64>, StoreError> {
         const KINDS: &[Kind] = &[Kind::Int, Kind::Int, Kind::Text];
         self.call("meta", async {

@@ -33,6 +33,7 @@ fn check_pool(pool: &sqlx::SqlitePool) -> Result<(), OpenError> {
 
 impl Driver for Sqlite {
     const FAMILY: Family = Family::Sqlite;
+    const VERSION: Option<&'static str> = Some("PRAGMA data_version");
     const DIALECT: Dialect = Dialect {
         question_marks: false,
         now: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
@@ -45,6 +46,7 @@ impl Driver for Sqlite {
         lock: "",
         by: "",
         delete: "DELETE FROM {outbox}@1",
+        identity: "'made at ' || created_at",
         server: "0",
         begin: "BEGIN IMMEDIATE",
         mark: Mark {

@@ -48,6 +48,6 @@ statements! {
         counts count_lanes stopped_lanes failed mend_retry mend_replace mend_discard
         old_completed old_archived old_dedup
         routes retire_handler
-        meta note_change count_partitions probe_write;
+        meta identity note_change count_partitions probe_write;
     own: publish_routes fetch due write_failures sweep last_id probe lanes_of held_of_lane note_call
 }

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     handler::{HandlerError, TransactionalBatchCall, guarded},
+    naming::with_names,
     record::{Record, RecordId},
     store::{Completed, Guard, StoreError, StoreSettings, Transacted, TransactionalRun, Work},
 };
@@ -29,6 +30,8 @@ pub(crate) struct SqlTransactional<D: Driver> {
     pool: D::Pool,
     settings: StoreSettings,
     sql: Arc<Statements>,
+    /// Whether statements on connections of the pool may have names on the server.
+    named: bool,
     /// The statements that complete one record, prepared once.
     complete_one: Vec<Arc<str>>,
     call: Arc<dyn TransactionalBatchCall<D>>,
@@ -47,7 +50,8 @@ impl<D: Driver> SqlTransactional<D> {
             Completed::Archive => vec![&sql.copy_to_archive, &sql.complete_delete],
         };
         let complete_one = complete_one.into_iter().map(|sql| D::DIALECT.of_one(sql)).collect();
-        Self { pool, settings, sql, complete_one, call }
+        let named = D::may_name(&pool);
+        Self { pool, settings, sql, named, complete_one, call }
     }
 
     async fn open(&self) -> Result<D::Lent, StoreError> {
@@ -134,7 +138,8 @@ impl<D: Driver> TransactionalRun for SqlTransactional<D> {
             Err(error) => return Transacted::Failed(error),
         }
         let limit = self.settings.call_timeout;
-        match within::<D, _>("complete", limit, self.complete(&mut conn, guard, records)).await {
+        let completing = with_names(self.named, self.complete(&mut conn, guard, records));
+        match within::<D, _>("complete", limit, completing).await {
             Ok(Fence::Moved) => {}
             Ok(Fence::Lost) => return Transacted::Fenced,
             Ok(Fence::Ended) => return Transacted::Failed(HandlerError::permanent(ENDED)),

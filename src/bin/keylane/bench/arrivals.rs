@@ -168,9 +168,27 @@ impl Arrivals {
     /// These have just been committed.
     fn note(&self, numbers: Range<usize>) {
         let now = Instant::now();
-        let new = |times: &&Times| times.committed.set(now).is_ok();
-        let count = self.times[numbers].iter().filter(new).count();
-        self.committed.fetch_add(count, SeqCst);
+        numbers.for_each(|number| self.committed(number, now));
+    }
+
+    /// This one was committed then.
+    pub(super) fn committed(&self, number: usize, at: Instant) {
+        if self.times.get(number).is_some_and(|times| times.committed.set(at).is_ok()) {
+            self.committed.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// All that were committed, and when, by their number.
+    pub(super) fn commits(&self) -> impl Iterator<Item = (usize, Instant)> {
+        self.times.iter().enumerate().filter_map(|(number, times)| Some((number, *times.committed.get()?)))
+    }
+
+    pub(super) fn load(&self) -> Load {
+        self.load
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.times.len()
     }
 
     /// A second delivery does not count.

@@ -7,6 +7,7 @@ use clap::Args;
 use super::{
     Engine, Result,
     arrivals::Arrivals,
+    commits,
     meter::Figure,
     options::{Load, Show, Tuning, seconds},
     plot::Histogram,
@@ -26,6 +27,10 @@ pub(crate) struct Options {
     /// Events a second that arrive, each of these rates in turn.
     #[arg(long, value_delimiter = ',', default_value = "100,2000", value_parser = rate)]
     pub(super) rates: Vec<f64>,
+    /// Only events of another process, by the settings as they are: notified of on PostgreSQL, else looked for
+    /// while there is traffic.
+    #[arg(long)]
+    pub(super) other_process: bool,
     /// How long they arrive at each rate.
     #[arg(long, default_value = "5", value_parser = seconds)]
     pub(super) seconds: Duration,
@@ -52,6 +57,8 @@ enum Way {
     /// The database notifies it of what another outbox has committed, one that shares nothing with it
     /// but the database.
     Notified,
+    /// As the settings say, of what another process has committed.
+    Elsewhere,
     /// By looking every [`POLL_INTERVAL`].
     Polling,
 }
@@ -65,6 +72,9 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     let mut turn = vec![Way::Woken, Way::Polling];
     if E::NOTIFIES {
         turn.insert(1, Way::Notified);
+    }
+    if options.other_process {
+        turn = vec![Way::Elsewhere];
     }
     let runs = options.show.runs.get();
     for run in 1..=runs {
@@ -88,6 +98,11 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     }
     let Load { keys, payload_bytes } = options.load;
     report.note(format!("{payload_bytes} bytes, {keys} keys, each event in a transaction of its own"));
+    if options.other_process {
+        let interval = stage.config.delivery.poll_interval;
+        report.note(format!("committed by another process; polls every {interval:?}"));
+        return Ok(report);
+    }
     report.note(format!("polling: nothing wakes the instance, it looks every {POLL_INTERVAL:?}"));
     Ok(report)
 }
@@ -104,20 +119,23 @@ async fn measure<E: Engine>(
     let arrivals = Arrivals::new(warm_up + counted, options.load);
     let mut config = options.tuning.applied_to(stage.config.clone());
     match way {
-        Way::Woken | Way::Notified => {}
+        Way::Woken | Way::Notified | Way::Elsewhere => {}
         Way::Polling => {
             config.delivery.poll_interval = POLL_INTERVAL;
             config.database.notifications = false;
         }
     }
     let outbox = arrivals.outbox(stage, config.clone()).build().await?;
-    let producer = match way {
-        Way::Woken => outbox.clone(),
-        // One without workers: its commits wake nobody in this process.
-        Way::Notified | Way::Polling => arrivals.outbox(stage, config).build().await?,
-    };
     let running = outbox.start().await?;
-    Arc::clone(&arrivals).send(vec![producer], rate).await?;
+    match way {
+        Way::Woken => Arc::clone(&arrivals).send(vec![outbox], rate).await?,
+        Way::Elsewhere => commits::elsewhere(&arrivals, stage, &config, rate).await?,
+        // One without workers: its commits wake nobody in this process.
+        Way::Notified | Way::Polling => {
+            let producer = arrivals.outbox(stage, config).build().await?;
+            Arc::clone(&arrivals).send(vec![producer], rate).await?;
+        }
+    }
     arrivals.all_entered().await?;
     running.shutdown().await;
     let left = stage.left().await?;
@@ -138,6 +156,7 @@ impl fmt::Display for Way {
         f.write_str(match self {
             Self::Woken => "library",
             Self::Notified => "notified",
+            Self::Elsewhere => "other process",
             Self::Polling => "polling",
         })
     }

@@ -10,6 +10,7 @@
 mod arrivals;
 mod backlog;
 mod cluster;
+mod commits;
 mod drain;
 mod engine;
 mod goals;
@@ -63,6 +64,8 @@ pub(super) enum Bench {
     /// Measures little, and fails only if the library is far from what it was.
     Check(goals::CheckOptions),
     #[command(hide = true)]
+    Commits(Box<commits::Options>),
+    #[command(hide = true)]
     Instance(memory::Instance),
     #[command(hide = true)]
     Worker(Box<worker::Options>),
@@ -113,6 +116,7 @@ pub(super) async fn run<E: Engine>(pool: E::Pool, config: Config, bench: Bench) 
             let (done, cleared) = on_stage(&stage, goals::check(stage.clone(), options)).await;
             done.and(cleared)
         }
+        Bench::Commits(options) => commits::run::<E>(&stage, *options).await,
         Bench::Worker(options) => worker::run::<E>(stage.pool, *options).await,
         Bench::Instance(options) => memory::instance(&stage, &options).await,
     }

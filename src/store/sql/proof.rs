@@ -1,0 +1,41 @@
+//! That an address keeps the session of a connection, found out once for all connections of a process.
+
+use std::sync::Arc;
+
+use tokio::sync::OnceCell;
+
+use super::driver::Driver;
+use crate::store::{SchemaError, StoreError};
+
+/// Shared by the connections of a store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Proof(Arc<OnceCell<()>>);
+
+impl Proof {
+    /// Looks, unless it is known already.
+    ///
+    /// # Errors
+    /// The server's, or [`SchemaError::Pooler`] within [`sqlx::Error::Configuration`].
+    pub(super) async fn of<D: Driver>(&self, pool: &D::Pool) -> Result<(), sqlx::Error> {
+        let look = async || match D::find_pooler(pool).await? {
+            Some(pooler) => Err(sqlx::Error::Configuration(Box::new(pooler))),
+            None => Ok(()),
+        };
+        self.0.get_or_try_init(look).await.copied()
+    }
+
+    pub(super) fn is_given(&self) -> bool {
+        self.0.initialized()
+    }
+}
+
+/// The error of the schema that an error of the store stands for.
+pub(super) fn as_schema_error(mut error: StoreError) -> SchemaError {
+    match error.cause.downcast_mut() {
+        Some(sqlx::Error::Configuration(cause)) => match cause.downcast_ref() {
+            Some(SchemaError::Pooler { mode }) => SchemaError::Pooler { mode },
+            _ => error.into(),
+        },
+        _ => error.into(),
+    }
+}

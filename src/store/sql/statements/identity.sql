@@ -1,0 +1,2 @@
+-- Which tables these are.
+SELECT {identity} FROM {outbox}meta WHERE id = 1
