@@ -23,12 +23,20 @@ pub(super) struct Release {
     seen: bool,
     /// The next step is on its way.
     asked: bool,
+    /// A step is durable, and no list has said since how far it went.
+    moved: bool,
 }
 
 impl Release {
     /// Whether a pending record is to be delivered: it was returned, or is the one that had stopped the lane.
     pub(super) fn is_before(&self, id: RecordId) -> bool {
         id <= self.released_to || id == self.record
+    }
+
+    /// Whether a step may have returned more than is known. What comes then may be of it: on its way to be
+    /// held, it would be overtaken by what the next look brings.
+    pub(super) fn may_have_moved(&self) -> bool {
+        self.asked || self.moved
     }
 }
 
@@ -60,8 +68,9 @@ impl Releases {
         self.0 = others;
         let releasing = stops.iter().filter(|stop| stop.reason == StopReason::Releasing);
         for Stop { lane, record, released_to, .. } in releasing.filter(|stop| !stopped(&stop.lane)) {
-            let new = Release { record: *record, released_to: *released_to, seen: false, asked: false };
-            let known = listed.get(lane).filter(|known| known.released_to == new.released_to);
+            let (record, released_to) = (*record, *released_to);
+            let new = Release { record, released_to, seen: false, asked: false, moved: false };
+            let known = listed.get(lane).filter(|known| known.released_to == released_to && !known.moved);
             self.0.insert(lane.clone(), known.copied().unwrap_or(new));
         }
         listed.keys().filter(|lane| !self.0.contains_key(lane)).map(|lane| lane.partition).collect()
@@ -89,7 +98,7 @@ impl Releases {
     /// A step of the lane is durable; how far it went, the next list of stops says.
     pub(super) fn step_ends(&mut self, lane: &Lane) {
         if let Some(release) = self.0.get_mut(lane) {
-            (release.seen, release.asked) = (false, false);
+            (release.seen, release.asked, release.moved) = (false, false, true);
         }
     }
 
@@ -124,9 +133,13 @@ mod tests {
         assert!(releases.due(|_, _| true).is_empty(), "there may be more that is pending");
         releases.see(releases.partitions());
         assert!(releases.due(|_, _| false).is_empty(), "too many are in memory");
+        assert!(!releases.of(&lane()).unwrap().may_have_moved());
         assert_eq!(releases.due(|_, _| true), [(lane(), 7)]);
+        releases.take_list(&listed(0), PartitionSet::ALL, |_| false);
+        assert!(releases.of(&lane()).unwrap().may_have_moved(), "the list may be from before the step");
         assert!(releases.due(|_, _| true).is_empty(), "it is on its way");
         releases.step_ends(&lane());
+        assert!(releases.of(&lane()).unwrap().may_have_moved(), "nobody has said how far");
         releases.take_list(&listed(500), PartitionSet::ALL, |_| false);
         assert!(releases.due(|_, _| true).is_empty(), "a look has to bring what it returned");
         releases.see(releases.partitions());
