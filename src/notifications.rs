@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The same where only a person can mend it.
 const LONG_PAUSE: Duration = Duration::from_secs(60);
 /// A connection that has not told anything for so long is closed.
-const UNUSED_FOR: Duration = Duration::from_secs(30);
+const UNUSED_FOR: Duration = Duration::from_secs(10);
 
 /// Whether this process hears of the commits of others.
 #[derive(Clone, Default)]

@@ -276,6 +276,7 @@ macro_rules! on_servers {
         stamp! { $target;
             connections {
                 a_shutdown_closes_its_connections
+                an_idle_process_holds_few_connections
                 new_credentials_of_the_pool_are_taken_up
             }
             mistakes {
