@@ -17,6 +17,7 @@ mod delivering;
 mod durability;
 mod fallbacks;
 mod faults;
+mod finishing;
 mod hostile;
 mod leases;
 mod ledger;
