@@ -178,6 +178,9 @@ macro_rules! everywhere {
                 an_event_id_that_is_given_is_kept
                 headers_go_to_every_handler_as_given
             }
+            starting {
+                a_worker_pool_of_the_same_tables_is_taken
+            }
             stopping {
                 a_shutdown_finishes_what_is_in_flight
                 handlers_that_hang_are_cancelled_and_reported
