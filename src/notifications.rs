@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The least time between two notifications of a process: what is committed in between shares one.
-const GAP: Duration = Duration::from_millis(5);
+const GAP: Duration = Duration::from_millis(3);
 /// The pause after one that could not be sent, and before the next try to listen.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The same where only a person can mend it.
