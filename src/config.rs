@@ -147,7 +147,7 @@ pub struct DatabaseConfig {
     /// moments of outcomes: those records are delivered again. PostgreSQL and SQLite.
     pub async_settle: bool,
     /// Tell other processes of commits at once, by `NOTIFY` outside the transactions, at most every
-    /// 5 ms, on a connection that is closed when it was not used for 30 s; a process that delivers
+    /// 3 ms, on a connection that is closed when it was not used for 10 s; a process that delivers
     /// listens on another. PostgreSQL; the others poll. Where it cannot work, polls go on alone. A process
     /// that owns all partitions tells nobody.
     pub notifications: bool,

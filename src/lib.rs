@@ -123,7 +123,7 @@ pub use record::{
     Status, Stop, StopReason,
 };
 pub use rules::retry::{Backoff, RetryPolicy};
-pub use running::{Running, ShutdownReport};
+pub use running::{Finished, Running, ShutdownReport};
 pub use runtime::StartError;
 pub use schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled};
 pub use smol_str::SmolStr;

@@ -21,13 +21,13 @@ use crate::{
 };
 
 /// The least time between two notifications of a process: what is committed in between shares one.
-const GAP: Duration = Duration::from_millis(5);
+const GAP: Duration = Duration::from_millis(3);
 /// The pause after one that could not be sent, and before the next try to listen.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The same where only a person can mend it.
 const LONG_PAUSE: Duration = Duration::from_secs(60);
 /// A connection that has not told anything for so long is closed.
-const UNUSED_FOR: Duration = Duration::from_secs(30);
+const UNUSED_FOR: Duration = Duration::from_secs(10);
 
 /// Whether this process hears of the commits of others.
 #[derive(Clone, Default)]

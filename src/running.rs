@@ -5,6 +5,7 @@ use tokio::{sync::watch, task::JoinHandle};
 use crate::{
     instance::InstanceId,
     telemetry::{Observers, Signal},
+    unwind::outlived,
 };
 
 /// What a shutdown came to.
@@ -18,24 +19,85 @@ pub struct ShutdownReport {
     pub cancelled: usize,
 }
 
+/// Why workers deliver nothing any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Finished {
+    /// They were shut down.
+    Shutdown {
+        /// What it came to.
+        report: ShutdownReport,
+    },
+    /// A panic has ended them. Others take over after `cluster.stale_instance_timeout`.
+    Panicked {
+        /// Its text.
+        error: String,
+    },
+    /// The system gave no thread for the heartbeat when the workers joined again after an eviction.
+    NoThread {
+        /// What the system said.
+        error: String,
+    },
+    /// They were dropped, or the runtime has ended that they were on.
+    Dropped,
+}
+
 /// The workers of an outbox. Dropping it stops them at once, as a crash would: the others take over
 /// after `cluster.stale_instance_timeout`, and the log says so. [`shutdown`](Self::shutdown) hands over
 /// at once.
 #[must_use = "dropping this stops delivery at once: keep it, and call `shutdown` in the end"]
 pub struct Running {
     /// Who is told if this is dropped while the workers run.
-    pub(crate) observers: Observers,
-    pub(crate) stop: watch::Sender<bool>,
-    pub(crate) task: JoinHandle<ShutdownReport>,
-    pub(crate) instance: watch::Receiver<InstanceId>,
+    observers: Observers,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+    finished: watch::Receiver<Option<Finished>>,
+    instance: watch::Receiver<InstanceId>,
 }
 
 impl Running {
+    /// Runs the work on a task of its own until it ends. `stop` asks it to.
+    pub(crate) fn spawn(
+        work: impl Future<Output = Finished> + Send + 'static,
+        stop: watch::Sender<bool>,
+        instance: watch::Receiver<InstanceId>,
+        observers: Observers,
+    ) -> Self {
+        let (tell, finished) = watch::channel(None);
+        let (told, who) = (observers.clone(), instance.clone());
+        let task = tokio::spawn(async move {
+            let reason = outlived(work).await.unwrap_or_else(|error| Finished::Panicked { error });
+            if let Finished::Panicked { error } | Finished::NoThread { error } = &reason {
+                told.emit(Signal::WorkersDied { instance: *who.borrow(), error: error.clone() });
+            }
+            tell.send_replace(Some(reason));
+        });
+        Self { observers, stop, task, finished, instance }
+    }
+
     /// Finishes what is in flight, hands the partitions over and leaves, within
     /// `cluster.graceful_shutdown_timeout`; then cancels the rest.
     pub async fn shutdown(mut self) -> ShutdownReport {
         let _ = self.stop.send(true);
-        (&mut self.task).await.unwrap_or(ShutdownReport { graceful: false, cancelled: 0 })
+        let _ = (&mut self.task).await;
+        match self.finished().await {
+            Finished::Shutdown { report } => report,
+            _ => ShutdownReport { graceful: false, cancelled: 0 },
+        }
+    }
+
+    /// Waits until the workers have ended, for whatever reason, and tells it. A service that waits for
+    /// nothing else beside its requests would never know: `select!` on this. What it returns holds nothing
+    /// of `self`; several may wait, before the end and after.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    pub fn finished(&self) -> impl Future<Output = Finished> + Send + use<> {
+        let mut finished = self.finished.clone();
+        async move {
+            let reason = finished.wait_for(Option::is_some).await;
+            reason.ok().and_then(|reason| reason.clone()).unwrap_or(Finished::Dropped)
+        }
     }
 
     /// Who this process is in the cluster now; new after an eviction.

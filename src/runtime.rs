@@ -20,7 +20,7 @@ use crate::{
     ownership::Ownership,
     partition::Partition,
     patience::Patience,
-    running::{Running, ShutdownReport},
+    running::{Finished, Running, ShutdownReport},
     schedule::Routes,
     store::{Bell, ErrorClass, NewInstance, PURGED_AT_ONCE, SchemaError, Store, StoreError},
     telemetry::{Observers, Signal},
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// A connection of the workers that was not used for so long is closed.
-const UNUSED_FOR: Duration = Duration::from_secs(30);
+const UNUSED_FOR: Duration = Duration::from_secs(10);
 
 /// Why the workers could not start.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +88,7 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Runnin
     };
     // Before the wait: whoever gives up waiting drops this, and with it the workers.
     let observers = inner.observers.clone();
-    let running = Running { observers, stop, task: tokio::spawn(worker.run(joined)), instance };
+    let running = Running::spawn(worker.run(joined), stop, instance, observers);
     match first.await {
         Ok(Err(error)) => {
             running.shutdown().await;
@@ -128,17 +128,20 @@ struct Worker {
 enum Session {
     Evicted,
     Left(ShutdownReport),
+    NoThread(String),
 }
 
 impl Worker {
     /// One session after another: an evicted instance comes back under a new identity.
-    async fn run(mut self, joined: Joined) -> ShutdownReport {
+    async fn run(mut self, joined: Joined) -> Finished {
         let mut joined = Some(joined);
-        let report = loop {
+        let reason = loop {
             match self.session(&mut joined).await {
-                Session::Left(report) => break report,
+                Session::Left(report) => break Finished::Shutdown { report },
+                Session::NoThread(error) => break Finished::NoThread { error },
                 Session::Evicted if *self.stopped.borrow() => {
-                    break ShutdownReport { graceful: false, cancelled: 0 };
+                    let report = ShutdownReport { graceful: false, cancelled: 0 };
+                    break Finished::Shutdown { report };
                 }
                 Session::Evicted => {}
             }
@@ -148,7 +151,7 @@ impl Worker {
         if let Some(bell) = &self.bell {
             bell.rest(Duration::ZERO).await;
         }
-        report
+        reason
     }
 
     async fn session(&mut self, joined: &mut Option<Joined>) -> Session {
@@ -172,9 +175,9 @@ impl Worker {
         let heartbeat = match started {
             Ok(heartbeat) => heartbeat,
             Err(error) => {
-                if let Some(joined) = joined.take() {
-                    let _ = joined.send(Err(error.into()));
-                }
+                let told = error.to_string();
+                let Some(joined) = joined.take() else { return Session::NoThread(told) };
+                let _ = joined.send(Err(error.into()));
                 return Session::Left(ShutdownReport { graceful: false, cancelled: 0 });
             }
         };
@@ -286,7 +289,10 @@ impl Worker {
                 let _ = joined.send(Err(SchemaError::from(error).into()));
                 return false;
             }
-            tokio::time::sleep(patience.next()).await;
+            // A shutdown does not wait for the next try.
+            if tokio::time::timeout(patience.next(), self.stopped.wait_for(|stop| *stop)).await.is_ok() {
+                return false;
+            }
         }
         true
     }

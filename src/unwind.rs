@@ -8,12 +8,19 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
+use futures::FutureExt;
+
 /// Runs `call`.
 ///
 /// # Errors
 /// The text of a panic in it.
 pub(crate) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(text_of)
+}
+
+/// The same for a future.
+pub(crate) async fn outlived<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    AssertUnwindSafe(work).catch_unwind().await.map_err(text_of)
 }
 
 fn text_of(panic: Box<dyn Any + Send>) -> String {

@@ -48,6 +48,7 @@ impl Pipeline {
         }
         if self.lanes.take_given_back() || self.any_unread(owned) {
             self.frontier.reset();
+            self.listening.version = None;
         }
         // What is looked at by itself is not seen by the looks at all.
         let due = self.due_wanted || part;
@@ -109,6 +110,7 @@ impl Pipeline {
             self.released = self.released.union(look.turn.iter().copied().collect());
             // What was known of the database may be of another one.
             (self.frontier, self.wrote, self.settle_began_at) = (Frontier::default(), None, 0);
+            self.listening.version = None;
             self.not_before = Instant::now() + ERROR_PAUSE;
             self.lanes.end_fetch();
             return;
@@ -153,6 +155,10 @@ impl Pipeline {
         if !look.part {
             let found = new && self.lanes.in_flight() > before;
             self.listening.end((look.asked, found), look.version, self.config.poll_interval);
+        }
+        if more {
+            // What is left is there already, though nobody commits anything.
+            self.listening.version = None;
         }
         self.lanes.end_fetch();
     }
@@ -373,6 +379,24 @@ mod tests {
         pipeline.take_in(failed);
         assert_eq!(pipeline.frontier.plan(PartitionSet::ALL), Plan::Probe);
         assert_eq!(pipeline.wrote, None);
+    }
+
+    /// A look that nobody asks for is not taken while the version of the database stays the same.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_left_or_given_back_is_looked_for_though_nobody_commits() {
+        let mut pipeline = fixtures::pipeline();
+        let known = |pipeline: &mut Pipeline, more| {
+            let mut seen = Seen { more, ..seen(pipeline) };
+            (seen.look.asked, seen.look.version) = (false, Some(7));
+            pipeline.take_in(seen);
+            pipeline.listening.version
+        };
+        assert_eq!(known(&mut pipeline, true), None);
+        assert_eq!(known(&mut pipeline, false), Some(7));
+        pipeline.lanes.leave_behind();
+        pipeline.want();
+        drop(pipeline.start_look());
+        assert_eq!(pipeline.listening.version, None);
     }
 
     /// The lane was released meanwhile, by somebody else: what was not held is pending.

@@ -49,6 +49,9 @@ impl Observer for LogObserver {
                 target: "keylane", %instance,
                 "workers dropped without a shutdown; this process delivers nothing more: keep what start() returns"
             ),
+            Signal::WorkersDied { instance, error } => tracing::error!(
+                target: "keylane", %instance, error, "[ALERT] the workers have ended; this process delivers nothing more"
+            ),
             Signal::ShutdownForced { records } => {
                 tracing::warn!(target: "keylane", records, "shutdown timeout: cancelled what was in flight");
             }

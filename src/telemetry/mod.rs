@@ -160,6 +160,14 @@ pub enum Signal {
         /// Who it was.
         instance: InstanceId,
     },
+    /// The workers have ended though nobody asked them to: this process delivers nothing more, and the others
+    /// take over after the stale timeout.
+    WorkersDied {
+        /// Who it was.
+        instance: InstanceId,
+        /// Why.
+        error: String,
+    },
     /// Handlers did not end within the shutdown timeout and were cancelled.
     ShutdownForced {
         /// How many records were still in flight.

@@ -1,6 +1,8 @@
 //! Which connections the workers hold, as the server lists them.
 
-use keylane::{Outbox, Running};
+use std::time::Duration;
+
+use keylane::{Outbox, Running, Signal};
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::{
@@ -13,6 +15,10 @@ use crate::{
 
 /// A server that tells whose connections are open.
 pub(crate) trait Doorman: User {
+    /// How many connections a process keeps that has nothing to do: for polls, for heartbeats, and on PostgreSQL one that
+    /// listens.
+    const IDLE: i64;
+
     /// A pool of a user with all rights, who is made for it; it does not connect yet.
     fn pool_of(pool: &Pool<Self>, user: &str) -> impl Future<Output = Pool<Self>>;
     /// How many connections that user has.
@@ -27,8 +33,10 @@ pub(crate) trait Doorman: User {
 
 macro_rules! doorman {
     ($($target:ty: $options:ty, $make:literal, $count:literal, $drop:literal,
-        $rotate:literal, $cut:literal, $renew:expr;)*) => {$(
+        $rotate:literal, $cut:literal, $renew:expr, $idle:literal;)*) => {$(
         impl Doorman for $target {
+            const IDLE: i64 = $idle;
+
             async fn pool_of(pool: &Pool<Self>, user: &str) -> Pool<Self> {
                 Self::order(pool, user, $make).await;
                 let options = (*pool.connect_options()).clone().username(user).password("first");
@@ -71,21 +79,21 @@ doorman! {
         // This server asks nobody for a password, so another role takes the place of the first.
         "ALTER ROLE {user} NOLOGIN; CREATE ROLE {user}_next LOGIN SUPERUSER",
         "SELECT 'SELECT pg_terminate_backend(' || pid || ')' FROM pg_stat_activity WHERE usename = '{user}'",
-        |options: sqlx::postgres::PgConnectOptions, user| options.username(&format!("{user}_next"));
+        |options: sqlx::postgres::PgConnectOptions, user| options.username(&format!("{user}_next")), 3;
     MariaDbTarget: sqlx::mysql::MySqlPoolOptions,
         "CREATE USER {user} IDENTIFIED BY 'first'; GRANT ALL ON *.* TO {user}",
         "SELECT count(*) FROM information_schema.processlist WHERE user = '{user}'",
         "DROP USER {user}",
         "ALTER USER {user} IDENTIFIED BY 'second'",
         "SELECT concat('KILL ', id) FROM information_schema.processlist WHERE user = '{user}'",
-        |options: sqlx::mysql::MySqlConnectOptions, _| options.password("second");
+        |options: sqlx::mysql::MySqlConnectOptions, _| options.password("second"), 2;
     MySqlTarget: sqlx::mysql::MySqlPoolOptions,
         "CREATE USER {user} IDENTIFIED BY 'first'; GRANT ALL ON *.* TO {user}",
         "SELECT count(*) FROM information_schema.processlist WHERE user = '{user}'",
         "DROP USER {user}",
         "ALTER USER {user} IDENTIFIED BY 'second'",
         "SELECT concat('KILL ', id) FROM information_schema.processlist WHERE user = '{user}'",
-        |options: sqlx::mysql::MySqlConnectOptions, _| options.password("second");
+        |options: sqlx::mysql::MySqlConnectOptions, _| options.password("second"), 2;
 }
 
 /// A process on the connections of this pool.
@@ -118,6 +126,31 @@ pub(crate) async fn a_shutdown_closes_its_connections<T: Doorman>(stage: &Stage<
     let running = outbox.start().await.unwrap();
     stage.schedule(&outbox, &run_of("order-2", 3)).await;
     ledger.until_done(6).await;
+    running.shutdown().await;
+    drop(outbox);
+    T::dismiss(&stage.pool, &user).await;
+}
+
+pub(crate) async fn an_idle_process_holds_few_connections<T: Doorman>(stage: &Stage<T>) {
+    let (ledger, user) = (Ledger::default(), format!("u{}", stage.unique()));
+    let pool = T::pool_of(&stage.pool, &user).await;
+    let mut config = stage.config.clone();
+    // As by default, the answers to heartbeats come often enough to be the only looks at the cluster.
+    config.cluster.rebalance_interval = Duration::from_secs(2);
+    let builder = Outbox::builder(pool).config(config).observer(stage.signals.clone());
+    let outbox = builder.handler(ledger.keeper("bookkeeper")).build().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    stage.schedule(&outbox, &run_of("order-1", 3)).await;
+    ledger.until_done(3).await;
+    until_empty(&outbox).await;
+    let held = async || T::connections(&stage.pool, &user).await;
+    assert!(held().await > T::IDLE, "one to settle, one for all else");
+    eventually("few connections", async || (held().await <= T::IDLE).then_some(())).await;
+    // Nothing that is done by the clock opens another.
+    let answered = |signal: &Signal| matches!(signal, Signal::BeatAnswered);
+    let so_far = stage.signals.count(answered);
+    stage.signals.at_least(so_far + 5, "beats", answered).await;
+    assert_eq!(held().await, T::IDLE);
     running.shutdown().await;
     drop(outbox);
     T::dismiss(&stage.pool, &user).await;

@@ -17,6 +17,7 @@ mod delivering;
 mod durability;
 mod fallbacks;
 mod faults;
+mod finishing;
 mod hostile;
 mod leases;
 mod ledger;
@@ -178,6 +179,9 @@ macro_rules! everywhere {
                 an_event_id_that_is_given_is_kept
                 headers_go_to_every_handler_as_given
             }
+            starting {
+                a_worker_pool_of_the_same_tables_is_taken
+            }
             stopping {
                 a_shutdown_finishes_what_is_in_flight
                 handlers_that_hang_are_cancelled_and_reported
@@ -277,6 +281,7 @@ macro_rules! on_servers {
         stamp! { $target;
             connections {
                 a_shutdown_closes_its_connections
+                an_idle_process_holds_few_connections
                 new_credentials_of_the_pool_are_taken_up
             }
             mistakes {

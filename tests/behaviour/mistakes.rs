@@ -145,6 +145,45 @@ async fn mariadb_a_tls_mode_that_the_server_does_not_have_is_told() {
     stage.erase().await;
 }
 
+/// MySQL makes a certificate for itself; for PostgreSQL stands a door that offers TLS.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mysql_a_certificate_that_is_not_there_is_told() {
+    let Some(stage) = Stage::<MySqlTarget>::open().await else { return };
+    let options = (*stage.pool.connect_options()).clone().ssl_mode(MySqlSslMode::VerifyCa);
+    for options in [
+        options.clone().ssl_ca("/no/such.pem"),
+        options.ssl_client_cert("/no/such.pem").ssl_client_key("/no/key.pem"),
+    ] {
+        let error = told(&stage, MySqlPoolOptions::new().max_connections(3).connect_lazy_with(options)).await;
+        assert!(error.contains("/no/such.pem") && error.contains("cannot be read"), "{error}");
+    }
+    stage.erase().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_a_certificate_that_is_not_there_is_told() {
+    let Some(stage) = Stage::<PostgresTarget>::open().await else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let options = PgConnectOptions::new_without_pgpass().host("127.0.0.1").username("user");
+    let options = options.port(listener.local_addr().unwrap().port()).ssl_mode(PgSslMode::VerifyCa);
+    let door = tokio::spawn(async move {
+        loop {
+            let (mut visitor, _) = listener.accept().await.unwrap();
+            drop(visitor.read_exact(&mut [0; 8]).await);
+            drop(visitor.write_all(b"S").await);
+        }
+    });
+    for options in [
+        options.clone().ssl_root_cert("/no/such.pem"),
+        options.ssl_client_cert("/no/such.pem").ssl_client_key("/no/key.pem"),
+    ] {
+        let error = told(&stage, PgPoolOptions::new().max_connections(3).connect_lazy_with(options)).await;
+        assert!(error.contains("/no/such.pem") && error.contains("cannot be read"), "{error}");
+    }
+    door.abort();
+    stage.erase().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_a_setting_that_the_server_does_not_know_is_told() {
     let Some(stage) = Stage::<PostgresTarget>::open().await else { return };

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use keylane::{Outbox, Running, SchemaError, Signal, StartError};
+use keylane::{Database, Outbox, Running, SchemaError, Signal, StartError, memory::MemoryPool};
 use sqlx::{
+    mysql::MySqlPoolOptions,
     postgres::{PgConnectOptions, PgPoolOptions},
     sqlite::SqlitePoolOptions,
 };
@@ -11,8 +12,8 @@ use sqlx::{
 use crate::{
     ledger::{Ledger, placed},
     recorder::bounded,
-    stage::Stage,
-    target::{MemoryTarget, PostgresTarget, SqlTarget, SqliteTarget},
+    stage::{Stage, until_empty},
+    target::{MariaDbTarget, MemoryTarget, Pool, PostgresTarget, SqlTarget, SqliteTarget},
     user::User,
 };
 
@@ -114,6 +115,60 @@ async fn on_postgres(stage: &Stage<PostgresTarget>, options: PgConnectOptions) -
         SchemaError::Store(error) => error.chain(),
         other => other.to_string(),
     }
+}
+
+pub(crate) async fn a_worker_pool_of_the_same_tables_is_taken<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let workers = match T::Db::NAME {
+        "memory" => stage.pool.clone(),
+        _ => T::open(stage.unique()).await.unwrap(),
+    };
+    let builder = stage.builder().await.worker_pool(workers);
+    let outbox = builder.handler(ledger.keeper("bookkeeper")).build().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    stage.schedule(&outbox, &[placed("order-1", 1)]).await;
+    ledger.until_done(1).await;
+    until_empty(&outbox).await;
+    assert!(running.shutdown().await.graceful);
+}
+
+/// Tables of the same names, in another place.
+async fn a_worker_pool_of_other_tables_is_refused<T: User>(stage: &Stage<T>, other: Pool<T>) {
+    let migrated = Outbox::builder(other.clone()).config(stage.config.clone()).build().await.unwrap();
+    migrated.migrate().await.unwrap();
+    let builder = stage.builder().await.worker_pool(other);
+    let outbox = builder.handler(Ledger::default().keeper("bookkeeper")).build().await.unwrap();
+    let error = schema_error(bounded("the refusal", outbox.start()).await);
+    assert!(matches!(error, SchemaError::WorkerPool { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn memory_a_worker_pool_of_other_tables_is_refused() {
+    let stage = Stage::<MemoryTarget>::open().await.unwrap();
+    a_worker_pool_of_other_tables_is_refused(&stage, MemoryPool::new()).await;
+}
+
+#[tokio::test]
+async fn sqlite_a_worker_pool_of_other_tables_is_refused() {
+    let [stage, other] = [(); 2].map(|()| Stage::<SqliteTarget>::bare());
+    let (stage, other) = (stage.await.unwrap(), other.await.unwrap());
+    stage.outbox([]).await.migrate().await.unwrap();
+    a_worker_pool_of_other_tables_is_refused(&stage, other.pool.clone()).await;
+    stage.erase().await;
+    other.erase().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_a_worker_pool_of_other_tables_is_refused() {
+    let stage = Stage::<MariaDbTarget>::open().await.unwrap();
+    let name = stage.unique().to_owned();
+    let run = async |sql: String| sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&stage.pool).await.unwrap();
+    run(format!("CREATE DATABASE {name}")).await;
+    let options = (*stage.pool.connect_options()).clone().database(&name);
+    let other = MySqlPoolOptions::new().max_connections(2).connect_lazy_with(options);
+    a_worker_pool_of_other_tables_is_refused(&stage, other).await;
+    run(format!("DROP DATABASE {name}")).await;
+    stage.erase().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

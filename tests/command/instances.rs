@@ -37,14 +37,30 @@ async fn waits_of_events_that_arrive_by_the_clock() {
                 let of = |way: &str, name| figure(&lines, &format!("{way} at {rate}"), name);
                 let quantiles = ["p50", "p90", "p99", "max"].map(|name| of("library", name));
                 assert!(quantiles.is_sorted(), "{quantiles:?}");
-                assert!(of("library / polling", "p50") < 1.0, "who is told waits less than who looks");
+                assert!(of("library", "p50") < 100.0, "who is told does not wait for a poll");
                 if url.starts_with("postgres") {
-                    assert!(of("notified / polling", "p50") < 1.0, "so does who is notified");
+                    assert!(of("notified", "p50") < 100.0, "nor does who is notified");
                 }
+                assert!(of("library / polling", "p50") > 0.0, "polls follow the traffic, too");
                 assert!(of("library", "arrivals") > 1.0);
             }
             let drawn = fs::read_to_string(&plot).unwrap();
             assert!(drawn.starts_with("<svg") && drawn.contains("polling at 50/s"), "{drawn}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn waits_of_events_of_another_process() {
+    let file = File::new("elsewhere");
+    on_postgres("elsewhere", async |url| {
+        for url in [url, &file.url()] {
+            let lines = figures(url, &["latency", "--other-process", "--rates", "50", "--seconds", "1"]);
+            let of = |name| figure(&lines, "other process at 50/s", name);
+            let quantiles = ["p50", "p90", "p99", "max"].map(of);
+            assert!(quantiles.is_sorted() && of("arrivals") > 1.0, "{quantiles:?}");
+            assert!(quantiles[0] < 1_000.0, "less than half of a poll interval: {quantiles:?}");
         }
     })
     .await;

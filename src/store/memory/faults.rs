@@ -9,11 +9,14 @@ use crate::store::{ErrorClass, StoreError};
 
 /// How a call fails on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// Nothing is done.
     NotApplied,
     /// It is done, but the answer is lost.
     LostReply,
+    /// Nothing is done, and the call panics, as nothing in the library should.
+    Panic,
 }
 
 /// The faults still to come, by call.
@@ -40,16 +43,21 @@ impl Faults {
                 work();
                 Err(fault.error(call))
             }
+            Some(fault @ Fault::Panic) => std::panic::resume_unwind(Box::new(fault.text())),
         }
     }
 }
 
 impl Fault {
     pub(super) fn error(self, call: &'static str) -> StoreError {
-        let text = match self {
+        StoreError::new(call, ErrorClass::Reconnect, self.text())
+    }
+
+    fn text(self) -> &'static str {
+        match self {
             Self::NotApplied => "connection lost before the call, as the test asked",
             Self::LostReply => "connection lost before the answer, as the test asked",
-        };
-        StoreError::new(call, ErrorClass::Reconnect, text)
+            Self::Panic => "a panic, as the test asked",
+        }
     }
 }

@@ -26,6 +26,8 @@ pub(crate) mod dialect;
 pub(crate) mod driver;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod engine;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod files;
 pub(crate) mod glue;
 mod insert;
 mod link;

@@ -12,6 +12,7 @@ use super::{
     dialect::{Dialect, Mark},
     driver::{Driver, DriverResult, Family, Session},
     engine,
+    files::blame,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     looks::sqlx_looks,
     rows::{kept_parts, sqlx_insert},
@@ -68,7 +69,9 @@ impl Driver for MySql {
         let options = pool.connect_options();
         let wait = session.timeout.as_secs().max(1);
         Box::pin(async move {
-            let mut conn = options.connect().await?;
+            let connected = options.connect().await;
+            let mut conn =
+                connected.map_err(|error| blame(error, &*options, &["ssl-ca", "ssl-cert", "ssl-key"]))?;
             // Next-key locks of REPEATABLE READ would make fetches and inserts wait for one another. Long
             // lists of ids, which MariaDB alone turns into a subquery, would make it scan the table.
             let setup = format!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 use sqlx::{
-    AssertSqlSafe, ConnectOptions, PgConnection, Postgres,
+    AssertSqlSafe, PgConnection, Postgres,
     postgres::{PgArguments, types::PgInterval},
 };
 use uuid::Uuid;
@@ -87,7 +87,7 @@ impl Driver for Postgres {
     fn connect(pool: &sqlx::PgPool, session: Session) -> DriverResult<'static, PgConnection> {
         let options = sessions::options(pool);
         Box::pin(async move {
-            let mut conn = options.connect().await?;
+            let mut conn = sessions::open(&options).await?;
             sessions::set_up(&mut conn, session).await?;
             Ok(conn)
         })

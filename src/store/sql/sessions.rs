@@ -7,7 +7,10 @@
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool, Row, postgres::PgConnectOptions};
 use uuid::Uuid;
 
-use super::driver::{Role, Session};
+use super::{
+    driver::{Role, Session},
+    files::blame,
+};
 use crate::store::SchemaError;
 
 /// How often two connections trade places. On a quiet pooler the first time tells; on a busy one, each time
@@ -28,6 +31,11 @@ const NO_TRANSACTIONS: &str = "statement pooling mode";
 pub(super) fn options(pool: &PgPool) -> PgConnectOptions {
     let options = (*pool.connect_options()).clone().application_name("keylane").extra_float_digits(None);
     options.statement_cache_capacity(STATEMENTS)
+}
+
+pub(super) async fn open(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
+    let opened = options.connect().await;
+    opened.map_err(|error| blame(error, options, &["sslrootcert", "sslcert", "sslkey"]))
 }
 
 /// Whether connections of the pool keep prepared statements: not so behind a pooler that forgets them. The
@@ -83,7 +91,7 @@ fn settings(session: Session) -> String {
 /// meanwhile that others could find.
 pub(super) async fn find_pooler(pool: &PgPool) -> Result<Option<SchemaError>, sqlx::Error> {
     let options = options(pool);
-    let (mut one, mut other) = (options.connect().await?, options.connect().await?);
+    let (mut one, mut other) = (open(&options).await?, open(&options).await?);
     let mode = match stay(&mut one, &mut other).await {
         Ok(stayed) => (!stayed).then_some("transaction"),
         Err(sqlx::Error::Database(refusal)) if refusal.message().contains(NO_TRANSACTIONS) => {

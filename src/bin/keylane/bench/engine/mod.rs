@@ -76,6 +76,12 @@ pub(crate) trait Engine: Census + Insert {
     /// The statements that set up a session.
     fn session(session: Session) -> &'static str;
 
+    /// Begins a transaction that writes, in the way of sqlx, which then knows of it.
+    fn begin_work(conn: &mut Self::Connection) -> impl Future<Output = Result<()>> + Send;
+
+    /// Commits it.
+    fn commit_work(conn: &mut Self::Connection) -> impl Future<Output = Result<()>> + Send;
+
     /// Runs statements as they are.
     fn execute(
         conn: &mut Self::Connection,
@@ -133,6 +139,18 @@ macro_rules! by_sqlx {
 
         fn url(pool: &Self::Pool) -> String {
             pool.connect_options().to_url_lossy().to_string()
+        }
+
+        async fn begin_work(conn: &mut Self::Connection) -> Result<()> {
+            use sqlx::SqlSafeStr;
+            use sqlx_core::transaction::TransactionManager;
+            let begin = Some(Self::BEGIN.into_sql_str());
+            Ok(<Self as sqlx::Database>::TransactionManager::begin(conn, begin).await?)
+        }
+
+        async fn commit_work(conn: &mut Self::Connection) -> Result<()> {
+            use sqlx_core::transaction::TransactionManager;
+            Ok(<Self as sqlx::Database>::TransactionManager::commit(conn).await?)
         }
 
         async fn execute(conn: &mut Self::Connection, sql: impl Into<String> + Send) -> Result<()> {

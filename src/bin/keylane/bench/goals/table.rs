@@ -47,6 +47,10 @@ const HOT: Measurement =
     Measurement { words: "handlers --hot", quick: "handlers --records 20000 --hot 10000" };
 const SCHEDULE: Measurement = Measurement { words: "schedule", quick: "schedule --seconds 0.5" };
 const LATENCY: Measurement = Measurement { words: "latency", quick: "latency --seconds 1" };
+const ELSEWHERE: Measurement = Measurement {
+    words: "latency --other-process --rates 20,100,1000",
+    quick: "latency --other-process --rates 20,100,1000 --seconds 1",
+};
 const BACKLOG: Measurement =
     Measurement { words: "backlog", quick: "backlog --records 100000 --drained 20000 --held 10000" };
 const STEADY: Measurement = Measurement { words: "steady", quick: "steady --seconds 10" };
@@ -96,6 +100,8 @@ pub(super) const GOALS: &[Goal] = &[
     goal("latency-2000-p99", &LATENCY, "library at 2000/s", "p99", AtMost(10.0)),
     goal("notified-100-p50", &LATENCY, "notified at 100/s", "p50", AtMost(10.0)),
     goal("notified-2000-p50", &LATENCY, "notified at 2000/s", "p50", AtMost(10.0)),
+    goal("other-process-20-p50", &ELSEWHERE, "other process at 20/s", "p50", AtMost(3.0)),
+    goal("other-process-100-p50", &ELSEWHERE, "other process at 100/s", "p50", AtMost(3.0)),
     goal("backlog-pending", &BACKLOG, "pending / plain", "rate", AtLeast(0.5)),
     goal("backlog-pending-cpu", &BACKLOG, "pending / plain", "server processor", AtMost(2.0)),
     goal("backlog-statistics", &BACKLOG, "stale statistics / pending", "rate", AtLeast(0.667)),
@@ -121,6 +127,8 @@ pub(super) const GOALS: &[Goal] = &[
     goal("scale-ticks", &SCALE, "any change", "until settled", AtMost(3.0)),
     goal("drain-mariadb", &DRAIN, "library / loop", "rate", AtLeast(0.7)).on(MYSQL),
     goal("drain-sqlite", &DRAIN, "library / loop", "rate", AtLeast(0.7)).on(SQLITE),
+    goal("other-process-mariadb", &ELSEWHERE, "other process at 100/s", "p50", AtMost(10.0)).on(MYSQL),
+    goal("other-process-sqlite", &ELSEWHERE, "other process at 100/s", "p50", AtMost(10.0)).on(SQLITE),
 ];
 
 /// For every database and for machines where others work at the same time. Fewer records would tell of

@@ -52,12 +52,12 @@ impl<E: Engine> Producer<E> {
     /// The same statements around the work, whoever does it.
     async fn transaction(&mut self, writer: Writer, setting: Setting) -> Result<()> {
         let events = self.events(setting.rows());
-        E::execute(&mut self.conn, E::BEGIN).await?;
+        E::begin_work(&mut self.conn).await?;
         match setting {
             Setting::Single { .. } => self.single(writer, &events[0]).await?,
             Setting::Many { .. } => self.many(writer, &events).await?,
         }
-        E::execute(&mut self.conn, "COMMIT").await
+        E::commit_work(&mut self.conn).await
     }
 
     async fn single(&mut self, writer: Writer, event: &Event) -> Result<()> {

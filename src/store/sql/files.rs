@@ -1,0 +1,23 @@
+//! The files that a connection needs: certificates and keys of TLS.
+
+use std::{fs::File, io::ErrorKind};
+
+use sqlx::ConnectOptions;
+
+/// An error of connecting, by a file that cannot be read if that is its cause: waiting does not mend it, and
+/// what the system says does not name it. `names` are the parameters of an address that name files.
+pub(super) fn blame<O: ConnectOptions>(error: sqlx::Error, options: &O, names: &[&str]) -> sqlx::Error {
+    let of_a_file = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::PermissionDenied);
+    match &error {
+        sqlx::Error::Io(cause) if of_a_file(cause.kind()) => {}
+        _ => return error,
+    }
+    let address = options.to_url_lossy();
+    let unreadable = address.query_pairs().find_map(|(name, path)| {
+        // A certificate may also stand there itself.
+        let is_file = names.contains(&&*name) && !path.starts_with("-----BEGIN");
+        let cause = File::open(&*path).err().filter(|_| is_file)?;
+        Some(format!("{name} is {path:?}, which cannot be read ({cause}): give the path of a file that this process may read"))
+    });
+    unreadable.map_or(error, |problem| sqlx::Error::Configuration(problem.into()))
+}

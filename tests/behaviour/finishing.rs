@@ -1,0 +1,67 @@
+//! Workers that end tell their service.
+
+use std::time::Duration;
+
+use keylane::{
+    Finished, Signal,
+    memory::{Fault, Memory},
+};
+use tokio::time::{Instant, timeout};
+
+use crate::{leases::Paused, ledger::Ledger, stage::store_of};
+
+const SOON: Duration = Duration::from_millis(10);
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_is_told_to_all_who_wait() {
+    let stage = Paused::new();
+    let (_, running) = stage.run([Ledger::default().keeper("bookkeeper")]).await;
+    // One who gives up, one who asks before the end, one who asks after.
+    assert!(timeout(SOON, running.finished()).await.is_err(), "they work");
+    let (before, late) = (running.finished(), running.finished());
+    let waiting = tokio::spawn(before);
+    let report = running.shutdown().await;
+    assert!(report.graceful);
+    for told in [waiting.await.unwrap(), late.await] {
+        assert_eq!(told, Finished::Shutdown { report });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_that_ends_the_workers_is_told() {
+    let stage = Paused::new();
+    stage.pool.fail_next("claim", 1, Fault::Panic);
+    let outbox = stage.outbox([Ledger::default().keeper("bookkeeper")]).await;
+    let running = outbox.start().await.unwrap();
+    let told = timeout(Duration::from_secs(60), running.finished()).await.expect("nobody is told");
+    let Finished::Panicked { error } = &told else { panic!("{told:?}") };
+    assert!(error.contains("as the test asked"), "{error}");
+    let me = running.instance();
+    let died = |signal: &Signal| matches!(signal, Signal::WorkersDied { instance, .. } if *instance == me);
+    assert_eq!(stage.signals.count(died), 1);
+    assert_eq!(running.finished().await, told, "also afterwards");
+    assert!(!running.shutdown().await.graceful);
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_that_are_dropped_are_told() {
+    let stage = Paused::new();
+    let (_, running) = stage.run([Ledger::default().keeper("bookkeeper")]).await;
+    let finished = running.finished();
+    drop(running);
+    assert_eq!(finished.await, Finished::Dropped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_wait_for_the_next_try_to_join() {
+    let stage = Paused::new();
+    let (_, running) = stage.run([Ledger::default().keeper("bookkeeper")]).await;
+    let joins = |signal: &Signal| matches!(signal, Signal::StoreFailed { call: "join", .. });
+    stage.pool.fail_next("join", 1000, Fault::NotApplied);
+    store_of::<Memory>(&stage.pool, &stage.config).evict(running.instance(), None).await.unwrap();
+    // By then the pauses have grown to seconds.
+    stage.signals.at_least(7, "tries to join", joins).await;
+    let since = Instant::now();
+    running.shutdown().await;
+    assert!(since.elapsed() < Duration::from_millis(500), "{:?}", since.elapsed());
+}
