@@ -55,6 +55,7 @@ fn is_alone(owned: &Owned) -> bool {
 /// this is dropped.
 pub(crate) struct Announcer {
     committed: watch::Sender<()>,
+    owned: Owned,
 }
 
 impl Announcer {
@@ -73,24 +74,22 @@ impl Announcer {
                         continue;
                     }
                 }
-                let pause = if is_alone(&owned) {
-                    bell.rest(UNUSED_FOR).await;
-                    GAP
-                } else {
-                    match bell.ring().await {
-                        Ok(()) => absence.over(),
-                        Err(error) => absence.report(&observers, &error),
-                    }
+                let pause = match bell.ring().await {
+                    Ok(()) => absence.over(),
+                    Err(error) => absence.report(&observers, &error),
                 };
                 tokio::time::sleep(pause).await;
             }
         });
-        Some(Self { committed })
+        Some(Self { committed, owned })
     }
 
     /// Something was committed: the first of several is told at once, the others together.
     pub(crate) fn announce(&self) {
-        self.committed.send_replace(());
+        // The task is not even woken: it would compete with the workers for a thread.
+        if !is_alone(&self.owned) {
+            self.committed.send_replace(());
+        }
     }
 }
 
