@@ -30,8 +30,11 @@ fn place(suite: &str, module: &str) -> Option<(String, &'static [&'static str])>
     match suite {
         "behaviour" => Some((format!("tests/behaviour/{module}.rs"), &["tests/behaviour/main.rs"])),
         "conformance" => Some((format!("tests/conformance/{module}.rs"), CONFORMANCE)),
-        "cluster" => Some((format!("chaos/tests/cluster/{module}.rs"), &["chaos/tests/cluster/main.rs"])),
-        "rules" => Some((format!("proofs/tests/rules/{module}.rs"), &[])),
+        "cluster" => Some((
+            format!("crates/cluster-tests/tests/cluster/{module}.rs"),
+            &["crates/cluster-tests/tests/cluster/main.rs"],
+        )),
+        "rules" => Some((format!("crates/rule-tests/tests/rules/{module}.rs"), &[])),
         _ => None,
     }
 }

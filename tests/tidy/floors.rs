@@ -33,7 +33,6 @@ const FLOORS: &[(&str, u8)] = &[
     ("running", 5),
     ("runtime", 5),
     ("lib", 6),
-    ("bin", 6),
 ];
 
 /// Edges within one floor. A new one is argued in the commit that adds it.

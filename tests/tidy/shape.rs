@@ -6,10 +6,7 @@ const FILE_LIMIT: usize = 400;
 const FUNCTION_LIMIT: usize = 70;
 
 fn all_rust() -> Vec<(String, String)> {
-    ["src", "macros/src", "examples", "tests", "proofs", "benches"]
-        .iter()
-        .flat_map(|folder| files(folder, "rs"))
-        .collect()
+    ["src", "crates", "examples", "tests", "benches"].iter().flat_map(|folder| files(folder, "rs")).collect()
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Compile tests of the macros: what they accept, and in which words they refuse the rest.
 //!
-//! After a change of a message, `TRYBUILD=overwrite cargo test -p keylane-proofs --test macros` writes
+//! After a change of a message, `TRYBUILD=overwrite cargo test -p keylane-macros --test compile` writes
 //! the `.stderr` files anew; read them as a user would before you commit them.
 
 use std::{error::Error, fmt, time::Duration};

@@ -11,7 +11,7 @@ use keylane::{
     Database, Delivery, Handler, HandlerError, Outbox, Pool, Registration, RetryPolicy, TransactionalHandler,
     sqlx::{self, MySqlPool, PgPool, SqlitePool, sqlite::SqliteConnectOptions},
 };
-use keylane_chaos::{
+use keylane_cluster_tests::{
     event::{DEADLY, Step},
     ledger::Ledger,
     settings,

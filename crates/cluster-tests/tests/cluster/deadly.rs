@@ -1,7 +1,7 @@
 //! A record that ends the process that handles it.
 
 use keylane::RecordId;
-use keylane_chaos::event::DEADLY;
+use keylane_cluster_tests::event::DEADLY;
 use tokio::time::Instant;
 
 use crate::{

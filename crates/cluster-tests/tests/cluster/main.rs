@@ -10,7 +10,7 @@ mod restart;
 
 use std::time::Duration;
 
-use keylane_chaos::settings::{STALE, TICK};
+use keylane_cluster_tests::settings::{STALE, TICK};
 
 use crate::{
     cluster::{Cluster, Worker},

@@ -2,17 +2,13 @@
 
 #![allow(clippy::print_stdout, reason = "a command prints its answers")]
 
-mod bench;
-
 use std::{error::Error, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use keylane::{
-    Config, Outbox, Pool,
+    Config, Database, Outbox, Pool,
     sqlx::{MySqlPool, PgPool, SqlitePool},
 };
-
-use bench::{Bench, Engine};
 
 /// Looks after the tables of an outbox.
 #[derive(Debug, Parser)]
@@ -40,17 +36,14 @@ enum Command {
     /// Counts records by status and stopped lanes by reason.
     Status,
     /// Measures the library on this database, beside references written by hand.
-    #[command(subcommand)]
-    Bench(Bench),
+    Bench(keylane_bench::Command),
 }
 
-async fn run<P: Pool>(pool: P, config: Config, command: Command) -> Result<(), Box<dyn Error + Send + Sync>>
+async fn run<P>(pool: P, config: Config, command: Command) -> Result<(), Box<dyn Error + Send + Sync>>
 where
-    P::Database: Engine<Pool = P>,
+    P: Pool,
+    P::Database: Database<Pool = P>,
 {
-    if let Command::Bench(bench) = command {
-        return bench::run::<P::Database>(pool, config, bench).await;
-    }
     let outbox = Outbox::builder(pool).config(config).build().await?;
     match command {
         Command::Bench(_) => {}
@@ -78,6 +71,9 @@ async fn dispatch(arguments: Arguments) -> Result<(), Box<dyn Error + Send + Syn
         None => Config::default(),
     };
     let url = arguments.database_url.as_deref().ok_or("give --database-url, or set DATABASE_URL")?;
+    if let Command::Bench(bench) = arguments.command {
+        return keylane_bench::run(url, config, bench).await;
+    }
     match url.split(':').next() {
         Some("postgres" | "postgresql") => run(PgPool::connect_lazy(url)?, config, arguments.command).await,
         Some("mysql" | "mariadb") => run(MySqlPool::connect_lazy(url)?, config, arguments.command).await,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::PathBuf, process::Stdio, time::Duration};
 
 use keylane::Outbox;
-use keylane_chaos::{
+use keylane_cluster_tests::{
     event::Step,
     ledger::{self, Verdict},
     settings,

@@ -7,6 +7,8 @@
 //! The tables have the prefix [`PREFIX`]; they are made at the start and dropped at the end, also
 //! after an error or Ctrl-C.
 
+#![allow(clippy::print_stdout, reason = "a command prints what it has measured")]
+
 mod arrivals;
 mod backlog;
 mod cluster;
@@ -41,10 +43,13 @@ mod worker;
 
 use std::{error::Error, future::Future};
 
-use clap::Subcommand;
-use keylane::Config;
+use clap::{Args, Subcommand};
+use keylane::{
+    Config,
+    sqlx::{MySql, MySqlPool, PgPool, Postgres, Sqlite, SqlitePool},
+};
 
-pub(super) use engine::Engine;
+use engine::Engine;
 use options::Show;
 use report::Report;
 use stage::Stage;
@@ -52,11 +57,18 @@ use stage::Stage;
 /// Before the name of each table of a bench.
 const PREFIX: &str = "keylane_bench_";
 
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+/// What anything of a bench says that goes wrong, for people.
+pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// What `keylane bench` is asked for.
+#[derive(Clone, Debug, Args)]
+pub struct Command {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
 #[derive(Clone, Debug, Subcommand)]
-pub(super) enum Bench {
+enum Bench {
     #[command(flatten)]
     Measurement(Box<Measurement>),
     /// Measures what the library is to reach, one line of JSON a goal.
@@ -73,7 +85,7 @@ pub(super) enum Bench {
 
 /// What is measured.
 #[derive(Clone, Debug, Subcommand)]
-pub(super) enum Measurement {
+enum Measurement {
     /// Drains a backlog, against loops written by hand.
     Drain(drain::Options),
     /// Schedules in business transactions, against the same inserts by hand.
@@ -98,8 +110,23 @@ pub(super) enum Measurement {
     Scale(scale::Options),
 }
 
-/// Works on tables of its own, takes them away and prints what was found.
-pub(super) async fn run<E: Engine>(pool: E::Pool, config: Config, bench: Bench) -> Result<()> {
+/// Measures on the database at this address: on tables of its own, which are taken away, and prints what was
+/// found. The settings are those of the outbox, but for the names of its tables.
+///
+/// # Errors
+/// An address of no known database, what the database says, or that the work was not done.
+pub async fn run(url: &str, config: Config, Command { bench }: Command) -> Result<()> {
+    match url.split(':').next() {
+        Some("postgres" | "postgresql") => {
+            run_on::<Postgres>(PgPool::connect_lazy(url)?, config, bench).await
+        }
+        Some("mysql" | "mariadb") => run_on::<MySql>(MySqlPool::connect_lazy(url)?, config, bench).await,
+        Some("sqlite") => run_on::<Sqlite>(SqlitePool::connect_lazy(url)?, config, bench).await,
+        _ => Err("the database url must begin with postgres://, mysql:// or sqlite://".into()),
+    }
+}
+
+async fn run_on<E: Engine>(pool: E::Pool, config: Config, bench: Bench) -> Result<()> {
     let stage = Stage::<E>::new(pool, config);
     match bench {
         Bench::Measurement(measurement) => {

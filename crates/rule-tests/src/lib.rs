@@ -1,0 +1,1 @@
+//! Property tests of the rules live in `tests/`; this library is empty.
