@@ -4,7 +4,7 @@
 //! run; what is said of them are ratios within one run: median, minimum and maximum. Each run begins
 //! with freshly filled tables and ends with the proof that the same work was done.
 //!
-//! The tables have the prefix [`PREFIX`]; they are made at the start and dropped at the end, also
+//! The names of the tables begin with `keylane_bench_`; they are made at the start and dropped at the end, also
 //! after an error or Ctrl-C.
 
 #![allow(clippy::print_stdout, reason = "a command prints what it has measured")]
