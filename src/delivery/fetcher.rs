@@ -120,13 +120,7 @@ impl Look {
 /// How to look, once it is known where the head is.
 async fn plan(store: &dyn Store, frontier: &mut Frontier, owned: PartitionSet) -> Result<Plan, StoreError> {
     match frontier.plan(owned) {
-        Plan::Probe => match store.probe(owned).await? {
-            Some(probe) => Ok(frontier.probed(probe)),
-            None => {
-                frontier.give_up();
-                Ok(Plan::Apart)
-            }
-        },
+        Plan::Probe => Ok(frontier.probed(store.probe(owned).await?)),
         plan => Ok(plan),
     }
 }

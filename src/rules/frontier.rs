@@ -109,11 +109,6 @@ impl Frontier {
         self.apart = self.apart.max(1);
     }
 
-    /// This database cannot tell when an id is final.
-    pub fn give_up(&mut self) {
-        self.apart = u32::MAX;
-    }
-
     /// A transaction of this process got its number after `last_id` was seen to be drawn. Numbers of
     /// another server say nothing about the ids of this one.
     pub fn wrote(&mut self, last_id: RecordId, number: i64, server: Server) {

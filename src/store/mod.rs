@@ -189,17 +189,12 @@ pub trait RecordStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Record>, StoreError>;
 
-    /// Where the head of these partitions is; `None` from a database that cannot tell when an id is
-    /// final. Then it is never asked to sweep.
-    async fn probe(&self, _: PartitionSet) -> Result<Option<Probe>, StoreError> {
-        Ok(None)
-    }
+    /// Where the head of these partitions is.
+    async fn probe(&self, partitions: PartitionSet) -> Result<Probe, StoreError>;
 
     /// Pending records in id order, whatever their partition, and the horizon of the same moment. A
     /// database without numbers of transactions adds pending records below `from`, if there are any.
-    async fn sweep(&self, _: Sweep<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
-        Err(StoreError::new("sweep", ErrorClass::Setup, "this database has no sweeps"))
-    }
+    async fn sweep(&self, sweep: Sweep<'_>) -> Result<(Vec<Record>, Horizon), StoreError>;
 
     /// A number that moves whenever another connection has committed, from a database that tells it for next
     /// to nothing.

@@ -52,7 +52,7 @@ impl<'o, T: Target> Looker<'o, T> {
         let plan = match self.frontier.plan(self.owned) {
             Plan::Probe => {
                 let probe = store.probe(self.owned).await.unwrap();
-                self.frontier.probed(probe.expect("every store can be probed"))
+                self.frontier.probed(probe)
             }
             plan => plan,
         };

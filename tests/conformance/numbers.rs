@@ -110,7 +110,7 @@ pub(crate) async fn a_sweep_and_its_horizon_agree<T: SqlTarget>(outbox: &Outbox<
             outbox.insert(&mut tx, &[record("order-1")]).await;
             tx
         };
-        let number = outbox.store.probe(PartitionSet::ALL).await.unwrap().unwrap().number.unwrap();
+        let number = outbox.store.probe(PartitionSet::ALL).await.unwrap().number.unwrap();
         let open = outbox.store.sweep(whole).await.unwrap();
         assert!(open.1.open_from.unwrap() < number, "one below is open");
         outbox.commit(tx).await;

@@ -32,10 +32,10 @@ impl RecordStore for MemoryStore {
         .await
     }
 
-    async fn probe(&self, partitions: PartitionSet) -> Result<Option<Probe>, StoreError> {
+    async fn probe(&self, partitions: PartitionSet) -> Result<Probe, StoreError> {
         self.call("probe", |outbox, _| {
             let (first, horizon) = (outbox.records.head(partitions), outbox.horizon());
-            Some(Probe { first, horizon, number: Some(outbox.draw_number()) })
+            Probe { first, horizon, number: Some(outbox.draw_number()) }
         })
         .await
     }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{
     SqlStore, begin, commit,
     dialect::list,
-    driver::{Cell, Driver, Kind, Row, Value},
+    driver::{Driver, Kind, Row, Value},
     query, safe, with_lists,
 };
 use crate::{
@@ -29,21 +29,26 @@ fn id(instance: InstanceId) -> Value {
     instance.to_string().into()
 }
 
-const VIEW: &[Kind] = &[Kind::Text, Kind::Text, Kind::Int, Kind::Int];
-/// In place of a partition: the row of an instance, and the one that says that a beat was written.
-const INSTANCE: i64 = -1;
-const BEATEN: i64 = -2;
+const VIEW: &[Kind] = &[Kind::Text, Kind::Text, Kind::Text, Kind::Int, Kind::Int];
+/// What the first column of a view says of the row that tells that a beat was written.
+const BEATEN: &str = "beaten";
 
 fn view_of(rows: &[Row]) -> ClusterView {
     let mut view = ClusterView { members: Vec::new(), claims: [Claim::default(); PARTITION_COUNT] };
     for row in rows {
-        if let Some(partition) = Partition::new(row.int(3)) {
-            let owner = row.optional_text(0).and_then(|owner| owner.parse().ok());
-            view.claims[partition.index()] = Claim { owner, generation: Generation(row.int(2)) };
-        } else if row.int(3) == INSTANCE
-            && let (Ok(id), Ok(state)) = (row.text(0).parse(), row.text(1).parse())
-        {
-            view.members.push(Member { id, state, beat: row.int(2) });
+        match row.text(0).as_str() {
+            "instance" => {
+                if let (Ok(id), Ok(state)) = (row.text(1).parse(), row.text(2).parse()) {
+                    view.members.push(Member { id, state, beat: row.int(3) });
+                }
+            }
+            "partition" => {
+                if let Some(partition) = Partition::new(row.int(4)) {
+                    let owner = row.optional_text(1).and_then(|owner| owner.parse().ok());
+                    view.claims[partition.index()] = Claim { owner, generation: Generation(row.int(3)) };
+                }
+            }
+            _ => {}
         }
     }
     view
@@ -73,19 +78,18 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
     async fn beat(&self, me: InstanceId) -> Result<Option<ClusterView>, StoreError> {
         self.call("beat", async {
             let mut conn = self.control.borrow().await?;
-            let rows = match &self.extra.beat_and_view {
-                Some(sql) => query::<D>(&mut conn, safe(sql), vec![id(me)], VIEW).await?,
+            let (beaten, rows) = match &self.extra.beat_and_view {
+                Some(sql) => {
+                    let rows = query::<D>(&mut conn, safe(sql), vec![id(me)], VIEW).await?;
+                    (rows.iter().any(|row| row.text(0) == BEATEN), rows)
+                }
                 None => {
                     let beaten = D::execute(&mut conn, safe(&self.sql.beat), vec![id(me)]).await? == 1;
-                    let mut rows = query::<D>(&mut conn, safe(&self.sql.view), Vec::new(), VIEW).await?;
-                    rows.extend(
-                        beaten.then(|| Row(vec![Cell::Null, Cell::Null, Cell::Null, Cell::Int(BEATEN)])),
-                    );
-                    rows
+                    (beaten, query::<D>(&mut conn, safe(&self.sql.view), Vec::new(), VIEW).await?)
                 }
             };
             conn.keep();
-            Ok(rows.iter().any(|row| row.int(3) == BEATEN).then(|| view_of(&rows)))
+            Ok(beaten.then(|| view_of(&rows)))
         })
         .await
     }

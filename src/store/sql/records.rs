@@ -35,12 +35,12 @@ impl<D: Driver> RecordStore for SqlStore<D> {
         .await
     }
 
-    async fn probe(&self, partitions: PartitionSet) -> Result<Option<Probe>, StoreError> {
+    async fn probe(&self, partitions: PartitionSet) -> Result<Probe, StoreError> {
         self.call("probe", async {
             let mut conn = self.poll.borrow().await?;
             let probe = D::probe(&mut conn, &self.sql, partitions).await?;
             conn.keep();
-            Ok(Some(probe))
+            Ok(probe)
         })
         .await
     }
