@@ -112,7 +112,7 @@ impl<DB: Database> OutboxBuilder<DB> {
             retry: config.retry.clone(),
             timeout: config.delivery.handler_timeout,
             stop_on_first_failure: config.delivery.stop_on_first_failure,
-            after_failure: config.delivery.on_failed.map(Into::into),
+            on_failure: config.delivery.on_failure,
         };
         let adopt = |call: &(dyn std::any::Any + Send + Sync)| -> Option<Arc<dyn TransactionalRun>> {
             let call = call.downcast_ref::<Arc<dyn TransactionalBatchCall<DB>>>()?;

@@ -109,7 +109,7 @@ pub use cluster::ClusterConfig;
 pub use codec::DecodeError;
 pub use config::{Config, ConfigError, DatabaseConfig, OrderLevel, RetentionConfig, ScheduleConfig};
 pub use database::{Database, HasDatabase, Pool};
-pub use delivery::{DeliveryConfig, OnFailed};
+pub use delivery::DeliveryConfig;
 pub use handler::{
     BatchHandler, BatchResults, ClassifiedError, Failure, FailureKind, FallbackHandler,
     GenericFallbackHandler, GenericHandler, Handler, HandlerError, Registration, RegistryError, State, Takes,
@@ -119,7 +119,7 @@ pub use instance::{Claim, ClusterView, Generation, InstanceId, InstanceState, Me
 pub use outbox::{Outbox, TransactionError};
 pub use partition::{PARTITION_COUNT, PARTITION_HASH, Partition, PartitionSet};
 pub use record::{
-    AfterFailure, Change, Delivery, Due, Headers, Lane, NewRecord, OutboxEvent, Record, RecordId, Settlement,
+    Change, Delivery, Due, Headers, Lane, NewRecord, OnFailure, OutboxEvent, Record, RecordId, Settlement,
     Status, Stop, StopReason,
 };
 pub use rules::retry::{Backoff, RetryPolicy};

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use smol_str::SmolStr;
 use uuid::Uuid;
 
@@ -298,7 +298,7 @@ pub enum Change {
         /// Why it failed, cut to a limit.
         error: String,
         /// What becomes of the lane.
-        lane: AfterFailure,
+        lane: OnFailure,
     },
     /// No handler here: the lane stands still, no attempt is counted.
     Unroutable,
@@ -316,9 +316,10 @@ impl Change {
     }
 }
 
-/// What becomes of a lane whose record failed for good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterFailure {
+/// What becomes of a lane whose record has failed for good. In settings: `block` or `continue`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
     /// It stands still until someone retries, discards or rewrites the record.
     Block,
     /// It goes on, and if this record had stopped it, its held records return.

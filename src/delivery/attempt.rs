@@ -103,7 +103,7 @@ fn report(record: &Record, attempts: u32, step: Step, error: &str, entry: &Entry
             around.observers.emit(Signal::RetryScheduled { record: id, lane: lane(), attempts, delay });
         }
         Step::Fail => {
-            let blocked = entry.lane_rules.after_failure == crate::record::AfterFailure::Block;
+            let blocked = entry.lane_rules.on_failure == crate::record::OnFailure::Block;
             around.observers.emit(Signal::RecordFailed {
                 record: id,
                 event_id: record.delivery.event_id,

@@ -39,7 +39,7 @@ pub(super) fn registry(
         retry: Default::default(),
         timeout: Duration::from_secs(1),
         stop_on_first_failure: true,
-        after_failure: None,
+        on_failure: None,
     };
     let handler = Registration::single("h", Takes::every(), Act(act));
     Arc::new(Registry::build(vec![handler], States::default(), &defaults, "memory", &|_| None).unwrap())

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     handler::Entry,
     partition::{Partition, PartitionSet},
-    record::{AfterFailure, Change, Lane, Record, Stop, StopReason},
+    record::{Change, Lane, OnFailure, Record, Stop, StopReason},
     rules::frontier::Frontier,
     store::Suspicion,
     telemetry::Signal,
@@ -225,7 +225,7 @@ impl Pipeline {
             self.lanes.note(&record);
             self.observers.emit(Signal::Quarantined { record: id, partition, belongs });
             let error = format!("stood in partition {partition}, but its key belongs to {belongs}");
-            let change = Change::Fail { error, lane: AfterFailure::Continue };
+            let change = Change::Fail { error, lane: OnFailure::Continue };
             return self.write(id, failures, change, lane, Some(permit));
         }
         let stop = standing.stop;
@@ -271,9 +271,9 @@ impl Pipeline {
             lane: lane.clone(),
             attempts: item.record.failures() + 1,
             error: error.clone(),
-            blocked: lane_rules.after_failure == AfterFailure::Block,
+            blocked: lane_rules.on_failure == OnFailure::Block,
         });
-        self.write_outcome(item, Change::Fail { error, lane: lane_rules.after_failure }, &lane);
+        self.write_outcome(item, Change::Fail { error, lane: lane_rules.on_failure }, &lane);
     }
 }
 

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::AfterFailure;
+use crate::record::OnFailure;
 
 mod aside;
 mod attempt;
@@ -52,25 +52,6 @@ mod turns;
 pub(crate) use attempt::roll;
 pub(crate) use pipeline::{Ended, Pipeline, Setup};
 
-/// What becomes of a key whose record has failed for good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnFailed {
-    /// It stands still until someone retries, discards or rewrites the record.
-    Block,
-    /// It goes on.
-    Continue,
-}
-
-impl From<OnFailed> for AfterFailure {
-    fn from(on_failed: OnFailed) -> Self {
-        match on_failed {
-            OnFailed::Block => Self::Block,
-            OnFailed::Continue => Self::Continue,
-        }
-    }
-}
-
 /// How records are delivered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -99,7 +80,7 @@ pub struct DeliveryConfig {
     pub max_crashes: u32,
     /// What becomes of a key whose record has failed for good. Not given: `block` with
     /// stop-on-first-failure, else `continue`.
-    pub on_failed: Option<OnFailed>,
+    pub on_failure: Option<OnFailure>,
 }
 
 impl Default for DeliveryConfig {
@@ -114,7 +95,7 @@ impl Default for DeliveryConfig {
             handler_timeout: Duration::from_secs(30),
             stop_on_first_failure: true,
             max_crashes: 3,
-            on_failed: None,
+            on_failure: None,
         }
     }
 }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     ownership::Permit,
-    record::{AfterFailure, Change, Lane, RecordId, Settlement, StopReason},
+    record::{Change, Lane, OnFailure, RecordId, Settlement, StopReason},
     rules::{lifecycle::lane_goes_on, pacing},
     store::Settled,
     telemetry::Signal,
@@ -237,7 +237,7 @@ impl Pipeline {
                 Change::Complete => {}
                 Change::Resume
                 | Change::CompleteAndResume
-                | Change::Fail { lane: AfterFailure::Continue, .. } => {
+                | Change::Fail { lane: OnFailure::Continue, .. } => {
                     self.resume(lane, settlement.id);
                     if settled.releasing > 0 {
                         self.read_stops_of(lane);
@@ -258,7 +258,7 @@ impl Pipeline {
                         self.due_times.pop_last();
                     }
                 }
-                Change::Fail { lane: AfterFailure::Block, .. } | Change::Unroutable => {
+                Change::Fail { lane: OnFailure::Block, .. } | Change::Unroutable => {
                     self.lanes.stop_is_durable(lane, settlement.id);
                 }
                 Change::Hold { .. } => {

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     database::Database,
-    record::{AfterFailure, OutboxEvent},
+    record::{OnFailure, OutboxEvent},
     rules::retry::RetryPolicy,
 };
 
@@ -89,7 +89,7 @@ pub(crate) struct Options {
     pub(crate) retry: Option<RetryPolicy>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) stop_on_first_failure: Option<bool>,
-    pub(crate) after_failure: Option<AfterFailure>,
+    pub(crate) on_failure: Option<OnFailure>,
 }
 
 impl Registration {
@@ -228,8 +228,8 @@ impl Registration {
     }
 
     /// Sets what becomes of the lane when a record has failed for good.
-    pub fn after_failure(mut self, lane: AfterFailure) -> Self {
-        self.options.after_failure = Some(lane);
+    pub fn on_failure(mut self, lane: OnFailure) -> Self {
+        self.options.on_failure = Some(lane);
         self
     }
 }

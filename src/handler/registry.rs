@@ -12,7 +12,7 @@ use super::{
     registration::{DeclaredForm, Kind, Options, Registration, Takes},
 };
 use crate::{
-    record::{AfterFailure, NAME_LIMIT_BYTES},
+    record::{NAME_LIMIT_BYTES, OnFailure},
     rules::{lifecycle::LaneRules, retry::RetryPolicy},
     store::TransactionalRun,
 };
@@ -98,7 +98,7 @@ pub(crate) struct Defaults {
     pub(crate) retry: RetryPolicy,
     pub(crate) timeout: Duration,
     pub(crate) stop_on_first_failure: bool,
-    pub(crate) after_failure: Option<AfterFailure>,
+    pub(crate) on_failure: Option<OnFailure>,
 }
 
 /// How a handler is called.
@@ -240,15 +240,15 @@ impl Registry {
 
 fn entry(id: String, takes: Takes, form: Form, options: Options, defaults: &Defaults) -> Entry {
     let stop_on_first_failure = options.stop_on_first_failure.unwrap_or(defaults.stop_on_first_failure);
-    let by_stop = if stop_on_first_failure { AfterFailure::Block } else { AfterFailure::Continue };
-    let after_failure = options.after_failure.or(defaults.after_failure).unwrap_or(by_stop);
+    let by_stop = if stop_on_first_failure { OnFailure::Block } else { OnFailure::Continue };
+    let on_failure = options.on_failure.or(defaults.on_failure).unwrap_or(by_stop);
     Entry {
         id,
         takes,
         form,
         retry: options.retry.unwrap_or_else(|| defaults.retry.clone()),
         timeout: options.timeout.unwrap_or(defaults.timeout),
-        lane_rules: LaneRules { stop_on_first_failure, after_failure },
+        lane_rules: LaneRules { stop_on_first_failure, on_failure },
         fallback: None,
     }
 }

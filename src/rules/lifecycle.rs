@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::retry::{Fault, RetryPolicy};
-use crate::record::{AfterFailure, Change};
+use crate::record::{Change, OnFailure};
 
 /// What follows from one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct LaneRules {
     /// A failed record stops the later ones of its lane.
     pub stop_on_first_failure: bool,
     /// What becomes of the lane when a record has failed for good.
-    pub after_failure: AfterFailure,
+    pub on_failure: OnFailure,
 }
 
 /// What follows from an attempt of the handler. `failures` counts this attempt if it failed.
@@ -60,7 +60,7 @@ pub fn change(step: Step, stopped_lane: bool, rules: LaneRules, error: &str) -> 
         Step::Complete if stopped_lane => Some(Change::CompleteAndResume),
         Step::Complete => Some(Change::Complete),
         Step::Retry { delay } => Some(Change::Retry { delay, error, stop: rules.stop_on_first_failure }),
-        Step::Fail => Some(Change::Fail { error, lane: rules.after_failure }),
+        Step::Fail => Some(Change::Fail { error, lane: rules.on_failure }),
         Step::Fallback => None,
     }
 }
@@ -70,7 +70,7 @@ pub fn lane_goes_on(change: &Change) -> bool {
     match change {
         Change::Complete | Change::CompleteAndResume | Change::Resume | Change::Release => true,
         Change::Retry { stop, .. } => !stop,
-        Change::Fail { lane, .. } => *lane == AfterFailure::Continue,
+        Change::Fail { lane, .. } => *lane == OnFailure::Continue,
         Change::Unroutable | Change::Hold { .. } | Change::StopRelease { .. } => false,
     }
 }
@@ -79,9 +79,8 @@ pub fn lane_goes_on(change: &Change) -> bool {
 mod tests {
     use super::*;
 
-    const STOP: LaneRules = LaneRules { stop_on_first_failure: true, after_failure: AfterFailure::Block };
-    const GO_ON: LaneRules =
-        LaneRules { stop_on_first_failure: false, after_failure: AfterFailure::Continue };
+    const STOP: LaneRules = LaneRules { stop_on_first_failure: true, on_failure: OnFailure::Block };
+    const GO_ON: LaneRules = LaneRules { stop_on_first_failure: false, on_failure: OnFailure::Continue };
 
     fn step(fault: Option<Fault<'_>>, failures: u32, has_fallback: bool) -> Step {
         after_handler(fault, failures, &RetryPolicy::default(), has_fallback, 0.5)

@@ -222,7 +222,7 @@ pub(crate) async fn thousands_behind_a_blocked_key_cost_the_others_nothing<T: Us
 
 pub(crate) async fn a_record_mended_behind_a_lane_that_went_on_is_found<T: User>(stage: &Stage<T>) {
     let (ledger, refusing) = (Ledger::default(), Refusing::these([2]));
-    let handler = refusing.handler(&ledger).after_failure(keylane::AfterFailure::Continue);
+    let handler = refusing.handler(&ledger).on_failure(keylane::OnFailure::Continue);
     let (outbox, running) = stage.run([handler]).await;
     stage.schedule(&outbox, &run_of("order-1", 5)).await;
     ledger.until_done(4).await;

@@ -99,7 +99,7 @@ macro_rules! everywhere {
             retrying {
                 delays_grow_and_are_kept
                 a_spent_record_fails_and_blocks_its_key_only
-                on_failed_continue_lets_the_key_go_on
+                on_failure_continue_lets_the_key_go_on
                 without_a_stop_later_records_pass
                 without_a_stop_a_spent_record_blocks_nothing
                 a_handlers_own_rules_are_stronger

@@ -3,8 +3,7 @@
 use std::{fmt, time::Duration};
 
 use keylane::{
-    AfterFailure, ClassifiedError, HandlerError, OnFailed, Registration, RetryPolicy, ScheduleOptions,
-    Signal, Status,
+    ClassifiedError, HandlerError, OnFailure, Registration, RetryPolicy, ScheduleOptions, Signal, Status,
 };
 
 use crate::{
@@ -81,10 +80,10 @@ pub(crate) async fn a_spent_record_fails_and_blocks_its_key_only<T: User>(stage:
     assert_eq!(ledger.steps(Step::Failed).len(), 3);
 }
 
-pub(crate) async fn on_failed_continue_lets_the_key_go_on<T: User>(stage: &Stage<T>) {
+pub(crate) async fn on_failure_continue_lets_the_key_go_on<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let mut config = stage.config.clone();
-    config.delivery.on_failed = Some(OnFailed::Continue);
+    config.delivery.on_failure = Some(OnFailure::Continue);
     let builder = stage.builder().await.config(config);
     let outbox = builder.handler(failing(&ledger, 2, u32::MAX, refused)).build().await.unwrap();
     let running = outbox.start().await.unwrap();
@@ -130,9 +129,8 @@ pub(crate) async fn without_a_stop_a_spent_record_blocks_nothing<T: User>(stage:
 
 pub(crate) async fn a_handlers_own_rules_are_stronger<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
-    let own = failing(&ledger, 1, u32::MAX, refused)
-        .after_failure(AfterFailure::Continue)
-        .retry(RetryPolicy::never());
+    let own =
+        failing(&ledger, 1, u32::MAX, refused).on_failure(OnFailure::Continue).retry(RetryPolicy::never());
     let (outbox, running) = stage.run([own]).await;
     stage.schedule(&outbox, &run_of("order-1", 2)).await;
     ledger.until_done(1).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane::{Backoff, BuildError, Config, OnFailed, OrderLevel, Outbox, RetryPolicy, memory::MemoryPool};
+use keylane::{Backoff, BuildError, Config, OnFailure, OrderLevel, Outbox, RetryPolicy, memory::MemoryPool};
 
 /// Where a duration is in the settings.
 type Setting = fn(&mut Config) -> &mut Duration;
@@ -37,7 +37,7 @@ fn settings_are_written_as_text_and_read_back() {
         order = "strict"
         [delivery]
         poll_interval = "1m 30s"
-        on_failed = "continue"
+        on_failure = "continue"
         [cluster]
         heartbeat_interval = "500ms"
         instance_name = "billing-1"
@@ -51,7 +51,7 @@ fn settings_are_written_as_text_and_read_back() {
     )
     .unwrap();
     assert_eq!(config.delivery.poll_interval, s(90));
-    assert_eq!(config.delivery.on_failed, Some(OnFailed::Continue));
+    assert_eq!(config.delivery.on_failure, Some(OnFailure::Continue));
     assert_eq!(config.schedule.order, OrderLevel::Strict);
     assert_eq!(config.cluster.heartbeat_interval, Duration::from_millis(500));
     assert_eq!(config.retry.backoff, Backoff::Linear { initial: s(1), increment: s(2) });

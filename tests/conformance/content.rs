@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane::{AfterFailure, Change, NewRecord, Partition};
+use keylane::{Change, NewRecord, OnFailure, Partition};
 
 use crate::{
     outbox::{ALL, Outbox, keys, partition, record, stop},
@@ -129,7 +129,7 @@ pub(crate) async fn error_texts_come_back_exactly<T: Target>(outbox: &Outbox<T>)
     let error = || text.clone();
     worker
         .settle([
-            (ids[0], 0, Change::Fail { error: error(), lane: AfterFailure::Continue }),
+            (ids[0], 0, Change::Fail { error: error(), lane: OnFailure::Continue }),
             (ids[1], 0, Change::Retry { delay: Duration::ZERO, error: error(), stop: true }),
         ])
         .await;

@@ -1,7 +1,7 @@
 //! Crashes that are counted against partitions, and against calls that had not ended.
 
 use keylane::{
-    AfterFailure, Change, PartitionSet, RecordId,
+    Change, OnFailure, PartitionSet, RecordId,
     store::{Mend, Suspicion},
 };
 
@@ -81,7 +81,7 @@ pub(crate) async fn mending_a_record_forgets_its_crashes<T: Target>(outbox: &Out
     let worker = owner(outbox).await;
     outbox.store.note_call(worker.id, partition(1), id).await.unwrap();
     crash(outbox, &worker).await;
-    let fail = Change::Fail { error: "crashed".to_owned(), lane: AfterFailure::Block };
+    let fail = Change::Fail { error: "crashed".to_owned(), lane: OnFailure::Block };
     outbox.join().await.settle([(id, 0, fail)]).await;
     assert!(outbox.store.mend(id, &Mend::Retry).await.unwrap());
     assert!(suspicions(outbox).await.iter().all(|suspicion| suspicion.record.is_none()));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylane::{
-    AfterFailure, Change, InstanceId, Settlement, Status,
+    Change, InstanceId, OnFailure, Settlement, Status,
     store::{Guard, Resolution, SettleError},
 };
 
@@ -33,8 +33,8 @@ impl EveryChange {
             (ids[2], 0, Change::Complete),
             (ids[3], 0, stop()),
             (ids[4], 0, retry_after(Duration::ZERO)),
-            (ids[5], 0, fail(AfterFailure::Block)),
-            (ids[6], 0, fail(AfterFailure::Continue)),
+            (ids[5], 0, fail(OnFailure::Block)),
+            (ids[6], 0, fail(OnFailure::Continue)),
             (ids[7], 0, Change::Unroutable),
             (behind[1], 0, Change::Hold { behind: ids[0] }),
         ];

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use keylane::{AfterFailure, Change, NewRecord, PartitionSet, RecordId, Status, StopReason};
+use keylane::{Change, NewRecord, OnFailure, PartitionSet, RecordId, Status, StopReason};
 
 use crate::{
     outbox::{Outbox, Worker, neighbours, partition, record, retry_after, settlement, stop},
     target::Target,
 };
 
-fn fail(lane: AfterFailure) -> Change {
+fn fail(lane: OnFailure) -> Change {
     Change::Fail { error: "spent".to_owned(), lane }
 }
 
@@ -200,7 +200,7 @@ pub(crate) async fn several_lanes_go_on_in_one_settle<T: Target>(outbox: &Outbox
 pub(crate) async fn a_failure_blocks_its_lane<T: Target>(outbox: &Outbox<T>) {
     let ids = outbox.schedule_keys(&["order-1", "order-1"]).await;
     let mut worker = outbox.join().await;
-    assert_eq!(worker.settle([(ids[0], 0, fail(AfterFailure::Block))]).await.applied, 1);
+    assert_eq!(worker.settle([(ids[0], 0, fail(OnFailure::Block))]).await.applied, 1);
     let stops = outbox.stops().await;
     assert_eq!(
         (stops[0].reason, stops[0].record, stops[0].record_exists),
@@ -211,7 +211,7 @@ pub(crate) async fn a_failure_blocks_its_lane<T: Target>(outbox: &Outbox<T>) {
 
 pub(crate) async fn a_lane_that_was_retrying_turns_blocked<T: Target>(outbox: &Outbox<T>) {
     let (mut worker, head, tail) = stopped(outbox, 2).await;
-    worker.settle([(head, 1, fail(AfterFailure::Block))]).await;
+    worker.settle([(head, 1, fail(OnFailure::Block))]).await;
     let lane = outbox.store.stopped_lanes(0, 10).await.unwrap().remove(0);
     assert_eq!((lane.reason.as_str(), lane.record, lane.attempts), ("blocked", head, 2));
     assert_eq!(lane.held, tail.len() as u64);
@@ -220,7 +220,7 @@ pub(crate) async fn a_lane_that_was_retrying_turns_blocked<T: Target>(outbox: &O
 
 pub(crate) async fn a_failure_that_continues_lets_its_lane_go_on<T: Target>(outbox: &Outbox<T>) {
     let (mut worker, head, tail) = stopped(outbox, 2).await;
-    assert_eq!(worker.settle([(head, 1, fail(AfterFailure::Continue))]).await.applied, 1);
+    assert_eq!(worker.settle([(head, 1, fail(OnFailure::Continue))]).await.applied, 1);
     assert_eq!(outbox.pending_ids("order-1").await, tail);
     assert!(outbox.stops().await.is_empty());
     assert_eq!(outbox.store.counts().await.unwrap().of(Status::Failed), 1);
@@ -230,7 +230,7 @@ pub(crate) async fn a_failure_that_continues_leaves_a_lane_stopped_by_another<T:
     let ids = outbox.schedule_keys(&["order-1", "order-1"]).await;
     let mut worker = outbox.join().await;
     worker.settle([(ids[0], 0, stop())]).await;
-    worker.settle([(ids[1], 0, fail(AfterFailure::Continue))]).await;
+    worker.settle([(ids[1], 0, fail(OnFailure::Continue))]).await;
     assert_eq!(outbox.stops().await[0].record, ids[0]);
 }
 
@@ -238,7 +238,7 @@ pub(crate) async fn two_failures_of_one_lane_stop_it_once<T: Target>(outbox: &Ou
     // Without stop-on-first-failure two records of a lane can be spent in one settle.
     let ids = outbox.schedule_keys(&["order-1", "order-1", "order-2"]).await;
     let mut worker = outbox.join().await;
-    let block = || fail(AfterFailure::Block);
+    let block = || fail(OnFailure::Block);
     let settled = worker.settle([(ids[1], 0, block()), (ids[0], 0, block()), (ids[2], 0, block())]).await;
     assert_eq!(settled.applied, 3);
     let mut stops: Vec<_> = outbox.stops().await.iter().map(|stop| stop.record).collect();

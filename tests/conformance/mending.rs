@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane::{AfterFailure, Change, Completed, RecordId, Status, store::Mend};
+use keylane::{Change, Completed, OnFailure, RecordId, Status, store::Mend};
 
 use crate::{
     outbox::{Outbox, a_moment, due_record, record, retry_after, settlement, stop},
@@ -12,7 +12,7 @@ use crate::{
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn block() -> Change {
-    Change::Fail { error: "spent".to_owned(), lane: AfterFailure::Block }
+    Change::Fail { error: "spent".to_owned(), lane: OnFailure::Block }
 }
 
 /// A blocked lane of `order-1`: the failed record, and two held behind it.
@@ -78,7 +78,7 @@ pub(crate) async fn a_failure_that_continued_can_be_mended_too<T: Target>(outbox
     let id = outbox.schedule_keys(&["order-1"]).await[0];
     let mut worker = outbox.join().await;
     let error = "spent".to_owned();
-    worker.settle([(id, 0, Change::Fail { error, lane: AfterFailure::Continue })]).await;
+    worker.settle([(id, 0, Change::Fail { error, lane: OnFailure::Continue })]).await;
     assert!(outbox.store.mend(id, &Mend::Retry).await.unwrap());
     assert_eq!(outbox.pending_ids("order-1").await, [id]);
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use keylane::{AfterFailure, Change, Completed, Database, store::Mend};
+use keylane::{Change, Completed, Database, OnFailure, store::Mend};
 
 use crate::{
     outbox::{Outbox, promptly, record, retry_after, settlement, stop},
@@ -122,7 +122,7 @@ pub(crate) async fn an_open_user_transaction_holds_back_no_outcome<T: Server>(ou
         let open = open_transaction(outbox).await;
         let worker = promptly(outbox.join()).await;
         let mut worker = worker.over(outbox.store_that(completed));
-        let one = AfterFailure::Continue;
+        let one = OnFailure::Continue;
         promptly(worker.settle([(ids[0], 0, Change::Complete)])).await;
         promptly(worker.settle([(ids[1], 0, stop()), (ids[2], 0, Change::Hold { behind: ids[1] })])).await;
         promptly(worker.settle([(ids[1], 1, Change::CompleteAndResume)])).await;
@@ -144,7 +144,7 @@ pub(crate) async fn an_open_user_transaction_holds_back_no_mending<T: Server>(ou
     let ids = outbox.schedule_keys(&["order-1", "order-2", "order-3", "order-1"]).await;
     let mut worker = outbox.join().await;
     for id in &ids[..3] {
-        let lane = AfterFailure::Block;
+        let lane = OnFailure::Block;
         worker.settle([(*id, 0, Change::Fail { error: "no".to_owned(), lane })]).await;
     }
     worker.settle([(ids[3], 0, Change::Hold { behind: ids[0] })]).await;

@@ -1,6 +1,6 @@
 //! Lanes with so much held behind them that they go on in steps.
 
-use keylane::{AfterFailure, Change, RecordId, Status, StopReason, store::Mend};
+use keylane::{Change, OnFailure, RecordId, Status, StopReason, store::Mend};
 
 use crate::{
     outbox::{Outbox, Worker, neighbours, partition, record, settlement, stop},
@@ -96,7 +96,7 @@ pub(crate) async fn a_lane_that_is_releasing_can_be_stopped_again<T: Target>(out
     settlements.push(settlement((
         tail[0],
         0,
-        Change::Fail { error: "no".to_owned(), lane: AfterFailure::Block },
+        Change::Fail { error: "no".to_owned(), lane: OnFailure::Block },
     )));
     settlements.push(settlement((head, 0, Change::Release)));
     assert_eq!(worker.settle_all(settlements).await.held, STEP - 1);
@@ -120,7 +120,7 @@ pub(crate) async fn a_retry_during_a_release_stops_it<T: Target>(outbox: &Outbox
 }
 
 pub(crate) async fn mending_before_a_large_backlog_returns_it_in_steps<T: Target>(outbox: &Outbox<T>) {
-    let fail = Change::Fail { error: "spent".to_owned(), lane: AfterFailure::Block };
+    let fail = Change::Fail { error: "spent".to_owned(), lane: OnFailure::Block };
     let (mut worker, failed, tail) = stopped(outbox, "order-1", fail).await;
     assert!(outbox.store.mend(failed, &Mend::Discard).await.unwrap());
     assert!(!outbox.stops().await[0].record_exists, "and yet the lane is not free");

@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use keylane::{AfterFailure, Change, Completed, RecordId, Status, StopReason};
+use keylane::{Change, Completed, OnFailure, RecordId, Status, StopReason};
 
 use crate::{
     outbox::{Outbox, Worker, a_moment, retry_after, settlement, stop},
     target::Target,
 };
 
-fn fail(lane: AfterFailure) -> Change {
+fn fail(lane: OnFailure) -> Change {
     Change::Fail { error: "spent".to_owned(), lane }
 }
 
 /// Every kind of outcome of a single record.
 fn outcomes() -> [Change; 6] {
     let now = Duration::ZERO;
-    let (block, go_on) = (fail(AfterFailure::Block), fail(AfterFailure::Continue));
+    let (block, go_on) = (fail(OnFailure::Block), fail(OnFailure::Continue));
     [Change::Complete, Change::CompleteAndResume, stop(), retry_after(now), block, go_on]
 }
 
@@ -106,7 +106,7 @@ pub(crate) async fn a_stale_count_of_attempts_writes_nothing<T: Target>(outbox: 
 
 pub(crate) async fn a_stale_failure_stops_no_lane<T: Target>(outbox: &Outbox<T>) {
     let (mut worker, id) = one(outbox).await;
-    for change in [stop(), fail(AfterFailure::Block)] {
+    for change in [stop(), fail(OnFailure::Block)] {
         worker.settle([(id, 3, change)]).await;
     }
     assert!(outbox.stops().await.is_empty());
@@ -117,7 +117,7 @@ pub(crate) async fn a_stale_completion_resumes_no_lane<T: Target>(outbox: &Outbo
     let behind = outbox.schedule_keys(&["order-1"]).await[0];
     worker.settle([(id, 0, stop())]).await;
     worker.settle([(behind, 0, Change::Hold { behind: id })]).await;
-    for change in [Change::CompleteAndResume, fail(AfterFailure::Continue)] {
+    for change in [Change::CompleteAndResume, fail(OnFailure::Continue)] {
         worker.settle([(id, 0, change)]).await;
     }
     assert!(outbox.pending().await.is_empty(), "a later record would overtake");
@@ -126,7 +126,7 @@ pub(crate) async fn a_stale_completion_resumes_no_lane<T: Target>(outbox: &Outbo
 
 pub(crate) async fn a_failed_record_is_left_alone<T: Target>(outbox: &Outbox<T>) {
     let (mut worker, id) = one(outbox).await;
-    worker.settle([(id, 0, fail(AfterFailure::Block))]).await;
+    worker.settle([(id, 0, fail(OnFailure::Block))]).await;
     for change in outcomes().into_iter().chain([Change::Unroutable]) {
         for failures in [0, 1] {
             let applied = worker.settle([(id, failures, change.clone())]).await.applied;
@@ -167,7 +167,7 @@ pub(crate) async fn a_retry_counts_an_attempt_and_keeps_the_error<T: Target>(out
         assert_eq!((again.failures(), again.delivery.attempt), (failures + 1, failures + 2));
     }
     assert_eq!(count(outbox, Status::Delayed).await, 1);
-    worker.settle([(id, 3, fail(AfterFailure::Continue))]).await;
+    worker.settle([(id, 3, fail(OnFailure::Continue))]).await;
     let failed = outbox.store.failed(0, 10).await.unwrap().remove(0);
     assert_eq!((failed.id, failed.attempts), (id, 4));
     assert_eq!(failed.last_error.as_deref(), Some("spent"));
@@ -180,7 +180,7 @@ pub(crate) async fn a_settle_of_a_thousand_of_each_is_written<T: Target>(outbox:
     let change = |(place, id): (usize, &RecordId)| match place % 3 {
         0 => settlement((*id, 0, Change::Complete)),
         1 => settlement((*id, 0, stop())),
-        _ => settlement((*id, 0, fail(AfterFailure::Block))),
+        _ => settlement((*id, 0, fail(OnFailure::Block))),
     };
     let settled = worker.settle_all(ids.iter().enumerate().map(change).collect()).await;
     assert_eq!((settled.applied, settled.held), (3_000, 0));

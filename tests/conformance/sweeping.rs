@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylane::{
-    AfterFailure, Change, Completed, Due, NewRecord, PartitionSet, Record, RecordId,
+    Change, Completed, Due, NewRecord, OnFailure, PartitionSet, Record, RecordId,
     rules::frontier::{Horizon, Probe},
     store::Sweep,
 };
@@ -117,9 +117,7 @@ pub(crate) async fn only_pending_records_are_swept_and_probed<T: Target>(outbox:
     let mut worker = outbox.join().await.over(outbox.store_that(Completed::Keep));
     let fail = |lane| Change::Fail { error: "spent".to_owned(), lane };
     worker.settle([(first[0], 0, stop()), (first[1], 0, Change::Hold { behind: first[0] })]).await;
-    worker
-        .settle([(first[2], 0, fail(AfterFailure::Block)), (first[3], 0, fail(AfterFailure::Continue))])
-        .await;
+    worker.settle([(first[2], 0, fail(OnFailure::Block)), (first[3], 0, fail(OnFailure::Continue))]).await;
     worker.settle([(first[4], 0, Change::Complete), (first[5], 0, Change::Unroutable)]).await;
     worker.settle([(first[6], 0, Change::Hold { behind: first[0] })]).await;
     assert_eq!(sweep(outbox, whole(&[])).await, pending);

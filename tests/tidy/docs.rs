@@ -32,7 +32,7 @@ fn every_settings_key_is_in_the_configuration_page() {
             }
         }
     }
-    for optional in ["schema", "delivery.on_failed", "cluster.instance_name"] {
+    for optional in ["schema", "delivery.on_failure", "cluster.instance_name"] {
         if !page.contains(&format!("`{optional}`")) {
             problems.push(format!("docs/configuration.md lacks `{optional}`"));
         }

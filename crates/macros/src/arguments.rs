@@ -25,14 +25,14 @@ pub(crate) struct HandlerArguments {
     pub(crate) retry: Option<Retry>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) stop_on_first_failure: Option<bool>,
-    pub(crate) after_failure: Option<AfterFailure>,
+    pub(crate) on_failure: Option<OnFailure>,
     pub(crate) batch: Option<(Batch, Span)>,
     pub(crate) transactional: Option<Span>,
     pub(crate) record_types: Option<(RecordTypes, Span)>,
 }
 
 /// What becomes of a lane whose record failed for good.
-pub(crate) enum AfterFailure {
+pub(crate) enum OnFailure {
     Block,
     Continue,
 }
@@ -64,7 +64,7 @@ impl HandlerArguments {
         "retry",
         "timeout",
         "stop_on_first_failure",
-        "after_failure",
+        "on_failure",
         "batch",
         "transactional",
         "every",
@@ -79,7 +79,7 @@ impl HandlerArguments {
             retry: None,
             timeout: None,
             stop_on_first_failure: None,
-            after_failure: None,
+            on_failure: None,
             batch: None,
             transactional: None,
             record_types: None,
@@ -108,7 +108,7 @@ impl HandlerArguments {
                 let example = "stop_on_first_failure = false";
                 self.stop_on_first_failure = Some(options::value::<LitBool>(name, input, example)?.value);
             }
-            "after_failure" => self.after_failure = Some(AfterFailure::read(name, input)?),
+            "on_failure" => self.on_failure = Some(OnFailure::read(name, input)?),
             "batch" => self.batch = Some((Batch::read(name, input)?, name.span())),
             "transactional" => self.transactional = Some(options::flag(name, input)?),
             "every" => {
@@ -133,9 +133,9 @@ impl HandlerArguments {
     }
 }
 
-impl AfterFailure {
+impl OnFailure {
     fn read(name: &Ident, input: ParseStream<'_>) -> Result<Self> {
-        let example = "after_failure = \"block\"` or `after_failure = \"continue\"";
+        let example = "on_failure = \"block\"` or `on_failure = \"continue\"";
         let word: LitStr = options::value(name, input, example)?;
         match word.value().as_str() {
             "block" => Ok(Self::Block),

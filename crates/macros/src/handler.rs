@@ -5,7 +5,7 @@ use quote::{quote, quote_spanned};
 use syn::Result;
 
 use crate::{
-    arguments::{AfterFailure, Batch, HandlerArguments, RecordTypes},
+    arguments::{Batch, HandlerArguments, OnFailure, RecordTypes},
     call, duration,
     form::Form,
     signature::{Function, Taken},
@@ -43,16 +43,16 @@ fn registration(arguments: &HandlerArguments, function: &Function, form: &Form<'
     let retry = arguments.retry.iter().map(|retry| retry.tokens(keylane));
     let timeout = arguments.timeout.map(duration::tokens).into_iter();
     let stop = arguments.stop_on_first_failure.iter();
-    let after_failure = arguments.after_failure.iter().map(|after| match after {
-        AfterFailure::Block => quote!(Block),
-        AfterFailure::Continue => quote!(Continue),
+    let on_failure = arguments.on_failure.iter().map(|after| match after {
+        OnFailure::Block => quote!(Block),
+        OnFailure::Continue => quote!(Continue),
     });
     quote! {
         #start
             #(.retry(#retry))*
             #(.timeout(#timeout))*
             #(.stop_on_first_failure(#stop))*
-            #(.after_failure(#keylane::AfterFailure::#after_failure))*
+            #(.on_failure(#keylane::OnFailure::#on_failure))*
     }
 }
 

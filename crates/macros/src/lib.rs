@@ -111,7 +111,7 @@ pub fn derive_outbox_event(input: proc_macro::TokenStream) -> proc_macro::TokenS
 /// | `retry(kind, …)` | This handler's retry policy; see below. |
 /// | `timeout = "30s"` | How long one call may take. |
 /// | `stop_on_first_failure = false` | Whether a failing record stops the later ones of its lane. |
-/// | `after_failure = "block"` or `"continue"` | What becomes of the lane when a record has failed for good. |
+/// | `on_failure = "block"` or `"continue"` | What becomes of the lane when a record has failed for good. |
 /// | `batch = 100` or `batch(size = 100, mixed)` | Up to this many records in a call: a run of one lane, or a mix of several. |
 /// | `transactional` | The handler writes in the transaction that completes the record. |
 /// | `every` or `types("a", "b")` | Which records a generic handler takes. |
@@ -209,7 +209,7 @@ mod tests {
             check(handler::expand(attribute, tokens(function)).unwrap());
         };
         handler(
-            "retry(exponential), timeout = \"1s\", after_failure = \"block\"",
+            "retry(exponential), timeout = \"1s\", on_failure = \"block\"",
             "async fn f(e: E, d: &Delivery, s: State<T>) -> R {}",
         );
         handler("every", "pub async fn f(r: &Record) -> R {}");

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::outbox::Outbox;
 use crate::{
-    record::{AfterFailure, Change, RecordId, Settlement, Status, StopReason},
+    record::{Change, OnFailure, RecordId, Settlement, Status, StopReason},
     store::{Completed, Guard, Settled},
 };
 
@@ -39,7 +39,7 @@ impl Outbox {
                     (self.retry(*id, *failures, (*delay, *stop), error, now), false)
                 }
                 Change::Fail { error, lane } => {
-                    (self.fail(*id, *failures, *lane, error, now), *lane == AfterFailure::Continue)
+                    (self.fail(*id, *failures, *lane, error, now), *lane == OnFailure::Continue)
                 }
                 Change::Unroutable => (self.set_aside_unroutable(*id, now), false),
                 Change::Resume => {
@@ -113,7 +113,7 @@ impl Outbox {
         applied
     }
 
-    fn fail(&mut self, id: RecordId, failures: u32, lane: AfterFailure, error: &str, now: Instant) -> bool {
+    fn fail(&mut self, id: RecordId, failures: u32, lane: OnFailure, error: &str, now: Instant) -> bool {
         let applied = self.is_open(id, failures)
             && self.records.change(id, |row| {
                 row.status = Status::Failed;
@@ -121,7 +121,7 @@ impl Outbox {
                 row.last_error = Some(error.to_owned());
                 row.next_attempt = None;
             });
-        if applied && lane == AfterFailure::Block {
+        if applied && lane == OnFailure::Block {
             self.stop_lane(id, StopReason::Blocked, now);
         }
         applied

@@ -19,7 +19,7 @@ use super::{
     with_lists,
 };
 use crate::{
-    record::{AfterFailure, Change, RecordId, Settlement, Status, StopReason},
+    record::{Change, OnFailure, RecordId, Settlement, Status, StopReason},
     store::{Completed, Guard, SettleError, Settled, StoreError},
 };
 
@@ -91,8 +91,8 @@ impl Batch {
             Change::Fail { error, lane } => {
                 fail(Status::Failed, None, error);
                 match lane {
-                    AfterFailure::Block => self.blocked.push(*id),
-                    AfterFailure::Continue => drop(self.resumed.insert(*id)),
+                    OnFailure::Block => self.blocked.push(*id),
+                    OnFailure::Continue => drop(self.resumed.insert(*id)),
                 }
             }
             Change::Unroutable => self.unroutable.push(*id),

@@ -1,7 +1,7 @@
 //! What follows from an attempt: one step for every case, and never a retry of a lost cause.
 
 use keylane::{
-    AfterFailure, Change,
+    Change, OnFailure,
     rules::lifecycle::{LaneRules, Step, after_fallback, after_handler, change, lane_goes_on},
 };
 use proptest::{option, prelude::*};
@@ -20,7 +20,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn lane_rules() -> impl Strategy<Value = LaneRules> {
     (any::<bool>(), any::<bool>()).prop_map(|(stop_on_first_failure, block)| LaneRules {
         stop_on_first_failure,
-        after_failure: if block { AfterFailure::Block } else { AfterFailure::Continue },
+        on_failure: if block { OnFailure::Block } else { OnFailure::Continue },
     })
 }
 
@@ -58,7 +58,7 @@ proptest! {
             Step::Complete if stopped_lane => Some(Change::CompleteAndResume),
             Step::Complete => Some(Change::Complete),
             Step::Retry { delay } => Some(Change::Retry { delay, error, stop: rules.stop_on_first_failure }),
-            Step::Fail => Some(Change::Fail { error, lane: rules.after_failure }),
+            Step::Fail => Some(Change::Fail { error, lane: rules.on_failure }),
             Step::Fallback => None,
         };
         prop_assert_eq!(change, expected);
@@ -72,7 +72,7 @@ proptest! {
             let allowed = match step {
                 Step::Complete => true,
                 Step::Retry { .. } => !rules.stop_on_first_failure,
-                Step::Fail => rules.after_failure == AfterFailure::Continue,
+                Step::Fail => rules.on_failure == OnFailure::Continue,
                 Step::Fallback => false,
             };
             prop_assert_eq!(lane_goes_on(&change), allowed);

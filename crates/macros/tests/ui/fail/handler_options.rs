@@ -25,7 +25,7 @@ async fn no_value(_: &Record) -> Result<(), HandlerError> {
     Ok(())
 }
 
-#[outbox_handler(id = "word", every, after_failure = "blocked")]
+#[outbox_handler(id = "word", every, on_failure = "blocked")]
 async fn word(_: &Record) -> Result<(), HandlerError> {
     Ok(())
 }

@@ -23,7 +23,7 @@ struct OrderPlaced {
     ),
     timeout = "1m 30s",
     stop_on_first_failure = false,
-    after_failure = "block",
+    on_failure = "block",
 )]
 async fn all(_: OrderPlaced) -> Result<(), HandlerError> {
     Ok(())
@@ -32,7 +32,7 @@ async fn all(_: OrderPlaced) -> Result<(), HandlerError> {
 #[outbox_handler(
     id = "linear",
     retry(linear, initial = "500ms", increment = "1s", jitter = 0),
-    after_failure = "continue"
+    on_failure = "continue"
 )]
 async fn linear(_: OrderPlaced) -> Result<(), HandlerError> {
     Ok(())

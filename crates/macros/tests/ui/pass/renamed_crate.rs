@@ -17,7 +17,7 @@ struct OrderPlaced {
     id: u64,
 }
 
-#[outbox_handler(id = "single", retry(exponential), after_failure = "block", crate = crate::my::keylane)]
+#[outbox_handler(id = "single", retry(exponential), on_failure = "block", crate = crate::my::keylane)]
 async fn single(_: OrderPlaced) -> Result<(), HandlerError> {
     Ok(())
 }
