@@ -17,7 +17,10 @@ struct GuestArrived {
 }
 
 #[outbox_handler(id = "greeter")]
-async fn greet(guest: GuestArrived, State(host): State<UnboundedSender<String>>) -> Result<(), SendError<String>> {
+async fn greet(
+    guest: GuestArrived,
+    State(host): State<UnboundedSender<String>>,
+) -> Result<(), SendError<String>> {
     host.send(format!("hello, {}", guest.name))
 }
 
@@ -26,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::temp_dir().join(format!("keylane-hello-{}.db", std::process::id()));
     let options = SqliteConnectOptions::new().filename(&file).create_if_missing(true);
     let pool = SqlitePool::connect_with(options).await?;
-    let (host, mut greetings) = unbounded_channel();
+    let (host, mut greetings) = unbounded_channel::<String>();
     let outbox = Outbox::builder(pool.clone()).state(host).handlers(handlers![greet]).build().await?;
     outbox.migrate().await?;
     let running = outbox.start().await?;
