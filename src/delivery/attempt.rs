@@ -9,10 +9,10 @@ use crate::{
     clock::Clock,
     handler::{Context, Entry, Failure, HandlerError, States, guarded},
     ownership::Permit,
-    record::{Change, Record},
+    record::{Change, OnFailure, Record},
     rules::{
         lease,
-        lifecycle::{self, Step},
+        lifecycle::{self, LaneRules, Step},
     },
     telemetry::{Observers, Signal},
 };
@@ -102,19 +102,21 @@ fn report(record: &Record, attempts: u32, step: Step, error: &str, entry: &Entry
         Step::Retry { delay } => {
             around.observers.emit(Signal::RetryScheduled { record: id, lane: lane(), attempts, delay });
         }
-        Step::Fail => {
-            let blocked = entry.lane_rules.on_failure == crate::record::OnFailure::Block;
-            around.observers.emit(Signal::RecordFailed {
-                record: id,
-                event_id: record.delivery.event_id,
-                trace_id: record.delivery.trace_id().map(str::to_owned),
-                lane: lane(),
-                attempts,
-                error: error.to_owned(),
-                blocked,
-            });
-        }
+        Step::Fail => around.observers.emit(failed(record, attempts, error, entry.lane_rules)),
         Step::Complete | Step::Fallback => {}
+    }
+}
+
+/// What is told of a record that has failed for good.
+pub(super) fn failed(record: &Record, attempts: u32, error: &str, rules: LaneRules) -> Signal {
+    Signal::RecordFailed {
+        record: record.delivery.id,
+        event_id: record.delivery.event_id,
+        trace_id: record.delivery.trace_id().map(str::to_owned),
+        lane: record.lane(),
+        attempts,
+        error: error.to_owned(),
+        blocked: rules.on_failure == OnFailure::Block,
     }
 }
 

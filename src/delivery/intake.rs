@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
+    attempt::failed,
     fetcher::{Look, Seen, look},
     lane::Item,
     pipeline::{Pipeline, Task},
@@ -263,16 +264,8 @@ impl Pipeline {
         self.lanes.note(&item.record);
         let lane_rules = entry.lane_rules;
         let error = format!("crashed: the process ended {crashes} times while this record was handled");
-        let delivery = &item.record.delivery;
-        self.observers.emit(Signal::RecordFailed {
-            record: delivery.id,
-            event_id: delivery.event_id,
-            trace_id: delivery.trace_id().map(str::to_owned),
-            lane: lane.clone(),
-            attempts: item.record.failures() + 1,
-            error: error.clone(),
-            blocked: lane_rules.on_failure == OnFailure::Block,
-        });
+        let attempts = item.record.failures() + 1;
+        self.observers.emit(failed(&item.record, attempts, &error, lane_rules));
         self.write_outcome(item, Change::Fail { error, lane: lane_rules.on_failure }, &lane);
     }
 }

@@ -16,7 +16,8 @@
 //! sequence of a lane in a task, and a *flight* is a run under way, which reports whatever ends it; an
 //! outcome is *set aside* if the database refuses it; *tainted* is a lane whose rows in a fetch under way no longer count,
 //! because the lane's memory changed since the fetch began; *crowded* is a partition one of whose lanes
-//! wants more of the memory than its share.
+//! wants more of the memory than its share; *releasing* is a lane whose held records return in steps; a record is
+//! *suspected* if a crash has met a call of it.
 
 use std::time::Duration;
 
