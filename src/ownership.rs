@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use crossbeam_utils::CachePadded;
 use tokio::sync::{Notify, watch};
 
 use crate::{
@@ -30,14 +31,14 @@ const JUMP_TOLERANCE: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 pub(crate) struct Ownership(Arc<Shared>);
 
+/// The parts are padded: tasks on all threads read the lease and the owners before each call, while the
+/// dispatcher counts permits for each record.
 struct Shared {
     clock: Clock,
-    /// Microseconds on the clock; 0 when there is no lease.
-    trusted_until: AtomicU64,
-    /// Both clocks at the last heartbeat, in microseconds.
-    wall_at: AtomicU64,
-    clock_at: AtomicU64,
-    slots: [Slot; PARTITION_COUNT],
+    lease: CachePadded<Lease>,
+    slots: CachePadded<[Slot; PARTITION_COUNT]>,
+    /// Permits that are out, by partition.
+    permits: CachePadded<[AtomicU32; PARTITION_COUNT]>,
     returned: Notify,
     changed: Wake,
     /// How often the cluster has changed, as the delivery wing has last seen it.
@@ -47,21 +48,32 @@ struct Shared {
 }
 
 #[derive(Default)]
+struct Lease {
+    /// Microseconds on the clock; 0 when there is no lease.
+    trusted_until: AtomicU64,
+    /// Both clocks at the last heartbeat, in microseconds.
+    wall_at: AtomicU64,
+    clock_at: AtomicU64,
+}
+
+#[derive(Default)]
 struct Slot {
     /// 0 when not owned: a claim makes it at least 1.
     generation: AtomicI64,
     draining: AtomicBool,
-    permits: AtomicU32,
 }
 
 impl Ownership {
     pub(crate) fn new(clock: Clock) -> Self {
         Self(Arc::new(Shared {
             clock,
-            trusted_until: AtomicU64::new(0),
-            wall_at: AtomicU64::new(clock.wall().as_micros() as u64),
-            clock_at: AtomicU64::new(clock.now().as_micros() as u64),
-            slots: std::array::from_fn(|_| Slot::default()),
+            lease: CachePadded::new(Lease {
+                trusted_until: AtomicU64::new(0),
+                wall_at: AtomicU64::new(clock.wall().as_micros() as u64),
+                clock_at: AtomicU64::new(clock.now().as_micros() as u64),
+            }),
+            slots: CachePadded::new(std::array::from_fn(|_| Slot::default())),
+            permits: CachePadded::new(std::array::from_fn(|_| AtomicU32::new(0))),
             returned: Notify::new(),
             changed: Wake::default(),
             changes: watch::Sender::new(0),
@@ -99,9 +111,9 @@ impl Ownership {
         let held = self.lease_holds();
         let until = lease::trusted_until(sent_at, stale_timeout).as_micros() as u64;
         // In this order: a reader between the two sees less wall time, not more.
-        self.0.wall_at.store(self.0.clock.wall().as_micros() as u64, SeqCst);
-        self.0.clock_at.store(self.0.clock.now().as_micros() as u64, SeqCst);
-        self.0.trusted_until.fetch_max(until, SeqCst);
+        self.0.lease.wall_at.store(self.0.clock.wall().as_micros() as u64, SeqCst);
+        self.0.lease.clock_at.store(self.0.clock.now().as_micros() as u64, SeqCst);
+        self.0.lease.trusted_until.fetch_max(until, SeqCst);
         if !held {
             self.0.changed.nudge();
         }
@@ -109,13 +121,13 @@ impl Ownership {
 
     /// Ends the lease: this instance has been evicted or stops.
     pub(crate) fn lose(&self) {
-        self.0.trusted_until.store(0, SeqCst);
+        self.0.lease.trusted_until.store(0, SeqCst);
         self.0.changed.nudge();
     }
 
     /// How long the lease still holds.
     pub(crate) fn lease_left(&self) -> Duration {
-        let until = Duration::from_micros(self.0.trusted_until.load(SeqCst));
+        let until = Duration::from_micros(self.0.lease.trusted_until.load(SeqCst));
         until.saturating_sub(self.0.clock.now())
     }
 
@@ -149,10 +161,12 @@ impl Ownership {
 
     /// Those of the draining partitions that no permit is out for.
     pub(crate) fn drained(&self) -> PartitionSet {
-        let idle = |slot: &Slot| {
-            slot.generation.load(SeqCst) != 0 && slot.draining.load(SeqCst) && slot.permits.load(SeqCst) == 0
+        let idle = |partition: &Partition| {
+            let slot = &self.0.slots[partition.index()];
+            let draining = slot.generation.load(SeqCst) != 0 && slot.draining.load(SeqCst);
+            draining && self.permits(*partition) == 0
         };
-        Partition::all().filter(|partition| idle(&self.0.slots[partition.index()])).collect()
+        Partition::all().filter(idle).collect()
     }
 
     /// Forgets partitions after they were released.
@@ -183,8 +197,7 @@ impl Ownership {
 
     /// Of what may be worked on now, the partitions that no permit is out for.
     pub(crate) fn idle(&self) -> PartitionSet {
-        let idle = |partition: &Partition| self.0.slots[partition.index()].permits.load(SeqCst) == 0;
-        self.owned().iter().filter(idle).collect()
+        self.owned().iter().filter(|partition| self.permits(*partition) == 0).collect()
     }
 
     pub(crate) fn is_open(&self, partition: Partition) -> bool {
@@ -201,7 +214,7 @@ impl Ownership {
     /// at before each call.
     pub(crate) fn permit(&self, partition: Partition) -> Option<Permit> {
         let slot = &self.0.slots[partition.index()];
-        slot.permits.fetch_add(1, SeqCst);
+        self.0.permits[partition.index()].fetch_add(1, SeqCst);
         let generation = Generation(slot.generation.load(SeqCst));
         let permit = Permit(Ticket { shared: Arc::clone(&self.0), partition, generation });
         // Counted before it is looked at, so that a drain either sees it or is seen by it.
@@ -210,12 +223,12 @@ impl Ownership {
 
     /// Permits of this partition that are out.
     pub(crate) fn permits(&self, partition: Partition) -> usize {
-        self.0.slots[partition.index()].permits.load(SeqCst) as usize
+        self.0.permits[partition.index()].load(SeqCst) as usize
     }
 
     /// Permits that are out.
     pub(crate) fn permits_out(&self) -> usize {
-        self.0.slots.iter().map(|slot| slot.permits.load(SeqCst) as usize).sum()
+        self.0.permits.iter().map(|permits| permits.load(SeqCst) as usize).sum()
     }
 
     /// Returns after a permit was given back. Cancel safe.
@@ -227,9 +240,10 @@ impl Ownership {
 impl Shared {
     /// The time on the clock, if the lease holds at it.
     fn trusted_now(&self) -> Option<Duration> {
-        let before = [&self.wall_at, &self.clock_at].map(|at| Duration::from_micros(at.load(SeqCst)));
+        let before =
+            [&self.lease.wall_at, &self.lease.clock_at].map(|at| Duration::from_micros(at.load(SeqCst)));
         let now = self.clock.now();
-        let until = Duration::from_micros(self.trusted_until.load(SeqCst));
+        let until = Duration::from_micros(self.lease.trusted_until.load(SeqCst));
         let after = (self.clock.wall(), now);
         let holds = now < until && !lease::clocks_jumped((before[0], before[1]), after, JUMP_TOLERANCE);
         holds.then_some(now)
@@ -240,6 +254,10 @@ impl Shared {
 pub(crate) struct Permit(Ticket);
 
 impl Permit {
+    pub(crate) fn partition(&self) -> Partition {
+        self.0.partition
+    }
+
     pub(crate) fn generation(&self) -> Generation {
         self.0.generation
     }
@@ -296,8 +314,8 @@ impl Ticket {
 impl Drop for Permit {
     fn drop(&mut self) {
         let Ticket { shared, partition, .. } = &self.0;
-        let slot = &shared.slots[partition.index()];
-        if slot.permits.fetch_sub(1, SeqCst) == 1 && slot.draining.load(SeqCst) {
+        let before = shared.permits[partition.index()].fetch_sub(1, SeqCst);
+        if before == 1 && shared.slots[partition.index()].draining.load(SeqCst) {
             shared.returned.notify_one();
         }
     }

@@ -12,7 +12,7 @@ use crate::{
     cluster::{Departure, Heartbeat, Member, Pulse},
     config::Config,
     database::Database,
-    delivery::{Ended, Pipeline, Setup},
+    delivery::{Dispatcher, Ended, Setup},
     handler::Registry,
     instance::InstanceId,
     notifications::{Hearing, Owned, listen},
@@ -208,7 +208,7 @@ impl Worker {
         evicted: &Wake,
     ) -> Session {
         let hearing = Hearing::default();
-        let pipeline = Pipeline::new(Setup {
+        let dispatcher = Dispatcher::new(Setup {
             store: Arc::clone(&self.store),
             registry: Arc::clone(&self.registry),
             config: self.config.delivery.clone(),
@@ -240,7 +240,7 @@ impl Worker {
             ownership.permits_out()
         };
         tokio::select! {
-            ended = pipeline.run() => match ended { Ended::Evicted | Ended::Broken => Session::Evicted },
+            ended = dispatcher.run() => match ended { Ended::Evicted | Ended::Broken => Session::Evicted },
             departure = member.run() => match departure {
                 Departure::Evicted => Session::Evicted,
                 Departure::Drained => Session::Left(ShutdownReport { graceful: true, cancelled: 0 }),

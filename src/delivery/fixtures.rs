@@ -4,7 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use smallvec::{SmallVec, smallvec};
 
-use super::{DeliveryConfig, Pipeline, Setup, attempt::Surroundings, flight::LaneRun, lane::Item};
+use super::{
+    DeliveryConfig, Dispatcher, Setup,
+    execute::ExecContext,
+    outcome::LaneRun,
+    work::{Item, LaneId},
+};
 use crate::{
     clock::Clock,
     database::Database,
@@ -86,9 +91,9 @@ pub(super) fn store(pool: &MemoryPool) -> Arc<dyn Store> {
     Memory::open(pool, settings).unwrap()
 }
 
-/// A pipeline that owns everything and knows the stops of everything; nothing of it runs.
-pub(super) fn pipeline() -> Pipeline {
-    let mut pipeline = Pipeline::new(Setup {
+/// A dispatcher that owns everything; nothing of it runs.
+pub(super) fn dispatcher() -> Dispatcher {
+    Dispatcher::new(Setup {
         store: store(&MemoryPool::new()),
         registry: registry(|_| Ok(())),
         config: DeliveryConfig::default(),
@@ -98,24 +103,24 @@ pub(super) fn pipeline() -> Pipeline {
         observers: Default::default(),
         instance: InstanceId::generate(),
         longest_hold: Duration::from_secs(55),
-    });
-    pipeline.loaded.fill(GENERATION);
-    pipeline
+    })
 }
 
 /// Records 1 to `count` of the key `a`, with permits, as the lane of a run.
 pub(super) fn lanes(ownership: &Ownership, count: i64) -> SmallVec<[LaneRun; 1]> {
-    let item = |id| {
-        let record = Arc::new(record(id, "a"));
-        let permit = ownership.permit(record.delivery.partition).unwrap();
-        Item { record, permit, stops_lane: false, care: Default::default() }
-    };
-    smallvec![LaneRun::new(record(1, "a").lane(), (1..=count).map(item))]
+    let items = (1..=count).map(|id| item(ownership, record(id, "a")));
+    smallvec![LaneRun::new(LaneId(0), items)]
+}
+
+/// A record with a permit.
+pub(super) fn item(ownership: &Ownership, record: Record) -> Item {
+    let permit = ownership.permit(record.delivery.partition).unwrap();
+    Item { record: Arc::new(record), permit, stops_lane: false, care: Default::default() }
 }
 
 /// What attempts share, with nobody to listen.
-pub(super) fn surroundings(ownership: &Ownership) -> Surroundings {
-    Surroundings {
+pub(super) fn context(ownership: &Ownership) -> ExecContext {
+    ExecContext {
         states: States::default(),
         observers: Default::default(),
         clock: ownership.clock(),

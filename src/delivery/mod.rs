@@ -1,126 +1,62 @@
-//! The delivery wing: fetch, lane, run, settle; one direction.
+//! The delivery wing: records come from the database, go through four stations, and their outcomes go back.
 //!
 //! ```text
-//!   database ──fetch──▶ lanes ──runs──▶ handlers ──outcomes──▶ settler ──▶ database
-//!      ▲                  │  permits ride along until the write is durable  │
-//!      └── wake, pause ───┴──────────── freed places ◀──────────────────────┘
+//!             ┌─────────────── dispatcher: events in, commands out ───────────────┐
+//!             │                                                                   │
+//!   database ─┴▶ fetch ──records──▶ lanes ──runs──▶ execute ──outcomes──▶ lanes ──┴─writes──▶ settle ─▶ database
 //! ```
 //!
-//! One task, the [`pipeline`], owns all bookkeeping; it fetches and settles at the same time, on a
-//! connection each. Handlers run in tasks of their own, one a lane at a time. A look reads the pending set
-//! from the frontier on, below which everything pending is in memory and no id can come any more, without
-//! what is in memory itself. A lane that stands still has a row in `outbox_lane`, and its later records are moved out
-//! of the pending set as they are met (status held), so that no poll pays for them twice.
+//! Each station owns its state and shows nobody its fields; none knows another. The [`dispatcher`] alone knows
+//! all four: it runs their tasks, takes what they hand over ([`work`], [`outcome`]) and passes it on.
 //!
-//! Words: a *stop* is a lane that stands still and the record that causes it; a *run* is one call
-//! sequence of a lane in a task, and a *flight* is a run under way, which reports whatever ends it; an
-//! outcome is *set aside* if the database refuses it; *tainted* is a lane whose rows in a fetch under way no longer count,
-//! because the lane's memory changed since the fetch began; *crowded* is a partition one of whose lanes
-//! wants more of the memory than its share; *releasing* is a lane whose held records return in steps; a record is
-//! *suspected* if a crash has met a call of it.
+//! * **fetch** decides when to ask the database, for which partitions and for how many records (`planner`), asks
+//!   (`query`), and keeps what memory is shared by (`budget`). A fetch reads the pending records from the low
+//!   watermark on, in id order, without those in memory.
+//! * **lanes** keep each key of each handler in order. A record is admitted to its lane, waits for its run, and
+//!   stays in memory until its outcome is durable. What the lanes want of other stations, they *wish* (`wishes`).
+//! * **execute** runs the runs in tasks and calls the user's code, in one place (`call`). Whatever ends a run ends
+//!   in a report of how each of its records has ended.
+//! * **settle** writes outcomes in batches, each under the instance's fence row, and leaves no reply in doubt.
+//!
+//! A *permit* rides with each record from its fetch until its outcome is durable: a partition is handed over when
+//! its permits are gone. A lane that stands still has a row in `outbox_lane`; its later records are moved out of
+//! the pending set as they are met (status held), so that no fetch pays for them twice.
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | lane | the queue of one key for one handler |
+//! | run | the records of a lane that one task handles, one call after another or as a batch |
+//! | flight | a run under way; whatever ends it, it reports |
+//! | stop | a lane that stands still, and the record that causes it |
+//! | hold | to move a record of a stopped lane out of the pending set |
+//! | stale | rows of a lane that changed since the fetch under way began: they do not count |
+//! | missed | a record that was fetched and not admitted, or requeued: the next fetch begins at the head |
+//! | hot | a partition one of whose lanes wants more than its share of memory: it is fetched by itself |
+//! | exhausted | a hot partition whose last fetch brought nothing that could be admitted |
+//! | releasing | a lane whose held records return in steps |
+//! | suspected | a record or a partition that earlier processes have crashed with |
+//! | refused | a write that the database rejects by itself: it is tried again, its lane waits |
+//! | lost | a record of which nobody knows what its call has done: it is fetched again |
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use crate::record::OnFailure;
-
-mod aside;
-mod attempt;
-mod fetcher;
+mod config;
+mod dispatcher;
+mod execute;
+mod fetch;
 #[cfg(test)]
 mod fixtures;
-mod flight;
-mod group;
-mod intake;
-mod lane;
 mod lanes;
-mod listening;
-mod noted;
-mod outcomes;
-mod pipeline;
-mod ready;
-mod releases;
-mod room;
-mod run;
-mod settler;
-mod stops;
-mod suspects;
-mod together;
-mod transaction;
-mod turns;
+mod outcome;
+mod resolve;
+mod roll;
+mod settle;
+mod signals;
+mod work;
 
-pub(crate) use attempt::roll;
-pub(crate) use pipeline::{Ended, Pipeline, Setup};
+pub use config::DeliveryConfig;
+pub(crate) use dispatcher::{Dispatcher, Ended, Setup};
+pub(crate) use roll::roll;
 
-/// How records are delivered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DeliveryConfig {
-    /// The longest pause between two looks when nothing wakes the poller. Where no notification tells of the
-    /// commits of other processes, looks are closer together while there are any.
-    #[serde(with = "crate::duration::poll_interval")]
-    pub poll_interval: Duration,
-    /// Records a fetch at most.
-    pub batch_size: usize,
-    /// Records in memory at most; the last quarter is kept for partitions that have nothing in it.
-    pub max_in_flight: usize,
-    /// Payload bytes in memory at most; one larger record still goes, alone.
-    pub max_in_flight_bytes: usize,
-    /// Handler calls at once.
-    pub concurrency: usize,
-    /// Transactional handler calls at once; each holds a connection of the pool.
-    pub transactional_concurrency: usize,
-    /// How long one handler call may take; handlers can set their own.
-    #[serde(with = "crate::duration::handler_timeout")]
-    pub handler_timeout: Duration,
-    /// A failing record stops the later ones of its key.
-    pub stop_on_first_failure: bool,
-    /// Crashes of its process that a record may meet while it is handled: at so many it has failed. 0: it is
-    /// tried for ever.
-    pub max_crashes: u32,
-    /// What becomes of a key whose record has failed for good. Not given: `block` with
-    /// stop-on-first-failure, else `continue`.
-    pub on_failure: Option<OnFailure>,
-}
-
-impl Default for DeliveryConfig {
-    fn default() -> Self {
-        Self {
-            poll_interval: Duration::from_secs(2),
-            batch_size: 1000,
-            max_in_flight: 4000,
-            max_in_flight_bytes: 64 * 1024 * 1024,
-            concurrency: 256,
-            transactional_concurrency: 4,
-            handler_timeout: Duration::from_secs(30),
-            stop_on_first_failure: true,
-            max_crashes: 3,
-            on_failure: None,
-        }
-    }
-}
-
-impl DeliveryConfig {
-    pub(crate) fn problems(&self, problems: &mut Vec<String>) {
-        let counts = [
-            ("delivery.batch_size", self.batch_size, 10_000),
-            ("delivery.max_in_flight", self.max_in_flight, 100_000),
-            ("delivery.concurrency", self.concurrency, 100_000),
-            ("delivery.transactional_concurrency", self.transactional_concurrency, 1_000),
-        ];
-        for (name, value, most) in counts.into_iter().filter(|(_, value, most)| !(1..=*most).contains(value))
-        {
-            problems.push(format!("{name} is {value}, but must be from 1 to {most}"));
-        }
-        if self.max_in_flight < self.batch_size {
-            problems.push(format!(
-                "delivery.max_in_flight is {}, but must be at least delivery.batch_size ({})",
-                self.max_in_flight, self.batch_size
-            ));
-        }
-        if self.max_in_flight_bytes == 0 {
-            problems.push("delivery.max_in_flight_bytes is 0, but must be at least 1".to_owned());
-        }
-    }
-}
+/// The pause after a database call that failed.
+const ERROR_PAUSE: Duration = Duration::from_millis(200);

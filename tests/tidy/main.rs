@@ -8,6 +8,7 @@ mod floors;
 mod package;
 mod shape;
 mod sql;
+mod stations;
 
 use std::{fs, path::Path};
 

@@ -1,0 +1,413 @@
+//! The dispatcher: the one task that knows all stations. Events in, commands out.
+
+use std::{
+    future::{Future, pending},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{task::JoinHandle, time::Instant};
+
+use super::{
+    config::DeliveryConfig,
+    execute::{Event, ExecContext, Executor, ExecutorSetup},
+    fetch::{Answer, FetchResult, Planner, Step, fetch},
+    lanes::{Lanes, Wishes},
+    settle::{Evicted, SettleQueue, Settler, Written},
+    work::Batch,
+};
+use crate::{
+    handler::Registry,
+    instance::InstanceId,
+    notifications::Hearing,
+    ownership::Ownership,
+    record::Record,
+    store::{Guard, SETTLER_SLOT, Store},
+    telemetry::{Observers, Signal},
+    wake::Wake,
+};
+
+/// Everything that delivery works with.
+pub(crate) struct Setup {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) config: DeliveryConfig,
+    pub(crate) ownership: Ownership,
+    pub(crate) wake: Wake,
+    pub(crate) hearing: Hearing,
+    pub(crate) observers: Observers,
+    pub(crate) instance: InstanceId,
+    /// How long others wait for a partition, less the write of the last outcome.
+    pub(crate) longest_hold: Duration,
+}
+
+/// Why delivery came to its end by itself.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// A fence row was closed: this instance has been evicted.
+    Evicted,
+    /// A task of the library panicked: what is in memory cannot be trusted any more.
+    Broken,
+}
+
+/// Delivers the records of one instance. Dropping it cancels the handlers that run.
+pub(crate) struct Dispatcher {
+    /// When to fetch what. The first station.
+    planner: Planner,
+    /// What is in memory, in its order. The second.
+    lanes: Lanes,
+    /// What runs. The third.
+    executor: Executor,
+    /// What waits to be written. The fourth.
+    queue: SettleQueue,
+    /// The fourth at work: away for the time of a settle.
+    settler: Option<Settler>,
+    /// Whether the lease held when it was last asked for. Changed by `ownership_changed`.
+    leased: bool,
+    /// What comes from outside; never changes.
+    outside: Outside,
+}
+
+/// What a dispatcher is given.
+struct Outside {
+    store: Arc<dyn Store>,
+    registry: Arc<Registry>,
+    ownership: Ownership,
+    wake: Wake,
+    observers: Observers,
+    instance: InstanceId,
+    longest_hold: Duration,
+}
+
+type Settled = (Settler, Batch, Result<Written, Evicted>);
+
+impl Dispatcher {
+    pub(crate) fn new(setup: Setup) -> Self {
+        let Setup { store, registry, config, ownership, wake, hearing, observers, instance, longest_hold } =
+            setup;
+        let guard = Guard { instance, slot: SETTLER_SLOT, counter: 0 };
+        let context = ExecContext {
+            states: registry.states.clone(),
+            observers: observers.clone(),
+            clock: ownership.clock(),
+            longest_hold,
+        };
+        let executor = ExecutorSetup { store: Arc::clone(&store), instance, config: &config, context };
+        Self {
+            planner: Planner::new(&config, instance, hearing, Instant::now()),
+            lanes: Lanes::new(config.max_crashes),
+            executor: Executor::new(executor),
+            queue: SettleQueue::default(),
+            settler: Some(Settler::new(Arc::clone(&store), observers.clone(), guard)),
+            leased: false,
+            outside: Outside { store, registry, ownership, wake, observers, instance, longest_hold },
+        }
+    }
+
+    /// Delivers until this instance is evicted or the future is dropped.
+    pub(crate) async fn run(mut self) -> Ended {
+        let mut fetching: Option<Task<FetchResult>> = None;
+        let mut settling: Option<Task<Settled>> = None;
+        loop {
+            // The question is on its way before the handlers have the processor.
+            fetching = fetching.or_else(|| self.start_fetch());
+            self.start_runs();
+            settling = settling.or_else(|| self.start_settle());
+            let timer = self.next_timer();
+            let (wake, changed) = (&self.outside.wake, self.outside.ownership.changed());
+            tokio::select! {
+                event = self.executor.next() => match event {
+                    Event::Landed(runs) => {
+                        runs.into_iter().for_each(|landed| self.lanes.land(landed));
+                        self.follow_wishes();
+                    }
+                    // The user's code is caught, so this is a fault of ours: not in a hot loop, at least. The
+                    // runs of the task have given their records back.
+                    Event::TasksEnded { panicked: true } => self.planner.pause(Instant::now()),
+                    Event::TasksEnded { panicked: false } | Event::SlotFreed => {}
+                    Event::Evicted => return Ended::Evicted,
+                },
+                fetched = result_of(&mut fetching) => {
+                    fetching = None;
+                    let Some(fetched) = fetched else { return Ended::Broken };
+                    self.fetched(fetched);
+                }
+                settled = result_of(&mut settling) => {
+                    settling = None;
+                    let Some((settler, batch, result)) = settled else { return Ended::Broken };
+                    self.settler = Some(settler);
+                    match result {
+                        Ok(written) => self.settled(batch, &written),
+                        Err(Evicted) => return Ended::Evicted,
+                    }
+                }
+                () = wake.nudged() => self.planner.want(),
+                () = changed.nudged() => {
+                    self.ownership_changed();
+                    self.planner.want();
+                }
+                () = tokio::time::sleep_until(timer) => self.timer_fired(),
+            }
+        }
+    }
+
+    fn start_fetch(&mut self) -> Option<Task<FetchResult>> {
+        let now = Instant::now();
+        loop {
+            let in_memory = self.lanes.in_memory();
+            match self.planner.next(in_memory, &self.outside.ownership, now) {
+                Step::Wait => return None,
+                Step::CutQueues(share) => {
+                    self.planner.queues_cut(self.lanes.cut_queues(share));
+                    self.follow_wishes();
+                }
+                Step::Fetch(begin) => {
+                    let fetch_of = self.lanes.begin_fetch();
+                    let request = self.planner.begin(begin, fetch_of, &self.outside.ownership);
+                    return Some(Task::start(fetch(Arc::clone(&self.outside.store), request)));
+                }
+            }
+        }
+    }
+
+    fn fetched(&mut self, mut result: FetchResult) {
+        let now = Instant::now();
+        if let Some(changes) = result.cluster_changes {
+            self.outside.ownership.note_changes(changes);
+        }
+        if let Some(error) = &result.error {
+            self.outside.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
+            self.planner.failed(&result.request, now);
+            return self.lanes.end_fetch();
+        }
+        self.lanes.take_stops(&result.stops, result.request.seq, result.request.stops);
+        self.lanes.take_suspicions(&result.suspicions, result.request.unread, now);
+        self.planner.answered(&result, self.lanes.releasing());
+        let registry = &self.outside.registry;
+        self.lanes.resume_unstopped(&result.stops, |handler| registry.knows(handler));
+        let answer = Answer::from(&result);
+        let records = std::mem::take(&mut result.records);
+        if !records.is_empty() {
+            self.outside.observers.emit(Signal::Fetched { records: records.len() });
+        }
+        let (before, _) = self.lanes.in_memory();
+        match self.outside.ownership.lease_holds() {
+            true => records.into_iter().for_each(|record| self.admit(record)),
+            false => self.lanes.mark_missed(),
+        }
+        if answer.is_all_of_a_part() {
+            self.lanes.fetched_all_of(result.request.partitions());
+        }
+        self.planner.admitted(&answer, self.lanes.in_memory().0 - before, now);
+        self.lanes.end_fetch();
+        self.follow_wishes();
+    }
+
+    /// A record whose partition's stops are not known is not admitted.
+    fn admit(&mut self, record: Record) {
+        let Outside { ownership, registry, .. } = &self.outside;
+        let delivery = &record.delivery;
+        let permit = ownership.permit(delivery.partition);
+        let permit =
+            permit.filter(|permit| self.planner.stops_are_read(delivery.partition, permit.generation()));
+        let entry = registry.entry(&delivery.handler, &delivery.record_type);
+        self.lanes.admit(record, permit, entry);
+    }
+
+    fn start_runs(&mut self) {
+        // Without a lease nothing would be tried, and all would be ready again at once.
+        if self.outside.ownership.lease_holds() {
+            let lanes = &mut self.lanes;
+            self.executor.start(|transactional| lanes.next_run(transactional));
+        }
+    }
+
+    fn start_settle(&mut self) -> Option<Task<Settled>> {
+        let mut settler = self.settler.take()?;
+        self.lanes.ask_for_steps();
+        self.follow_wishes();
+        let Some(batch) = self.queue.next_batch() else {
+            self.settler = Some(settler);
+            return None;
+        };
+        self.planner.settle_begins();
+        Some(Task::start(async move {
+            let result = settler.settle(&batch.settlements).await;
+            (settler, batch, result)
+        }))
+    }
+
+    fn settled(&mut self, batch: Batch, Written { settled, refused }: &Written) {
+        self.planner.settle_ends(settled.number);
+        let (batch, lanes) = self.queue.refuse(batch, refused, Instant::now());
+        lanes.into_iter().for_each(|lane| self.lanes.refused(lane));
+        self.lanes.settled(&batch, settled);
+        self.follow_wishes();
+    }
+
+    /// Sees to what the lanes want of the other stations.
+    fn follow_wishes(&mut self) {
+        let Wishes { writes, signals, tracks_ended, due_in, due, fetch, pause, missed, stops, released } =
+            self.lanes.take_wishes();
+        for mut write in writes {
+            if write.origin.permit.is_none() {
+                let partition = self.lanes.partition_of(write.origin.lane);
+                write.origin.permit = partition.and_then(|at| self.outside.ownership.permit(at));
+            }
+            self.queue.push(write);
+        }
+        signals.into_iter().for_each(|signal| self.outside.observers.emit(signal));
+        for record in tracks_ended {
+            self.executor.call(|store| async move { store.end_call(record).await });
+        }
+        let now = Instant::now();
+        due_in.into_iter().for_each(|pause| self.planner.due_in(pause, now));
+        if due {
+            self.planner.want_due();
+        }
+        if fetch {
+            self.planner.want();
+        }
+        if pause {
+            self.planner.pause(now);
+        }
+        if missed {
+            self.planner.mark_missed();
+        }
+        self.planner.read_stops_again(stops);
+        self.planner.released(released);
+    }
+
+    fn next_timer(&self) -> Instant {
+        let now = Instant::now();
+        let left = self.outside.ownership.lease_left();
+        let lapse = (!left.is_zero()).then(|| now + left);
+        let others = [lapse, self.queue.next_retry()].into_iter().flatten();
+        others.fold(self.planner.next_timer(now), Instant::min)
+    }
+
+    fn timer_fired(&mut self) {
+        let now = Instant::now();
+        if self.planner.fire(self.lanes.in_memory().0, now) {
+            self.planner.read_stops_again(self.lanes.waiting_for_others());
+            // Partitions that were owned without a crash for as long as a call may take are suspected no more.
+            let calm = self.lanes.calm(self.outside.longest_hold, now);
+            if !calm.is_empty() {
+                let me = self.outside.instance;
+                self.executor.call(|store| async move { store.calm(me, calm).await });
+            }
+        }
+        self.ownership_changed();
+    }
+
+    fn ownership_changed(&mut self) {
+        let ownership = &self.outside.ownership;
+        let holds = ownership.lease_holds();
+        if self.leased && !holds {
+            self.outside.observers.emit(Signal::LeaseLapsed);
+            self.executor.cancel_all();
+        }
+        self.leased = holds;
+        self.planner.close(|partition| ownership.is_open(partition));
+        self.lanes.close(|partition| ownership.is_open(partition));
+        for write in self.queue.retry(Instant::now()) {
+            self.lanes.write_given_up(write);
+        }
+        self.follow_wishes();
+    }
+}
+
+/// Work on a task of its own, so that decoding and encoding do not hold up the dispatcher. Dropping it
+/// cancels it.
+struct Task<T>(JoinHandle<T>);
+
+impl<T: Send + 'static> Task<T> {
+    fn start(work: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(tokio::spawn(work))
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The result of a task, `None` if it panicked; waits for ever while there is none.
+async fn result_of<T>(task: &mut Option<Task<T>>) -> Option<T> {
+    match task {
+        Some(Task(handle)) => handle.await.ok(),
+        None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        delivery::fixtures,
+        store::{ErrorClass, StoreError},
+    };
+
+    /// The answer to a fetch of everything that brings nothing.
+    async fn answer(dispatcher: &mut Dispatcher) -> FetchResult {
+        dispatcher.planner.want();
+        let mut fetching = dispatcher.start_fetch();
+        result_of(&mut fetching).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_admitted_before_the_stops_of_its_generation_are_known() {
+        let mut dispatcher = fixtures::dispatcher();
+        dispatcher.admit(fixtures::record(1, "a"));
+        assert_eq!(dispatcher.lanes.in_memory().0, 0);
+        let answer = answer(&mut dispatcher).await;
+        dispatcher.fetched(answer);
+        dispatcher.admit(fixtures::record(1, "a"));
+        assert_eq!(dispatcher.lanes.in_memory().0, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_fetch_has_brought_is_run_and_settled() {
+        let mut dispatcher = fixtures::dispatcher();
+        let mut answer = answer(&mut dispatcher).await;
+        answer.records = (1..=100).map(|id| fixtures::record(id, &format!("key-{}", id % 7))).collect();
+        dispatcher.fetched(answer);
+        assert_eq!(dispatcher.lanes.in_memory().0, 100);
+        let mut written = 0;
+        while written < 100 {
+            dispatcher.start_runs();
+            let Event::Landed(runs) = dispatcher.executor.next().await else { continue };
+            runs.into_iter().for_each(|landed| dispatcher.lanes.land(landed));
+            dispatcher.follow_wishes();
+            let Some(batch) = dispatcher.queue.next_batch() else { continue };
+            written += batch.len();
+            let settled = crate::store::Settled { applied: batch.len(), ..Default::default() };
+            dispatcher.settled(batch, &Written { settled, refused: Vec::new() });
+        }
+        assert_eq!(dispatcher.lanes.in_memory(), (0, 0));
+        assert_eq!(dispatcher.outside.ownership.permits_out(), 0);
+    }
+
+    /// What was known of ids may be of another database.
+    #[tokio::test(start_paused = true)]
+    async fn after_a_fetch_that_failed_the_head_is_asked_for_again() {
+        let mut dispatcher = fixtures::dispatcher();
+        let first = answer(&mut dispatcher).await;
+        dispatcher.fetched(first);
+        let known = answer(&mut dispatcher).await;
+        let fresh = Default::default();
+        assert_ne!(known.request.frontier, fresh, "the first fetch has moved it");
+        let error = StoreError::new("sweep", ErrorClass::Reconnect, "gone");
+        dispatcher.fetched(FetchResult { error: Some(error), ..known });
+        assert!(dispatcher.start_fetch().is_none(), "not at once");
+        tokio::time::advance(crate::delivery::ERROR_PAUSE).await;
+        let Step::Fetch(begin) =
+            dispatcher.planner.next((0, 0), &dispatcher.outside.ownership, Instant::now())
+        else {
+            panic!("it is to be fetched again")
+        };
+        let request = dispatcher.planner.begin(begin, (9, Vec::new()), &dispatcher.outside.ownership);
+        assert_eq!(request.frontier, fresh);
+    }
+}

@@ -1,0 +1,105 @@
+//! One attempt: the call, its limits, and what is written about its end.
+
+use std::time::Duration;
+
+use super::{call::fall_back, flight::Flight};
+use crate::{
+    clock::Clock,
+    delivery::{outcome::Outcome, roll::roll, signals::failed},
+    handler::{Entry, Failure, HandlerError, States},
+    ownership::Permit,
+    record::{Change, Record},
+    rules::{
+        lease,
+        lifecycle::{self, Step},
+    },
+    telemetry::{Observers, Signal},
+};
+
+/// The longest error text that is stored, in bytes.
+const ERROR_LIMIT_BYTES: usize = 1000;
+
+/// What attempts share.
+pub(in crate::delivery) struct ExecContext {
+    pub(in crate::delivery) states: States,
+    pub(in crate::delivery) observers: Observers,
+    pub(in crate::delivery) clock: Clock,
+    /// How long others wait for a partition, less the write of the last outcome.
+    pub(in crate::delivery) longest_hold: Duration,
+}
+
+/// Decides about a finished attempt: what is written, after the fallback handler if it has come to that. Every
+/// call of a fallback is the user's code as well: it begins under a good lease only.
+pub(super) async fn decide(
+    flight: &mut Flight<'_>,
+    lane: usize,
+    entry: &Entry,
+    record: &Record,
+    result: Result<(), HandlerError>,
+    context: &ExecContext,
+) -> Outcome {
+    let stops_lane = flight.next(lane).is_some_and(|item| item.stops_lane);
+    let failures = record.failures() + u32::from(result.is_err());
+    let fault = result.as_ref().err().map(HandlerError::fault);
+    // Only a retry has a jitter.
+    let roll = fault.map_or(0.0, |_| roll(record.delivery.id, failures));
+    let mut step = lifecycle::after_handler(fault, failures, &entry.retry, entry.fallback.is_some(), roll);
+    let mut error = result.as_ref().err().map(|error| error.text(ERROR_LIMIT_BYTES)).unwrap_or_default();
+    if let (Step::Fallback, Err(cause)) = (step, &result) {
+        let took = context.clock.now().saturating_sub(flight.started());
+        let fits = lease::fallback_fits(took, entry.timeout, context.longest_hold);
+        let may_start = |permit: &Permit| if fits { permit.may_go_on() } else { permit.may_start() };
+        if !flight.next(lane).is_some_and(|item| may_start(&item.permit)) {
+            // The next owner calls the handler once more, and then the fallback.
+            return Outcome::Lost;
+        }
+        let signal = Signal::FallbackTaken { record: record.delivery.id, lane: record.lane() };
+        context.observers.emit(signal);
+        let failure = failure(record, failures, cause, took, entry);
+        let called = async {
+            match &entry.fallback {
+                Some(fallback) => fall_back(&**fallback, record, &failure, (entry, context)).await,
+                None => Ok(()),
+            }
+        };
+        match flight.wait(Box::pin(called)).await {
+            Ok(()) => step = lifecycle::after_fallback(true),
+            Err(failed) => {
+                step = lifecycle::after_fallback(false);
+                error = format!("{error}; fallback: {}", failed.text(ERROR_LIMIT_BYTES / 2));
+                error.truncate(error.floor_char_boundary(ERROR_LIMIT_BYTES));
+            }
+        }
+    }
+    report(record, failures, step, &error, entry, context);
+    // A fallback is no end, and it was dealt with above.
+    let change = lifecycle::change(step, stops_lane, entry.lane_rules, &error);
+    Outcome::of(change.unwrap_or(Change::Complete))
+}
+
+/// What the fallback handler is told.
+fn failure(record: &Record, attempts: u32, cause: &HandlerError, took: Duration, entry: &Entry) -> Failure {
+    Failure {
+        delivery: record.delivery.clone(),
+        attempts,
+        error: cause.to_string(),
+        chain: cause.chain(),
+        class: cause.fault().class.map(str::to_owned),
+        kind: cause.kind(),
+        retries_exhausted: attempts > entry.retry.max_retries && !cause.fault().permanent,
+        since_scheduled: record.delivery.age + took,
+        last_attempt_took: took,
+    }
+}
+
+fn report(record: &Record, attempts: u32, step: Step, error: &str, entry: &Entry, context: &ExecContext) {
+    let id = record.delivery.id;
+    let lane = || record.lane();
+    match step {
+        Step::Retry { delay } => {
+            context.observers.emit(Signal::RetryScheduled { record: id, lane: lane(), attempts, delay });
+        }
+        Step::Fail => context.observers.emit(failed(record, attempts, error, entry.lane_rules)),
+        Step::Complete | Step::Fallback => {}
+    }
+}

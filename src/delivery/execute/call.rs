@@ -1,0 +1,45 @@
+//! The one place of this wing where the user's code is called, each call under the guard. Transactional handlers
+//! are called by the store, inside the transaction, under the same guard.
+
+use super::attempt::ExecContext;
+use crate::{
+    handler::{BatchCall, BatchResults, Call, Context, Entry, Failure, FallbackCall, HandlerError, guarded},
+    record::Record,
+};
+
+/// Calls the handler with one record.
+pub(super) async fn handle(
+    call: &dyn Call,
+    record: &Record,
+    entry: &Entry,
+    context: &ExecContext,
+) -> Result<(), HandlerError> {
+    guarded(entry.timeout, || call.call(Context::new(record, &context.states))).await?
+}
+
+/// Calls the handler with several records. A call that fails as a whole fails its first record; one that
+/// returns nothing does too, or it would be called for ever.
+pub(super) async fn handle_batch(
+    call: &dyn BatchCall,
+    records: &[&Record],
+    entry: &Entry,
+    context: &ExecContext,
+) -> BatchResults {
+    match guarded(entry.timeout, || call.call(records, &context.states)).await {
+        Ok(results) if results.is_empty() => {
+            vec![Err(HandlerError::new("the batch handler returned no results"))]
+        }
+        Ok(results) => results,
+        Err(error) => vec![Err(error)],
+    }
+}
+
+/// Calls the fallback handler with a record that has failed.
+pub(super) async fn fall_back(
+    fallback: &dyn FallbackCall,
+    record: &Record,
+    failure: &Failure,
+    (entry, context): (&Entry, &ExecContext),
+) -> Result<(), HandlerError> {
+    guarded(entry.timeout, || fallback.call(Context::new(record, &context.states), failure)).await?
+}

@@ -1,0 +1,257 @@
+//! A flight: a run under way. It owns its records until it has reported what became of each.
+//!
+//! Whatever ends the task of a flight (its last record, a lapse of the lease, a panic around it, a stop
+//! before it was polled at all) ends in a report: the outcomes that are known, and all other records as
+//! they were. Nothing that has ended is lost, and no lane is left running.
+
+use std::{future::Future, pin::pin, task::Poll, time::Duration};
+
+use smallvec::SmallVec;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::slot::Slot;
+use crate::delivery::{
+    outcome::{Landed, LaneRun, Outcome, Report},
+    work::Item,
+};
+
+/// An outcome is reported within this time while later calls of its run go on: longer would repeat more
+/// after a crash, shorter would cost a report for each call.
+const REPORTED_WITHIN: Duration = Duration::from_millis(50);
+
+/// A run under way.
+pub(super) struct Flight<'a> {
+    /// The records. Changed by each call's begin and end, taken by the last report.
+    lanes: SmallVec<[LaneRun; 1]>,
+    /// Borrowed from the task: a sender of its own would be counted up and down by two threads in turn.
+    done: &'a UnboundedSender<Report>,
+    /// The fence row of a transactional run, held from before it starts.
+    slot: Option<Slot>,
+    /// Never changes.
+    transactional: bool,
+    /// Whether an outcome waits to be reported.
+    unreported: bool,
+    /// Since when one does, on the clock; known from the start of the next call.
+    unreported_since: Option<Duration>,
+    /// When the call under way started, on the clock.
+    started: Duration,
+    /// Everything was reported or handed over.
+    over: bool,
+}
+
+impl<'a> Flight<'a> {
+    pub(super) fn new(
+        lanes: SmallVec<[LaneRun; 1]>,
+        transactional: bool,
+        slot: Option<Slot>,
+        done: &'a UnboundedSender<Report>,
+    ) -> Self {
+        let (unreported, unreported_since) = (false, None);
+        Self {
+            lanes,
+            done,
+            slot,
+            transactional,
+            unreported,
+            unreported_since,
+            started: Duration::ZERO,
+            over: false,
+        }
+    }
+
+    pub(super) fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// When the last call began, on the clock.
+    pub(super) fn started(&self) -> Duration {
+        self.started
+    }
+
+    /// The fence row of a transactional run, for one transaction. Dropped meanwhile, it clears up after itself.
+    pub(super) fn lend_slot(&mut self) -> Option<Slot> {
+        self.slot.take()
+    }
+
+    /// The transaction has ended.
+    pub(super) fn take_slot_back(&mut self, slot: Slot) {
+        self.slot = Some(slot);
+    }
+
+    /// The next record of a lane, if there is one and it may be tried.
+    pub(super) fn next(&self, lane: usize) -> Option<&Item> {
+        self.lanes[lane].next()
+    }
+
+    /// The records of a lane that have not ended.
+    pub(super) fn rest(&self, lane: usize) -> impl Iterator<Item = &Item> {
+        self.lanes[lane].rest()
+    }
+
+    /// A call for these many records of a lane begins. If it is cut off, nobody knows what it has done.
+    pub(super) fn begin(&mut self, lane: usize, count: usize, started: Duration) {
+        self.started = started;
+        self.lanes[lane].begin(count);
+        if !self.unreported {
+            return;
+        }
+        let since = *self.unreported_since.get_or_insert(started);
+        if started.saturating_sub(since) >= REPORTED_WITHIN {
+            self.report();
+        }
+    }
+
+    /// The next record of a lane has ended like this.
+    pub(super) fn end(&mut self, lane: usize, outcome: Outcome) {
+        self.unreported |= self.lanes[lane].end(outcome);
+    }
+
+    /// The next record is not tried, nor any after it in its lane.
+    pub(super) fn stop(&mut self, lane: usize) {
+        self.lanes[lane].stop();
+    }
+
+    /// What was begun in a lane was taken back as a whole: it may be tried again.
+    pub(super) fn take_back(&mut self, lane: usize) {
+        self.lanes[lane].take_back();
+    }
+
+    /// Waits for a call that has begun. What ended before it is reported meanwhile, if it takes long.
+    pub(super) async fn wait<T>(&mut self, call: impl Future<Output = T>) -> T {
+        let mut call = pin!(call);
+        if let Poll::Ready(returned) = futures::poll!(call.as_mut()) {
+            return returned;
+        }
+        if let Some(since) = self.unreported_since {
+            let left = (since + REPORTED_WITHIN).saturating_sub(self.started);
+            match Box::pin(tokio::time::timeout(left, call.as_mut())).await {
+                Ok(returned) => return returned,
+                Err(_) => self.report(),
+            }
+        }
+        call.await
+    }
+
+    /// Reports what has ended; the run goes on.
+    fn report(&mut self) {
+        (self.unreported, self.unreported_since) = (false, None);
+        let lanes = self.lanes.iter_mut().filter_map(LaneRun::ended).collect();
+        self.send(Landed { lanes, transactional: self.transactional, goes_on: true });
+    }
+
+    fn send(&self, landed: Landed) {
+        // No receiver: the dispatcher is gone, and this task is about to be cancelled.
+        let _ = self.done.send(Report { runs: vec![landed], mean_run: None });
+    }
+
+    /// The run has ended: everything that was not reported.
+    pub(super) fn land(mut self) -> Landed {
+        self.take()
+    }
+
+    fn take(&mut self) -> Landed {
+        self.over = true;
+        // Before the report, which lets the next transactional run start.
+        self.slot = None;
+        let mut lanes = std::mem::take(&mut self.lanes);
+        lanes.retain(|lane| !lane.over);
+        lanes.iter_mut().for_each(|lane| lane.over = true);
+        Landed { lanes, transactional: self.transactional, goes_on: false }
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            let landed = self.take();
+            self.send(landed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    use super::*;
+    use crate::delivery::fixtures;
+
+    fn lanes(count: i64) -> SmallVec<[LaneRun; 1]> {
+        fixtures::lanes(&fixtures::owning_all(), count)
+    }
+
+    /// The words for what was reported, and whether the run goes on.
+    fn reported(reports: &mut UnboundedReceiver<Report>) -> (Vec<&'static str>, bool) {
+        let mut report = reports.try_recv().unwrap();
+        let Landed { lanes, goes_on, .. } = report.runs.remove(0);
+        let words = lanes.iter().flat_map(|lane| &lane.items).map(|(_, outcome)| match outcome {
+            Outcome::Completed | Outcome::Changed(_) => "write",
+            Outcome::Written => "written",
+            Outcome::Untried => "untried",
+            Outcome::Aborted(_) => "aborted",
+            Outcome::Lost => "lost",
+        });
+        (words.collect(), goes_on)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flight_that_never_began_gives_its_records_back() {
+        let (done, mut reports) = unbounded_channel();
+        let flight = Flight::new(lanes(2), false, None, &done);
+        drop(flight);
+        assert_eq!(reported(&mut reports), (vec!["untried", "untried"], false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flight_that_is_cut_off_reports_what_has_ended() {
+        let (done, mut reports) = unbounded_channel();
+        let mut flight = Flight::new(lanes(3), false, None, &done);
+        flight.begin(0, 1, Duration::ZERO);
+        flight.end(0, Outcome::Completed);
+        flight.begin(0, 1, Duration::from_millis(1));
+        drop(flight);
+        assert_eq!(reported(&mut reports), (vec!["write", "lost", "untried"], false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_ended_is_reported_while_a_call_waits() {
+        let (done, mut reports) = unbounded_channel();
+        let mut flight = Flight::new(lanes(3), false, None, &done);
+        for at in [0, 1] {
+            flight.begin(0, 1, Duration::from_millis(at));
+            flight.end(0, Outcome::Completed);
+        }
+        flight.begin(0, 1, Duration::from_millis(2));
+        let waited = tokio::time::timeout(REPORTED_WITHIN, flight.wait(std::future::pending::<()>()));
+        assert!(waited.await.is_err());
+        assert_eq!(reported(&mut reports), (vec!["write", "write"], true));
+        flight.end(0, Outcome::Completed);
+        drop(flight);
+        assert_eq!(reported(&mut reports), (vec!["write"], false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lane_that_may_not_go_on_is_reported_as_a_whole() {
+        let (done, mut reports) = unbounded_channel();
+        let mut flight = Flight::new(lanes(3), false, None, &done);
+        flight.begin(0, 3, Duration::ZERO);
+        flight.end(0, Outcome::Lost);
+        flight.stop(0);
+        flight.report();
+        assert_eq!(reported(&mut reports), (vec!["lost", "untried", "untried"], true));
+        drop(flight);
+        assert_eq!(reported(&mut reports), (vec![], false), "nothing is told twice");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_ended_is_reported_between_calls_that_are_slow_together() {
+        let (done, mut reports) = unbounded_channel();
+        let mut flight = Flight::new(lanes(4), false, None, &done);
+        for at in [0, 30, 60, 90] {
+            flight.begin(0, 1, Duration::from_millis(at));
+            flight.end(0, Outcome::Completed);
+        }
+        // Known to have ended at 30, reported at the start of the first call after 80.
+        assert_eq!(reported(&mut reports), (vec!["write", "write", "write"], true));
+    }
+}

@@ -1,0 +1,121 @@
+//! A run: the records of one lane (or, for mixed batches, of several) through their handler.
+
+use std::sync::Arc;
+
+use super::{
+    attempt::{ExecContext, decide},
+    call::{handle, handle_batch},
+    flight::Flight,
+    transactional::run_in_transactions,
+};
+use crate::{
+    handler::{BatchCall, Call, Entry, Form},
+    record::Record,
+};
+
+/// Runs to the end, or to the first record after which the lane may not go on.
+pub(super) async fn run(flight: &mut Flight<'_>, entry: &Entry, context: &ExecContext) {
+    match &entry.form {
+        Form::Single(call) => {
+            for lane in 0..flight.lanes() {
+                run_lane(flight, entry, lane, &**call, context).await;
+            }
+        }
+        Form::Batch { call, .. } => Box::pin(run_batch(flight, entry, &**call, context)).await,
+        Form::Transactional { call, .. } => Box::pin(run_in_transactions(flight, entry, call, context)).await,
+    }
+}
+
+async fn run_lane(
+    flight: &mut Flight<'_>,
+    entry: &Entry,
+    lane: usize,
+    call: &dyn Call,
+    context: &ExecContext,
+) {
+    while let Some(item) = flight.next(lane) {
+        // The last look at the lease, as close to the call as can be.
+        let Some(started) = item.permit.starts_at() else { return flight.stop(lane) };
+        let record = Arc::clone(&item.record);
+        flight.begin(lane, 1, started);
+        let result = flight.wait(handle(call, &record, entry, context)).await;
+        let outcome = decide(flight, lane, entry, &record, result, context).await;
+        flight.end(lane, outcome);
+    }
+}
+
+async fn run_batch(flight: &mut Flight<'_>, entry: &Entry, call: &dyn BatchCall, context: &ExecContext) {
+    let lanes = 0..flight.lanes();
+    let may_start = |flight: &Flight<'_>, lane| flight.rest(lane).all(|item| item.permit.may_start());
+    if !lanes.clone().all(|lane| may_start(flight, lane)) {
+        return lanes.for_each(|lane| flight.stop(lane));
+    }
+    let started = context.clock.now();
+    let mut records: Vec<Arc<Record>> = Vec::new();
+    for lane in lanes.clone() {
+        let before = records.len();
+        records.extend(flight.rest(lane).map(|item| Arc::clone(&item.record)));
+        flight.begin(lane, records.len() - before, started);
+    }
+    let given: Vec<&Record> = records.iter().map(|record| &**record).collect();
+    let mut results = flight.wait(handle_batch(call, &given, entry, context)).await.into_iter();
+    let mut records = records.iter();
+    for lane in lanes {
+        let count = flight.rest(lane).count();
+        for record in records.by_ref().take(count) {
+            // The prefix rule: once a lane may not go on, later results of it do not count.
+            let result = results.next().filter(|_| flight.next(lane).is_some());
+            let Some(result) = result else {
+                flight.stop(lane);
+                continue;
+            };
+            let outcome = decide(flight, lane, entry, record, result, context).await;
+            flight.end(lane, outcome);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+    use crate::{
+        delivery::{fixtures, outcome::Outcome},
+        ownership::Ownership,
+        partition::{Partition, PartitionSet},
+    };
+
+    /// Runs three records of a key; during the first call this happens. Returns how many were called, and
+    /// how many were not tried.
+    async fn calls_after(meanwhile: impl Fn(&Ownership) + Send + Sync + 'static) -> (usize, usize) {
+        let (ownership, called) = (fixtures::owning_all(), Arc::new(Mutex::new(0)));
+        let (owner, count) = (ownership.clone(), Arc::clone(&called));
+        let registry = fixtures::registry(move |_| {
+            *count.lock().unwrap() += 1;
+            meanwhile(&owner);
+            Ok(())
+        });
+        let done = unbounded_channel().0;
+        let mut flight = Flight::new(fixtures::lanes(&ownership, 3), false, None, &done);
+        run(&mut flight, registry.entry("h", "t").unwrap(), &fixtures::context(&ownership)).await;
+        let landed = flight.land();
+        let untried = landed.lanes[0].items.iter().filter(|item| matches!(item.1, Outcome::Untried)).count();
+        (*called.lock().unwrap(), untried)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_call_looks_at_the_lease_and_at_the_owner() {
+        assert_eq!(calls_after(|_| {}).await, (3, 0));
+        assert_eq!(calls_after(Ownership::lose).await, (1, 2), "the lease is gone");
+        let partition = Partition::of("a");
+        let drained = calls_after(move |owner| owner.drain(PartitionSet::from_iter([partition])));
+        assert_eq!(drained.await, (1, 2), "it is to be handed over");
+        let moved = calls_after(move |owner| {
+            owner.grant(&[(partition, crate::instance::Generation(9))]);
+        });
+        assert_eq!(moved.await, (1, 2), "it was taken and came back");
+    }
+}

@@ -1,0 +1,116 @@
+//! Flights that share a task, and report together what ended together.
+
+use std::{mem::replace, sync::Arc, task::Poll, time::Duration};
+
+use futures::{StreamExt, future::OptionFuture, stream::FuturesUnordered};
+use tokio::{sync::mpsc::UnboundedSender, time::Instant};
+
+use super::{attempt::ExecContext, flight::Flight, run::run, slot::Slot};
+use crate::delivery::{
+    outcome::{Landed, Report},
+    work::Run,
+};
+
+/// Flights that have waited and report together at most.
+const REPORTED_TOGETHER: usize = 32;
+
+/// Flights that have landed. Dropped, it reports them, whatever became of the task.
+struct Arrivals<'a> {
+    /// Pushed as flights land, emptied by each report.
+    flights: Vec<Landed>,
+    /// Never changes.
+    done: &'a UnboundedSender<Report>,
+}
+
+impl Arrivals<'_> {
+    fn report(&mut self, mean_run: Option<Duration>) {
+        let flights = std::mem::take(&mut self.flights);
+        // No receiver: the dispatcher is gone, and this task is about to be cancelled.
+        let _ = self.done.send(Report { runs: flights, mean_run });
+    }
+}
+
+impl Drop for Arrivals<'_> {
+    fn drop(&mut self) {
+        if !self.flights.is_empty() {
+            self.report(None);
+        }
+    }
+}
+
+/// Runs that have not begun. Dropped, it reports them as not tried.
+pub(super) struct Together {
+    /// Taken one by one as they begin.
+    runs: std::vec::IntoIter<(Run, Option<Slot>)>,
+    /// Never changes.
+    done: UnboundedSender<Report>,
+}
+
+impl Together {
+    pub(super) fn new(runs: Vec<(Run, Option<Slot>)>, done: UnboundedSender<Report>) -> Self {
+        Self { runs: runs.into_iter(), done }
+    }
+}
+
+impl Drop for Together {
+    fn drop(&mut self) {
+        for (Run { entry, lanes }, slot) in self.runs.by_ref() {
+            drop(Flight::new(lanes, entry.form.is_transactional(), slot, &self.done));
+        }
+    }
+}
+
+/// Runs all of them, each until it waits before the next begins.
+pub(super) async fn fly(mut together: Together, context: Arc<ExecContext>) {
+    let (began, count) = (Instant::now(), together.runs.len() as u32);
+    let done = together.done.clone();
+    let mut arrivals = Arrivals { flights: Vec::with_capacity(together.runs.len()), done: &done };
+    let waiting = FuturesUnordered::new();
+    // One that ends at once leaves its place in memory to the next.
+    let mut place = Box::pin(OptionFuture::from(None));
+    for (run, slot) in together.runs.by_ref() {
+        place.as_mut().set(Some(one(run, slot, &context, &done)).into());
+        match futures::poll!(place.as_mut()) {
+            Poll::Ready(landed) => arrivals.flights.extend(landed),
+            Poll::Pending => waiting.push(replace(&mut place, Box::pin(None.into()))),
+        }
+    }
+    arrivals.report(Some(began.elapsed() / count.max(1)));
+    let mut waiting = waiting.ready_chunks(REPORTED_TOGETHER);
+    while let Some(landed) = waiting.next().await {
+        arrivals.flights.extend(landed.into_iter().flatten());
+        arrivals.report(None);
+    }
+}
+
+async fn one(
+    Run { entry, lanes }: Run,
+    slot: Option<Slot>,
+    context: &ExecContext,
+    done: &UnboundedSender<Report>,
+) -> Landed {
+    let mut flight = Flight::new(lanes, entry.form.is_transactional(), slot, done);
+    run(&mut flight, &entry, context).await;
+    flight.land()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+    use crate::delivery::{fixtures, outcome::Outcome};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_was_never_polled_gives_its_runs_back() {
+        let (done, mut reports) = unbounded_channel();
+        let ownership = fixtures::owning_all();
+        let context = Arc::new(fixtures::context(&ownership));
+        let lanes = fixtures::lanes(&ownership, 1);
+        let runs = vec![(Run { entry: fixtures::entry(), lanes }, None)];
+        drop(fly(Together::new(runs, done), context));
+        let report = reports.try_recv().unwrap();
+        assert!(matches!(report.runs[0].lanes[0].items[0].1, Outcome::Untried));
+        assert!(report.runs[0].lanes[0].over);
+    }
+}

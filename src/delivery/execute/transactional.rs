@@ -1,0 +1,110 @@
+//! Transactional runs: all records of a run in one transaction, fewer after a failure.
+
+use std::sync::Arc;
+
+use super::{
+    attempt::{ExecContext, decide},
+    flight::Flight,
+    slot::Transacted,
+};
+use crate::{
+    delivery::outcome::Outcome,
+    handler::Entry,
+    ownership::Ticket,
+    record::Record,
+    store::{TransactionalRun, Work},
+};
+
+/// A record of the run, tried together with others.
+#[derive(Clone)]
+struct Member {
+    /// The place of its lane.
+    lane: usize,
+    record: Arc<Record>,
+    ticket: Ticket,
+}
+
+/// Runs the records in as few transactions as can be. A failure takes back all of a transaction: then
+/// each half of it is tried by itself, down to the record that fails.
+pub(super) async fn run_in_transactions(
+    flight: &mut Flight<'_>,
+    entry: &Entry,
+    call: &Arc<dyn TransactionalRun>,
+    context: &ExecContext,
+) {
+    let mut parts = parts(flight);
+    while let Some(mut part) = parts.pop() {
+        part.retain(|member| flight.next(member.lane).is_some());
+        let half = part.len() / 2;
+        if run_part(flight, entry, call, &part, context).await {
+            let second = part.split_off(half);
+            parts.extend([second, part]);
+        }
+    }
+}
+
+/// What to try together, the first at the end. What has failed before is likely to fail again, so it takes
+/// nothing back but itself.
+fn parts(flight: &Flight<'_>) -> Vec<Vec<Member>> {
+    let mut members = Vec::new();
+    for lane in 0..flight.lanes() {
+        members.extend(flight.rest(lane).map(|item| Member {
+            lane,
+            record: Arc::clone(&item.record),
+            ticket: item.permit.ticket(),
+        }));
+    }
+    let has_failed = |member: &Member| member.record.failures() > 0;
+    let parts = members.chunk_by(|one, next| !has_failed(one) && !has_failed(next));
+    let mut parts: Vec<Vec<Member>> = parts.map(<[Member]>::to_vec).collect();
+    parts.reverse();
+    parts
+}
+
+/// Tries some records in one transaction. Returns whether its halves are to be tried instead.
+async fn run_part(
+    flight: &mut Flight<'_>,
+    entry: &Entry,
+    call: &Arc<dyn TransactionalRun>,
+    part: &[Member],
+    context: &ExecContext,
+) -> bool {
+    let Some((first, rest)) = part.split_first() else { return false };
+    let started = context.clock.now();
+    let stop = |flight: &mut Flight<'_>| part.iter().for_each(|member| flight.stop(member.lane));
+    let Some(mut slot) = flight.lend_slot() else {
+        stop(flight);
+        return false;
+    };
+    for of_lane in part.chunk_by(|one, next| one.lane == next.lane) {
+        flight.begin(of_lane[0].lane, of_lane.len(), started);
+    }
+    let records: Vec<&Record> = part.iter().map(|member| &*member.record).collect();
+    let work = Work {
+        records: &records,
+        states: &context.states,
+        timeout: entry.timeout,
+        may_start: &|| part.iter().all(|member| member.ticket.may_start()),
+    };
+    let transacted = flight.wait(slot.run(&**call, &work)).await;
+    flight.take_slot_back(slot);
+    match transacted {
+        Transacted::Committed => part.iter().for_each(|member| flight.end(member.lane, Outcome::Written)),
+        Transacted::Untried => stop(flight),
+        Transacted::Aborted(error) => {
+            stop(flight);
+            flight.end(first.lane, Outcome::Aborted(Box::new(error)));
+            rest.iter().for_each(|member| flight.end(member.lane, Outcome::Lost));
+        }
+        Transacted::Lost | Transacted::Failed(_) if !rest.is_empty() => {
+            part.iter().for_each(|member| flight.take_back(member.lane));
+            return true;
+        }
+        Transacted::Lost => flight.end(first.lane, Outcome::Lost),
+        Transacted::Failed(error) => {
+            let outcome = decide(flight, first.lane, entry, &first.record, Err(error), context).await;
+            flight.end(first.lane, outcome);
+        }
+    }
+    false
+}

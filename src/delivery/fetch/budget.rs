@@ -1,0 +1,182 @@
+//! What the next fetch may bring: memory is shared so that slow lanes leave room for the others.
+//!
+//! A lane that takes its records slower than they come fills the memory. When there is no more room, its
+//! queue is cut down to a share, the rest is requeued, and its partition becomes *hot*: fetches of all
+//! partitions leave it out, which the watermark allows, and it is fetched by itself whenever its share is half
+//! used up. Once such a fetch brings all there is, the partition is like the others again.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{
+    delivery::config::DeliveryConfig,
+    ownership::Ownership,
+    partition::{Partition, PartitionSet},
+    rules::pacing::{self, FetchLimits},
+};
+
+/// How many shares of one lane memory has.
+const SHARES: usize = 16;
+/// Memory that is full for less is only busy: no lane is too slow for it. Also the time between two
+/// searches for lanes that are.
+const BUSY_FOR: Duration = Duration::from_millis(20);
+
+/// What the next fetch may bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FetchBudget {
+    pub(super) partitions: PartitionSet,
+    pub(super) limit: usize,
+    /// Not all owned partitions, but some by themselves.
+    pub(super) part: bool,
+}
+
+/// What is to be done next about memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// There is room for this.
+    For(FetchBudget),
+    /// Queues of so many records are to be cut to half of that.
+    CutQueues(usize),
+    /// Nothing is to be fetched now.
+    Nothing,
+}
+
+/// Whether a fetch of all partitions is wanted at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) at_all: bool,
+    /// Something has happened since the last fetch that it cannot have seen.
+    pub(super) news: bool,
+}
+
+/// How memory is shared.
+pub(super) struct Budget {
+    /// Never changes.
+    config: DeliveryConfig,
+    /// The payload of a record, lately. Moved by each fetch that brings records.
+    mean_bytes: usize,
+    /// Since when memory has had no room for a fetch. Until it has, or queues were cut.
+    full_since: Option<Instant>,
+    /// Partitions that are fetched by themselves. From a cut until a fetch brings all that they have.
+    hot: PartitionSet,
+    /// Partitions whose last fetch by themselves brought nothing that could be admitted. Until there is news.
+    exhausted: PartitionSet,
+    /// Hot partitions with a lane that was released: they are fetched however full memory is. Until they are.
+    released: PartitionSet,
+}
+
+impl Budget {
+    pub(super) fn new(config: DeliveryConfig) -> Self {
+        let (full_since, none) = (None, PartitionSet::EMPTY);
+        Self { config, mean_bytes: 1024, full_since, hot: none, exhausted: none, released: none }
+    }
+
+    /// There is news: what could not be admitted may be admitted now.
+    pub(super) fn news(&mut self) {
+        self.exhausted = PartitionSet::EMPTY;
+    }
+
+    /// A lane was released there.
+    pub(super) fn released(&mut self, partitions: PartitionSet) {
+        self.released = self.released.union(partitions);
+        self.exhausted = self.exhausted.without(partitions);
+    }
+
+    /// Lanes go on in steps in these partitions, which makes them hot: the pending records of such a lane are far
+    /// below all others. Returns whether that is new.
+    pub(super) fn releasing(&mut self, partitions: PartitionSet) -> bool {
+        let new = partitions.without(self.hot);
+        self.hot = self.hot.union(new);
+        self.released = self.released.union(new);
+        !new.is_empty()
+    }
+
+    /// Queues were cut there.
+    pub(super) fn cut(&mut self, partitions: PartitionSet) {
+        self.hot = self.hot.union(partitions);
+    }
+
+    /// A fetch of these partitions by themselves brought nothing that could be admitted.
+    pub(super) fn exhausted(&mut self, partitions: PartitionSet) {
+        self.exhausted = self.exhausted.union(partitions);
+    }
+
+    /// A fetch of these partitions by themselves brought all that they have. Where a lane goes on in steps, the
+    /// next fetch is worth while after the next step. Returns whether one is hot no more.
+    pub(super) fn cool(&mut self, partitions: PartitionSet, releasing: PartitionSet) -> bool {
+        let releasing = partitions.without(partitions.without(releasing));
+        self.exhausted = self.exhausted.union(releasing);
+        let hot = self.hot.without(partitions.without(releasing));
+        std::mem::replace(&mut self.hot, hot) != hot
+    }
+
+    /// Partitions are owned no more.
+    pub(super) fn close(&mut self, is_open: impl Fn(Partition) -> bool) {
+        self.hot = self.hot.iter().filter(|partition| is_open(*partition)).collect();
+    }
+
+    /// A fetch of these partitions begins.
+    pub(super) fn begin(&mut self, partitions: PartitionSet) {
+        self.released = self.released.without(partitions);
+    }
+
+    /// A fetch has brought records of this mean size.
+    pub(super) fn brought(&mut self, mean_bytes: usize) {
+        self.mean_bytes = (self.mean_bytes + mean_bytes) / 2 + 1;
+    }
+
+    /// What to fetch, and how many records of it. The last quarter of memory is kept for partitions that have
+    /// nothing in it, a little for each fetch: however much waits for a few slow keys, the others are seen.
+    pub(super) fn room(
+        &mut self,
+        (records, bytes): (usize, usize),
+        wanted: Wanted,
+        ownership: &Ownership,
+        now: Instant,
+    ) -> Room {
+        let DeliveryConfig { batch_size, max_in_flight, max_in_flight_bytes, .. } = self.config;
+        let size = |limits, records, bytes| pacing::fetch_size(limits, records, bytes, self.mean_bytes);
+        let share = (max_in_flight / SHARES).max(2);
+        if let Some(partition) = self.hungry(share / 2, ownership) {
+            let limits = FetchLimits { batch_size: share, max_in_flight, max_in_flight_bytes };
+            let partitions = [partition].into_iter().collect();
+            return some(FetchBudget { partitions, limit: size(limits, records, bytes), part: true });
+        }
+        if !wanted.at_all {
+            return Room::Nothing;
+        }
+        let common = FetchLimits {
+            batch_size,
+            max_in_flight: max_in_flight - max_in_flight / 4,
+            max_in_flight_bytes: max_in_flight_bytes - max_in_flight_bytes / 4,
+        };
+        let (limit, most) = (size(common, records, bytes), size(common, 0, 0));
+        // A fetch for a few places costs as much as one for many: wait until half a batch has room.
+        if records == 0 || limit >= most.div_ceil(2) {
+            self.full_since = None;
+            return some(FetchBudget { partitions: ownership.owned().without(self.hot), limit, part: false });
+        }
+        if now - *self.full_since.get_or_insert(now) >= BUSY_FOR {
+            self.full_since = None;
+            return Room::CutQueues(share);
+        }
+        let kept =
+            FetchLimits { batch_size: (max_in_flight / 64).max(1), max_in_flight, max_in_flight_bytes };
+        let idle = if wanted.news { ownership.idle() } else { PartitionSet::EMPTY };
+        some(FetchBudget { partitions: idle, limit: size(kept, records, bytes), part: true })
+    }
+
+    /// A hot partition with so few records in memory, or with a lane that was released.
+    fn hungry(&self, low: usize, ownership: &Ownership) -> Option<Partition> {
+        let is_low = |partition: &Partition| {
+            let few = ownership.permits(*partition) <= low || self.released.contains(*partition);
+            ownership.is_open(*partition) && few
+        };
+        self.hot.without(self.exhausted).iter().find(is_low)
+    }
+}
+
+fn some(budget: FetchBudget) -> Room {
+    if budget.limit == 0 || budget.partitions.is_empty() { Room::Nothing } else { Room::For(budget) }
+}

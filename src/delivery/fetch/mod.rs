@@ -1,0 +1,12 @@
+//! Fetching: when to ask the database, for what, and what it has answered.
+
+mod budget;
+mod listening;
+mod planner;
+mod query;
+mod stop_reads;
+mod timers;
+mod watermark;
+
+pub(super) use planner::{Answer, Planner, Step};
+pub(super) use query::{FetchResult, fetch};

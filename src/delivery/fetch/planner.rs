@@ -1,0 +1,471 @@
+//! The planner: when to fetch, what, and how much. No async, no IO; time comes in.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{
+    budget::{Budget, FetchBudget, Room, Wanted},
+    listening::Listening,
+    query::{FetchRequest, FetchResult},
+    stop_reads::StopReads,
+    timers::Timers,
+    watermark::Watermark,
+};
+use crate::{
+    delivery::{ERROR_PAUSE, config::DeliveryConfig},
+    instance::{Generation, InstanceId},
+    notifications::Hearing,
+    ownership::Ownership,
+    partition::{Partition, PartitionSet},
+    record::{Record, RecordId},
+    rules::frontier::Server,
+};
+
+/// While there is work, the head is asked for once in so many polls.
+const POLLS_A_PROBE: u32 = 5;
+
+/// What is to be done next.
+pub(in crate::delivery) enum Step {
+    /// This is to be fetched.
+    Fetch(Begin),
+    /// Queues of so many records are to be cut to half of that; then [`Planner::next`] is to be asked again.
+    CutQueues(usize),
+    /// Nothing, until something happens.
+    Wait,
+}
+
+/// A fetch that is to begin.
+pub(in crate::delivery) struct Begin(FetchBudget);
+
+/// Plans the fetches of one instance.
+pub(in crate::delivery) struct Planner {
+    /// Never changes.
+    poll_interval: Duration,
+    /// How memory is shared.
+    budget: Budget,
+    /// Which ids there is nothing to fetch below.
+    watermark: Watermark,
+    /// Of which partitions the stops are known.
+    stop_reads: StopReads,
+    /// When a fetch is due by itself.
+    timers: Timers,
+    /// When to fetch what others have committed.
+    listening: Listening,
+    /// The first partition of the next fetch: behind the last one that was served.
+    turn: u8,
+    /// A fetch of all partitions is wanted. From an event until such a fetch begins.
+    wanted: bool,
+    /// So is what is due.
+    due_wanted: bool,
+    /// Something has happened that the last fetch cannot have seen. Until a fetch begins.
+    news: bool,
+    /// A record below the watermark may be pending. Until a fetch begins.
+    missed: bool,
+}
+
+impl Planner {
+    pub(in crate::delivery) fn new(
+        config: &DeliveryConfig,
+        instance: InstanceId,
+        hearing: Hearing,
+        now: Instant,
+    ) -> Self {
+        Self {
+            poll_interval: config.poll_interval,
+            budget: Budget::new(config.clone()),
+            watermark: Watermark::default(),
+            stop_reads: StopReads::none(),
+            timers: Timers::new(instance, config.poll_interval, now),
+            listening: Listening::new(hearing),
+            turn: 0,
+            wanted: true,
+            due_wanted: true,
+            news: true,
+            missed: false,
+        }
+    }
+
+    /// There may be something that the last fetch has not seen.
+    pub(in crate::delivery) fn want(&mut self) {
+        (self.wanted, self.news) = (true, true);
+        self.listening.ask();
+        self.budget.news();
+    }
+
+    /// A record may be due.
+    pub(in crate::delivery) fn want_due(&mut self) {
+        self.due_wanted = true;
+    }
+
+    /// A record is due after this pause.
+    pub(in crate::delivery) fn due_in(&mut self, pause: Duration, now: Instant) {
+        self.timers.due_in(pause, now);
+    }
+
+    /// A record below the watermark may be pending.
+    pub(in crate::delivery) fn mark_missed(&mut self) {
+        self.missed = true;
+    }
+
+    /// The stops of these partitions are to be read again: somebody else may have released one.
+    pub(in crate::delivery) fn read_stops_again(&mut self, partitions: PartitionSet) {
+        self.stop_reads.again(partitions);
+    }
+
+    /// Lanes were released there.
+    pub(in crate::delivery) fn released(&mut self, partitions: PartitionSet) {
+        self.budget.released(partitions);
+    }
+
+    /// The database has failed: no fetch begins for a while.
+    pub(in crate::delivery) fn pause(&mut self, now: Instant) {
+        self.timers.pause(ERROR_PAUSE, now);
+    }
+
+    /// Queues were cut there.
+    pub(in crate::delivery) fn queues_cut(&mut self, partitions: PartitionSet) {
+        self.budget.cut(partitions);
+    }
+
+    /// Partitions may be owned no more.
+    pub(in crate::delivery) fn close(&mut self, is_open: impl Fn(Partition) -> bool) {
+        self.budget.close(is_open);
+    }
+
+    pub(in crate::delivery) fn settle_begins(&mut self) {
+        self.watermark.settle_begins();
+    }
+
+    /// A settle has ended, in a transaction of this number of this server.
+    pub(in crate::delivery) fn settle_ends(&mut self, number: Option<(i64, Server)>) {
+        self.watermark.settle_ends(number);
+    }
+
+    /// Whether records of a partition may be admitted: its stops were read in this generation.
+    pub(in crate::delivery) fn stops_are_read(&self, partition: Partition, generation: Generation) -> bool {
+        self.stop_reads.are_read(partition, generation)
+    }
+
+    /// What to do next, with so many records and bytes in memory.
+    pub(in crate::delivery) fn next(
+        &mut self,
+        in_memory: (usize, usize),
+        ownership: &Ownership,
+        now: Instant,
+    ) -> Step {
+        if !self.timers.may_fetch(now) {
+            return Step::Wait;
+        }
+        let wanted = Wanted { at_all: self.wanted || self.due_wanted, news: self.news };
+        match self.budget.room(in_memory, wanted, ownership, now) {
+            Room::For(budget) => Step::Fetch(Begin(budget)),
+            Room::CutQueues(share) => Step::CutQueues(share),
+            Room::Nothing => Step::Wait,
+        }
+    }
+
+    /// The fetch begins, as number `seq` and without the records in memory.
+    pub(in crate::delivery) fn begin(
+        &mut self,
+        Begin(FetchBudget { partitions, limit, part }): Begin,
+        (seq, skip): (u64, Vec<RecordId>),
+        ownership: &Ownership,
+    ) -> FetchRequest {
+        let unread = self.stop_reads.unread(partitions, ownership);
+        let stops = self.stop_reads.begin(partitions, ownership);
+        let generations = stops.iter().filter_map(|p| Some((p, ownership.generation(p)?))).collect();
+        self.budget.begin(partitions);
+        let missed = std::mem::take(&mut self.missed) || !unread.is_empty();
+        if missed {
+            // What is left is there already, though nobody commits anything.
+            self.listening.version = None;
+        }
+        let frontier = self.watermark.begin_fetch(missed);
+        // What is fetched by itself is not seen by the other fetches at all.
+        let due = self.due_wanted || part;
+        self.news = false;
+        // After a fetch of a part, the fetch of all is still to come.
+        let mut asked = true;
+        if !part {
+            (self.wanted, self.due_wanted) = (false, false);
+            asked = self.listening.begin();
+        }
+        let (first, last): (Vec<_>, Vec<_>) =
+            partitions.iter().partition(|partition| partition.number() >= self.turn);
+        FetchRequest {
+            seq,
+            turn: [first, last].concat(),
+            stops,
+            unread,
+            generations,
+            due,
+            asked,
+            version: self.listening.version,
+            skip,
+            limit,
+            part,
+            frontier,
+        }
+    }
+
+    /// The fetch has failed.
+    pub(in crate::delivery) fn failed(&mut self, request: &FetchRequest, now: Instant) {
+        self.want();
+        self.due_wanted |= request.due;
+        self.stop_reads.again(request.stops);
+        self.budget.released(request.partitions());
+        // What was known of the database may be of another one.
+        self.watermark.discard();
+        self.listening.version = None;
+        self.pause(now);
+    }
+
+    /// The fetch has been answered; nothing of it is admitted yet. `releasing`: where lanes go on in steps.
+    pub(in crate::delivery) fn answered(&mut self, result: &FetchResult, releasing: PartitionSet) {
+        let request = &result.request;
+        if !request.part {
+            self.watermark.end_fetch(request.frontier);
+        }
+        if self.budget.releasing(releasing) {
+            self.want();
+        }
+        if request.part && !result.more && self.budget.cool(request.partitions(), releasing) {
+            self.want();
+        }
+        self.stop_reads.end(&request.generations);
+        if let Some(last) = result.records.last() {
+            self.turn = last.delivery.partition.number().wrapping_add(1);
+            let bytes: usize = result.records.iter().map(|record: &Record| record.payload.len()).sum();
+            self.budget.brought(bytes / result.records.len());
+        }
+    }
+
+    /// What the fetch has brought was admitted, so many records of it.
+    pub(in crate::delivery) fn admitted(&mut self, answer: &Answer, admitted: usize, now: Instant) {
+        // What could not be admitted waits for a write that is under way or for another change, of which the
+        // planner is told: fetching again at once would return the same rows.
+        let in_vain = answer.brought > 0 && admitted == 0;
+        if in_vain && answer.part {
+            self.budget.exhausted(answer.partitions);
+        }
+        let more = answer.more && !in_vain;
+        self.wanted |= more;
+        self.due_wanted |= answer.more_due && !in_vain;
+        self.news |= more && answer.part;
+        if !answer.part {
+            let found = answer.new && admitted > 0;
+            self.listening.end((answer.asked, found), answer.version, self.poll_interval, now);
+        }
+        if more {
+            self.listening.version = None;
+        }
+    }
+
+    /// When to call [`Planner::fire`].
+    pub(in crate::delivery) fn next_timer(&self, now: Instant) -> Instant {
+        let next = self.timers.next(self.wanted, now);
+        self.listening.next().map_or(next, |at| next.min(at))
+    }
+
+    /// Takes the times that have come. Returns whether one of them is a poll.
+    pub(in crate::delivery) fn fire(&mut self, in_memory: usize, now: Instant) -> bool {
+        self.wanted |= self.listening.fire(now);
+        let fired = self.timers.fire(now);
+        if fired.due {
+            self.due_wanted = true;
+            // Nobody knows of anything, so the fetch counts as one that nobody has asked for.
+            let asked = self.listening.is_asked();
+            self.want();
+            self.listening.asked_only(asked);
+        }
+        let Some(polls) = fired.poll else { return false };
+        // Another hand can make a record pending below the watermark: it was repaired, or inserted with an id
+        // of its own. Nothing is told of it, so it is fetched from time to time.
+        match in_memory {
+            0 => self.watermark.fetch_apart(),
+            _ if polls.is_multiple_of(POLLS_A_PROBE) => self.missed = true,
+            _ => {}
+        }
+        true
+    }
+}
+
+/// What an answered fetch says beside its records.
+pub(in crate::delivery) struct Answer {
+    partitions: PartitionSet,
+    part: bool,
+    brought: usize,
+    new: bool,
+    more: bool,
+    more_due: bool,
+    asked: bool,
+    version: Option<i64>,
+}
+
+impl Answer {
+    /// Whether it has brought all that some partitions have, fetched by themselves.
+    pub(in crate::delivery) fn is_all_of_a_part(&self) -> bool {
+        self.part && !self.more
+    }
+}
+
+impl From<&FetchResult> for Answer {
+    fn from(result: &FetchResult) -> Self {
+        let FetchResult { request, records, new, more, more_due, .. } = result;
+        Self {
+            partitions: request.partitions(),
+            part: request.part,
+            brought: records.len(),
+            new: *new,
+            more: *more,
+            more_due: *more_due,
+            asked: request.asked,
+            version: request.version,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::delivery::fixtures;
+
+    const CONFIG: usize = 64;
+
+    fn config() -> DeliveryConfig {
+        DeliveryConfig { batch_size: CONFIG / 4, max_in_flight: CONFIG, ..DeliveryConfig::default() }
+    }
+
+    /// A planner of an instance that owns everything, with what it believes to be in memory.
+    struct Stage {
+        planner: Planner,
+        ownership: Ownership,
+        now: Instant,
+        in_memory: usize,
+        /// Records that wait in the database.
+        waiting: usize,
+        seq: u64,
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let (ownership, now) = (fixtures::owning_all(), Instant::now());
+            let planner = Planner::new(&config(), InstanceId::generate(), Hearing::default(), now);
+            Self { planner, ownership, now, in_memory: 0, waiting: 0, seq: 0 }
+        }
+
+        /// Fetches if the planner says so, and has the database answer or fail.
+        fn fetch(&mut self, fails: bool) -> Option<usize> {
+            let bytes = self.in_memory * 100;
+            let begin = match self.planner.next((self.in_memory, bytes), &self.ownership, self.now) {
+                Step::Wait => return None,
+                Step::CutQueues(_) => {
+                    self.planner.queues_cut(PartitionSet::EMPTY);
+                    return None;
+                }
+                Step::Fetch(begin) => begin,
+            };
+            self.seq += 1;
+            let request = self.planner.begin(begin, (self.seq, Vec::new()), &self.ownership);
+            assert!(request.limit > 0 && !request.turn.is_empty());
+            assert!(request.partitions().without(self.ownership.owned()).is_empty(), "only what is owned");
+            assert!(self.in_memory + request.limit <= CONFIG, "never more than memory takes");
+            if fails {
+                self.planner.failed(&request, self.now);
+                return None;
+            }
+            let brought = request.limit.min(self.waiting);
+            let records = (0..brought).map(|id| fixtures::record(id as i64 + 1, "a")).collect();
+            let result = FetchResult {
+                more: brought == request.limit,
+                more_due: false,
+                new: brought > 0,
+                records,
+                stops: Vec::new(),
+                suspicions: Vec::new(),
+                error: None,
+                cluster_changes: None,
+                request,
+            };
+            self.planner.answered(&result, PartitionSet::EMPTY);
+            self.in_memory += brought;
+            self.waiting -= brought;
+            self.planner.admitted(&Answer::from(&result), brought, self.now);
+            Some(brought)
+        }
+
+        fn advance(&mut self) {
+            self.now = self.now.max(self.planner.next_timer(self.now));
+            self.planner.fire(self.in_memory, self.now);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+        /// Whatever has failed, been cut or waited for: what waits is fetched in the end, and memory is kept.
+        #[test]
+        fn whatever_waits_is_fetched(steps in prop::collection::vec(0_u8..7, 1..60)) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+            runtime.unwrap().block_on(async {
+                let mut stage = Stage::new();
+                for step in steps {
+                    match step {
+                        0 => {
+                            stage.waiting += 40;
+                            stage.planner.want();
+                        }
+                        1 | 2 => drop(stage.fetch(false)),
+                        3 => drop(stage.fetch(true)),
+                        4 => stage.in_memory /= 2,
+                        5 => stage.planner.mark_missed(),
+                        _ => stage.advance(),
+                    }
+                }
+                stage.planner.want();
+                for _ in 0..200 {
+                    stage.in_memory = 0;
+                    if stage.fetch(false).is_none() {
+                        stage.advance();
+                    }
+                }
+                assert_eq!(stage.waiting, 0);
+            });
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn with_nothing_to_do_a_fetch_is_an_interval_away() {
+        let mut stage = Stage::new();
+        assert_eq!(stage.fetch(false), Some(0), "the first");
+        stage.advance();
+        assert_eq!(stage.fetch(false), Some(0), "the first poll is at once");
+        assert_eq!(stage.fetch(false), None);
+        let pause = stage.planner.next_timer(stage.now) - stage.now;
+        let interval = config().poll_interval;
+        assert!(pause >= interval.mul_f64(0.89) && pause <= interval.mul_f64(1.11), "{pause:?}");
+    }
+
+    /// A fetch that nobody asks for is left out while the version of the database stays the same.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_left_or_missed_is_fetched_though_nobody_commits() {
+        let mut stage = Stage::new();
+        let version_after = |stage: &mut Stage, more| {
+            let (asked, version) = (false, Some(7));
+            let (partitions, part, brought) = (PartitionSet::ALL, false, usize::from(more));
+            let answer =
+                Answer { partitions, part, brought, new: more, more, more_due: false, asked, version };
+            stage.planner.admitted(&answer, brought, stage.now);
+            stage.planner.listening.version
+        };
+        assert_eq!(version_after(&mut stage, true), None);
+        assert_eq!(version_after(&mut stage, false), Some(7));
+        stage.planner.mark_missed();
+        stage.planner.want();
+        assert!(stage.fetch(false).is_some());
+        assert_eq!(stage.planner.listening.version, None);
+    }
+}

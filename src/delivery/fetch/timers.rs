@@ -1,0 +1,83 @@
+//! The times at which a fetch is due by itself.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{delivery::roll::roll, instance::InstanceId, rules::pacing};
+
+/// Added to the time of a retry, so that the database agrees that it has come.
+const DUE_SLACK: Duration = Duration::from_millis(5);
+/// Times of retries that are remembered; beyond them the poll interval decides.
+const DUE_TIMES: usize = 1_000;
+
+/// Polls and retries.
+pub(super) struct Timers {
+    /// Spreads the polls of the instances; never changes.
+    seed: i64,
+    /// Never changes.
+    poll_interval: Duration,
+    /// Moved on by each poll.
+    next_poll: Instant,
+    /// Polls so far.
+    polls: u32,
+    /// When retries of this instance are due. Added when a retry is durable, removed when its time has come.
+    due: BTreeSet<Instant>,
+    /// No fetch begins before: the last one has failed.
+    not_before: Instant,
+}
+
+/// What has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fired {
+    /// A record is due.
+    pub(super) due: bool,
+    /// So many polls have been taken, and this is one.
+    pub(super) poll: Option<u32>,
+}
+
+impl Timers {
+    pub(super) fn new(instance: InstanceId, poll_interval: Duration, now: Instant) -> Self {
+        let seed = instance.as_uuid().as_u128() as i64;
+        Self { seed, poll_interval, next_poll: now, polls: 0, due: BTreeSet::new(), not_before: now }
+    }
+
+    /// A record is due after this pause.
+    pub(super) fn due_in(&mut self, pause: Duration, now: Instant) {
+        self.due.insert(now + pause + DUE_SLACK);
+        if self.due.len() > DUE_TIMES {
+            self.due.pop_last();
+        }
+    }
+
+    /// No fetch begins for this long.
+    pub(super) fn pause(&mut self, pause: Duration, now: Instant) {
+        self.not_before = now + pause;
+    }
+
+    pub(super) fn may_fetch(&self, now: Instant) -> bool {
+        now >= self.not_before
+    }
+
+    /// When to look at the timers again. `wanted`: a fetch waits for the end of a pause.
+    pub(super) fn next(&self, wanted: bool, now: Instant) -> Instant {
+        let pause = (wanted && self.not_before > now).then_some(self.not_before);
+        [self.due.first().copied(), pause].into_iter().flatten().fold(self.next_poll, Instant::min)
+    }
+
+    /// Takes what has come by now.
+    pub(super) fn fire(&mut self, now: Instant) -> Fired {
+        let mut fired = Fired::default();
+        while self.due.first().is_some_and(|due| *due <= now) {
+            self.due.pop_first();
+            fired.due = true;
+        }
+        if self.next_poll <= now {
+            self.polls += 1;
+            self.next_poll = now + pacing::pause(self.poll_interval, roll(self.seed, self.polls));
+            fired.due = true;
+            fired.poll = Some(self.polls);
+        }
+        fired
+    }
+}

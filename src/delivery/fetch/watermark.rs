@@ -1,0 +1,57 @@
+//! The low watermark of this instance: the id below which it has nothing to fetch; see
+//! [`crate::rules::frontier`].
+
+use crate::{
+    record::RecordId,
+    rules::frontier::{Frontier, Server},
+};
+
+/// The watermark, and what settles have told of the transactions that are open.
+#[derive(Debug, Default)]
+pub(super) struct Watermark {
+    /// Moved on by the fetches.
+    frontier: Frontier,
+    /// The number of the last settle and its server, and the last id that was known before it. From the end of
+    /// that settle to the next fetch.
+    wrote: Option<(RecordId, (i64, Server))>,
+    /// The last id that was known when the settle under way began.
+    settle_began_at: RecordId,
+}
+
+impl Watermark {
+    /// A settle begins.
+    pub(super) fn settle_begins(&mut self) {
+        self.settle_began_at = self.frontier.last_id();
+    }
+
+    /// It has ended, in a transaction of this number.
+    pub(super) fn settle_ends(&mut self, number: Option<(i64, Server)>) {
+        self.wrote = number.map(|number| (self.settle_began_at, number)).or(self.wrote);
+    }
+
+    /// What the next fetch goes by. `missed`: something below may be pending.
+    pub(super) fn begin_fetch(&mut self, missed: bool) -> Frontier {
+        if let Some((last_id, (number, server))) = self.wrote.take() {
+            self.frontier.wrote(last_id, number, server);
+        }
+        if missed {
+            self.frontier.reset();
+        }
+        self.frontier
+    }
+
+    /// The fetch has moved it on.
+    pub(super) fn end_fetch(&mut self, frontier: Frontier) {
+        self.frontier = frontier;
+    }
+
+    /// What was known may be of another database.
+    pub(super) fn discard(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The next fetch is of each partition by itself.
+    pub(super) fn fetch_apart(&mut self) {
+        self.frontier.look_apart();
+    }
+}

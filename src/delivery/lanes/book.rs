@@ -1,0 +1,186 @@
+//! The book of the lanes: what is in memory, and the steps by which it changes.
+
+use std::time::Duration;
+
+use super::{
+    fetches::Fetches, memory::Memory, ready::Ready, releases::Releases, stop::StopState, suspects::Suspects,
+    table::LaneTable, wishes::Wishes,
+};
+use crate::{
+    delivery::work::{Item, LaneId, Origin, Write},
+    ownership::Permit,
+    partition::PartitionSet,
+    record::{Change, OnFailure, RecordId, Settlement, StopReason},
+};
+
+/// The lanes with something in memory.
+pub(super) struct Book {
+    /// The lanes themselves.
+    pub(super) table: LaneTable,
+    /// Those that may run. Offered whenever one may have become ready, popped by `next_run`.
+    pub(super) ready: Ready,
+    /// The records in memory. Added by `admit`, removed when their outcome is durable or they are requeued.
+    pub(super) memory: Memory,
+    /// What a fetch under way may not be believed. Begun and ended by the dispatcher with each fetch.
+    pub(super) fetches: Fetches,
+    /// Lanes whose held records return in steps. From the lists of stops, until a list has the lane no more.
+    pub(super) releases: Releases,
+    /// What may have killed earlier owners. From the lists of suspicions.
+    pub(super) suspects: Suspects,
+    /// What the lanes want of others. Taken by the dispatcher after each event.
+    pub(super) wishes: Wishes,
+}
+
+impl Book {
+    pub(super) fn new(max_crashes: u32) -> Self {
+        Self {
+            table: LaneTable::default(),
+            ready: Ready::default(),
+            memory: Memory::default(),
+            fetches: Fetches::default(),
+            releases: Releases::default(),
+            suspects: Suspects::new(max_crashes),
+            wishes: Wishes::default(),
+        }
+    }
+
+    /// The lane stands still: what is queued behind is held.
+    pub(super) fn stop(&mut self, lane: LaneId, record: RecordId, reason: StopReason) {
+        let Some(state) = self.table.get_mut(lane) else { return };
+        state.stop = Some(StopState::by_this_instance(record, reason));
+        let queued = std::mem::take(&mut state.queue);
+        if !self.releases.is_empty()
+            && let Some(release) = self.releases.end(&state.name)
+        {
+            self.write(lane, (release.record, 0), Change::StopRelease { by: record }, None);
+        }
+        for item in queued {
+            self.hold(lane, item, record);
+        }
+    }
+
+    pub(super) fn hold(&mut self, lane: LaneId, item: Item, behind: RecordId) {
+        self.write(lane, (item.id(), item.record.failures()), Change::Hold { behind }, Some(item.permit));
+    }
+
+    pub(super) fn write(
+        &mut self,
+        lane: LaneId,
+        (id, failures): (RecordId, u32),
+        change: Change,
+        permit: Option<Permit>,
+    ) {
+        if let Some(state) = self.table.get_mut(lane) {
+            state.writes += 1;
+            state.holds += u32::from(matches!(change, Change::Hold { .. }));
+        }
+        let settlement = Settlement { id, failures, change };
+        let origin = Origin { lane, permit, pause: Duration::ZERO };
+        self.wishes.writes.push(Write { settlement, origin });
+    }
+
+    /// A write of the lane is durable or given up.
+    pub(super) fn write_ends(&mut self, lane: LaneId, change: &Change, was_refused: bool) {
+        let Some(state) = self.table.get_mut(lane) else { return };
+        state.writes = state.writes.saturating_sub(1);
+        state.holds = state.holds.saturating_sub(u32::from(matches!(change, Change::Hold { .. })));
+        if was_refused {
+            state.refused = state.refused.saturating_sub(1);
+            self.ready.offer(state, lane);
+        }
+    }
+
+    pub(super) fn stop_of(&self, lane: LaneId) -> Option<StopState> {
+        self.table.get(lane).and_then(|state| state.stop)
+    }
+
+    pub(super) fn stop_is_durable(&mut self, lane: LaneId, record: RecordId) {
+        let seq = self.fetches.seq();
+        let stop = self.table.get_mut(lane).and_then(|state| state.stop.as_mut());
+        if let Some(stop) = stop.filter(|stop| stop.record == record) {
+            stop.durable_since = Some(seq);
+        }
+    }
+
+    /// This record stops its lane no more: the lane goes on, from the head of what is pending in the
+    /// database, unless a later record has stopped it meanwhile.
+    pub(super) fn resume(&mut self, lane: LaneId, record: RecordId) {
+        if self.stop_of(lane).is_some_and(|stop| stop.record == record) {
+            self.end_stop(lane);
+            self.wishes.fetch = true;
+        }
+    }
+
+    pub(super) fn end_stop(&mut self, lane: LaneId) {
+        self.wishes.missed = true;
+        if let Some(state) = self.table.get_mut(lane) {
+            self.fetches.mark_stale(&state.name);
+            state.stop = None;
+        }
+        self.table.remove_if_idle(lane);
+    }
+
+    /// Its outcome is durable.
+    pub(super) fn end(&mut self, id: RecordId) {
+        self.remove(id);
+        if self.suspects.end(id) {
+            self.wishes.tracks_ended.push(id);
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: RecordId) {
+        self.ready.remove(id);
+        self.memory.remove(id);
+    }
+
+    /// The record is not worked on here any more: the next fetch may bring it.
+    pub(super) fn requeue(&mut self, id: RecordId) {
+        self.remove(id);
+        self.wishes.missed = true;
+    }
+
+    /// Requeues what is queued in a lane; the database still has it.
+    pub(super) fn abandon(&mut self, lane: LaneId) {
+        let Some(state) = self.table.get_mut(lane) else { return };
+        self.fetches.mark_stale(&state.name);
+        let queued = std::mem::take(&mut state.queue);
+        queued.iter().for_each(|item| self.requeue(item.id()));
+        self.table.remove_if_idle(lane);
+    }
+
+    /// What a durable change means for its lane.
+    pub(super) fn lane_settled(&mut self, lane: LaneId, id: RecordId, change: &Change, releasing: bool) {
+        let of: PartitionSet = self.table.get(lane).map(|state| state.name.partition).into_iter().collect();
+        match change {
+            Change::Complete | Change::StopRelease { .. } => {}
+            Change::Resume | Change::CompleteAndResume | Change::Fail { lane: OnFailure::Continue, .. } => {
+                self.resume(lane, id);
+                if releasing {
+                    self.wishes.read_stops_of(of);
+                }
+            }
+            Change::Release => {
+                if let Some(state) = self.table.get(lane) {
+                    self.releases.step_ends(&state.name);
+                    self.fetches.mark_stale(&state.name);
+                }
+                self.wishes.read_stops_of(of);
+            }
+            Change::Retry { delay, stop, .. } => {
+                if *stop {
+                    self.stop_is_durable(lane, id);
+                }
+                self.wishes.due_in.push(*delay);
+            }
+            Change::Fail { lane: OnFailure::Block, .. } | Change::Unroutable => {
+                self.stop_is_durable(lane, id);
+            }
+            Change::Hold { .. } => {
+                let Some(state) = self.table.get(lane) else { return };
+                self.fetches.mark_stale(&state.name);
+                // The lane has gone on meanwhile, so it is to be fetched again.
+                self.wishes.fetch |= state.stop.is_none();
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Which lane runs next: those with queued records and no run, in the order in which they became so.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use smallvec::{SmallVec, smallvec};
+
+use super::{lane::LaneState, table::LaneTable, turns::Turns};
+use crate::{
+    delivery::{
+        outcome::LaneRun,
+        work::{Item, Items, LaneId, Run},
+    },
+    handler::Entry,
+    record::RecordId,
+    rules::crashes::Care,
+};
+
+/// Records that one run of a lane takes at most, unless its handler takes batches.
+const RUN_LENGTH: usize = 32;
+
+/// The lanes that may run.
+#[derive(Default)]
+pub(super) struct Ready {
+    /// Pushed when a lane becomes ready, popped by `next_run`.
+    plain: VecDeque<LaneId>,
+    /// Lanes of transactional handlers wait apart: each of their runs needs a fence row of its own, and no
+    /// other lane is to wait for one.
+    transactional: VecDeque<LaneId>,
+    /// Which of the records that run alone has its turn.
+    turns: Turns,
+}
+
+impl Ready {
+    /// Queues a record in id order.
+    pub(super) fn push(&mut self, table: &mut LaneTable, lane: LaneId, entry: &Arc<Entry>, item: Item) {
+        let id = item.id();
+        if item.care == Care::Alone {
+            self.turns.add(id, lane);
+        }
+        let Some(state) = table.get_mut(lane) else { return };
+        state.entry.get_or_insert_with(|| Arc::clone(entry));
+        let place = state.queue.iter().rposition(|queued| queued.id() < id);
+        state.queue.insert(place.map_or(0, |place| place + 1), item);
+        self.offer(state, lane);
+    }
+
+    /// Makes a lane ready if it may run.
+    pub(super) fn offer(&mut self, state: &mut LaneState, lane: LaneId) {
+        if state.becomes_ready(&self.turns) {
+            self.of(state.is_transactional()).push_back(lane);
+        }
+    }
+
+    /// The record is not in memory any more.
+    pub(super) fn remove(&mut self, record: RecordId) {
+        self.turns.remove(record);
+    }
+
+    /// The next run of a kind, if a lane is ready.
+    pub(super) fn next_run(&mut self, table: &mut LaneTable, transactional: bool) -> Option<Run> {
+        self.pass_turn_on(table);
+        let (lane, entry, items) = loop {
+            let lane = self.of(transactional).pop_front()?;
+            if let Some((entry, items)) = take(table, lane) {
+                break (lane, entry, items);
+            }
+        };
+        let mut lanes: SmallVec<[LaneRun; 1]> = smallvec![LaneRun::new(lane, items)];
+        if let Some((size, true)) = entry.form.batch() {
+            self.fill_mixed(table, &entry, size, &mut lanes);
+        }
+        Some(Run { entry, lanes })
+    }
+
+    /// Adds other lanes of the same handler to a batch, unless a record of it runs by itself.
+    fn fill_mixed(
+        &mut self,
+        table: &mut LaneTable,
+        entry: &Arc<Entry>,
+        size: usize,
+        lanes: &mut SmallVec<[LaneRun; 1]>,
+    ) {
+        let suspected = lanes[0].items.iter().any(|(item, _)| item.care != Care::Usual);
+        let mut left = size.saturating_sub(lanes[0].items.len());
+        while left > 0 && !suspected {
+            let waiting = self.of(entry.form.is_transactional());
+            let is_same = |lane: &LaneId| {
+                let state = table.get(*lane);
+                let same = |state: &LaneState| state.entry.as_ref().is_some_and(|of| Arc::ptr_eq(of, entry));
+                state.is_some_and(|state| same(state) && !state.is_suspected())
+            };
+            let Some(place) = waiting.iter().position(is_same) else { return };
+            let Some(lane) = waiting.remove(place) else { return };
+            let Some(state) = table.get_mut(lane) else { continue };
+            if state.refused > 0 {
+                state.ready = false;
+                continue;
+            }
+            let items = state.take(left);
+            left -= items.len();
+            lanes.push(LaneRun::new(lane, items));
+        }
+    }
+
+    /// One of the records that run alone has its turn, if none has.
+    fn pass_turn_on(&mut self, table: &mut LaneTable) {
+        let passed = self.turns.pass_on(|lane| table.get(lane).and_then(LaneState::head));
+        if let Some(lane) = passed
+            && let Some(state) = table.get_mut(lane)
+        {
+            self.offer(state, lane);
+        }
+    }
+
+    fn of(&mut self, transactional: bool) -> &mut VecDeque<LaneId> {
+        if transactional { &mut self.transactional } else { &mut self.plain }
+    }
+}
+
+/// What a lane runs next, unless it was emptied or refused since it became ready.
+fn take(table: &mut LaneTable, lane: LaneId) -> Option<(Arc<Entry>, Items)> {
+    let state = table.get_mut(lane)?;
+    match state.entry.clone() {
+        Some(entry) if !state.queue.is_empty() && state.refused == 0 => {
+            let size = entry.form.batch().map_or(RUN_LENGTH, |(size, _)| size);
+            Some((entry, state.take(size)))
+        }
+        _ => {
+            state.ready = false;
+            table.remove_if_idle(lane);
+            None
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! How lanes stop, go on and wait for their writes, driven as the dispatcher does.
+
+use super::*;
+use crate::{delivery::fixtures, ownership::Ownership};
+
+/// The lanes of an instance that owns everything, and what they have asked to be written.
+struct Stage {
+    ownership: Ownership,
+    entry: Arc<Entry>,
+    lanes: Lanes,
+    writes: Vec<Write>,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let (ownership, entry) = (fixtures::owning_all(), fixtures::entry());
+        Self { ownership, entry, lanes: Lanes::new(3), writes: Vec::new() }
+    }
+
+    fn fetch(&mut self, id: RecordId, key: &str) {
+        let record = fixtures::record(id, key);
+        let permit = self.ownership.permit(record.delivery.partition);
+        self.lanes.admit(record, permit, Some(&self.entry));
+    }
+
+    /// Runs what is ready, each record with the outcome that `end` gives it.
+    fn run(&mut self, end: impl Fn(RecordId) -> Outcome) {
+        while let Some(mut run) = self.lanes.next_run(false) {
+            for lane in &mut run.lanes {
+                while let Some(id) = lane.next().map(Item::id) {
+                    lane.end(end(id));
+                }
+                lane.over = true;
+            }
+            self.lanes.land(Landed { lanes: run.lanes, transactional: false, goes_on: false });
+        }
+    }
+
+    /// The wishes, but for what is to be written, which is kept.
+    fn wishes(&mut self) -> Wishes {
+        let mut wishes = self.lanes.take_wishes();
+        self.writes.append(&mut wishes.writes);
+        wishes
+    }
+
+    /// Settles all that waits; so many of the holds are refused.
+    fn settle(&mut self, refused_holds: usize) {
+        self.wishes();
+        let mut batch = Batch::default();
+        self.writes.drain(..).for_each(|write| batch.push(write));
+        let is_hold = |settlement: &&Settlement| matches!(settlement.change, Change::Hold { .. });
+        let holds = batch.settlements.iter().filter(is_hold).count();
+        let of_lanes = batch.settlements.iter().filter(|settlement| settlement.change.is_of_lane()).count();
+        let applied = batch.len() - holds - of_lanes;
+        let settled = Settled { applied, held: holds - refused_holds, ..Settled::default() };
+        self.lanes.settled(&batch, &settled);
+    }
+
+    /// What waits to be written, by id.
+    fn waiting(&mut self) -> Vec<(RecordId, &'static str)> {
+        self.wishes();
+        let word = |change: &Change| match change {
+            Change::Complete => "complete",
+            Change::Retry { .. } => "retry",
+            Change::Hold { .. } => "hold",
+            Change::Release => "release",
+            _ => "other",
+        };
+        let words = self.writes.iter().map(|write| (write.settlement.id, word(&write.settlement.change)));
+        words.collect()
+    }
+
+    /// A list of stops, read by a fetch of its own.
+    fn list(&mut self, stops: &[Stop]) {
+        let (seq, _) = self.lanes.begin_fetch();
+        self.lanes.take_stops(stops, seq, PartitionSet::ALL);
+        self.lanes.end_fetch();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lanes.0.table.len() == 0 && self.lanes.in_memory() == (0, 0) && self.ownership.permits_out() == 0
+    }
+}
+
+fn retried(_: RecordId) -> Outcome {
+    Outcome::of(Change::Retry { delay: Duration::from_secs(1), error: String::new(), stop: true })
+}
+
+fn completed(_: RecordId) -> Outcome {
+    Outcome::Completed
+}
+
+fn missed(stage: &mut Stage) -> bool {
+    stage.wishes().missed
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_kept_of_lanes_whose_records_are_delivered() {
+    let mut stage = Stage::new();
+    (1..=9).for_each(|id| stage.fetch(id, if id % 2 == 0 { "a" } else { "b" }));
+    stage.run(completed);
+    assert_eq!(stage.lanes.in_memory().0, 9, "they are in memory until they are durable");
+    stage.settle(0);
+    assert!(stage.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_overtake_a_hold_is_missed() {
+    let mut stage = Stage::new();
+    stage.fetch(1, "a");
+    stage.fetch(2, "a");
+    stage.run(retried);
+    stage.fetch(3, "a");
+    assert_eq!(stage.waiting(), [(1, "retry"), (2, "hold"), (3, "hold")]);
+    stage.lanes.0.resume(LaneId(0), 1);
+    stage.fetch(4, "a");
+    assert!(missed(&mut stage), "it would be delivered before the second");
+    stage.settle(0);
+    assert!(stage.wishes().fetch, "the lane goes on: it is to be fetched");
+    stage.fetch(4, "a");
+    stage.run(completed);
+    assert_eq!(stage.waiting(), [(4, "complete")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_stops_its_lane_no_more_leaves_the_stop_of_a_later_one() {
+    let mut stage = Stage::new();
+    stage.fetch(1, "a");
+    stage.run(retried);
+    stage.lanes.0.stop(LaneId(0), 2, StopReason::Blocked);
+    stage.lanes.0.resume(LaneId(0), 1);
+    assert_eq!(stage.lanes.0.stop_of(LaneId(0)).map(|stop| stop.record), Some(2));
+    stage.lanes.0.resume(LaneId(0), 2);
+    assert_eq!(stage.lanes.0.stop_of(LaneId(0)), None);
+}
+
+/// The lane was released meanwhile, by somebody else: what was not held is pending.
+#[tokio::test(start_paused = true)]
+async fn a_refused_hold_is_fetched_and_the_stops_of_its_lane_are_read_again() {
+    let mut stage = Stage::new();
+    stage.fetch(1, "a");
+    stage.fetch(2, "a");
+    stage.run(retried);
+    stage.settle(1);
+    let wishes = stage.wishes();
+    assert!(wishes.stops.contains(Partition::of("a")), "its stops are to be read");
+    assert!(wishes.fetch && wishes.missed, "it is to be fetched");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_without_a_durable_stop_releases_its_lane() {
+    let mut stage = Stage::new();
+    stage.fetch(1, "a");
+    stage.run(retried);
+    stage.list(&[]);
+    assert!(stage.lanes.0.stop_of(LaneId(0)).is_some(), "the stop is not written yet");
+    stage.settle(0);
+    stage.wishes();
+    stage.list(&[]);
+    assert!(stage.wishes().released.contains(Partition::of("a")));
+    assert!(stage.is_empty());
+}
+
+/// A step that is written, but not known to be, may have returned it; the next fetch would bring what
+/// follows it while it is on its way to be held.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_held_behind_a_release_that_may_have_moved() {
+    let mut stage = Stage::new();
+    let lane = fixtures::record(1, "a").lane();
+    let (reason, record_exists) = (StopReason::Releasing, false);
+    stage.list(&[Stop { lane, reason, record: 1, record_exists, released_to: 10 }]);
+    stage.fetch(20, "a");
+    assert_eq!(stage.waiting(), [(20, "hold")]);
+    stage.settle(0);
+    stage.lanes.fetched_all_of(PartitionSet::ALL);
+    stage.lanes.ask_for_steps();
+    assert_eq!(stage.waiting(), [(1, "release")]);
+    stage.fetch(11, "a");
+    assert!(missed(&mut stage), "the step may have returned it");
+    stage.fetch(5, "a");
+    stage.run(completed);
+    assert_eq!(stage.waiting().last(), Some(&(5, "complete")), "that was returned before");
+}
+
+/// Another instance owns the partition by now; if it comes back, nothing is left of the write.
+#[tokio::test(start_paused = true)]
+async fn a_refused_hold_that_is_given_up_leaves_nothing_behind() {
+    let mut stage = Stage::new();
+    stage.fetch(1, "a");
+    stage.fetch(2, "a");
+    stage.run(retried);
+    assert_eq!(stage.waiting(), [(1, "retry"), (2, "hold")]);
+    let mut hold = stage.writes.pop().unwrap();
+    stage.lanes.refused(hold.origin.lane);
+    hold.origin.pause = Duration::from_secs(1);
+    stage.settle(0);
+    stage.lanes.close(|_| false);
+    stage.lanes.write_given_up(hold);
+    assert!(stage.wishes().missed, "its new owner is to find it");
+    assert!(stage.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_with_a_refused_write_waits_for_it() {
+    let mut stage = Stage::new();
+    stage.fetch(1, "a");
+    stage.run(completed);
+    stage.lanes.refused(LaneId(0));
+    stage.fetch(2, "a");
+    stage.fetch(3, "b");
+    stage.run(completed);
+    assert_eq!(stage.waiting(), [(1, "complete"), (3, "complete")]);
+    stage.writes[0].origin.pause = Duration::from_secs(1);
+    stage.settle(0);
+    stage.run(completed);
+    assert_eq!(stage.waiting(), [(2, "complete")]);
+}

@@ -1,0 +1,172 @@
+//! The writes that wait for the settler, and those that the database refuses: a trigger of the user's
+//! raises, or a value does not fit.
+//!
+//! A refused write is tried again, at growing distances, for as long as this instance owns its partition. Its
+//! lane waits, or a later record would be delivered before an earlier one is settled; all other lanes go on.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{
+    delivery::work::{Batch, LaneId, Write},
+    ownership::Permit,
+    record::RecordId,
+};
+
+/// Records of one settle at most.
+const SETTLE_LIMIT: usize = 5_000;
+/// Pauses between two tries of a refused write: from the first, doubling, to the last.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Outcomes that are not durable yet, but for the batch that is with the settler.
+#[derive(Default)]
+pub(in crate::delivery) struct SettleQueue {
+    /// Pushed by the dispatcher, taken by `next_batch`.
+    waiting: Batch,
+    /// Set aside by `refuse`, taken up by `retry`.
+    refused: Vec<Refused>,
+}
+
+/// A write that waits for its next try.
+struct Refused {
+    write: Write,
+    at: Instant,
+}
+
+impl SettleQueue {
+    pub(in crate::delivery) fn push(&mut self, write: Write) {
+        self.waiting.push(write);
+    }
+
+    /// The writes of the next settle, the oldest first.
+    pub(in crate::delivery) fn next_batch(&mut self) -> Option<Batch> {
+        match self.waiting.len() {
+            0 => None,
+            1..=SETTLE_LIMIT => Some(std::mem::take(&mut self.waiting)),
+            _ => Some(Batch {
+                settlements: self.waiting.settlements.drain(..SETTLE_LIMIT).collect(),
+                origins: self.waiting.origins.drain(..SETTLE_LIMIT).collect(),
+            }),
+        }
+    }
+
+    /// Sets aside what was refused of a batch. Returns the rest of it, and the lanes of what was refused for the
+    /// first time.
+    pub(in crate::delivery) fn refuse(
+        &mut self,
+        batch: Batch,
+        refused: &[RecordId],
+        now: Instant,
+    ) -> (Batch, Vec<LaneId>) {
+        if refused.is_empty() {
+            return (batch, Vec::new());
+        }
+        let (mut rest, mut lanes) = (Batch::default(), Vec::new());
+        for mut write in batch.writes() {
+            if !refused.contains(&write.settlement.id) {
+                rest.push(write);
+                continue;
+            }
+            let pause = &mut write.origin.pause;
+            if pause.is_zero() {
+                lanes.push(write.origin.lane);
+            }
+            *pause = (*pause * 2).clamp(FIRST_PAUSE, LAST_PAUSE);
+            self.refused.push(Refused { at: now + *pause, write });
+        }
+        (rest, lanes)
+    }
+
+    /// Queues what is due again. Returns what is to be given up: another instance owns it by now.
+    pub(in crate::delivery) fn retry(&mut self, now: Instant) -> Vec<Write> {
+        let mut given_up = Vec::new();
+        for Refused { write, at } in std::mem::take(&mut self.refused) {
+            let owned = write.origin.permit.as_ref().is_some_and(Permit::is_current);
+            match owned {
+                true if at > now => self.refused.push(Refused { write, at }),
+                true => self.waiting.push(write),
+                false => given_up.push(write),
+            }
+        }
+        given_up
+    }
+
+    /// When the next try of a refused write is due.
+    pub(in crate::delivery) fn next_retry(&self) -> Option<Instant> {
+        self.refused.iter().map(|refused| refused.at).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        delivery::{fixtures, work::Origin},
+        instance::Generation,
+        partition::Partition,
+        record::{Change, Settlement},
+    };
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+        /// Each number pushes so many writes and has the database refuse those whose id it divides; every write
+        /// is settled once in the end, whatever was refused how often.
+        #[test]
+        fn every_write_is_settled_once(steps in prop::collection::vec(1_i64..9, 1..40)) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+            runtime.unwrap().block_on(async {
+                let ownership = fixtures::owning_all();
+                let (mut queue, mut now, mut pushed) = (SettleQueue::default(), Instant::now(), 0);
+                let mut settled = BTreeSet::new();
+                for step in steps.iter().copied().chain([i64::MAX; 9]) {
+                    for _ in 0..step % 9 {
+                        pushed += 1;
+                        let settlement = Settlement { id: pushed, failures: 0, change: Change::Complete };
+                        let permit = ownership.permit(Partition::of("a"));
+                        let origin = Origin { lane: LaneId(0), permit, pause: Duration::ZERO };
+                        queue.push(Write { settlement, origin });
+                    }
+                    assert!(queue.retry(now).is_empty(), "nothing is given up while it is owned");
+                    let Some(batch) = queue.next_batch() else {
+                        now = queue.next_retry().unwrap_or(now);
+                        continue;
+                    };
+                    let ids = batch.settlements.iter().map(|settlement| settlement.id);
+                    let refused: Vec<RecordId> = ids.filter(|id| id % step == 0).collect();
+                    let (rest, lanes) = queue.refuse(batch, &refused, now);
+                    assert!(lanes.len() <= refused.len());
+                    for settlement in rest.settlements {
+                        assert!(settled.insert(settlement.id), "{} is settled twice", settlement.id);
+                    }
+                    now = queue.next_retry().unwrap_or(now);
+                }
+                assert_eq!(settled, (1..=pushed).collect());
+                assert_eq!(ownership.permits_out(), 0);
+            });
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_write_is_given_up_once_another_owns_its_partition() {
+        let ownership = fixtures::owning_all();
+        let partition = Partition::of("a");
+        let (mut queue, now) = (SettleQueue::default(), Instant::now());
+        let settlement = Settlement { id: 1, failures: 0, change: Change::Complete };
+        let permit = ownership.permit(partition);
+        queue.push(Write { settlement, origin: Origin { lane: LaneId(0), permit, pause: Duration::ZERO } });
+        let batch = queue.next_batch().unwrap();
+        assert_eq!(queue.refuse(batch, &[1], now).1, [LaneId(0)]);
+        assert_eq!(queue.next_retry(), Some(now + FIRST_PAUSE));
+        assert!(queue.retry(now).is_empty() && queue.next_batch().is_none(), "it waits for its time");
+        ownership.grant(&[(partition, Generation(9))]);
+        assert_eq!(queue.retry(now).len(), 1);
+        assert_eq!(queue.next_retry(), None);
+    }
+}
