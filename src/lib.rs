@@ -90,6 +90,7 @@ mod database;
 mod delivery;
 mod duration;
 mod instance;
+mod name;
 mod naming;
 mod notifications;
 mod outbox;
@@ -116,6 +117,7 @@ pub use handler::{
     TransactionalBatchHandler, TransactionalHandler,
 };
 pub use instance::{Claim, ClusterView, Generation, InstanceId, InstanceState, Member};
+pub use name::Name;
 pub use outbox::{Outbox, TransactionError};
 pub use partition::{PARTITION_COUNT, PARTITION_HASH, Partition, PartitionSet};
 pub use record::{
@@ -126,7 +128,6 @@ pub use rules::retry::{Backoff, RetryPolicy};
 pub use running::{Finished, Running, ShutdownReport};
 pub use runtime::StartError;
 pub use schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled};
-pub use smol_str::SmolStr;
 pub use sqlx;
 pub use store::{
     BadName, Completed, Counts, ErrorClass, FailedRecord, OpenError, SchemaError, StoppedLane, StoreError,

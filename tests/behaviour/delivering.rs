@@ -3,8 +3,8 @@
 use std::{convert::Infallible, time::Duration};
 
 use keylane::{
-    GenericHandler, HandlerError, Record, Registration, RetryPolicy, ScheduleError, ScheduleOptions, Takes,
-    TransactionError,
+    GenericHandler, HandlerError, Record, Registration, RetryPolicy, ScheduleError, ScheduleOptions,
+    StopReason, Takes, TransactionError,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -158,7 +158,7 @@ pub(crate) async fn two_handlers_of_a_type_have_a_lane_each<T: User>(stage: &Sta
         lanes.first().filter(|lane| lane.held == 4).cloned()
     })
     .await;
-    assert_eq!((stopped.lane.handler.as_str(), stopped.reason.as_str()), ("bank", "retrying"));
+    assert_eq!((stopped.lane.handler.as_str(), stopped.reason), ("bank", StopReason::Retrying));
     running.shutdown().await;
     assert_eq!(mail.assert_in_order(), 5);
     let ids = |ledger: &Ledger| ledger.all()[0].delivery.event_id;

@@ -213,7 +213,7 @@ pub(crate) async fn a_lane_that_was_retrying_turns_blocked<T: Target>(outbox: &O
     let (mut worker, head, tail) = stopped(outbox, 2).await;
     worker.settle([(head, 1, fail(OnFailure::Block))]).await;
     let lane = outbox.store.stopped_lanes(0, 10).await.unwrap().remove(0);
-    assert_eq!((lane.reason.as_str(), lane.record, lane.attempts), ("blocked", head, 2));
+    assert_eq!((lane.reason, lane.record, lane.attempts), (StopReason::Blocked, head, 2));
     assert_eq!(lane.held, tail.len() as u64);
     assert!(outbox.pending().await.is_empty());
 }

@@ -11,6 +11,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("clock", 0),
     ("codec", 0),
     ("duration", 0),
+    ("name", 0),
     ("naming", 0),
     ("unwind", 0),
     ("rules", 1),
@@ -39,6 +40,7 @@ const FLOORS: &[(&str, u8)] = &[
 const SIDEWAYS: &[(&str, &str)] = &[
     ("record", "partition"),
     ("record", "instance"),
+    ("record", "name"),
     ("instance", "partition"),
     ("telemetry", "clock"),
     ("telemetry", "record"),

@@ -160,7 +160,7 @@ macro_rules! sqlx_codec {
         fn record(row: &Row) -> Result<crate::record::Record, sqlx::Error> {
             let required = |column| move || sqlx::Error::ColumnNotFound(format!("{column}"));
             let text =
-                |column| get::<&str>(row, column)?.map(smol_str::SmolStr::new).ok_or_else(required(column));
+                |column| get::<&str>(row, column)?.map(crate::name::Name::from).ok_or_else(required(column));
             let int = |column| get::<i64>(row, column)?.ok_or_else(required(column));
             let key = get::<&[u8]>(row, 3)?.ok_or_else(required(3))?;
             let partition = crate::partition::Partition::new(int(2)?).ok_or_else(required(2))?;
@@ -171,7 +171,7 @@ macro_rules! sqlx_codec {
                     id: int(0)?,
                     event_id: get::<uuid::Uuid>(row, 1)?.ok_or_else(required(1))?,
                     // A key that is not UTF-8 was put there by hand; it no longer hashes to its partition.
-                    key: smol_str::SmolStr::new(String::from_utf8_lossy(key)),
+                    key: String::from_utf8_lossy(key).as_ref().into(),
                     handler: text(4)?,
                     record_type: text(5)?,
                     content_type: text(6)?,
