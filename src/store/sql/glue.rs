@@ -145,16 +145,16 @@ macro_rules! sqlx_codec {
             Ok(crate::store::sql::driver::Row(cells))
         }
 
-        /// Records after a row that is none: partition -1, and a number in place of an id.
-        fn numbered(rows: &[Row]) -> Result<(Vec<crate::record::Record>, i64), sqlx::Error> {
-            let (mut records, mut number) = (Vec::with_capacity(rows.len()), 0);
+        /// Rows of `due`: the one that has the changes of the cluster is no record.
+        fn records_and_changes(rows: &[Row]) -> Result<(Vec<crate::record::Record>, i64), sqlx::Error> {
+            let (mut records, mut changes) = (Vec::with_capacity(rows.len()), 0);
             for row in rows {
-                match get::<i64>(row, 2)? {
-                    Some(-1) => number = get::<i64>(row, 0)?.unwrap_or(0),
-                    _ => records.push(record(row)?),
+                match get::<i64>(row, crate::store::sql::driver::AFTER_RECORD)? {
+                    Some(count) => changes = count,
+                    None => records.push(record(row)?),
                 }
             }
-            Ok((records, number))
+            Ok((records, changes))
         }
 
         fn record(row: &Row) -> Result<crate::record::Record, sqlx::Error> {
