@@ -40,6 +40,7 @@ pub trait OutboxEvent: Serialize + DeserializeOwned + Send + Sync + 'static {
 
 /// The status of a stored record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Status {
     /// Waits to be delivered; the only status that a poll reads.
     Pending = 0,
@@ -325,6 +326,7 @@ impl Change {
 /// What becomes of a lane whose record has failed for good. In settings: `block` or `continue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum OnFailure {
     /// It stands still until someone retries, discards or rewrites the record.
     Block,

@@ -7,6 +7,7 @@ use super::Tables;
 /// What becomes of a completed record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Completed {
     /// Its row is deleted: the fastest, and the table stays small.
     #[default]

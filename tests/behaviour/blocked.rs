@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use keylane::{HandlerError, Outbox, Partition, RecordId, RetryPolicy, Status, StopReason};
+use keylane::{
+    HandlerError, Outbox, Partition, RecordId, RetryPolicy,
+    admin::{Status, StopReason},
+};
 use tokio::time::Instant;
 
 use crate::{

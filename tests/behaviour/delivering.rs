@@ -3,8 +3,8 @@
 use std::{convert::Infallible, time::Duration};
 
 use keylane::{
-    GenericHandler, HandlerError, Record, Registration, RetryPolicy, ScheduleError, ScheduleOptions,
-    StopReason, Takes, TransactionError,
+    GenericHandler, HandlerError, Record, Registration, RetryPolicy, ScheduleError, ScheduleOptions, Takes,
+    TransactionError, admin::StopReason,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -215,12 +215,9 @@ pub(crate) async fn a_raw_event_is_delivered_as_it_is<T: User>(stage: &Stage<T>)
     let (told, mut heard) = unbounded_channel();
     let takes = Takes::types(["image.scanned"]);
     let (outbox, running) = stage.run([Registration::generic("archive", takes, Tell(told))]).await;
-    let event = keylane::RawEvent {
-        record_type: "image.scanned".to_owned(),
-        key: "page 1 – \u{1f4c4}".to_owned(),
-        content_type: "image/png".to_owned(),
-        payload: vec![0, 159, 146, 150, 255],
-    };
+    let payload = vec![0, 159, 146, 150, 255];
+    let event =
+        keylane::RawEvent::new("image.scanned", "page 1 – \u{1f4c4}", payload).content_type("image/png");
     let mut work = T::begin(&stage.pool).await;
     outbox.schedule_raw(&mut work, event.clone(), ScheduleOptions::new()).await.unwrap();
     T::commit(work).await;

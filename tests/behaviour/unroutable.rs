@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use keylane::{Outbox, Registration, Signal, Status, StopReason, StoppedLane, Takes};
+use keylane::{
+    Outbox, Registration, Signal, Takes,
+    admin::{Status, StopReason, StoppedLane},
+};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::{

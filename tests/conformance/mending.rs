@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use keylane::{Change, Completed, ErrorClass, OnFailure, RecordId, Status, StopReason, store::Mend};
+use keylane::{
+    Completed, OnFailure, RecordId,
+    admin::{Status, StopReason},
+    database::ErrorClass,
+    inner::{Change, Mend},
+};
 
 use crate::{
     outbox::{Outbox, a_moment, due_record, record, retry_after, settlement, stop},
@@ -85,7 +90,7 @@ pub(crate) async fn a_failure_that_continued_can_be_mended_too<T: Target>(outbox
 
 pub(crate) async fn records_are_counted_by_status<T: Target>(outbox: &Outbox<T>) {
     let ids = outbox.schedule_keys(&["order-1", "order-1", "order-2", "order-3", "order-4"]).await;
-    outbox.schedule(&[due_record("order-5", keylane::Due::After(HOUR))]).await;
+    outbox.schedule(&[due_record("order-5", keylane::inner::Due::After(HOUR))]).await;
     let mut worker = outbox.join().await.over(outbox.store_that(Completed::Keep));
     let hold = Change::Hold { behind: ids[0] };
     worker.settle([(ids[0], 0, stop()), (ids[1], 0, hold), (ids[2], 0, block())]).await;
@@ -184,7 +189,7 @@ async fn purge<T: Target>(outbox: &Outbox<T>, completed: Completed) {
 pub(crate) async fn purge_takes_nothing_that_is_not_done<T: Target>(outbox: &Outbox<T>) {
     let (_, held) = blocked(outbox).await;
     outbox.schedule_keys(&["order-2"]).await;
-    outbox.schedule(&[due_record("order-3", keylane::Due::After(HOUR))]).await;
+    outbox.schedule(&[due_record("order-3", keylane::inner::Due::After(HOUR))]).await;
     a_moment().await;
     assert_eq!(outbox.store.purge(Duration::ZERO, Duration::ZERO).await.unwrap(), 0);
     let counts = outbox.store.counts().await.unwrap();

@@ -1,6 +1,10 @@
 //! Lanes with so much held behind them that they go on in steps.
 
-use keylane::{Change, OnFailure, RecordId, Status, StopReason, store::Mend};
+use keylane::{
+    OnFailure, RecordId,
+    admin::{Status, StopReason},
+    inner::{Change, Mend},
+};
 
 use crate::{
     outbox::{Outbox, Worker, neighbours, partition, record, settlement, stop},

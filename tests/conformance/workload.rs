@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use keylane::{Change, Name, NewRecord, Record, RecordId, Settlement};
+use keylane::{
+    Name, Record, RecordId,
+    inner::{Change, NewRecord, Settlement},
+};
 use uuid::Uuid;
 
 use crate::{

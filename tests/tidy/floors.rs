@@ -14,6 +14,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("name", 0),
     ("naming", 0),
     ("unwind", 0),
+    ("setters", 0),
     ("rules", 1),
     ("store", 2),
     ("handler", 2),
@@ -28,11 +29,13 @@ const FLOORS: &[(&str, u8)] = &[
     ("delivery", 4),
     ("config", 5),
     ("schedule", 5),
+    ("admin", 5),
     ("builder", 5),
     ("outbox", 5),
     ("patience", 5),
     ("running", 5),
     ("runtime", 5),
+    ("inner", 6),
     ("lib", 6),
 ];
 
