@@ -17,11 +17,12 @@ use std::{
 
 use divan::{Bencher, counter::ItemsCount};
 use keylane::{
-    Change, Completed, Config, Database, InstanceId, Outbox, OutboxEvent, Settlement, State, Tables,
+    Completed, Config, Database, Outbox, OutboxEvent, State,
+    admin::InstanceId,
     handlers,
+    inner::{Change, Guard, NewInstance, SETTLER_SLOT, Settlement, Store, StoreSettings, Tables},
     memory::{Memory, MemoryPool, MemoryTransaction},
     outbox_handler,
-    store::{Guard, NewInstance, SETTLER_SLOT, Store, StoreSettings},
 };
 use serde::{Deserialize, Serialize};
 use sqlx::{Sqlite, SqlitePool, sqlite::SqliteConnectOptions};

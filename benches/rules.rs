@@ -8,12 +8,13 @@ use std::collections::BTreeSet;
 
 use divan::{Bencher, black_box};
 use keylane::{
-    Claim, Generation, InstanceId, PARTITION_COUNT, Partition, PartitionSet, RetryPolicy,
-    rules::{
-        assignment::assign,
-        frontier::{Frontier, Horizon, Plan, Probe},
-        retry::Fault,
-    },
+    Partition, RetryPolicy,
+    admin::{Generation, InstanceId},
+    inner::Claim,
+    partition::{PARTITION_COUNT, PartitionSet},
+    rules::assignment::assign,
+    rules::frontier::{Frontier, Horizon, Plan, Probe},
+    rules::retry::Fault,
 };
 use uuid::Uuid;
 

@@ -9,9 +9,8 @@
 use std::{collections::BTreeMap, error::Error, path::Path, time::Duration};
 
 use keylane::{
-    Config, HandlerError, Observer, Outbox, OutboxEvent, Signal, State, StoppedLane, handlers,
-    outbox_handler,
-    sqlx::{SqlitePool, sqlite::SqliteConnectOptions},
+    Config, HandlerError, Observer, Outbox, OutboxEvent, Signal, State, admin::StoppedLane, handlers,
+    outbox_handler, sqlx::SqlitePool, sqlx::sqlite::SqliteConnectOptions,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};

@@ -7,15 +7,30 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cluster::ClusterConfig,
     delivery::DeliveryConfig,
-    record::KEY_LIMIT_BYTES,
+    record::{KEY_LIMIT_BYTES, OnFailure},
     rules::{
         lease,
         retry::{LONGEST, RetryPolicy},
     },
+    setters::setters,
     store::{Completed, StoreSettings, Tables},
 };
 
-/// All settings of an outbox. Durations are written as in `5s`, `1m 30s`.
+/// All settings of an outbox, out of a file or in code. In a file, durations are written as in `5s`, `1m 30s`.
+///
+/// ```
+/// use keylane::{Config, DeliveryConfig, OrderLevel, RetryPolicy, ScheduleConfig};
+/// use std::time::Duration;
+///
+/// let config = Config::default()
+///     .table_prefix("billing_outbox_")
+///     .schedule(ScheduleConfig::default().order(OrderLevel::Strict))
+///     .delivery(DeliveryConfig::default().poll_interval(Duration::from_secs(1)))
+///     .retry(RetryPolicy::fixed(Duration::from_secs(5)).max_retries(5));
+/// assert_eq!(config.delivery.poll_interval, Duration::from_secs(1));
+/// config.validate()?;
+/// # Ok::<(), keylane::ConfigError>(())
+/// ```
 ///
 /// ```
 /// let config: keylane::Config = toml::from_str(r#"
@@ -30,6 +45,7 @@ use crate::{
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Config {
     /// Before each table's name; lower-case letters, digits, underscores, at most 32. Two outboxes in
     /// one database have two prefixes.
@@ -69,6 +85,7 @@ impl Default for Config {
 /// `docs/guarantees.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum OrderLevel {
     /// If the commit of A returned before B was scheduled, A is delivered first; the order inside
     /// one transaction is kept. Costs nothing.
@@ -82,6 +99,7 @@ pub enum OrderLevel {
 /// What `schedule` accepts and promises.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ScheduleConfig {
     /// How strongly the order of a key follows the order of commits.
     pub order: OrderLevel,
@@ -111,6 +129,7 @@ impl Default for ScheduleConfig {
 /// What becomes of completed records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RetentionConfig {
     /// Delete, archive or keep.
     pub completed: Completed,
@@ -139,6 +158,7 @@ impl Default for RetentionConfig {
 /// How the database is used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct DatabaseConfig {
     /// How long one call may take; then its connection is closed.
     #[serde(with = "crate::duration::call_timeout")]
@@ -158,6 +178,61 @@ impl Default for DatabaseConfig {
         Self { call_timeout: Duration::from_secs(5), async_settle: true, notifications: true }
     }
 }
+
+setters! { Config {
+    table_prefix: String,
+    schedule: ScheduleConfig,
+    delivery: DeliveryConfig,
+    cluster: ClusterConfig,
+    retry: RetryPolicy,
+    retention: RetentionConfig,
+    database: DatabaseConfig
+    ; some schema: String
+} }
+
+setters! { ScheduleConfig {
+    order: OrderLevel,
+    max_payload_bytes: usize,
+    max_header_bytes: usize,
+    route_refresh: Duration,
+    require_transaction: bool
+} }
+
+setters! { DeliveryConfig {
+    poll_interval: Duration,
+    batch_size: usize,
+    max_in_flight: usize,
+    max_in_flight_bytes: usize,
+    concurrency: usize,
+    transactional_concurrency: usize,
+    handler_timeout: Duration,
+    stop_on_first_failure: bool,
+    max_crashes: u32
+    ; some on_failure: OnFailure
+} }
+
+setters! { ClusterConfig {
+    heartbeat_interval: Duration,
+    stale_instance_timeout: Duration,
+    rebalance_interval: Duration,
+    graceful_shutdown_timeout: Duration,
+    handover_timeout: Duration,
+    forget_instances_after: Duration
+    ; some instance_name: String
+} }
+
+setters! { RetentionConfig {
+    completed: Completed,
+    completed_for: Duration,
+    dedup_for: Duration,
+    purge_interval: Duration
+} }
+
+setters! { DatabaseConfig {
+    call_timeout: Duration,
+    async_settle: bool,
+    notifications: bool
+} }
 
 /// Everything that is wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,8 +5,10 @@ use std::{ops::DerefMut, sync::Arc};
 use crate::{
     handler::{BoxFuture, TransactionalBatchCall},
     record::NewRecord,
-    store::{OpenError, Store, StoreError, StoreSettings, Tables, TransactionalRun},
+    store::{Store, StoreError, StoreSettings, Tables, TransactionalRun},
 };
+
+pub use crate::store::{BadName, ErrorClass, OpenError};
 
 pub(crate) mod sealed {
     pub trait Sealed {}

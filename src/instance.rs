@@ -51,6 +51,7 @@ impl fmt::Debug for InstanceId {
 /// The life of an instance row. `Stopped` and `Dead` are final: a process declared dead comes
 /// back under a new identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum InstanceState {
     /// Beats, and takes its share of the partitions.
     Active,

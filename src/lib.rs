@@ -56,9 +56,10 @@
 //! | --- | --- |
 //! | schedule | [`Outbox`], [`ScheduleOptions`], [`RawEvent`] |
 //! | handle | [`handler`]: typed, generic, batch, transactional, fallback |
-//! | set | [`Config`], [`RetryPolicy`] |
+//! | set | [`Config`] and its parts, [`RetryPolicy`] |
 //! | mend | [`Outbox::stopped_lanes`], [`retry`](Outbox::retry), [`discard`](Outbox::discard), [`replace_payload`](Outbox::replace_payload) |
-//! | watch | [`Signal`], [`Observer`] |
+//! | watch | [`telemetry`]: [`Signal`], [`Observer`] |
+//! | be generic over the database, sort its errors | [`database`] |
 //! | test | [`memory`]: the same semantics without a server, on a clock that can be paused |
 //! | know how it decides | [`rules`]: pure functions |
 //!
@@ -75,64 +76,60 @@
 //! An application that wants another TLS enables one of sqlx's `tls-*` features itself.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod admin;
+pub mod database;
 pub mod handler;
-pub mod memory;
-pub mod rules;
 #[doc(hidden)]
-pub mod store;
+pub mod inner;
+pub mod memory;
+pub mod partition;
+pub mod rules;
+pub mod telemetry;
 
 mod builder;
 mod clock;
 mod cluster;
 mod codec;
 mod config;
-mod database;
 mod delivery;
 mod duration;
 mod instance;
+mod name;
 mod naming;
 mod notifications;
 mod outbox;
 mod ownership;
-mod partition;
 mod patience;
 mod record;
 mod running;
 mod runtime;
 mod schedule;
-mod telemetry;
+mod setters;
+mod store;
 mod unwind;
 mod wake;
 
 pub use builder::{BuildError, OutboxBuilder};
 pub use cluster::ClusterConfig;
-pub use codec::DecodeError;
 pub use config::{Config, ConfigError, DatabaseConfig, OrderLevel, RetentionConfig, ScheduleConfig};
-pub use database::{Database, HasDatabase, Pool};
+pub use database::Database;
 pub use delivery::DeliveryConfig;
 pub use handler::{
-    BatchHandler, BatchResults, ClassifiedError, Failure, FailureKind, FallbackHandler,
-    GenericFallbackHandler, GenericHandler, Handler, HandlerError, Registration, RegistryError, State, Takes,
-    TransactionalBatchHandler, TransactionalHandler,
+    BatchHandler, BatchResults, ClassifiedError, Failure, FallbackHandler, GenericFallbackHandler,
+    GenericHandler, Handler, HandlerError, Registration, State, Takes, TransactionalBatchHandler,
+    TransactionalHandler,
 };
-pub use instance::{Claim, ClusterView, Generation, InstanceId, InstanceState, Member};
+pub use name::Name;
 pub use outbox::{Outbox, TransactionError};
-pub use partition::{PARTITION_COUNT, PARTITION_HASH, Partition, PartitionSet};
-pub use record::{
-    Change, Delivery, Due, Headers, Lane, NewRecord, OnFailure, OutboxEvent, Record, RecordId, Settlement,
-    Status, Stop, StopReason,
-};
+pub use partition::Partition;
+pub use record::{Delivery, OnFailure, OutboxEvent, Record, RecordId};
 pub use rules::retry::{Backoff, RetryPolicy};
 pub use running::{Finished, Running, ShutdownReport};
 pub use runtime::StartError;
 pub use schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled};
-pub use smol_str::SmolStr;
 pub use sqlx;
-pub use store::{
-    BadName, Completed, Counts, ErrorClass, FailedRecord, OpenError, SchemaError, StoppedLane, StoreError,
-    Tables,
-};
-pub use telemetry::{LogObserver, Observer, Signal};
+pub use store::{Completed, SchemaError, StoreError};
+pub use telemetry::{Observer, Signal};
 
 #[cfg(feature = "macros")]
 pub use keylane_macros::{OutboxEvent, outbox_fallback_handler, outbox_handler};

@@ -8,10 +8,9 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use smol_str::SmolStr;
 use uuid::Uuid;
 
-use crate::{instance::Generation, partition::Partition};
+use crate::{instance::Generation, name::Name, partition::Partition};
 
 /// The longest record key, in bytes of UTF-8.
 pub(crate) const KEY_LIMIT_BYTES: usize = 255;
@@ -41,6 +40,7 @@ pub trait OutboxEvent: Serialize + DeserializeOwned + Send + Sync + 'static {
 
 /// The status of a stored record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Status {
     /// Waits to be delivered; the only status that a poll reads.
     Pending = 0,
@@ -133,13 +133,13 @@ pub struct Delivery {
     /// The identity of the event; the same for every attempt and every handler.
     pub event_id: Uuid,
     /// The record key.
-    pub key: SmolStr,
+    pub key: Name,
     /// The id of the handler that the record is for.
-    pub handler: SmolStr,
+    pub handler: Name,
     /// The record type.
-    pub record_type: SmolStr,
+    pub record_type: Name,
     /// The media type of the payload.
-    pub content_type: SmolStr,
+    pub content_type: Name,
     /// The partition of the key.
     pub partition: Partition,
     /// The generation under which this instance owns the partition: a fencing token for systems
@@ -191,9 +191,9 @@ pub struct Lane {
     /// The partition of the key.
     pub partition: Partition,
     /// The record key.
-    pub key: SmolStr,
+    pub key: Name,
     /// The handler id.
-    pub handler: SmolStr,
+    pub handler: Name,
 }
 
 /// Keys can be personal data: the debug form shows the partition and the handler only.
@@ -204,7 +204,8 @@ impl fmt::Debug for Lane {
 }
 
 /// Why a lane stands still.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum StopReason {
     /// A record waits for its next attempt.
     Retrying,
@@ -231,6 +232,12 @@ impl StopReason {
     pub fn parse(word: &str) -> Option<Self> {
         let all = [Self::Retrying, Self::Blocked, Self::Unroutable, Self::Releasing];
         all.into_iter().find(|reason| reason.as_str() == word)
+    }
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 
@@ -319,6 +326,7 @@ impl Change {
 /// What becomes of a lane whose record has failed for good. In settings: `block` or `continue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum OnFailure {
     /// It stands still until someone retries, discards or rewrites the record.
     Block,

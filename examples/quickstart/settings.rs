@@ -7,7 +7,7 @@ use keylane::Config;
 
 /// The settings of a process that shares the tables with this prefix.
 pub(crate) fn of(prefix: &str, replica: usize) -> Config {
-    let mut config = Config { table_prefix: prefix.to_owned(), ..Config::default() };
+    let mut config = Config::default().table_prefix(prefix);
     config.delivery.poll_interval = Duration::from_millis(100);
     config.delivery.handler_timeout = Duration::from_secs(3);
     config.database.call_timeout = Duration::from_millis(1500);

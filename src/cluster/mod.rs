@@ -30,6 +30,7 @@ pub(crate) use member::{Departure, Member};
 /// How partitions are shared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ClusterConfig {
     /// Time between two heartbeats.
     #[serde(with = "crate::duration::heartbeat_interval")]

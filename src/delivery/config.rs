@@ -9,6 +9,7 @@ use crate::record::OnFailure;
 /// How records are delivered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct DeliveryConfig {
     /// The longest pause between two looks when nothing wakes the poller. Where no notification tells of the
     /// commits of other processes, looks are closer together while there are any.

@@ -7,7 +7,7 @@
 //! ```
 //! use keylane::handler::convert::{Returned, ViaClassifiedError as _, ViaError as _, ViaHandlerError as _};
 //! let error = (&&&Returned::new(std::fmt::Error)).into_handler_error();
-//! assert_eq!(error.kind(), keylane::FailureKind::Error);
+//! assert_eq!(error.kind(), keylane::handler::FailureKind::Error);
 //! ```
 
 #![expect(clippy::wrong_self_convention, reason = "method lookup by reference is what chooses the trait")]

@@ -34,3 +34,5 @@ pub(crate) use guard::guarded;
 pub use registration::{Declare, Registration, Takes};
 pub(crate) use registry::{Defaults, EVERY_TYPE, Entry, Form, Registry, is_valid_name};
 pub use registry::{RegistryError, Route};
+
+pub use crate::{codec::DecodeError, record::Headers};

@@ -10,6 +10,7 @@ use serde::{
 /// How the delay grows with the failures. In settings, the word `exponential` is the default.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields, remote = "Self")]
+#[non_exhaustive]
 pub enum Backoff {
     /// Always the same delay.
     Fixed {

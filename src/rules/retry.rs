@@ -16,6 +16,7 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// retries, no jitter, every error retried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RetryPolicy {
     /// How the delay grows.
     pub backoff: Backoff,
@@ -75,6 +76,13 @@ impl RetryPolicy {
     /// No retries at all.
     pub fn never() -> Self {
         Self { max_retries: 0, ..Self::default() }
+    }
+
+    /// Sets how the delay grows.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
     }
 
     /// Sets the delay after the first failure.

@@ -194,7 +194,16 @@ impl ScheduleOptions {
 }
 
 /// An event already encoded, for types that this process has no Rust type of.
+///
+/// ```
+/// use keylane::RawEvent;
+///
+/// let event = RawEvent::new("order.placed", "order-42", r#"{"id":42}"#);
+/// let picture = RawEvent::new("photo.taken", "photo-7", vec![0x89, 0x50]).content_type("image/png");
+/// assert_eq!((&*event.content_type, &*picture.content_type), ("application/json", "image/png"));
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RawEvent {
     /// What it is.
     pub record_type: String,
@@ -207,6 +216,19 @@ pub struct RawEvent {
 }
 
 impl RawEvent {
+    /// An event of this type and key, whose payload is JSON.
+    pub fn new(record_type: impl Into<String>, key: impl Into<String>, payload: impl Into<Vec<u8>>) -> Self {
+        let (record_type, key, payload) = (record_type.into(), key.into(), payload.into());
+        Self { record_type, key, content_type: codec::JSON.to_owned(), payload }
+    }
+
+    /// Sets another media type of the payload.
+    #[must_use]
+    pub fn content_type(mut self, content_type: impl Into<String>) -> Self {
+        self.content_type = content_type.into();
+        self
+    }
+
     pub(crate) fn encode<E: OutboxEvent>(event: &E) -> Result<Self, ScheduleError> {
         Ok(Self {
             record_type: E::RECORD_TYPE.to_owned(),

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::StoreError;
 use crate::{
     handler::Route,
-    record::{Lane, RecordId, Status},
+    record::{Lane, RecordId, Status, StopReason},
 };
 
 /// Rows of a kind that one round of a purge deletes at most, or little more: whoever purges counts on the next
@@ -21,8 +21,8 @@ pub(crate) const PURGED_AT_ONCE: u64 = 200_000;
 pub struct Counts {
     /// Records by status.
     pub records: Vec<(Status, u64)>,
-    /// Stopped lanes by reason word.
-    pub stopped_lanes: Vec<(String, u64)>,
+    /// Stopped lanes by reason.
+    pub stopped_lanes: Vec<(StopReason, u64)>,
 }
 
 impl Counts {
@@ -38,8 +38,8 @@ impl Counts {
 pub struct StoppedLane {
     /// Which lane.
     pub lane: Lane,
-    /// Why: `retrying`, `blocked` or `unroutable`; or `releasing`: it goes on, in steps.
-    pub reason: String,
+    /// Why.
+    pub reason: StopReason,
     /// The record that stops it.
     pub record: RecordId,
     /// The identity of its event.

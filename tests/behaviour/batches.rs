@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use keylane::{
-    BatchHandler, BatchResults, Delivery, HandlerError, Registration, RetryPolicy, ScheduleOptions, Status,
+    BatchHandler, BatchResults, Delivery, HandlerError, Registration, RetryPolicy, ScheduleOptions,
+    admin::Status,
 };
 
 use crate::{
@@ -154,12 +155,7 @@ pub(crate) async fn a_payload_that_does_not_fit_ends_its_batch<T: User>(stage: &
             3 => b"{}".to_vec(),
             _ => serde_json::to_vec(&placed("order-1", number)).unwrap(),
         };
-        let event = keylane::RawEvent {
-            record_type: "order.placed".to_owned(),
-            key: "order-1".to_owned(),
-            content_type: "application/json".to_owned(),
-            payload,
-        };
+        let event = keylane::RawEvent::new("order.placed", "order-1", payload);
         outbox.schedule_raw(&mut work, event, ScheduleOptions::new()).await.unwrap();
     }
     T::commit(work).await;

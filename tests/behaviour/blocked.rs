@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use keylane::{HandlerError, Outbox, Partition, RecordId, RetryPolicy, Status};
+use keylane::{
+    HandlerError, Outbox, Partition, RecordId, RetryPolicy,
+    admin::{Status, StopReason},
+};
 use tokio::time::Instant;
 
 use crate::{
@@ -44,7 +47,7 @@ async fn blocked<T: User>(outbox: &Outbox<T::Db>, held: u64) -> RecordId {
     let what = format!("a blocked lane with {held} held records");
     let lane = eventually(&what, async || {
         let mut lanes = outbox.stopped_lanes(0, 10).await.unwrap();
-        lanes.retain(|lane| lane.reason == "blocked" && lane.held == held);
+        lanes.retain(|lane| lane.reason == StopReason::Blocked && lane.held == held);
         lanes.pop()
     });
     lane.await.record
@@ -67,7 +70,7 @@ pub(crate) async fn a_blocked_lane_is_listed_with_what_waits_behind<T: User>(sta
     assert!(outbox.stopped_lanes(record, 10).await.unwrap().is_empty(), "pages go by the record");
     let counts = outbox.counts().await.unwrap();
     assert_eq!((counts.of(Status::Held), counts.of(Status::Failed)), (3, 1));
-    assert_eq!(counts.stopped_lanes, [("blocked".to_owned(), 1)]);
+    assert_eq!(counts.stopped_lanes, [(StopReason::Blocked, 1)]);
     running.shutdown().await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use keylane::{ScheduleOptions, Status};
+use keylane::{ScheduleOptions, admin::Status};
 use tokio::time::Instant;
 
 use crate::{

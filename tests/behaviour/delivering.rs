@@ -4,7 +4,7 @@ use std::{convert::Infallible, time::Duration};
 
 use keylane::{
     GenericHandler, HandlerError, Record, Registration, RetryPolicy, ScheduleError, ScheduleOptions, Takes,
-    TransactionError,
+    TransactionError, admin::StopReason,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -158,7 +158,7 @@ pub(crate) async fn two_handlers_of_a_type_have_a_lane_each<T: User>(stage: &Sta
         lanes.first().filter(|lane| lane.held == 4).cloned()
     })
     .await;
-    assert_eq!((stopped.lane.handler.as_str(), stopped.reason.as_str()), ("bank", "retrying"));
+    assert_eq!((stopped.lane.handler.as_str(), stopped.reason), ("bank", StopReason::Retrying));
     running.shutdown().await;
     assert_eq!(mail.assert_in_order(), 5);
     let ids = |ledger: &Ledger| ledger.all()[0].delivery.event_id;
@@ -215,12 +215,9 @@ pub(crate) async fn a_raw_event_is_delivered_as_it_is<T: User>(stage: &Stage<T>)
     let (told, mut heard) = unbounded_channel();
     let takes = Takes::types(["image.scanned"]);
     let (outbox, running) = stage.run([Registration::generic("archive", takes, Tell(told))]).await;
-    let event = keylane::RawEvent {
-        record_type: "image.scanned".to_owned(),
-        key: "page 1 – \u{1f4c4}".to_owned(),
-        content_type: "image/png".to_owned(),
-        payload: vec![0, 159, 146, 150, 255],
-    };
+    let payload = vec![0, 159, 146, 150, 255];
+    let event =
+        keylane::RawEvent::new("image.scanned", "page 1 – \u{1f4c4}", payload).content_type("image/png");
     let mut work = T::begin(&stage.pool).await;
     outbox.schedule_raw(&mut work, event.clone(), ScheduleOptions::new()).await.unwrap();
     T::commit(work).await;

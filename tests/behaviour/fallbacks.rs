@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use keylane::{
-    Failure, FailureKind, FallbackHandler, GenericFallbackHandler, HandlerError, Record, Registration,
-    RetryPolicy, Signal, Status,
+    Failure, FallbackHandler, GenericFallbackHandler, HandlerError, Record, Registration, RetryPolicy,
+    Signal, admin::Status, handler::FailureKind,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 

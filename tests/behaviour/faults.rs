@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use keylane::{
-    Delivery, HandlerError, Registration, RetryPolicy, Signal, Status, TransactionError,
-    TransactionalHandler,
+    Delivery, HandlerError, Registration, RetryPolicy, Signal, TransactionError, TransactionalHandler,
+    admin::Status,
     memory::{Fault, Memory, MemoryConnection},
 };
 use tokio::time::{Instant, sleep};

@@ -11,7 +11,8 @@ use std::{
 };
 
 use keylane::{
-    Delivery, Handler, HandlerError, Observer, Outbox, Partition, Registration, RetryPolicy, Signal, Status,
+    Delivery, Handler, HandlerError, Observer, Outbox, Partition, Registration, RetryPolicy, Signal,
+    admin::Status,
     memory::{Fault, MemoryPool},
 };
 use tokio::sync::Notify;
@@ -214,7 +215,7 @@ pub(crate) async fn a_lane_released_by_another_process_goes_on_in_a_crowded_part
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_handler_that_blocks_past_a_lapse_stops_its_own_lane_only() {
     let (pool, signals, ledger) = (MemoryPool::new(), Recorder::default(), Ledger::default());
-    let mut config = quick_config(&keylane::Tables::default());
+    let mut config = quick_config(&keylane::inner::Tables::default());
     config.cluster.heartbeat_interval = Duration::from_millis(100);
     config.cluster.stale_instance_timeout = Duration::from_secs(1);
     config.database.call_timeout = Duration::from_millis(500);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use keylane::{
-    Config, Outbox, Registration, Running, Signal, Tables,
+    Config, Outbox, Registration, Running, Signal,
+    inner::Tables,
     memory::{Fault, Memory, MemoryPool},
 };
 use tokio::{

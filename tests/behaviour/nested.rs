@@ -3,8 +3,8 @@
 use std::{marker::PhantomData, sync::Arc};
 
 use keylane::{
-    Delivery, HandlerError, Outbox, Registration, RetryPolicy, Status, Tables, TransactionError,
-    TransactionalHandler,
+    Delivery, HandlerError, Outbox, Registration, RetryPolicy, TransactionError, TransactionalHandler,
+    admin::Status, inner::Tables,
 };
 
 use crate::{

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use keylane::{Database, LogObserver, Observer, Outbox, Signal};
+use keylane::{Database, Observer, Outbox, Signal, telemetry::LogObserver};
 use tokio::{
     io::copy_bidirectional,
     net::{TcpSocket, TcpStream},

@@ -1,6 +1,6 @@
 //! Rows that were put there by hand, into a partition that is not their key's.
 
-use keylane::{Partition, Signal, Status};
+use keylane::{Partition, Signal, admin::Status};
 
 use crate::{
     ledger::{Ledger, placed, run_of},

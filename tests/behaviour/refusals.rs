@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
-use keylane::{OrderLevel, Outbox, OutboxEvent, RawEvent, ScheduleError, ScheduleOptions, Status};
+use keylane::{OrderLevel, Outbox, OutboxEvent, RawEvent, ScheduleError, ScheduleOptions, admin::Status};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -13,12 +13,7 @@ use crate::{
 };
 
 fn raw(record_type: &str, key: &str, content_type: &str, bytes: usize) -> RawEvent {
-    RawEvent {
-        record_type: record_type.to_owned(),
-        key: key.to_owned(),
-        content_type: content_type.to_owned(),
-        payload: vec![b'x'; bytes],
-    }
+    RawEvent::new(record_type, key, vec![b'x'; bytes]).content_type(content_type)
 }
 
 fn order(key: &str, bytes: usize) -> RawEvent {

@@ -3,7 +3,8 @@
 use std::{fmt, time::Duration};
 
 use keylane::{
-    ClassifiedError, HandlerError, OnFailure, Registration, RetryPolicy, ScheduleOptions, Signal, Status,
+    ClassifiedError, HandlerError, OnFailure, Registration, RetryPolicy, ScheduleOptions, Signal,
+    admin::Status,
 };
 
 use crate::{
@@ -304,11 +305,8 @@ pub(crate) async fn an_error_is_kept_with_its_causes_in_one_line<T: User>(stage:
 pub(crate) async fn a_payload_that_does_not_fit_fails_at_once<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
-    let raw = |key: &str, content_type: &str, payload: &[u8]| keylane::RawEvent {
-        record_type: "order.placed".to_owned(),
-        key: key.to_owned(),
-        content_type: content_type.to_owned(),
-        payload: payload.to_vec(),
+    let raw = |key: &str, content_type: &str, payload: &[u8]| {
+        keylane::RawEvent::new("order.placed", key, payload).content_type(content_type)
     };
     let mut work = T::begin(&stage.pool).await;
     for event in [

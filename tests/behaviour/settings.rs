@@ -216,7 +216,7 @@ fn durations_without_end_are_refused_and_overflow_nothing() {
 
 #[tokio::test]
 async fn settings_that_are_not_good_build_nothing() {
-    let config = Config { retry: RetryPolicy::default().jitter(7.0), ..Config::default() };
+    let config = Config::default().retry(RetryPolicy::default().jitter(7.0));
     let Err(error) = Outbox::builder(MemoryPool::new()).config(config).build().await else {
         panic!("it was built");
     };

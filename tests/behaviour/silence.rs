@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use keylane::{HandlerError, RawEvent, RetryPolicy, ScheduleOptions, Signal, Status};
+use keylane::{HandlerError, RawEvent, RetryPolicy, ScheduleOptions, Signal, admin::Status};
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
 
 use crate::{
@@ -78,12 +78,8 @@ pub(crate) async fn payloads_and_keys_are_never_logged<T: User>(stage: &Stage<T>
     let (outbox, running) = stage.run([handler.retry(policy)]).await;
     let key = format!("key-{CANARY}");
     let options = || ScheduleOptions::new().header("secret", CANARY).trace_id("4bf92f35").dedup_key(CANARY);
-    let misfit = RawEvent {
-        record_type: "order.placed".to_owned(),
-        key: format!("other-{CANARY}"),
-        content_type: "application/json".to_owned(),
-        payload: format!(r#"{{"key":"{CANARY}","number":"{CANARY}"}}"#).into_bytes(),
-    };
+    let payload = format!(r#"{{"key":"{CANARY}","number":"{CANARY}"}}"#);
+    let misfit = RawEvent::new("order.placed", format!("other-{CANARY}"), payload);
     let mut work = T::begin(&stage.pool).await;
     outbox.schedule_all(&mut work, &run_of(&key, 6)).await.unwrap();
     outbox.schedule_raw(&mut work, misfit, options()).await.unwrap();

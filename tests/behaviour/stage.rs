@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use keylane::{
-    Completed, Config, Database, Outbox, OutboxBuilder, Registration, RetryPolicy, Running, Status, Tables,
-    store::{Store, StoreSettings},
+    Completed, Config, Database, Outbox, OutboxBuilder, Registration, RetryPolicy, Running,
+    admin::Status,
+    inner::{Store, StoreSettings, Tables},
 };
 
 use crate::{
@@ -26,8 +27,8 @@ pub(crate) struct Stage<T: Target> {
 
 /// Short intervals, so that no case waits for a poll; long limits, so that a busy machine is no failure.
 pub(crate) fn quick_config(tables: &Tables) -> Config {
-    let (table_prefix, schema) = (tables.prefix().to_owned(), tables.schema().map(str::to_owned));
-    let mut config = Config { table_prefix, schema, ..Config::default() };
+    let mut config = Config::default().table_prefix(tables.prefix());
+    config.schema = tables.schema().map(str::to_owned);
     config.delivery.poll_interval = Duration::from_millis(50);
     config.delivery.handler_timeout = Duration::from_secs(10);
     config.delivery.transactional_concurrency = 2;

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use keylane::{InstanceId, Registration, Running, Signal, Status};
+use keylane::{
+    Registration, Running, Signal,
+    admin::{InstanceId, Status},
+};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{

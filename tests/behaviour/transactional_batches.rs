@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, marker::PhantomData, sync::Arc};
 
 use keylane::{
-    Delivery, FailureKind, HandlerError, Outbox, Registration, ScheduleOptions, Signal, Status, Tables,
-    TransactionalBatchHandler,
+    Delivery, HandlerError, Outbox, Registration, ScheduleOptions, Signal, TransactionalBatchHandler,
+    admin::Status, handler::FailureKind, inner::Tables,
 };
 
 use crate::{
@@ -174,12 +174,7 @@ pub(crate) async fn what_is_spent_in_a_batch_blocks_its_key<T: User>(stage: &Sta
 
 async fn schedule_undecodable<T: User>(stage: &Stage<T>, outbox: &Outbox<T::Db>) {
     let mut work = T::begin(&stage.pool).await;
-    let event = keylane::RawEvent {
-        record_type: "order.placed".to_owned(),
-        key: "order-2".to_owned(),
-        content_type: "application/json".to_owned(),
-        payload: b"{}".to_vec(),
-    };
+    let event = keylane::RawEvent::new("order.placed", "order-2", b"{}");
     outbox.schedule_all(&mut work, &run_of("order-1", 2)).await.unwrap();
     outbox.schedule_raw(&mut work, event, ScheduleOptions::new()).await.unwrap();
     outbox.schedule_all(&mut work, &[placed("order-3", 1)]).await.unwrap();

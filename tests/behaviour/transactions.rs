@@ -7,8 +7,8 @@ use std::{
 };
 
 use keylane::{
-    Delivery, Failure, FallbackHandler, HandlerError, Outbox, Registration, RetryPolicy, Signal, Status,
-    Tables, TransactionalHandler,
+    Delivery, Failure, FallbackHandler, HandlerError, Outbox, Registration, RetryPolicy, Signal,
+    TransactionalHandler, admin::Status, inner::Tables,
 };
 use sqlx::Executor;
 

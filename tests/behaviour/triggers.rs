@@ -1,6 +1,8 @@
 //! A database that refuses: the user's own triggers and constraints, on the user's tables and on the outbox's.
 
-use keylane::{Delivery, HandlerError, Registration, Signal, Status, Tables, TransactionalHandler};
+use keylane::{
+    Delivery, HandlerError, Registration, Signal, TransactionalHandler, admin::Status, inner::Tables,
+};
 use sqlx::AssertSqlSafe;
 
 use crate::{

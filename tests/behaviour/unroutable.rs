@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use keylane::{Outbox, Registration, Signal, Status, StoppedLane, Takes};
+use keylane::{
+    Outbox, Registration, Signal, Takes,
+    admin::{Status, StopReason, StoppedLane},
+};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::{
@@ -21,7 +24,7 @@ fn is_unroutable(signal: &Signal) -> bool {
 async fn the_lane<T: User>(outbox: &Outbox<T::Db>, held: u64) -> StoppedLane {
     eventually("the unroutable lane", async || {
         let mut lanes = outbox.stopped_lanes(0, 10).await.unwrap();
-        lanes.retain(|lane| lane.held == held && lane.reason == "unroutable");
+        lanes.retain(|lane| lane.held == held && lane.reason == StopReason::Unroutable);
         lanes.pop()
     })
     .await

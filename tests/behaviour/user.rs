@@ -2,7 +2,7 @@
 
 use std::{future::Future, ops::DerefMut};
 
-use keylane::{Tables, memory::MemoryTransaction};
+use keylane::{inner::Tables, memory::MemoryTransaction};
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::target::{

@@ -1,7 +1,11 @@
 //! A database that gives no numbers of transactions: its sweeps add what was committed late, with ids
 //! below their first.
 
-use keylane::{Change, Completed, NewRecord, PartitionSet, RecordId, store::Sweep};
+use keylane::{
+    Completed, RecordId,
+    inner::{Change, NewRecord, Sweep},
+    partition::PartitionSet,
+};
 
 use crate::{
     outbox::{ALL, Outbox, ids, partition, record, settlement},

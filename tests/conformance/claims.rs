@@ -2,7 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use keylane::{Claim, Generation, InstanceId, Partition};
+use keylane::{
+    Partition,
+    admin::{Generation, InstanceId},
+    inner::Claim,
+};
 
 use crate::{
     outbox::{Outbox, Worker, partition},

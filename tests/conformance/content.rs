@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use keylane::{Change, NewRecord, OnFailure, Partition};
+use keylane::{
+    OnFailure, Partition,
+    inner::{Change, NewRecord},
+};
 
 use crate::{
     outbox::{ALL, Outbox, keys, partition, record, stop},
@@ -94,7 +97,7 @@ pub(crate) async fn headers_come_back_exactly<T: Target>(outbox: &Outbox<T>) {
         ("", "empty name"),
         ("long", &"x".repeat(20_000)),
     ];
-    let headers: keylane::Headers = pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    let headers: keylane::handler::Headers = pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
     outbox.schedule(&[NewRecord { headers: headers.clone(), ..record("order-1") }]).await;
     assert_eq!(outbox.pending().await[0].delivery.headers, headers);
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use keylane::{
-    Change, Completed, Database, ErrorClass, StoreError,
-    store::{Resolution, SettleError, StoreSettings},
+    Completed, Database, StoreError,
+    database::ErrorClass,
+    inner::{Change, Resolution, SettleError, StoreSettings},
 };
 
 use crate::{
@@ -115,7 +116,7 @@ pub(crate) async fn open_user_transactions_do_not_hold_back_the_cluster<T: Serve
     outbox.insert(&mut open, &[record("order-1")]).await;
     let worker = promptly(outbox.join()).await;
     assert!(promptly(outbox.store.beat(worker.id)).await.unwrap().is_some());
-    let wanted = [(crate::outbox::partition(0), keylane::Generation(0))];
+    let wanted = [(crate::outbox::partition(0), keylane::admin::Generation(0))];
     assert_eq!(promptly(outbox.store.claim(worker.id, &wanted)).await.unwrap().len(), 1);
     assert!(promptly(outbox.store.evict(worker.id, Some(1))).await.unwrap());
     outbox.commit(open).await;
@@ -152,6 +153,6 @@ pub(crate) async fn a_database_in_memory_is_refused(outbox: &Outbox<SqliteTarget
     for address in ["sqlite::memory:", "sqlite://:memory:", "sqlite://?mode=memory"] {
         let pool = sqlx::SqlitePool::connect(address).await.unwrap();
         let refused = <sqlx::Sqlite as Database>::open(&pool, outbox.settings(Completed::Delete));
-        assert_eq!(refused.err(), Some(keylane::OpenError::InMemory), "{address}");
+        assert_eq!(refused.err(), Some(keylane::database::OpenError::InMemory), "{address}");
     }
 }

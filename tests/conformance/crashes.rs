@@ -1,8 +1,9 @@
 //! Crashes that are counted against partitions, and against calls that had not ended.
 
 use keylane::{
-    Change, OnFailure, PartitionSet, RecordId,
-    store::{Mend, Suspicion},
+    OnFailure, RecordId,
+    inner::{Change, Mend, Suspicion},
+    partition::PartitionSet,
 };
 
 use crate::{

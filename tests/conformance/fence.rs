@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use keylane::{
-    Change, InstanceId, OnFailure, Settlement, Status,
-    store::{Guard, Resolution, SettleError},
+    OnFailure,
+    admin::{InstanceId, Status},
+    inner::{Change, Guard, Resolution, SettleError, Settlement},
 };
 
 use crate::{

@@ -1,6 +1,9 @@
 //! Fetching pending records.
 
-use keylane::{Change, NewRecord, Partition};
+use keylane::{
+    Partition,
+    inner::{Change, NewRecord},
+};
 
 use crate::{
     outbox::{ALL, Outbox, ids, keys, partition, record},

@@ -5,8 +5,8 @@
 use std::{sync::Arc, time::Duration};
 
 use keylane::{
-    Change, Completed, RecordId,
-    store::{SettleError, Store, StoreSettings},
+    Completed, RecordId,
+    inner::{Change, SettleError, Store, StoreSettings},
 };
 
 use crate::{
@@ -181,7 +181,7 @@ pub(crate) async fn resolve_waits_for_a_settle_that_still_runs<T: Server>(outbox
     let mut resolve = Box::pin(outbox.store.resolve(worker.guard()));
     assert_waits(&mut resolve).await;
     outbox.commit(settle).await;
-    assert_eq!(promptly(resolve).await.unwrap(), keylane::store::Resolution::Applied);
+    assert_eq!(promptly(resolve).await.unwrap(), keylane::inner::Resolution::Applied);
 }
 
 /// Two settles at a lane: one holds a record behind it while another process lets it go on.

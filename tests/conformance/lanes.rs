@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use keylane::{Change, NewRecord, OnFailure, PartitionSet, RecordId, Status, StopReason};
+use keylane::{
+    OnFailure, RecordId,
+    admin::{Status, StopReason},
+    inner::{Change, NewRecord},
+    partition::PartitionSet,
+};
 
 use crate::{
     outbox::{Outbox, Worker, neighbours, partition, record, retry_after, settlement, stop},
@@ -32,7 +37,7 @@ pub(crate) async fn a_retry_that_stops_makes_a_lane_row<T: Target>(outbox: &Outb
     assert_eq!(stops.len(), 1);
     assert_eq!(
         stops[0].lane,
-        keylane::Lane {
+        keylane::admin::Lane {
             partition: keylane::Partition::of("order-1"),
             key: "order-1".into(),
             handler: "bookkeeper".into(),
@@ -124,7 +129,7 @@ pub(crate) async fn holds_behind_a_standing_and_a_released_lane_are_told_apart<T
 
 pub(crate) async fn a_delayed_record_can_be_held<T: Target>(outbox: &Outbox<T>) {
     let (mut worker, head, _) = stopped(outbox, 0).await;
-    let due = keylane::Due::After(Duration::ZERO);
+    let due = keylane::inner::Due::After(Duration::ZERO);
     outbox.schedule(&[NewRecord { due, ..record("order-1") }]).await;
     let late = outbox.due().await[0].delivery.id;
     assert_eq!(worker.settle([(late, 0, Change::Hold { behind: head })]).await.held, 1);
@@ -213,7 +218,7 @@ pub(crate) async fn a_lane_that_was_retrying_turns_blocked<T: Target>(outbox: &O
     let (mut worker, head, tail) = stopped(outbox, 2).await;
     worker.settle([(head, 1, fail(OnFailure::Block))]).await;
     let lane = outbox.store.stopped_lanes(0, 10).await.unwrap().remove(0);
-    assert_eq!((lane.reason.as_str(), lane.record, lane.attempts), ("blocked", head, 2));
+    assert_eq!((lane.reason, lane.record, lane.attempts), (StopReason::Blocked, head, 2));
     assert_eq!(lane.held, tail.len() as u64);
     assert!(outbox.pending().await.is_empty());
 }

@@ -31,6 +31,9 @@ macro_rules! by_sql {
             sweeping {
                 the_least_pending_id_is_found_behind_a_gap
             }
+            mending {
+                a_lane_of_an_unknown_reason_is_told
+            }
             purging {
                 a_purge_takes_more_than_a_batch
                 forgetting_takes_the_stopped_and_their_guard_rows

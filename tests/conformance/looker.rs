@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use keylane::{
-    Change, PartitionSet, Record, RecordId,
+    Record, RecordId,
+    inner::{Change, Sweep},
+    partition::PartitionSet,
     rules::frontier::{Frontier, Horizon, Plan, Server},
-    store::Sweep,
 };
 
 use crate::{

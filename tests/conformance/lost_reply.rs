@@ -1,8 +1,8 @@
 //! Settles whose answer was lost: what became of them, and that it is final.
 
 use keylane::{
-    Change, InstanceId,
-    store::{Guard, Resolution, SettleError},
+    admin::InstanceId,
+    inner::{Change, Guard, Resolution, SettleError},
 };
 
 use crate::{

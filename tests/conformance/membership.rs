@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use keylane::{
-    Change, ErrorClass, Generation, InstanceId, InstanceState, Member, PartitionSet,
+    admin::{Generation, InstanceId, InstanceState},
+    database::ErrorClass,
     handler::Route,
-    store::{Guard, NewInstance, Resolution, SettleError},
+    inner::{Change, Guard, Member, NewInstance, Resolution, SettleError},
+    partition::PartitionSet,
 };
 
 use crate::{
@@ -180,7 +182,7 @@ pub(crate) async fn forget_takes_the_gone_and_keeps_the_living<T: Target>(outbox
 pub(crate) async fn forget_keeps_the_dead_that_still_own_something<T: Target>(outbox: &Outbox<T>) {
     let (dead, heir) = (outbox.join().await, outbox.join().await);
     let first = crate::outbox::partition(0);
-    let owned = outbox.store.claim(dead.id, &[(first, keylane::Generation(0))]).await.unwrap();
+    let owned = outbox.store.claim(dead.id, &[(first, keylane::admin::Generation(0))]).await.unwrap();
     outbox.store.evict(dead.id, None).await.unwrap();
     crate::outbox::a_moment().await;
     assert_eq!(outbox.store.forget(Duration::from_millis(1)).await.unwrap(), 0);

@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
-use keylane::{Change, Completed, OnFailure, RecordId, Status, store::Mend};
+use keylane::{
+    Completed, OnFailure, RecordId,
+    admin::{Status, StopReason},
+    database::ErrorClass,
+    inner::{Change, Mend},
+};
 
 use crate::{
     outbox::{Outbox, a_moment, due_record, record, retry_after, settlement, stop},
-    target::Target,
+    target::{SqlTarget, Target},
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -85,7 +90,7 @@ pub(crate) async fn a_failure_that_continued_can_be_mended_too<T: Target>(outbox
 
 pub(crate) async fn records_are_counted_by_status<T: Target>(outbox: &Outbox<T>) {
     let ids = outbox.schedule_keys(&["order-1", "order-1", "order-2", "order-3", "order-4"]).await;
-    outbox.schedule(&[due_record("order-5", keylane::Due::After(HOUR))]).await;
+    outbox.schedule(&[due_record("order-5", keylane::inner::Due::After(HOUR))]).await;
     let mut worker = outbox.join().await.over(outbox.store_that(Completed::Keep));
     let hold = Change::Hold { behind: ids[0] };
     worker.settle([(ids[0], 0, stop()), (ids[1], 0, hold), (ids[2], 0, block())]).await;
@@ -95,7 +100,7 @@ pub(crate) async fn records_are_counted_by_status<T: Target>(outbox: &Outbox<T>)
     assert_eq!(by_status, [1, 1, 1, 1, 2], "pending, completed, failed, held, delayed");
     let mut lanes = counts.stopped_lanes;
     lanes.sort_unstable();
-    assert_eq!(lanes, [("blocked".to_owned(), 1), ("retrying".to_owned(), 1)]);
+    assert_eq!(lanes, [(StopReason::Retrying, 1), (StopReason::Blocked, 1)]);
 }
 
 pub(crate) async fn stopped_lanes_say_what_stops_them<T: Target>(outbox: &Outbox<T>) {
@@ -107,7 +112,7 @@ pub(crate) async fn stopped_lanes_say_what_stops_them<T: Target>(outbox: &Outbox
     tokio::time::sleep(Duration::from_millis(30)).await;
     let lane = outbox.store.stopped_lanes(0, 10).await.unwrap().remove(0);
     assert_eq!((lane.lane.key.as_str(), lane.lane.handler.as_str()), ("order-1", "bookkeeper"));
-    assert_eq!((lane.reason.as_str(), lane.record, lane.attempts, lane.held), ("retrying", id, 1, 0));
+    assert_eq!((lane.reason, lane.record, lane.attempts, lane.held), (StopReason::Retrying, id, 1, 0));
     assert_eq!((lane.event_id, lane.record_type.as_deref()), (Some(new.event_id), Some("order.placed")));
     assert_eq!(lane.last_error.as_deref(), Some("refused"));
     assert!(
@@ -184,9 +189,24 @@ async fn purge<T: Target>(outbox: &Outbox<T>, completed: Completed) {
 pub(crate) async fn purge_takes_nothing_that_is_not_done<T: Target>(outbox: &Outbox<T>) {
     let (_, held) = blocked(outbox).await;
     outbox.schedule_keys(&["order-2"]).await;
-    outbox.schedule(&[due_record("order-3", keylane::Due::After(HOUR))]).await;
+    outbox.schedule(&[due_record("order-3", keylane::inner::Due::After(HOUR))]).await;
     a_moment().await;
     assert_eq!(outbox.store.purge(Duration::ZERO, Duration::ZERO).await.unwrap(), 0);
     let counts = outbox.store.counts().await.unwrap();
     assert_eq!(Status::ALL.map(|status| counts.of(status)), [1, 0, 1, held.len() as u64, 1]);
+}
+
+/// A list without such lanes would hide them from those who look for what stands still.
+pub(crate) async fn a_lane_of_an_unknown_reason_is_told<T: SqlTarget>(outbox: &Outbox<T>) {
+    blocked(outbox).await;
+    outbox.execute("UPDATE {outbox}lane SET reason = 'asleep'").await;
+    let lanes = outbox.store.stopped_lanes(0, 10).await.unwrap_err();
+    let counts = outbox.store.counts().await.unwrap_err();
+    for error in [lanes, counts] {
+        assert_eq!(error.class, ErrorClass::Setup);
+        assert!(
+            error.to_string().contains("the reason \"asleep\", which this build does not know"),
+            "{error}"
+        );
+    }
 }

@@ -1,7 +1,7 @@
 //! PostgreSQL tells by numbers of transactions when an id is final: the number comes before the id, in
 //! every way to insert.
 
-use keylane::{Partition, PartitionSet, store::Sweep};
+use keylane::{Partition, inner::Sweep, partition::PartitionSet};
 
 use crate::{
     looker::Looker,

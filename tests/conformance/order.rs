@@ -1,6 +1,9 @@
 //! The one order there is: the id, drawn at the insert, visible at the commit.
 
-use keylane::{Change, Database, NewRecord};
+use keylane::{
+    Database,
+    inner::{Change, NewRecord},
+};
 
 use crate::{
     outbox::{Outbox, ids, keys, record},
@@ -28,12 +31,12 @@ pub(crate) async fn a_large_batch_keeps_its_order<T: Target>(outbox: &Outbox<T>)
 }
 
 pub(crate) async fn a_batch_of_mixed_due_times_keeps_its_order<T: Target>(outbox: &Outbox<T>) {
-    let later = keylane::Due::After(std::time::Duration::from_secs(3600));
+    let later = keylane::inner::Due::After(std::time::Duration::from_secs(3600));
     let records: Vec<NewRecord> = (0..9)
         .map(|n| if n % 3 == 1 { NewRecord { due: later, ..record("order-1") } } else { record("order-1") })
         .collect();
     outbox.schedule(&records).await;
-    let now = records.iter().filter(|record| record.due == keylane::Due::Now);
+    let now = records.iter().filter(|record| record.due == keylane::inner::Due::Now);
     let fetched: Vec<_> = outbox.pending().await.iter().map(|record| record.delivery.event_id).collect();
     assert_eq!(fetched, now.map(|record| record.event_id).collect::<Vec<_>>());
 }

@@ -3,9 +3,13 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use keylane::{
-    Change, Completed, Database, Due, InstanceId, NewRecord, Partition, PartitionSet, Record, RecordId,
-    Settlement, Stop, Tables,
-    store::{Guard, NewInstance, SETTLER_SLOT, Settled, Store, StoreSettings},
+    Completed, Database, Partition, Record, RecordId,
+    admin::InstanceId,
+    inner::{
+        Change, Due, Guard, NewInstance, NewRecord, SETTLER_SLOT, Settled, Settlement, Stop, Store,
+        StoreSettings, Tables,
+    },
+    partition::PartitionSet,
 };
 use uuid::Uuid;
 

@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use keylane::{Change, Completed, NewRecord, RecordId};
+use keylane::{
+    Completed, RecordId,
+    inner::{Change, NewRecord},
+};
 use tokio::{
     sync::Mutex,
     time::{Instant, sleep},

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use keylane::{Change, Completed, Database, OnFailure, store::Mend};
+use keylane::{
+    Completed, Database, OnFailure,
+    inner::{Change, Mend},
+};
 
 use crate::{
     outbox::{Outbox, promptly, record, retry_after, settlement, stop},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane::{Completed, Database, store::StoreSettings};
+use keylane::{Completed, Database, inner::StoreSettings};
 
 use crate::{
     outbox::{Outbox, a_moment, promptly},

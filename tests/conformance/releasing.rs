@@ -1,6 +1,10 @@
 //! Lanes with so much held behind them that they go on in steps.
 
-use keylane::{Change, OnFailure, RecordId, Status, StopReason, store::Mend};
+use keylane::{
+    OnFailure, RecordId,
+    admin::{Status, StopReason},
+    inner::{Change, Mend},
+};
 
 use crate::{
     outbox::{Outbox, Worker, neighbours, partition, record, settlement, stop},
@@ -49,7 +53,7 @@ pub(crate) async fn much_that_is_held_returns_in_steps_and_in_order<T: Target>(o
         assert_eq!((stops.len(), stops[0].reason, stops[0].record), (1, StopReason::Releasing, head));
         assert!(stops[0].released_to >= tail[returned - 1] && stops[0].released_to < tail[returned]);
         let lane = outbox.store.stopped_lanes(0, 10).await.unwrap().remove(0);
-        assert_eq!((lane.reason.as_str(), lane.held), ("releasing", (HELD - returned) as u64));
+        assert_eq!((lane.reason, lane.held), (StopReason::Releasing, (HELD - returned) as u64));
     }
     worker.settle([(head, 0, Change::Release)]).await;
     assert_eq!(outbox.pending_ids("order-1").await, tail);

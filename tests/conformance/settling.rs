@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use keylane::{Change, Completed, OnFailure, RecordId, Status, StopReason};
+use keylane::{
+    Completed, OnFailure, RecordId,
+    admin::{Status, StopReason},
+    inner::Change,
+};
 
 use crate::{
     outbox::{Outbox, Worker, a_moment, retry_after, settlement, stop},
@@ -201,7 +205,7 @@ pub(crate) async fn five_thousand_completions_are_one_settle<T: Target>(outbox: 
 
 pub(crate) async fn settles_do_not_wait_for_the_disk_if_told_so<T: Target>(outbox: &Outbox<T>) {
     let ids = outbox.schedule_keys(&["order-1", "order-2"]).await;
-    let settings = keylane::store::StoreSettings { async_settle: true, ..outbox.settings(Completed::Delete) };
+    let settings = keylane::inner::StoreSettings { async_settle: true, ..outbox.settings(Completed::Delete) };
     let mut worker = outbox.join().await.over(outbox.store_with(settings));
     worker.settle([(ids[0], 0, Change::Complete)]).await;
     worker.settle([(ids[1], 0, stop())]).await;

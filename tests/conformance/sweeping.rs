@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use keylane::{
-    Change, Completed, Due, NewRecord, OnFailure, PartitionSet, Record, RecordId,
+    Completed, OnFailure, Record, RecordId,
+    inner::{Change, Due, NewRecord, Sweep},
+    partition::PartitionSet,
     rules::frontier::{Horizon, Probe},
-    store::Sweep,
 };
 
 use crate::{

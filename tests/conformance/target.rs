@@ -3,7 +3,8 @@
 use std::{env, future::Future, path::PathBuf, time::Duration};
 
 use keylane::{
-    Database, Tables,
+    Database,
+    inner::Tables,
     memory::{Memory, MemoryPool},
 };
 use sqlx::{

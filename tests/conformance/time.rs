@@ -2,7 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use keylane::{Change, Due, NewRecord, Partition, PartitionSet, RecordId};
+use keylane::{
+    Partition, RecordId,
+    inner::{Change, Due, NewRecord},
+    partition::PartitionSet,
+};
 
 use crate::{
     outbox::{ALL, Outbox, due_record, ids, record, retry_after},

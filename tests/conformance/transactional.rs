@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use keylane::{
-    Change, Completed, Database, FailureKind, HandlerError, Record, Tables,
-    handler::{BoxFuture, States, TransactionalBatchCall},
-    store::{Guard, Resolution, Transacted, TransactionalRun, Work},
+    Completed, Database, HandlerError, Record,
+    handler::{BoxFuture, FailureKind, States, TransactionalBatchCall},
+    inner::{Change, Guard, Resolution, Tables, Transacted, TransactionalRun, Work},
 };
 
 use crate::{

@@ -1,6 +1,9 @@
 //! Records that this build has no handler for.
 
-use keylane::{Change, Status, StopReason};
+use keylane::{
+    admin::{Status, StopReason},
+    inner::Change,
+};
 
 use crate::{
     outbox::{Outbox, stop},

@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use keylane::{Change, NewRecord, Record, RecordId, Settlement, SmolStr};
+use keylane::{
+    Name, Record, RecordId,
+    inner::{Change, NewRecord, Settlement},
+};
 use uuid::Uuid;
 
 use crate::{
@@ -19,10 +22,10 @@ const KEYS: usize = 12;
 #[derive(Default)]
 struct Handled {
     /// Handled with success, by key and in order.
-    delivered: BTreeMap<SmolStr, Vec<Uuid>>,
+    delivered: BTreeMap<Name, Vec<Uuid>>,
     failed_once: HashSet<Uuid>,
     /// Records by which lanes stand still.
-    stopped: HashMap<SmolStr, RecordId>,
+    stopped: HashMap<Name, RecordId>,
 }
 
 impl Handled {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use keylane::{Config, Status};
+use keylane::{Config, admin::Status};
 
 use crate::{files, report};
 

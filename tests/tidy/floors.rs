@@ -11,8 +11,10 @@ const FLOORS: &[(&str, u8)] = &[
     ("clock", 0),
     ("codec", 0),
     ("duration", 0),
+    ("name", 0),
     ("naming", 0),
     ("unwind", 0),
+    ("setters", 0),
     ("rules", 1),
     ("store", 2),
     ("handler", 2),
@@ -27,11 +29,13 @@ const FLOORS: &[(&str, u8)] = &[
     ("delivery", 4),
     ("config", 5),
     ("schedule", 5),
+    ("admin", 5),
     ("builder", 5),
     ("outbox", 5),
     ("patience", 5),
     ("running", 5),
     ("runtime", 5),
+    ("inner", 6),
     ("lib", 6),
 ];
 
@@ -39,6 +43,7 @@ const FLOORS: &[(&str, u8)] = &[
 const SIDEWAYS: &[(&str, &str)] = &[
     ("record", "partition"),
     ("record", "instance"),
+    ("record", "name"),
     ("instance", "partition"),
     ("telemetry", "clock"),
     ("telemetry", "record"),

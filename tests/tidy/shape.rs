@@ -118,3 +118,15 @@ fn rules_are_pure() {
     }
     report(problems);
 }
+
+/// Names at the root: those that a service writes. All others stand in a module of their theme.
+const ROOT_LIMIT: usize = 50;
+
+#[test]
+fn the_root_has_few_names() {
+    let (_, text) = files("src", "rs").into_iter().find(|(file, _)| file == "src/lib.rs").unwrap();
+    let uses = text.split("\npub use ").skip(1).filter_map(|rest| rest.split(';').next());
+    let words = uses.flat_map(|names| names.split(|c: char| !c.is_alphanumeric() && c != '_'));
+    let names: Vec<&str> = words.filter(|word| word.starts_with(char::is_uppercase)).collect();
+    assert!((40..=ROOT_LIMIT).contains(&names.len()), "{} names: {names:?}", names.len());
+}

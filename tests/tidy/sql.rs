@@ -91,6 +91,22 @@ fn migrations_have_the_same_numbers_everywhere() {
     }
 }
 
+/// Statements in which a negative number stands for something, each with the reason.
+const NEGATIVE: &[(&str, &str)] =
+    &[("close_guards.sql", "the counter of a closed guard is what the fence is about")];
+
+/// What a row has not is null, and a column of its own says what a row is.
+#[test]
+fn no_number_stands_in_place_of_something_else() {
+    let is_listed = |file: &str| NEGATIVE.iter().any(|(name, _)| file.ends_with(&format!("/{name}")));
+    let bad = files("src/store/sql/statements", "sql").into_iter().filter_map(|(file, text)| {
+        let bytes = body(&text).into_bytes();
+        let negative = bytes.windows(2).any(|pair| pair[0] == b'-' && pair[1].is_ascii_digit());
+        (negative && !is_listed(&file)).then(|| format!("{file}: a negative number in place of something"))
+    });
+    report(bad.collect());
+}
+
 /// Records are never upserted, and no cursor remembers how far delivery has come.
 #[test]
 fn records_are_never_upserted_and_no_cursor_exists() {

@@ -1,6 +1,6 @@
 //! What an instance owns, by its own signals.
 
-use keylane::{Observer, PartitionSet, Signal};
+use keylane::{Observer, Signal, partition::PartitionSet};
 use tokio::sync::watch;
 
 /// Keeps up with the signals of one instance.

@@ -7,7 +7,9 @@ use std::{collections::BTreeSet, num::NonZeroUsize, time::Duration};
 
 use clap::Args;
 use keylane::{
-    Claim, Generation, InstanceId, PARTITION_COUNT,
+    admin::{Generation, InstanceId},
+    inner::Claim,
+    partition::PARTITION_COUNT,
     rules::assignment::{Moves, assign, moves},
 };
 use tokio::time::Instant;

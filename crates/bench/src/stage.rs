@@ -33,7 +33,8 @@ impl<E: Engine> Clone for Stage<E> {
 impl<E: Engine> Stage<E> {
     /// Opens no connection. The tables have a prefix of their own, in the schema of the connection.
     pub(super) fn new(pool: E::Pool, config: Config) -> Self {
-        let config = Config { schema: None, table_prefix: PREFIX.to_owned(), ..config };
+        let mut config = config.table_prefix(PREFIX);
+        config.schema = None;
         Self { pool, config, bar: progress_bar() }
     }
 

@@ -6,7 +6,8 @@ use std::{error::Error, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use keylane::{
-    Config, Database, Outbox, Pool,
+    Config, Database, Outbox,
+    database::Pool,
     sqlx::{MySqlPool, PgPool, SqlitePool},
 };
 

@@ -8,8 +8,10 @@
 use std::{error::Error, path::PathBuf, sync::Arc, time::Duration};
 
 use keylane::{
-    Database, Delivery, Handler, HandlerError, Outbox, Pool, Registration, RetryPolicy, TransactionalHandler,
-    sqlx::{self, MySqlPool, PgPool, SqlitePool, sqlite::SqliteConnectOptions},
+    Database, Delivery, Handler, HandlerError, Outbox, Registration, RetryPolicy, TransactionalHandler,
+    database::Pool,
+    sqlx::sqlite::SqliteConnectOptions,
+    sqlx::{self, MySqlPool, PgPool, SqlitePool},
 };
 use keylane_cluster_tests::{
     event::{DEADLY, Step},

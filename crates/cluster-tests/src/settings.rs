@@ -11,7 +11,7 @@ pub const TICK: Duration = Duration::from_millis(400);
 
 /// The settings of worker processes on tables with this prefix.
 pub fn config(prefix: &str) -> Config {
-    let mut config = Config { table_prefix: prefix.to_owned(), ..Config::default() };
+    let mut config = Config::default().table_prefix(prefix);
     config.cluster.heartbeat_interval = Duration::from_millis(300);
     config.cluster.stale_instance_timeout = STALE;
     config.cluster.rebalance_interval = TICK;

@@ -34,10 +34,10 @@ fn registration(arguments: &HandlerArguments, function: &Function, form: &Form<'
         Form::Single => quote!(single(#id, #takes, #name {})),
         Form::Batch(_, Batch { size, mixed }) => quote!(many(#id, #takes, #size, #mixed, #name {})),
         Form::Transactional(connection) => {
-            quote!(within::<<#connection as #keylane::HasDatabase>::Database>(#id, #takes, #name {}))
+            quote!(within::<<#connection as #keylane::database::HasDatabase>::Database>(#id, #takes, #name {}))
         }
         Form::TransactionalBatch { connection, batch: Batch { size, mixed }, .. } => quote! {
-            many_within::<<#connection as #keylane::HasDatabase>::Database>(#id, #takes, #size, #mixed, #name {})
+            many_within::<<#connection as #keylane::database::HasDatabase>::Database>(#id, #takes, #size, #mixed, #name {})
         },
     };
     let retry = arguments.retry.iter().map(|retry| retry.tokens(keylane));
@@ -66,7 +66,7 @@ fn call(arguments: &HandlerArguments, function: &Function, form: &Form<'_>) -> T
             (quote!(Call), quote_spanned!(mixed=> context: #handler::Context<'a>), call::result(keylane))
         }
         Form::Transactional(connection) => (
-            quote!(TransactionalCall<<#connection as #keylane::HasDatabase>::Database>),
+            quote!(TransactionalCall<<#connection as #keylane::database::HasDatabase>::Database>),
             quote_spanned!(mixed=> context: #handler::Context<'a>, tx: &'a mut #connection),
             call::result(keylane),
         ),
@@ -76,7 +76,7 @@ fn call(arguments: &HandlerArguments, function: &Function, form: &Form<'_>) -> T
             quote!(#handler::BatchResults),
         ),
         Form::TransactionalBatch { connection, .. } => (
-            quote!(TransactionalBatchCall<<#connection as #keylane::HasDatabase>::Database>),
+            quote!(TransactionalBatchCall<<#connection as #keylane::database::HasDatabase>::Database>),
             quote_spanned! {mixed=>
                 records: &'a [&'a #keylane::Record], states: &'a #handler::States, tx: &'a mut #connection
             },

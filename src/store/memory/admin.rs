@@ -18,7 +18,7 @@ impl AdminStore for MemoryStore {
             let mut records = BTreeMap::new();
             outbox.records.all().for_each(|(_, row)| *records.entry(row.status).or_default() += 1);
             let mut lanes = BTreeMap::new();
-            let reasons = outbox.lanes.values().map(|row| row.reason.as_str().to_owned());
+            let reasons = outbox.lanes.values().map(|row| row.reason);
             reasons.for_each(|reason| *lanes.entry(reason).or_default() += 1);
             Counts { records: records.into_iter().collect(), stopped_lanes: lanes.into_iter().collect() }
         })
@@ -32,7 +32,7 @@ impl AdminStore for MemoryStore {
                 let record = outbox.records.get(*id);
                 StoppedLane {
                     lane: stopped.lane.clone(),
-                    reason: stopped.reason.as_str().to_owned(),
+                    reason: stopped.reason,
                     record: *id,
                     event_id: record.map(|row| row.new.event_id),
                     record_type: record.map(|row| row.new.record_type.clone()),

@@ -16,13 +16,23 @@ use super::{
 use crate::{
     handler::Route,
     partition::Partition,
-    record::{Lane, RecordId, Status},
-    store::{AdminStore, Counts, FailedRecord, Mend, StoppedLane, StoreError},
+    record::{Lane, RecordId, Status, StopReason},
+    store::{AdminStore, Counts, ErrorClass, FailedRecord, Mend, StoppedLane, StoreError},
 };
 
 fn lane(row: &Row, first: usize) -> Option<Lane> {
     let partition = Partition::new(row.int(first))?;
     Some(Lane { partition, key: row.text(first + 1).into(), handler: row.text(first + 2).into() })
+}
+
+/// The reason why a lane stands still. A list without the lanes of a reason that only a newer build knows
+/// would hide them.
+fn reason(call: &'static str, row: &Row, column: usize) -> Result<StopReason, StoreError> {
+    let word = row.text(column);
+    let unknown = || {
+        format!("a lane has the reason {word:?}, which this build does not know: use the build that wrote it")
+    };
+    StopReason::parse(&word).ok_or_else(|| StoreError::new(call, ErrorClass::Setup, unknown()))
 }
 
 #[async_trait]
@@ -33,10 +43,10 @@ impl<D: Driver> AdminStore for SqlStore<D> {
             self.read("counts", safe(&self.sql.count_lanes), vec![], &[Kind::Text, Kind::Int]).await?;
         let records =
             records.iter().filter_map(|row| Some((Status::from_code(row.int(0))?, row.int(1) as u64)));
-        Ok(Counts {
-            records: records.collect(),
-            stopped_lanes: lanes.iter().map(|row| (row.text(0), row.int(1) as u64)).collect(),
-        })
+        let lanes = lanes.iter().map(|row| Ok((reason("counts", row, 0)?, row.int(1) as u64)));
+        let mut stopped_lanes = lanes.collect::<Result<Vec<_>, StoreError>>()?;
+        stopped_lanes.sort_unstable();
+        Ok(Counts { records: records.collect(), stopped_lanes })
     }
 
     async fn stopped_lanes(&self, after: RecordId, limit: usize) -> Result<Vec<StoppedLane>, StoreError> {
@@ -55,10 +65,10 @@ impl<D: Driver> AdminStore for SqlStore<D> {
         ];
         let values = vec![after.into(), Value::Int(limit as i64)];
         let rows = self.read("stopped lanes", safe(&self.sql.stopped_lanes), values, KINDS).await?;
-        let lanes = rows.iter().filter_map(|row| {
-            Some(StoppedLane {
-                lane: lane(row, 0)?,
-                reason: row.text(3),
+        let lanes = rows.iter().filter_map(|row| Some((row, lane(row, 0)?))).map(|(row, lane)| {
+            Ok(StoppedLane {
+                lane,
+                reason: reason("stopped lanes", row, 3)?,
                 record: row.int(4),
                 event_id: row.uuid(5),
                 record_type: row.optional_text(6),
@@ -68,7 +78,7 @@ impl<D: Driver> AdminStore for SqlStore<D> {
                 since: Duration::from_micros(u64::try_from(row.int(10)).unwrap_or(0)),
             })
         });
-        Ok(lanes.collect())
+        lanes.collect()
     }
 
     async fn failed(&self, after: RecordId, limit: usize) -> Result<Vec<FailedRecord>, StoreError> {

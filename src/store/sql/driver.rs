@@ -71,9 +71,13 @@ pub(crate) struct Row(pub(crate) Vec<Cell>);
 
 impl Row {
     pub(crate) fn int(&self, column: usize) -> i64 {
+        self.optional_int(column).unwrap_or(0)
+    }
+
+    pub(crate) fn optional_int(&self, column: usize) -> Option<i64> {
         match self.0.get(column) {
-            Some(Cell::Int(number)) => *number,
-            _ => 0,
+            Some(Cell::Int(number)) => Some(*number),
+            _ => None,
         }
     }
 
@@ -95,6 +99,10 @@ impl Row {
         }
     }
 }
+
+/// The first column after those of a record. A row that has something there is no record: a statement tells
+/// by it what is read at the same moment, and it is null in rows that are records.
+pub(crate) const AFTER_RECORD: usize = 11;
 
 /// What a connection is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -145,22 +145,22 @@ macro_rules! sqlx_codec {
             Ok(crate::store::sql::driver::Row(cells))
         }
 
-        /// Records after a row that is none: partition -1, and a number in place of an id.
-        fn numbered(rows: &[Row]) -> Result<(Vec<crate::record::Record>, i64), sqlx::Error> {
-            let (mut records, mut number) = (Vec::with_capacity(rows.len()), 0);
+        /// Rows of `due`: the one that has the changes of the cluster is no record.
+        fn records_and_changes(rows: &[Row]) -> Result<(Vec<crate::record::Record>, i64), sqlx::Error> {
+            let (mut records, mut changes) = (Vec::with_capacity(rows.len()), 0);
             for row in rows {
-                match get::<i64>(row, 2)? {
-                    Some(-1) => number = get::<i64>(row, 0)?.unwrap_or(0),
-                    _ => records.push(record(row)?),
+                match get::<i64>(row, crate::store::sql::driver::AFTER_RECORD)? {
+                    Some(count) => changes = count,
+                    None => records.push(record(row)?),
                 }
             }
-            Ok((records, number))
+            Ok((records, changes))
         }
 
         fn record(row: &Row) -> Result<crate::record::Record, sqlx::Error> {
             let required = |column| move || sqlx::Error::ColumnNotFound(format!("{column}"));
             let text =
-                |column| get::<&str>(row, column)?.map(smol_str::SmolStr::new).ok_or_else(required(column));
+                |column| get::<&str>(row, column)?.map(crate::name::Name::from).ok_or_else(required(column));
             let int = |column| get::<i64>(row, column)?.ok_or_else(required(column));
             let key = get::<&[u8]>(row, 3)?.ok_or_else(required(3))?;
             let partition = crate::partition::Partition::new(int(2)?).ok_or_else(required(2))?;
@@ -171,7 +171,7 @@ macro_rules! sqlx_codec {
                     id: int(0)?,
                     event_id: get::<uuid::Uuid>(row, 1)?.ok_or_else(required(1))?,
                     // A key that is not UTF-8 was put there by hand; it no longer hashes to its partition.
-                    key: smol_str::SmolStr::new(String::from_utf8_lossy(key)),
+                    key: String::from_utf8_lossy(key).as_ref().into(),
                     handler: text(4)?,
                     record_type: text(5)?,
                     content_type: text(6)?,

@@ -54,8 +54,7 @@ pub(super) fn below_lists(sweep: &Sweep<'_>) -> (Lists, usize) {
 
 /// The first of the pending ids below a sweep that are not in memory, if there are any.
 pub(super) fn late_lists(mut below: Vec<RecordId>, sweep: &Sweep<'_>) -> Option<Lists> {
-    // No record has the id 0: it stands for a row that is not pending.
-    let skip: HashSet<RecordId> = sweep.skip.iter().copied().chain([0]).collect();
+    let skip: HashSet<RecordId> = sweep.skip.iter().copied().collect();
     below.retain(|id| !skip.contains(id));
     below.sort_unstable();
     below.truncate(sweep.limit);
@@ -98,7 +97,7 @@ macro_rules! sqlx_looks {
             use crate::store::sql::{looks, with_lists};
             Box::pin(async move {
                 let sql = with_lists(sql, &looks::fetch_lists(partitions, skip, limit));
-                numbered(&sqlx::raw_sql(sql).fetch_all(conn).await?)
+                records_and_changes(&sqlx::raw_sql(sql).fetch_all(conn).await?)
             })
         }
 
@@ -121,7 +120,7 @@ macro_rules! sqlx_looks {
                     let below_apart = with_lists(&late.below_apart, &lists);
                     below = sqlx::raw_sql(below_apart).fetch_all(&mut *conn).await?;
                 }
-                let below = below.iter().map(|row| Ok(get::<i64>(row, 0)?.unwrap_or(0)));
+                let below = below.iter().filter_map(|row| get::<i64>(row, 0).transpose());
                 let below = below.collect::<Result<_, sqlx::Error>>()?;
                 if let Some(lists) = looks::late_lists(below, &sweep) {
                     records.extend(read(conn, &late.late, &lists).await?);

@@ -13,7 +13,7 @@ use super::{
     ExtraSql, Late,
     bell::PgBell,
     dialect::{Dialect, Mark},
-    driver::{Driver, DriverResult, Family, Session},
+    driver::{AFTER_RECORD, Driver, DriverResult, Family, Session},
     engine,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     insert::{COLUMNS, Insert, headers_text},
@@ -164,7 +164,9 @@ impl Driver for Postgres {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         Box::pin(async move {
             let query = sqlx::query(safe(sql));
-            numbered(&query.bind(numbers).bind(skip).bind(limit).bind(limit).fetch_all(conn).await?)
+            records_and_changes(
+                &query.bind(numbers).bind(skip).bind(limit).bind(limit).fetch_all(conn).await?,
+            )
         })
     }
 
@@ -208,13 +210,14 @@ impl Driver for Postgres {
             let mut records = Vec::new();
             // Row by row: they are decoded while the server still looks for the others.
             while let Some(row) = rows.try_next().await? {
-                match get::<i64>(&row, 2)? {
-                    Some(-1) => {
+                match get::<i64>(&row, AFTER_RECORD)? {
+                    Some(last_id) => {
                         let number = |column| Ok::<_, sqlx::Error>(get::<i64>(&row, column)?.unwrap_or(0));
-                        let server = Server(get::<PgInterval>(&row, 10)?.map_or(0, |since| micros(&since)));
-                        horizon = Horizon { server, last_id: number(0)?, open_from: Some(number(9)?) };
+                        let open_from = Some(number(AFTER_RECORD + 1)?);
+                        let server = Server(number(AFTER_RECORD + 2)?);
+                        horizon = Horizon { server, last_id, open_from };
                     }
-                    _ => records.push(record(&row)?),
+                    None => records.push(record(&row)?),
                 }
             }
             Ok((records, horizon))

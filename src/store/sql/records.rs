@@ -108,9 +108,8 @@ impl<D: Driver> RecordStore for SqlStore<D> {
         let lists = [("{partitions}", numbers(partitions))];
         let rows = self.read("suspicions", with_lists(&self.sql.suspicions, &lists), vec![], KINDS).await?;
         let suspicions = rows.iter().filter_map(|row| {
-            let record = (row.int(2) != 0).then_some(row.int(2));
             let crashes = u32::try_from(row.int(1)).unwrap_or(u32::MAX);
-            Some(Suspicion { partition: Partition::new(row.int(0))?, record, crashes })
+            Some(Suspicion { partition: Partition::new(row.int(0))?, record: row.optional_int(2), crashes })
         });
         Ok(suspicions.collect())
     }

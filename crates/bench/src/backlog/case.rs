@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use keylane::{Completed, Config, InstanceId, Registration};
+use keylane::{Completed, Config, Registration, admin::InstanceId};
 
 use super::{
     super::{

@@ -6,7 +6,10 @@ use std::{fmt, num::NonZeroUsize, time::Duration};
 
 use clap::Args;
 use futures::future::{join_all, try_join_all};
-use keylane::{Outbox, PARTITION_COUNT, PartitionSet, Registration, Running};
+use keylane::{
+    Outbox, Registration, Running,
+    partition::{PARTITION_COUNT, PartitionSet},
+};
 use tokio::{
     task::JoinSet,
     time::{Instant, interval, sleep, timeout},

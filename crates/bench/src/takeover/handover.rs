@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use keylane::PARTITION_COUNT;
+use keylane::partition::PARTITION_COUNT;
 use tokio::time::{Instant, sleep};
 
 use super::{Engine, Entry, Report, Result, Takeover, course, longest, millis};

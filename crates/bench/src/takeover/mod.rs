@@ -7,7 +7,7 @@ mod start;
 use std::{future::Future, num::NonZeroU32, sync::Arc, time::Duration};
 
 use clap::Args;
-use keylane::{ClusterConfig, Config, Outbox, PartitionSet, Running};
+use keylane::{ClusterConfig, Config, Outbox, Running, partition::PartitionSet};
 use tokio::{sync::watch, time::timeout};
 
 use super::{

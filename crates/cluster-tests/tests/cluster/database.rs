@@ -2,7 +2,7 @@
 
 use std::{env, future::Future, path::PathBuf, time::Duration};
 
-use keylane::{Database, Pool, sqlx};
+use keylane::{Database, database::Pool, sqlx};
 use sqlx::{AssertSqlSafe, Executor, Row};
 
 /// A database of the tests.

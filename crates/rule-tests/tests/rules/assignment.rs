@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use keylane::{
-    Claim, Generation, InstanceId, PARTITION_COUNT, Partition, PartitionSet,
+    Partition,
+    admin::{Generation, InstanceId},
+    inner::Claim,
+    partition::{PARTITION_COUNT, PartitionSet},
     rules::assignment::{Assignment, Moves, assign, moves},
 };
 use proptest::{collection::vec, prelude::*};

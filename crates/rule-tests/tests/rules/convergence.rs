@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use keylane::{
-    Claim, Generation, InstanceId, PARTITION_COUNT, Partition,
+    Partition,
+    admin::{Generation, InstanceId},
+    inner::Claim,
+    partition::PARTITION_COUNT,
     rules::assignment::{Moves, assign, moves},
 };
 use proptest::{collection::vec, prelude::*};

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use keylane::{
-    InstanceState, Member,
-    rules::{
-        lease::{clocks_jumped, trusted_until},
-        liveness::Observations,
-    },
+    admin::InstanceState,
+    inner::Member,
+    rules::lease::{clocks_jumped, trusted_until},
+    rules::liveness::Observations,
 };
 use proptest::{collection::vec, prelude::*};
 

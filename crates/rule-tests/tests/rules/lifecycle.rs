@@ -1,7 +1,8 @@
 //! What follows from an attempt: one step for every case, and never a retry of a lost cause.
 
 use keylane::{
-    Change, OnFailure,
+    OnFailure,
+    inner::Change,
     rules::lifecycle::{LaneRules, Step, after_fallback, after_handler, change, lane_goes_on},
 };
 use proptest::{option, prelude::*};

@@ -2,7 +2,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use keylane::{InstanceId, InstanceState, Member, PartitionSet, rules::liveness::Observations};
+use keylane::{
+    admin::{InstanceId, InstanceState},
+    inner::Member,
+    partition::PartitionSet,
+    rules::liveness::Observations,
+};
 use proptest::{collection::vec, prelude::*};
 
 use super::{assignment::id, millis};

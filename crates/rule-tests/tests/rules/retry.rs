@@ -28,8 +28,11 @@ pub(crate) fn policy() -> impl Strategy<Value = RetryPolicy> {
                 Backoff::Fixed { delay: first }
                 | Backoff::Linear { initial: first, .. }
                 | Backoff::Exponential { initial: first, .. } => max_delay.max(first),
+                _ => max_delay,
             };
-            RetryPolicy { backoff, max_retries, max_delay, jitter, retry_on, never_on }
+            let policy =
+                RetryPolicy::default().backoff(backoff).max_retries(max_retries).max_delay(max_delay);
+            policy.jitter(jitter).retry_on(retry_on).never_on(never_on)
         },
     )
 }
@@ -50,7 +53,7 @@ fn classes() -> impl Strategy<Value = Vec<String>> {
 
 /// The policy without its lists of classes.
 fn unlisted() -> impl Strategy<Value = RetryPolicy> {
-    policy().prop_map(|policy| RetryPolicy { retry_on: Vec::new(), never_on: Vec::new(), ..policy })
+    policy().prop_map(|policy| policy.retry_on([""; 0]).never_on([""; 0]))
 }
 
 proptest! {
@@ -69,7 +72,7 @@ proptest! {
 
     #[test]
     fn without_jitter_the_delay_never_shrinks(policy in unlisted(), failures in 1..200_u32) {
-        let policy = RetryPolicy { jitter: 0.0, max_retries: u32::MAX, ..policy };
+        let policy = policy.jitter(0.0).max_retries(u32::MAX);
         let delay = |failures| policy.delay(failures, Fault::default(), 0.5);
         prop_assert!(delay(failures).is_some());
         prop_assert!(delay(failures) <= delay(failures + 1));
@@ -77,8 +80,8 @@ proptest! {
 
     #[test]
     fn jitter_stays_within_its_share(policy in unlisted(), roll in 0.0..1.0_f64, failures in 1..20_u32) {
-        let policy = RetryPolicy { max_retries: u32::MAX, ..policy };
-        let steady = RetryPolicy { jitter: 0.0, ..policy.clone() };
+        let policy = policy.max_retries(u32::MAX);
+        let steady = policy.clone().jitter(0.0);
         let delay = |policy: &RetryPolicy| policy.delay(failures, Fault::default(), roll).unwrap().as_secs_f64();
         let away = (delay(&policy) - delay(&steady)).abs();
         prop_assert!(away <= delay(&steady) * policy.jitter + 1e-6);
@@ -99,7 +102,7 @@ proptest! {
 
     #[test]
     fn the_lists_of_classes_decide(policy in policy(), fault in fault()) {
-        let policy = RetryPolicy { max_retries: 1, ..policy };
+        let policy = policy.max_retries(1);
         let on = |list: &[String]| fault.class.is_some_and(|class| list.iter().any(|listed| listed == class));
         let wanted = !on(&policy.never_on) && (policy.retry_on.is_empty() || on(&policy.retry_on));
         let retried = policy.delay(1, Fault { permanent: false, ..fault }, 0.5).is_some();
@@ -108,7 +111,7 @@ proptest! {
 
     #[test]
     fn the_wish_of_an_error_is_kept_up_to_the_cap(policy in unlisted(), wish in millis(0..=48 * HOUR)) {
-        let policy = RetryPolicy { max_retries: 1, ..policy };
+        let policy = policy.max_retries(1);
         let fault = Fault { retry_after: Some(wish), ..Fault::default() };
         prop_assert_eq!(policy.delay(1, fault, 0.9), Some(wish.min(policy.max_delay)));
     }

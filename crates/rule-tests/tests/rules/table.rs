@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use keylane::{Partition, PartitionSet, RecordId, rules::frontier::Horizon};
+use keylane::{Partition, RecordId, partition::PartitionSet, rules::frontier::Horizon};
 
 pub(crate) const PARTITIONS: usize = 3;
 pub(crate) const KEYS: usize = 4;

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use keylane::{
-    PartitionSet, RecordId,
+    RecordId,
+    partition::PartitionSet,
     rules::frontier::{Frontier, Horizon, Plan, Probe},
 };
 use proptest::{prelude::*, test_runner::TestCaseResult};

@@ -1,4 +1,5 @@
--- Crashes of the partitions' owners, and of calls that had not ended.
-SELECT {int:partition_no}, {int:crashes}, 0 FROM {outbox}partition WHERE crashes > 0 AND partition_no IN ({partitions})
+-- Crashes of the partitions' owners, of no record, and of calls that had not ended.
+SELECT {int:partition_no}, {int:crashes}, {int:NULL} AS record_id FROM {outbox}partition
+WHERE crashes > 0 AND partition_no IN ({partitions})
 UNION ALL
 SELECT {int:partition_no}, {int:crashes}, record_id FROM {outbox}start WHERE crashes > 0 AND partition_no IN ({partitions})

@@ -1,0 +1,8 @@
+//! What the other members of this workspace and the tests use beyond the public API: the seam of the store and
+//! the words of its rows. No version number promises anything about this module.
+
+pub use crate::{
+    instance::{Claim, ClusterView, Member},
+    record::{Change, Due, NewRecord, Settlement, Stop},
+    store::*,
+};

@@ -1,0 +1,28 @@
+//! A whole store: all of its traits in one object.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use super::{AdminStore, Bell, ClusterStore, RecordStore, SchemaStore};
+
+/// All of them.
+#[async_trait]
+#[doc(hidden)]
+pub trait Store: RecordStore + ClusterStore + AdminStore + SchemaStore {
+    /// Whether the heartbeat may have a thread and a runtime of its own.
+    fn own_thread(&self) -> bool;
+    /// The same database over connections of its own, for the heartbeat's runtime.
+    fn for_heartbeat(&self) -> Arc<dyn Store>;
+    /// The statements by name, as they are sent but for lists and parameters; for those who explain them.
+    fn statements(&self) -> Vec<(&'static str, Arc<str>)> {
+        Vec::new()
+    }
+    /// Closes connections that have not been used for so long; they are opened again when needed.
+    async fn rest(&self, _: Duration) {}
+    /// What tells other processes of commits, over connections of its own; `None` where the database
+    /// has nothing of the kind.
+    fn bell(&self) -> Option<Arc<dyn Bell>> {
+        None
+    }
+}

@@ -1,0 +1,135 @@
+//! What the delivery wing may do: read records, write outcomes.
+
+use async_trait::async_trait;
+
+use super::{Guard, Resolution, StoreError};
+use crate::{
+    instance::InstanceId,
+    partition::{Partition, PartitionSet},
+    record::{Record, RecordId, Settlement, Stop},
+    rules::frontier::{Horizon, Probe, Server},
+};
+
+/// What the delivery wing may do.
+#[async_trait]
+#[doc(hidden)]
+pub trait RecordStore: Send + Sync + 'static {
+    /// Pending records of these partitions in turn, each partition's from its head in id order,
+    /// without those in `skip`.
+    async fn fetch(
+        &self,
+        partitions: &[Partition],
+        skip: &[RecordId],
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError>;
+
+    /// Where the head of these partitions is.
+    async fn probe(&self, partitions: PartitionSet) -> Result<Probe, StoreError>;
+
+    /// Pending records in id order, whatever their partition, and the horizon of the same moment. A
+    /// database without numbers of transactions adds pending records below `from`, if there are any.
+    async fn sweep(&self, sweep: Sweep<'_>) -> Result<(Vec<Record>, Horizon), StoreError>;
+
+    /// A number that moves whenever another connection has committed, from a database that tells it for next
+    /// to nothing.
+    async fn version(&self) -> Result<Option<i64>, StoreError> {
+        Ok(None)
+    }
+
+    /// Delayed records of these partitions whose time has come, the longest due first; and how often the
+    /// cluster has changed, see [`ClusterStore`](super::ClusterStore).
+    async fn due(
+        &self,
+        partitions: PartitionSet,
+        skip: &[RecordId],
+        limit: usize,
+    ) -> Result<(Vec<Record>, i64), StoreError>;
+
+    /// The stopped lanes of these partitions.
+    async fn stops(&self, partitions: PartitionSet) -> Result<Vec<Stop>, StoreError>;
+
+    /// Crashes of earlier owners of these partitions, and of calls there that had not ended.
+    async fn suspicions(&self, partitions: PartitionSet) -> Result<Vec<Suspicion>, StoreError>;
+
+    /// Notes that an instance is about to handle a record: a crash of it counts against the record until
+    /// [`RecordStore::end_call`].
+    async fn note_call(&self, me: InstanceId, partition: Partition, id: RecordId) -> Result<(), StoreError>;
+
+    /// The call has ended, or the record is not tried again: what was noted of it is gone.
+    async fn end_call(&self, id: RecordId) -> Result<(), StoreError>;
+
+    /// Nothing has crashed here for long: what was counted of partitions that `me` owns is forgotten.
+    async fn calm(&self, me: InstanceId, partitions: PartitionSet) -> Result<(), StoreError>;
+
+    /// Writes outcomes and moves the guard's counter on, all or nothing.
+    async fn settle(&self, guard: Guard, settlements: &[Settlement]) -> Result<Settled, SettleError>;
+
+    /// Finds out what became of a settle whose answer was lost, and makes that final: raises the
+    /// counter by two if it still has the guard's value, then reads it. May be repeated.
+    async fn resolve(&self, guard: Guard) -> Result<Resolution, StoreError>;
+}
+
+/// A settle that was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Records written, other than holds.
+    pub applied: usize,
+    /// Records held. Fewer than asked: a lane was released meanwhile, its records stay pending.
+    pub held: usize,
+    /// Lanes that go on in steps, or may: their stops are to be read again.
+    pub releasing: usize,
+    /// The number of the transaction that wrote them, where the database gives numbers, and the server
+    /// that gave it.
+    pub number: Option<(i64, Server)>,
+}
+
+/// Why a settle was not written, or may not have been.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettleError {
+    /// The guard row was closed or moved on by another: this instance has been evicted.
+    #[error("fenced: the guard row of this instance is gone or closed")]
+    Fenced,
+    /// The statement failed or its answer was lost: ask [`RecordStore::resolve`].
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Some ids of the table to look at, in their order.
+#[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
+pub struct Sweep<'a> {
+    /// Whose records.
+    pub partitions: PartitionSet,
+    /// The first id.
+    pub from: RecordId,
+    /// How many ids from there.
+    pub reach: i64,
+    /// Ids to leave out, whether at `from`, above or below.
+    pub skip: &'a [RecordId],
+    /// Records at most.
+    pub limit: usize,
+}
+
+impl Sweep<'_> {
+    /// The ids to leave out that are not below `from`.
+    pub(crate) fn skip_above(&self) -> Vec<RecordId> {
+        self.skip.iter().copied().filter(|id| *id >= self.from).collect()
+    }
+}
+
+/// Crashes that were counted by those who declared instances dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspicion {
+    /// Where.
+    pub partition: Partition,
+    /// The record whose calls had not ended; `None`: of whatever the partition's owners were at.
+    pub record: Option<RecordId>,
+    /// How many.
+    pub crashes: u32,
+}
+
+/// Held records of a lane that return at once when it goes on; more of them return in steps.
+pub(crate) const RETURNED_AT_ONCE: u64 = 1_000;
+/// Held records that one step returns.
+pub(crate) const RETURNED_BY_A_STEP: usize = 500;
