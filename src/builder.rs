@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::{
     config::{Config, ConfigError},
-    database::Database,
+    database::{Database, Pool},
     handler::{Defaults, Entry, Registration, Registry, RegistryError, States, TransactionalBatchCall},
     notifications::{Announcer, Owned},
-    outbox::{Inner, Outbox},
+    outbox::Outbox,
+    parts::Parts,
     rules::lease,
     schedule::{Routes, Scheduler},
     store::{OpenError, TransactionalRun},
@@ -48,8 +49,19 @@ pub struct OutboxBuilder<DB: Database> {
     observers: Vec<Arc<dyn Observer>>,
 }
 
+impl<DB: Database> Outbox<DB> {
+    /// Begins to build an outbox on a `PgPool`, `MySqlPool`, `SqlitePool` or
+    /// [`MemoryPool`](crate::memory::MemoryPool).
+    pub fn builder<P: Pool<Database = DB>>(pool: P) -> OutboxBuilder<DB>
+    where
+        DB: Database<Pool = P>,
+    {
+        OutboxBuilder::new(pool)
+    }
+}
+
 impl<DB: Database> OutboxBuilder<DB> {
-    pub(crate) fn new(pool: DB::Pool) -> Self {
+    fn new(pool: DB::Pool) -> Self {
         Self {
             pool,
             worker_pool: None,
@@ -142,7 +154,7 @@ impl<DB: Database> OutboxBuilder<DB> {
         let announce = |bell| Announcer::start(bell, Arc::clone(&owned), observers.clone());
         let announcer = bell.clone().and_then(announce);
         Ok(Outbox {
-            inner: Arc::new(Inner {
+            inner: Arc::new(Parts {
                 pool,
                 config,
                 store,

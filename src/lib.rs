@@ -99,6 +99,7 @@ mod naming;
 mod notifications;
 mod outbox;
 mod ownership;
+mod parts;
 mod patience;
 mod record;
 mod running;

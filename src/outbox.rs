@@ -6,40 +6,20 @@ use std::{
 };
 
 use crate::{
-    builder::OutboxBuilder,
     config::Config,
-    database::{Database, Pool},
-    handler::Registry,
-    notifications::{Announcer, Owned},
+    database::Database,
+    parts::Parts,
     record::{OutboxEvent, RecordId},
     running::Running,
     runtime::{StartError, start},
-    schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled, Scheduler},
-    store::{Bell, Counts, FailedRecord, Mend, PURGED_AT_ONCE, SchemaError, StoppedLane, Store, StoreError},
-    telemetry::Observers,
-    wake::Wake,
+    schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled},
+    store::{Counts, FailedRecord, Mend, PURGED_AT_ONCE, SchemaError, StoppedLane, StoreError},
 };
 
 /// An outbox in one database: schedules records in the user's transactions, and starts the workers
 /// that deliver them. Cheap to clone; a process may hold several.
 pub struct Outbox<DB: Database> {
-    pub(crate) inner: Arc<Inner<DB>>,
-}
-
-pub(crate) struct Inner<DB: Database> {
-    pub(crate) pool: DB::Pool,
-    pub(crate) config: Config,
-    pub(crate) store: Arc<dyn Store>,
-    /// The tables that the pool leads to, if the workers have another one: they must be the same.
-    pub(crate) own: Option<Arc<dyn Store>>,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) scheduler: Scheduler,
-    pub(crate) wake: Wake,
-    /// How to hear of the commits of other processes, if asked for.
-    pub(crate) bell: Option<Arc<dyn Bell>>,
-    pub(crate) announcer: Option<Announcer>,
-    pub(crate) owned: Owned,
-    pub(crate) observers: Observers,
+    pub(crate) inner: Arc<Parts<DB>>,
 }
 
 impl<DB: Database> Clone for Outbox<DB> {
@@ -64,15 +44,6 @@ pub enum TransactionError<E> {
 }
 
 impl<DB: Database> Outbox<DB> {
-    /// Begins to build an outbox on a `PgPool`, `MySqlPool`, `SqlitePool` or
-    /// [`MemoryPool`](crate::memory::MemoryPool).
-    pub fn builder<P: Pool<Database = DB>>(pool: P) -> OutboxBuilder<DB>
-    where
-        DB: Database<Pool = P>,
-    {
-        OutboxBuilder::new(pool)
-    }
-
     /// Creates the tables or brings them up to this build's version. Several processes may do so
     /// at once.
     ///

@@ -16,9 +16,9 @@ use crate::{
     handler::Registry,
     instance::InstanceId,
     notifications::{Hearing, Owned, listen},
-    outbox::Inner,
     ownership::Ownership,
     partition::Partition,
+    parts::Parts,
     patience::Patience,
     running::{Finished, Running, ShutdownReport},
     schedule::Routes,
@@ -46,7 +46,7 @@ pub enum StartError {
 }
 
 /// Checks the schema, publishes the handlers, joins, and leaves the workers running.
-pub(crate) async fn start<DB: Database>(inner: &Arc<Inner<DB>>) -> Result<Running, StartError> {
+pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Running, StartError> {
     if inner.registry.is_empty() {
         return Err(StartError::NoHandlers);
     }

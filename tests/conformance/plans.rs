@@ -32,6 +32,18 @@ fn filled(name: &str, sql: &str) -> String {
     let ids = if sql.contains("_lane") || sql.contains(".lane") { 1..=20 } else { 1..=1_500 };
     let mut sql = sql
         .replace("LIMIT ?", "LIMIT 10")
+        .replace("{due_columns}", "")
+        .replace("{due}", "")
+        .replace("{rows}", "(1)")
+        .replace("{table}", "record")
+        .replace("{key}", "id")
+        .replace("{keys}", "1,2")
+        .replace("{find}", "1,2")
+        .replace("{column}", "BIGINT")
+        .replace("{given}", "x.k")
+        .replace("{instance}", "'1'")
+        .replace("{slot}", "1")
+        .replace("{counter}", "1")
         .replace("{counts}", "WHEN 1 THEN 1")
         .replace("{returned}", "1")
         .replace("{ids}", &ids.map(|id| id.to_string()).collect::<Vec<_>>().join(","))
@@ -60,7 +72,8 @@ async fn scans<T: Server>(outbox: &Outbox<T>, rows: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (name, sql) in outbox.store.statements() {
         let writes = ["UPDATE", "DELETE", "INSERT"].iter().any(|word| sql.trim_start().starts_with(word));
-        let locks = writes || sql.contains("FOR UPDATE");
+        // Who skips what is locked waits for nobody.
+        let locks = writes || sql.contains("FOR UPDATE") && !sql.contains("SKIP LOCKED");
         // Values of other types than text are bound by those who look, who never lock.
         if SMALL.contains(&name) || name.starts_with("insert_") || name.starts_with("join_") || !locks {
             continue;

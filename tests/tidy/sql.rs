@@ -30,6 +30,18 @@ const TOKENS: &[&str] = &[
     "to",
     "skip",
     "limit",
+    "due_columns",
+    "due",
+    "rows",
+    "instance",
+    "slot",
+    "counter",
+    "table",
+    "key",
+    "keys",
+    "find",
+    "column",
+    "given",
 ];
 
 fn body(text: &str) -> String {
@@ -105,6 +117,34 @@ fn no_number_stands_in_place_of_something_else() {
         (negative && !is_listed(&file)).then(|| format!("{file}: a negative number in place of something"))
     });
     report(bad.collect());
+}
+
+/// Code that writes a statement of its own, each with the reason. The fragments of a dialect are data.
+const WRITES_SQL: &[(&str, &str)] = &[
+    ("dialect.rs", "a test of the fragments"),
+    ("postgres.rs", "the dialect's fragments"),
+    ("mysql.rs", "the dialect's fragments"),
+    ("sqlite.rs", "the dialect's fragments"),
+];
+
+/// One mechanism places statements: a file, rendered for a database and filled for a call.
+#[test]
+fn statements_stand_in_files_of_their_own() {
+    let mut problems = Vec::new();
+    for (file, text) in files("src/store/sql", "rs") {
+        let name = file.rsplit('/').next().unwrap_or_default();
+        let starts = ["INSERT INTO", "INSERT IGNORE", "DELETE FROM", "DELETE ", "UPDATE ", "{outbox}"];
+        let code = crate::without_tests(&text).lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code.filter(|line| starts.iter().any(|start| line.contains(start))) {
+            let is_fragment = ["insert_new:", "delete:", "lock:"].iter().any(|field| line.contains(field));
+            let listed = WRITES_SQL.iter().any(|(listed, _)| *listed == name) && is_fragment;
+            let names_tables = line.contains(".replace(\"{outbox}\"");
+            if !listed && !names_tables {
+                problems.push(format!("{file}: a statement in the code: {}", line.trim()));
+            }
+        }
+    }
+    report(problems);
 }
 
 /// Records are never upserted, and no cursor remembers how far delivery has come.

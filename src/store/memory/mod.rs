@@ -18,6 +18,7 @@ use super::{Completed, Store, StoreError, StoreSettings, Tables};
 
 mod admin;
 mod cluster;
+mod database;
 mod faults;
 mod locks;
 mod outbox;

@@ -8,16 +8,13 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Data, Fault, MemoryStore, Shared,
+    Data, Fault, Shared,
     locks::{Held, Lock},
     rows::Row,
-    transactional::MemoryTransactional,
 };
 use crate::{
-    database::{Database, HasDatabase, Pool, sealed::Sealed},
-    handler::{BoxFuture, TransactionalBatchCall},
     record::{Due, NewRecord, RecordId, Status},
-    store::{ErrorClass, OpenError, Store, StoreError, StoreSettings, Tables, TransactionalRun},
+    store::{ErrorClass, StoreError, Tables},
 };
 
 /// The database in memory, as [`Database`] names it.
@@ -107,7 +104,7 @@ impl MemoryConnection {
         data.effects.append(&mut self.effects);
     }
 
-    fn insert(&mut self, tables: &Tables, records: &[NewRecord]) -> Result<(), StoreError> {
+    pub(super) fn insert(&mut self, tables: &Tables, records: &[NewRecord]) -> Result<(), StoreError> {
         let out_of_range = || StoreError::new("insert", ErrorClass::Record, "the due time is out of range");
         let now = Instant::now();
         for record in records {
@@ -150,7 +147,14 @@ impl MemoryConnection {
         }
     }
 
-    async fn note_dedup_key(&mut self, tables: &Tables, key: &str) -> Result<bool, StoreError> {
+    pub(super) async fn lock_keys(&mut self, tables: &Tables, keys: &[&str]) -> Result<(), StoreError> {
+        for key in keys {
+            self.held.take("lock keys", Lock::Key(tables.clone(), (*key).to_owned())).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn note_dedup_key(&mut self, tables: &Tables, key: &str) -> Result<bool, StoreError> {
         let noted = |shared: &Shared| shared.data().outbox(tables).dedup_keys.contains_key(key);
         if noted(&self.shared) || self.dedup_keys.iter().any(|(of, own)| of == tables && own == key) {
             return Ok(false);
@@ -211,74 +215,6 @@ impl DerefMut for MemoryTransaction {
     }
 }
 
-impl Sealed for Memory {}
-impl Sealed for MemoryPool {}
-impl Sealed for MemoryConnection {}
-
-impl Pool for MemoryPool {
-    type Database = Memory;
-}
-
-impl HasDatabase for MemoryConnection {
-    type Database = Memory;
-}
-
-impl Database for Memory {
-    const NAME: &'static str = "memory";
-    type Pool = MemoryPool;
-    type Connection = MemoryConnection;
-    type Transaction = MemoryTransaction;
-
-    fn begin(pool: &MemoryPool) -> BoxFuture<'_, Result<MemoryTransaction, StoreError>> {
-        Box::pin(pool.begin())
-    }
-
-    fn commit(tx: MemoryTransaction) -> BoxFuture<'static, Result<(), StoreError>> {
-        Box::pin(tx.commit())
-    }
-
-    fn insert<'a>(
-        conn: &'a mut MemoryConnection,
-        tables: &'a Tables,
-        records: &'a [NewRecord],
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(async move { conn.insert(tables, records) })
-    }
-
-    fn note_dedup_key<'a>(
-        conn: &'a mut MemoryConnection,
-        tables: &'a Tables,
-        dedup_key: &'a str,
-    ) -> BoxFuture<'a, Result<bool, StoreError>> {
-        Box::pin(conn.note_dedup_key(tables, dedup_key))
-    }
-
-    fn lock_keys<'a>(
-        conn: &'a mut MemoryConnection,
-        tables: &'a Tables,
-        keys: &'a [&'a str],
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            for key in keys {
-                conn.held.take("lock keys", Lock::Key(tables.clone(), (*key).to_owned())).await?;
-            }
-            Ok(())
-        })
-    }
-
-    fn open(pool: &MemoryPool, settings: StoreSettings) -> Result<Arc<dyn Store>, OpenError> {
-        Ok(Arc::new(MemoryStore::new(Arc::clone(&pool.shared), settings)))
-    }
-
-    fn transactional(
-        pool: &MemoryPool,
-        settings: &StoreSettings,
-        call: Arc<dyn TransactionalBatchCall<Self>>,
-    ) -> Arc<dyn TransactionalRun> {
-        Arc::new(MemoryTransactional { pool: pool.clone(), settings: settings.clone(), call })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -287,10 +223,11 @@ mod tests {
 
     use super::*;
     use crate::{
+        database::Database,
         instance::InstanceId,
         partition::{Partition, PartitionSet},
         record::{Change, Settlement},
-        store::{Completed, Guard, NewInstance, Resolution, SETTLER_SLOT},
+        store::{Completed, Guard, NewInstance, Resolution, SETTLER_SLOT, Store, StoreSettings},
     };
 
     fn store(pool: &MemoryPool) -> Arc<dyn Store> {

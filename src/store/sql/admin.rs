@@ -7,11 +7,11 @@ use sqlx::AssertSqlSafe;
 use std::sync::Arc;
 
 use super::{
-    SqlStore, begin, commit,
+    SqlStore,
+    call::{begin, commit, query},
     driver::{Driver, Kind, Row, Value},
-    query,
     release::resume_lanes,
-    safe,
+    statements::safe,
 };
 use crate::{
     handler::Route,

@@ -11,10 +11,11 @@ use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
+    call::{store_error, within},
     driver::{Role, Session},
     link::Link,
     proof::Proof,
-    sessions, within,
+    sessions,
 };
 use crate::store::{Bell, ErrorClass, Listener, StoreError, StoreSettings, Tables};
 
@@ -75,7 +76,7 @@ async fn hear_probe(listener: &mut PgListener, probe: &str) -> Result<(), StoreE
         match listener.try_recv().await {
             Ok(Some(notification)) if notification.payload() == probe => return Ok(()),
             Ok(_) => {}
-            Err(error) => return Err(super::store_error::<Postgres>("listen", error)),
+            Err(error) => return Err(store_error::<Postgres>("listen", error)),
         }
     }
 }
@@ -129,7 +130,7 @@ impl Listener for PgEar {
                 Ok(Some(heard)) if heard.payload() == self.sender || heard.payload().starts_with(PROBE) => {}
                 // None: the connection was lost and will be opened again.
                 Ok(_) => return Ok(()),
-                Err(error) => return Err(super::store_error::<Postgres>("listen", error)),
+                Err(error) => return Err(store_error::<Postgres>("listen", error)),
             }
         }
     }

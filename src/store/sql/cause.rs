@@ -1,6 +1,6 @@
 //! What an error of sqlx says in one line, without a value of the user's in it.
 
-use super::driver::{Driver, Family};
+use super::{dialect::Family, driver::Driver};
 use crate::store::{SchemaError, StoreError};
 
 /// Where the tables are missing, the error says how they come to be.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{
-    SqlStore, begin, commit,
-    dialect::list,
+    SqlStore,
+    call::{begin, commit, query},
     driver::{Driver, Kind, Row, Value},
-    query, safe, with_lists,
+    statements::{fill, list, safe},
 };
 use crate::{
     instance::{Claim, ClusterView, Generation, InstanceId, Member},
@@ -78,7 +78,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
     async fn beat(&self, me: InstanceId) -> Result<Option<ClusterView>, StoreError> {
         self.call("beat", async {
             let mut conn = self.control.borrow().await?;
-            let (beaten, rows) = match &self.extra.beat_and_view {
+            let (beaten, rows) = match &self.sql.beat_and_view {
                 Some(sql) => {
                     let rows = query::<D>(&mut conn, safe(sql), vec![id(me)], VIEW).await?;
                     (rows.iter().any(|row| row.text(0) == BEATEN), rows)
@@ -126,7 +126,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
         me: InstanceId,
         wanted: &[(Partition, Generation)],
     ) -> Result<Vec<(Partition, Generation)>, StoreError> {
-        let sql = with_lists(&self.sql.claim, &claim_lists(wanted));
+        let sql = fill(&self.sql.claim, &claim_lists(wanted));
         let rows = self
             .call("claim", async {
                 let mut conn = self.control.borrow().await?;
@@ -142,7 +142,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
     }
 
     async fn release(&self, me: InstanceId, claims: &[(Partition, Generation)]) -> Result<usize, StoreError> {
-        let sql = with_lists(&self.sql.release, &claim_lists(claims));
+        let sql = fill(&self.sql.release, &claim_lists(claims));
         let released = self.call("release", async {
             let mut conn = self.control.borrow().await?;
             let released = D::execute(&mut conn, sql, vec![id(me)]).await?;

@@ -2,6 +2,14 @@
 
 use crate::store::Tables;
 
+/// The families of databases that share statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Postgres,
+    MySql,
+    Sqlite,
+}
+
 /// The fragments of one family of databases.
 #[derive(Debug)]
 pub(crate) struct Dialect {
@@ -53,97 +61,94 @@ pub(crate) struct Mark {
 }
 
 impl Dialect {
-    /// Fills the tokens of a statement, all but the lists of integers that change with each call.
+    /// A statement for these tables. Tokens that no fragment has stay: what takes their place changes with
+    /// each call, see [`fill`](super::statements::fill).
     pub(crate) fn render(&self, template: &str, tables: &Tables) -> String {
         let lines = template.lines().filter(|line| !line.trim_start().starts_with("--"));
-        let sql = lines.collect::<Vec<_>>().join(" ").replace("{index}", tables.prefix());
-        let mut sql = expand(&sql, "delete", self.delete)
-            .replace("{outbox}", &tables.qualifier())
-            .replace("{index}", tables.prefix())
-            .replace("{now}", self.now)
-            .replace("{insert_new}", self.insert_new.0)
-            .replace("{or_nothing}", self.insert_new.1)
-            .replace("{lock}", self.lock)
-            .replace("{server}", self.server)
-            .replace("{identity}", self.identity)
-            .replace("{marked}", self.mark.condition);
-        for (name, fragment) in [
-            ("age", self.age),
-            ("ago", self.ago),
-            ("later", self.later),
-            ("at", self.at),
-            ("int", self.int),
-            ("by", self.by),
-        ] {
-            sql = expand(&sql, name, fragment);
-        }
-        if self.question_marks {
-            sql = with_question_marks(&sql);
-        }
+        let text = lines.collect::<Vec<_>>().join(" ");
+        let mut sql = String::with_capacity(text.len() * 2);
+        self.expand(&text, tables, &mut sql);
         sql
     }
-}
 
-/// Replaces each `{name:argument}` by the fragment with the argument in it, or with the parts of `{name:one by
-/// other}`.
-fn expand(sql: &str, name: &str, fragment: &str) -> String {
-    let start = format!("{{{name}:");
-    let mut expanded = String::with_capacity(sql.len());
-    let mut rest = sql;
-    while let Some((before, after)) = rest.split_once(&start) {
-        let (argument, after) = after.split_once('}').unwrap_or((after, ""));
-        expanded.push_str(before);
-        let (one, other) = argument.split_once(" by ").unwrap_or((argument, ""));
-        expanded.push_str(&fragment.replace("@1", one).replace("@2", other).replace('@', argument));
-        rest = after;
+    /// A parameter of a statement whose text has a token in its place.
+    pub(crate) fn parameter(&self, number: usize) -> String {
+        if self.question_marks { "?".to_owned() } else { format!("${number}") }
     }
-    expanded.push_str(rest);
-    expanded
-}
 
-fn with_question_marks(sql: &str) -> String {
-    let mut text = String::with_capacity(sql.len());
-    let mut chars = sql.chars().peekable();
-    while let Some(c) = chars.next() {
-        // A dollar is a parameter only before a digit; JSON paths have theirs in quotes before a point.
-        if c == '$' && chars.peek().is_some_and(char::is_ascii_digit) {
-            while chars.next_if(char::is_ascii_digit).is_some() {}
-            text.push('?');
-        } else {
-            text.push(c);
+    /// What stands for `{name}`.
+    fn text(&self, name: &str) -> Option<&'static str> {
+        Some(match name {
+            "now" => self.now,
+            "insert_new" => self.insert_new.0,
+            "or_nothing" => self.insert_new.1,
+            "lock" => self.lock,
+            "server" => self.server,
+            "identity" => self.identity,
+            "marked" => self.mark.condition,
+            _ => return None,
+        })
+    }
+
+    /// What stands for `{name:argument}`: `@` is the argument, `@1` and `@2` are its parts before and after ` by `.
+    fn pattern(&self, name: &str) -> Option<&'static str> {
+        Some(match name {
+            "age" => self.age,
+            "ago" => self.ago,
+            "int" => self.int,
+            "by" => self.by,
+            "delete" => self.delete,
+            _ => return None,
+        })
+    }
+
+    /// Appends a text with its tokens and parameters filled, from left to right, once.
+    fn expand(&self, mut text: &str, tables: &Tables, sql: &mut String) {
+        while let Some(at) = text.find(['{', '$']) {
+            sql.push_str(&text[..at]);
+            text = &text[at..];
+            if let Some(rest) = text.strip_prefix('$') {
+                let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+                // A dollar is a parameter only before a digit; JSON paths have theirs before a point.
+                let is_parameter = after.len() < rest.len();
+                let end = if is_parameter { text.len() - after.len() } else { 1 };
+                sql.push_str(if is_parameter && self.question_marks { "?" } else { &text[..end] });
+                text = &text[end..];
+                continue;
+            }
+            let end = end_of_token(text);
+            let token = text.get(1..end - 1).unwrap_or_default();
+            match token.split_once(':').and_then(|(name, argument)| Some((self.pattern(name)?, argument))) {
+                Some((pattern, argument)) => {
+                    let (one, other) = argument.split_once(" by ").unwrap_or((argument, ""));
+                    let filled = pattern.replace("@1", one).replace("@2", other).replace('@', argument);
+                    self.expand(&filled, tables, sql);
+                }
+                None => match (token, self.text(token)) {
+                    ("outbox", _) => sql.push_str(&tables.qualifier()),
+                    ("index", _) => sql.push_str(tables.prefix()),
+                    (_, Some(fragment)) => sql.push_str(fragment),
+                    _ => sql.push_str(&text[..end]),
+                },
+            }
+            text = &text[end..];
         }
-    }
-    text
-}
-
-impl Dialect {
-    /// A statement over {ids} with the same {attempts}, for one id: both as parameters.
-    pub(crate) fn of_one(&self, sql: &str) -> std::sync::Arc<str> {
-        let (id, attempts) = if self.question_marks { ("?", "?") } else { ("$1", "$2") };
-        sql.replace("{ids}", id).replace("{attempts}", attempts).into()
-    }
-
-    /// A statement with the library's own values in place of its parameters, in their order.
-    pub(crate) fn with_values(&self, sql: &str, values: &[String]) -> String {
-        let mut sql = sql.to_owned();
-        for (number, value) in (1..).zip(values) {
-            let parameter = if self.question_marks { "?".to_owned() } else { format!("${number}") };
-            sql = sql.replacen(&parameter, value, 1);
-        }
-        sql
+        sql.push_str(text);
     }
 }
 
-/// Integers of our own as a list in a statement; an empty list matches nothing.
-pub(crate) fn list(numbers: impl IntoIterator<Item = i64>) -> String {
-    let mut text = String::new();
-    for number in numbers {
-        if !text.is_empty() {
-            text.push(',');
+/// Where a token ends that a text begins with; an argument may hold other tokens.
+fn end_of_token(text: &str) -> usize {
+    let mut depth = 0;
+    let closes = |(_, c): &(usize, char)| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
         }
-        text.push_str(&number.to_string());
-    }
-    if text.is_empty() { "NULL".to_owned() } else { text }
+        depth == 0
+    };
+    text.char_indices().find(closes).map_or(text.len(), |(at, _)| at + 1)
 }
 
 #[cfg(test)]
@@ -178,25 +183,16 @@ mod tests {
     }
 
     #[test]
-    fn values_take_the_place_of_parameters() {
-        let values = ["'a'".to_owned(), "2".to_owned()];
-        for question_marks in [true, false] {
-            let (one, two) = if question_marks { ("?", "?") } else { ("$1", "$2") };
-            let dialect = Dialect { question_marks, ..DIALECT };
-            let sql = format!("SET x = x + 1 WHERE a = {one} AND b = {two}");
-            assert_eq!(dialect.with_values(&sql, &values), "SET x = x + 1 WHERE a = 'a' AND b = 2");
-        }
+    fn what_changes_with_each_call_stays_a_token() {
+        let sql = DIALECT.render("WHERE id IN ({ids}) AND {unknown:x} = '$[*]' {", &Tables::default());
+        assert_eq!(sql, "WHERE id IN ({ids}) AND {unknown:x} = '$[*]' {");
+        assert_eq!(DIALECT.parameter(2), "?");
+        assert_eq!(Dialect { question_marks: false, ..DIALECT }.parameter(2), "$2");
     }
 
     #[test]
     fn an_index_is_named_with_its_table() {
         let sql = DIALECT.render("{delete:lane by {index}lane_record} WHERE id = $1", &Tables::default());
         assert_eq!(sql, "DELETE outbox_lane FROM outbox_lane BY(outbox_lane_record) WHERE id = ?");
-    }
-
-    #[test]
-    fn an_empty_list_matches_nothing() {
-        assert_eq!(list([]), "NULL");
-        assert_eq!(list([3, 1, 2]), "3,1,2");
     }
 }

@@ -5,7 +5,11 @@ use std::{ops::DerefMut, sync::Arc};
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
-use super::{Late, dialect::Dialect, insert::Insert, statements::Statements};
+use super::{
+    dialect::{Dialect, Family},
+    insert::Insert,
+    statements::Statements,
+};
 use crate::{
     database::Database,
     handler::BoxFuture,
@@ -201,7 +205,7 @@ pub(crate) trait Driver: Database {
         limit: usize,
     ) -> DriverResult<'c, Vec<Record>>;
     /// Moves the guard on and completes records with this count of failures in one statement; how many guard rows and records
-    /// were written, and the number of the transaction. Only called where [`ExtraSql::settle_at_once`](super::ExtraSql) is given.
+    /// were written, and the number of the transaction. Only called where [`Statements::settle_at_once`] is one.
     fn complete_at_once<'c>(
         _: &'c mut Self::Connection,
         _: &'c Arc<str>,
@@ -223,7 +227,6 @@ pub(crate) trait Driver: Database {
     fn sweep<'c>(
         conn: &'c mut Self::Connection,
         sql: &'c Statements,
-        late: Option<&'c Late>,
         sweep: Sweep<'c>,
     ) -> DriverResult<'c, (Vec<Record>, Horizon)>;
     /// Reads where the head is.
@@ -239,14 +242,6 @@ pub(crate) trait Driver: Database {
         conn: &'c mut Self::Connection,
         migrator: &'c sqlx::migrate::Migrator,
     ) -> BoxFuture<'c, Result<(), sqlx::migrate::MigrateError>>;
-}
-
-/// The families of databases that share statements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Family {
-    Postgres,
-    MySql,
-    Sqlite,
 }
 
 /// How a connection is set up.

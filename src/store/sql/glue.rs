@@ -71,7 +71,7 @@ macro_rules! sqlx_driver {
             use sqlx_core::transaction::TransactionManager;
             Box::pin(async {
                 // SQLite has a thread of its own, which counts a rollback when it comes to it.
-                if Self::FAMILY == crate::store::sql::driver::Family::Sqlite {
+                if Self::FAMILY == crate::store::sql::dialect::Family::Sqlite {
                     sqlx::Connection::ping(&mut *conn).await?;
                 }
                 Ok(<$database as sqlx::Database>::TransactionManager::get_transaction_depth(conn))
@@ -191,7 +191,7 @@ macro_rules! sqlx_codec {
 
 /// The public side of a database, the same tokens for each sqlx driver.
 macro_rules! sqlx_database {
-    ($database:ty, $connection:ty, $name:literal, $extra:expr, $check_pool:expr) => {
+    ($database:ty, $connection:ty, $name:literal, $check_pool:expr) => {
         impl crate::database::sealed::Sealed for $database {}
         impl crate::database::sealed::Sealed for sqlx::Pool<$database> {}
         impl crate::database::sealed::Sealed for $connection {}
@@ -289,12 +289,7 @@ macro_rules! sqlx_database {
             ) -> Result<std::sync::Arc<dyn crate::store::Store>, crate::store::OpenError> {
                 let check: fn(&Self::Pool) -> Result<(), crate::store::OpenError> = $check_pool;
                 check(pool)?;
-                let extra = ($extra)(&settings);
-                Ok(std::sync::Arc::new(crate::store::sql::SqlStore::<$database>::new(
-                    pool.clone(),
-                    settings,
-                    extra,
-                )))
+                Ok(std::sync::Arc::new(crate::store::sql::SqlStore::<$database>::new(pool.clone(), settings)))
             }
 
             fn transactional(

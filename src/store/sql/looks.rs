@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::dialect::list;
+use super::statements::list;
 use crate::{
     partition::PartitionSet,
     record::RecordId,
@@ -94,9 +94,9 @@ macro_rules! sqlx_looks {
             skip: &'c [crate::record::RecordId],
             limit: usize,
         ) -> crate::store::sql::driver::DriverResult<'c, (Vec<crate::record::Record>, i64)> {
-            use crate::store::sql::{looks, with_lists};
+            use crate::store::sql::{looks, statements::fill};
             Box::pin(async move {
-                let sql = with_lists(sql, &looks::fetch_lists(partitions, skip, limit));
+                let sql = fill(sql, &looks::fetch_lists(partitions, skip, limit));
                 records_and_changes(&sqlx::raw_sql(sql).fetch_all(conn).await?)
             })
         }
@@ -104,26 +104,30 @@ macro_rules! sqlx_looks {
         fn sweep<'c>(
             conn: &'c mut $connection,
             sql: &'c crate::store::sql::statements::Statements,
-            late: Option<&'c crate::store::sql::Late>,
             sweep: crate::store::Sweep<'c>,
         ) -> crate::store::sql::driver::DriverResult<'c, (Vec<crate::record::Record>, Horizon)> {
-            use crate::store::sql::{looks, safe, with_lists};
+            use crate::store::sql::{
+                looks,
+                statements::{fill, safe},
+            };
             Box::pin(async move {
                 let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
                 let horizon = Horizon { last_id, open_from: None, ..Horizon::default() };
                 let mut records = read(conn, &sql.sweep, &looks::sweep_lists(&sweep)).await?;
-                let Some(late) = late else { return Ok((records, horizon)) };
+                let (Some(below), Some(below_apart), Some(late)) = (&sql.below, &sql.below_apart, &sql.late)
+                else {
+                    return Ok((records, horizon));
+                };
                 // After the sweep: whatever was committed before something that it has seen is seen here.
                 let (lists, most) = looks::below_lists(&sweep);
-                let mut below = sqlx::raw_sql(with_lists(&late.below, &lists)).fetch_all(&mut *conn).await?;
-                if below.len() >= most {
-                    let below_apart = with_lists(&late.below_apart, &lists);
-                    below = sqlx::raw_sql(below_apart).fetch_all(&mut *conn).await?;
+                let mut rows = sqlx::raw_sql(fill(below, &lists)).fetch_all(&mut *conn).await?;
+                if rows.len() >= most {
+                    rows = sqlx::raw_sql(fill(below_apart, &lists)).fetch_all(&mut *conn).await?;
                 }
-                let below = below.iter().filter_map(|row| get::<i64>(row, 0).transpose());
+                let below = rows.iter().filter_map(|row| get::<i64>(row, 0).transpose());
                 let below = below.collect::<Result<_, sqlx::Error>>()?;
                 if let Some(lists) = looks::late_lists(below, &sweep) {
-                    records.extend(read(conn, &late.late, &lists).await?);
+                    records.extend(read(conn, late, &lists).await?);
                     records.sort_unstable_by_key(|record| record.delivery.id);
                     records.truncate(sweep.limit);
                 }
@@ -136,10 +140,13 @@ macro_rules! sqlx_looks {
             sql: &'c crate::store::sql::statements::Statements,
             partitions: crate::partition::PartitionSet,
         ) -> crate::store::sql::driver::DriverResult<'c, crate::rules::frontier::Probe> {
-            use crate::store::sql::{looks, safe, with_lists};
+            use crate::store::sql::{
+                looks,
+                statements::{fill, safe},
+            };
             Box::pin(async move {
                 let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
-                let first = with_lists(&sql.probe, &looks::probe_lists(partitions));
+                let first = fill(&sql.probe, &looks::probe_lists(partitions));
                 let first = get::<i64>(&sqlx::raw_sql(first).fetch_one(conn).await?, 0)?;
                 let horizon = Horizon { last_id, open_from: None, ..Horizon::default() };
                 Ok(crate::rules::frontier::Probe { first, horizon, number: None })

@@ -1,41 +1,27 @@
 //! MySQL 8 and later, MariaDB 10.6 and later.
 
-use std::sync::Arc;
-
 use sqlx::{
     ConnectOptions, MySql, MySqlConnection,
     mysql::{MySqlArguments, MySqlDatabaseError},
 };
 
 use super::{
-    ExtraSql, Late,
-    dialect::{Dialect, Mark},
-    driver::{Driver, DriverResult, Family, Session},
+    dialect::{Dialect, Family, Mark},
+    driver::{Driver, DriverResult, Session},
     engine,
     files::blame,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     looks::sqlx_looks,
     rows::{kept_parts, sqlx_insert},
-    with_lists,
+    statements::{fill, template},
 };
 use crate::{
     rules::frontier::Horizon,
-    store::{ErrorClass, SchemaError, StoreSettings, Tables},
+    store::{ErrorClass, SchemaError, Tables},
 };
 
 sqlx_codec!(MySql, MySqlArguments, |row| Ok(get::<i64>(row, 10)?.unwrap_or(0)));
-sqlx_database!(MySql, MySqlConnection, "MySQL", extra_sql, |_| Ok(()));
-
-fn extra_sql(settings: &StoreSettings) -> ExtraSql {
-    let render = |template| Arc::from(MySql::DIALECT.render(template, &settings.tables));
-    let late = Late {
-        below: render(include_str!("statements/mysql/below.sql")),
-        below_apart: render(include_str!("statements/mysql/below_apart.sql")),
-        late: render(include_str!("statements/mysql/late.sql")),
-    };
-    let unlocked_keys = render(include_str!("statements/mysql/unlocked_keys.sql"));
-    ExtraSql { late: Some(late), unlocked_keys: Some(unlocked_keys), ..ExtraSql::default() }
-}
+sqlx_database!(MySql, MySqlConnection, "MySQL", |_| Ok(()));
 
 impl Driver for MySql {
     const FAMILY: Family = Family::MySql;
@@ -113,7 +99,7 @@ impl Driver for MySql {
         })
     }
 
-    sqlx_insert!(MySqlConnection, as_bytes);
+    sqlx_insert!(MySqlConnection, template!("", insert), as_bytes);
     sqlx_driver!(MySql, MySqlConnection);
     sqlx_looks!(MySqlConnection);
 }
@@ -124,7 +110,7 @@ async fn read(
     sql: &str,
     lists: &[(&'static str, String)],
 ) -> Result<Vec<crate::record::Record>, sqlx::Error> {
-    let rows = sqlx::raw_sql(with_lists(sql, lists)).fetch_all(conn).await?;
+    let rows = sqlx::raw_sql(fill(sql, lists)).fetch_all(conn).await?;
     rows.iter().map(record).collect()
 }
 
@@ -154,15 +140,12 @@ fn release(version: &str) -> (u32, u32) {
 }
 
 /// Locks keys until the end of the user's transaction, so that ids of a key follow its commits.
-/// `GET_LOCK` would outlive the transaction, so a row a key is counted up.
+/// `GET_LOCK` would outlive the transaction, so a row for each key is counted up.
 async fn lock_keys(conn: &mut MySqlConnection, tables: &Tables, keys: &[&str]) -> Result<(), sqlx::Error> {
+    let sql = MySql::DIALECT.render(template!("mysql/", lock_keys), tables);
     for keys in kept_parts(keys) {
-        let sql = format!(
-            "INSERT INTO {}key (record_key, sequence) VALUES {} ON DUPLICATE KEY UPDATE sequence = sequence + 1",
-            tables.qualifier(),
-            vec!["(?, 1)"; keys.len()].join(", ")
-        );
-        let mut query = sqlx::query(sqlx::AssertSqlSafe(sql));
+        let rows = vec!["(?, 1)"; keys.len()].join(", ");
+        let mut query = sqlx::query(fill(&sql, &[("{rows}", rows)]));
         for key in keys {
             query = query.bind(key.as_bytes());
         }

@@ -10,22 +10,21 @@ use sqlx::{
 use uuid::Uuid;
 
 use super::{
-    ExtraSql, Late,
     bell::PgBell,
-    dialect::{Dialect, Mark},
-    driver::{AFTER_RECORD, Driver, DriverResult, Family, Session},
+    dialect::{Dialect, Family, Mark},
+    driver::{AFTER_RECORD, Driver, DriverResult, Session},
     engine,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
-    insert::{COLUMNS, Insert, headers_text},
-    safe, sessions,
-    statements::Statements,
+    insert::{Insert, headers_text},
+    sessions,
+    statements::{Statements, safe, template},
 };
 use crate::{
     naming,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
     rules::frontier::{Horizon, Probe, Server},
-    store::{Bell, Completed, ErrorClass, Guard, SchemaError, StoreSettings, Sweep, Tables},
+    store::{Bell, ErrorClass, Guard, SchemaError, StoreSettings, Sweep, Tables},
 };
 
 /// PgBouncer has one state for all that it says itself: what begins so, waiting does not mend.
@@ -35,23 +34,11 @@ sqlx_codec!(Postgres, PgArguments, |row| {
     let age = get::<PgInterval>(row, 10)?;
     Ok(age.map_or(0, |age| micros(&age)))
 });
-sqlx_database!(Postgres, PgConnection, "PostgreSQL", extra_sql, |_| Ok(()));
+sqlx_database!(Postgres, PgConnection, "PostgreSQL", |_| Ok(()));
 
 /// Of an interval without months, as the difference of two times is.
 fn micros(interval: &PgInterval) -> i64 {
     interval.microseconds + i64::from(interval.days) * 86_400_000_000
-}
-
-fn extra_sql(settings: &StoreSettings) -> ExtraSql {
-    let template = match settings.completed {
-        Completed::Delete => include_str!("statements/postgres/settle_delete.sql"),
-        Completed::Archive => include_str!("statements/postgres/settle_archive.sql"),
-        Completed::Keep => include_str!("statements/postgres/settle_keep.sql"),
-    };
-    let render = |template| Arc::from(Postgres::DIALECT.render(template, &settings.tables));
-    let beat_and_view = render(include_str!("statements/postgres/beat_and_view.sql"));
-    let settle_at_once = Some(render(template));
-    ExtraSql { settle_at_once, beat_and_view: Some(beat_and_view), ..ExtraSql::default() }
 }
 
 impl Driver for Postgres {
@@ -194,7 +181,6 @@ impl Driver for Postgres {
     fn sweep<'c>(
         conn: &'c mut PgConnection,
         sql: &'c Statements,
-        _: Option<&'c Late>,
         sweep: Sweep<'c>,
     ) -> DriverResult<'c, (Vec<Record>, Horizon)> {
         let limit = i64::try_from(sweep.limit).unwrap_or(i64::MAX);
@@ -251,21 +237,17 @@ impl Driver for Postgres {
     sqlx_driver!(Postgres, PgConnection);
 }
 
-fn due_values(insert: &Insert<'_>) -> (String, Option<i64>) {
-    match insert.due {
-        Some((due, micros)) => (format!(", 4, {}", due.replace('@', "$9")), Some(micros)),
-        None => (String::new(), None),
-    }
-}
-
 async fn insert_one(
     conn: &mut PgConnection,
     insert: &Insert<'_>,
     row: &crate::record::NewRecord,
 ) -> Result<(), sqlx::Error> {
-    let (due, micros) = due_values(insert);
-    let sql = format!("{} VALUES ($1, $2, $3, $4, $5, $6, $7, $8{due})", insert.head);
-    let mut query = sqlx::query(AssertSqlSafe(sql))
+    let sql = insert.fill(
+        &Postgres::DIALECT,
+        template!("postgres/", insert_one),
+        &[("{due}", insert.due_values("$9"))],
+    );
+    let mut query = sqlx::query(sql)
         .persistent(naming::are_given())
         .bind(row.event_id)
         .bind(i16::from(row.partition.number()))
@@ -275,7 +257,7 @@ async fn insert_one(
         .bind(&row.content_type)
         .bind(&row.payload)
         .bind(headers_text(&row.headers));
-    if let Some(micros) = micros {
+    if let Some((_, micros)) = insert.due {
         query = query.bind(micros);
     }
     query.execute(conn).await.map(|_| ())
@@ -286,14 +268,13 @@ async fn insert_many(
     insert: &Insert<'_>,
     rows: &[crate::record::NewRecord],
 ) -> Result<(), sqlx::Error> {
-    let (due, micros) = due_values(insert);
-    let sql = format!(
-        "{} SELECT {COLUMNS}{due} FROM unnest($1::uuid[], $2::int2[], $3::text[], $4::text[], $5::text[], \
-         $6::text[], $7::bytea[], $8::text[]) WITH ORDINALITY AS x ({COLUMNS}, position) ORDER BY position",
-        insert.head
+    let sql = insert.fill(
+        &Postgres::DIALECT,
+        template!("postgres/", insert_many),
+        &[("{due}", insert.due_values("$9"))],
     );
     let texts = |column: fn(&crate::record::NewRecord) -> &str| rows.iter().map(column).collect::<Vec<_>>();
-    let mut query = sqlx::query(AssertSqlSafe(sql))
+    let mut query = sqlx::query(sql)
         .persistent(naming::are_given())
         .bind(rows.iter().map(|row| row.event_id).collect::<Vec<Uuid>>())
         .bind(rows.iter().map(|row| i16::from(row.partition.number())).collect::<Vec<_>>())
@@ -303,7 +284,7 @@ async fn insert_many(
         .bind(texts(|row| &row.content_type))
         .bind(rows.iter().map(|row| row.payload.as_slice()).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| headers_text(&row.headers)).collect::<Vec<_>>());
-    if let Some(micros) = micros {
+    if let Some((_, micros)) = insert.due {
         query = query.bind(micros);
     }
     query.execute(conn).await.map(|_| ())
@@ -332,7 +313,8 @@ async fn lock_keys(conn: &mut PgConnection, tables: &Tables, keys: &[&str]) -> R
     let mut hashes: Vec<i32> = keys.iter().map(|key| hash(key)).collect();
     hashes.sort_unstable();
     hashes.dedup();
-    sqlx::query("SELECT pg_advisory_xact_lock($1, hash) FROM unnest($2::int4[]) AS hash")
+    let sql = Postgres::DIALECT.render(template!("postgres/", lock_keys), tables);
+    sqlx::query(AssertSqlSafe(sql))
         .persistent(naming::are_given())
         .bind(LOCK_NAMESPACE)
         .bind(hashes)

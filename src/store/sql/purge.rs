@@ -4,9 +4,11 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    SqlStore, begin, commit,
-    driver::{Cell, Driver, Family, Kind, Row, Value},
-    query, safe, with_lists,
+    SqlStore,
+    call::{begin, commit, query},
+    dialect::Family,
+    driver::{Cell, Driver, Kind, Row, Value},
+    statements::{fill, filled, safe},
 };
 use crate::{
     instance::InstanceId,
@@ -55,9 +57,8 @@ impl<D: Driver> SqlStore<D> {
             let deleted = match D::FAMILY {
                 Family::MySql => self.purge_found(old, values).await?,
                 Family::Postgres | Family::Sqlite => {
-                    let table = format!("{}{}", self.settings.tables.qualifier(), old.table);
-                    let sql = format!("DELETE FROM {table} WHERE {} IN ({})", old.key, old.find);
-                    self.write("purge", &sql.into(), values).await?
+                    self.write("purge", &self.delete_old(old, &[("{find}", old.find.to_string())]), values)
+                        .await?
                 }
             };
             purged += deleted;
@@ -78,27 +79,26 @@ impl<D: Driver> SqlStore<D> {
         }
     }
 
-    /// A statement of the MySQL family that deletes rows by their keys, all in the text: it differs each time.
-    /// The list goes first and finds each row by its key; of `IN`, a list of texts becomes a scan.
+    /// The statement that deletes rows of a table.
+    fn delete_old(&self, old: &Old<'_>, values: &[(&str, String)]) -> Arc<str> {
+        let names = [("{table}", old.table.to_owned()), ("{key}", old.key.to_owned())];
+        filled(&filled(&self.sql.delete_old, &names), values).into()
+    }
+
+    /// The same by their keys, all in the text: it differs each time.
     fn delete_by_key(&self, old: &Old<'_>, found: &[Row]) -> Arc<str> {
         let keys: Vec<String> = found.iter().filter_map(|row| row.0.first().and_then(element)).collect();
         let (column, given) = match old.kind {
             [Kind::Int] => ("BIGINT", "x.k"),
             _ => ("VARCHAR(510) CHARACTER SET latin1", "UNHEX(x.k)"),
         };
-        let table = format!("{}{}", self.settings.tables.qualifier(), old.table);
-        let sql = format!(
-            "DELETE t FROM JSON_TABLE('[{}]', '$[*]' COLUMNS (k {column} PATH '$')) AS x \
-             STRAIGHT_JOIN {table} AS t FORCE INDEX (PRIMARY) ON t.{} = {given}",
-            keys.join(","),
-            old.key
-        );
-        sql.into()
+        let (column, given) = (column.to_owned(), given.to_owned());
+        self.delete_old(old, &[("{column}", column), ("{given}", given), ("{keys}", keys.join(","))])
     }
 
     /// Keys of the strict order, once through the table: nobody misses the row of a key that is not locked.
     async fn purge_keys(&self) -> Result<u64, StoreError> {
-        let Some(find) = &self.extra.unlocked_keys else { return Ok(0) };
+        let Some(find) = &self.sql.unlocked_keys else { return Ok(0) };
         let old = Old { table: "key", key: "record_key", kind: &[Kind::Text], find };
         let (mut purged, mut after) = (0, String::new());
         while purged < PURGED_AT_ONCE {
@@ -141,9 +141,9 @@ impl<D: Driver> SqlStore<D> {
         self.call("forget", async {
             let mut conn = self.control.borrow().await?;
             begin::<D>(&mut conn).await?;
-            let forget = with_lists(&self.sql.forget_instances, &instances);
+            let forget = fill(&self.sql.forget_instances, &instances);
             let forgotten = D::execute(&mut conn, forget, Vec::new()).await?;
-            D::execute(&mut conn, with_lists(&self.sql.forget_guards, &instances), Vec::new()).await?;
+            D::execute(&mut conn, fill(&self.sql.forget_guards, &instances), Vec::new()).await?;
             commit::<D>(&mut conn).await?;
             conn.keep();
             Ok(forgotten as usize)

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 
 use super::{
     SqlStore,
-    dialect::list,
+    call::query,
     driver::{Driver, Kind, Value},
-    query, safe, with_lists,
+    statements::{fill, list, safe},
 };
 use crate::{
     instance::InstanceId,
@@ -48,7 +48,7 @@ impl<D: Driver> RecordStore for SqlStore<D> {
     async fn sweep(&self, sweep: Sweep<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
         self.call("sweep", async {
             let mut conn = self.poll.borrow().await?;
-            let swept = D::sweep(&mut conn, &self.sql, self.extra.late.as_ref(), sweep).await?;
+            let swept = D::sweep(&mut conn, &self.sql, sweep).await?;
             conn.keep();
             Ok(swept)
         })
@@ -84,7 +84,7 @@ impl<D: Driver> RecordStore for SqlStore<D> {
     async fn stops(&self, partitions: PartitionSet) -> Result<Vec<Stop>, StoreError> {
         const KINDS: &[Kind] =
             &[Kind::Int, Kind::Text, Kind::Text, Kind::Text, Kind::Int, Kind::Int, Kind::Int];
-        let sql = with_lists(&self.sql.stops, &[("{partitions}", numbers(partitions))]);
+        let sql = fill(&self.sql.stops, &[("{partitions}", numbers(partitions))]);
         let rows = self
             .call("stops", async {
                 let mut conn = self.poll.borrow().await?;
@@ -106,7 +106,7 @@ impl<D: Driver> RecordStore for SqlStore<D> {
     async fn suspicions(&self, partitions: PartitionSet) -> Result<Vec<Suspicion>, StoreError> {
         const KINDS: &[Kind] = &[Kind::Int, Kind::Int, Kind::Int];
         let lists = [("{partitions}", numbers(partitions))];
-        let rows = self.read("suspicions", with_lists(&self.sql.suspicions, &lists), vec![], KINDS).await?;
+        let rows = self.read("suspicions", fill(&self.sql.suspicions, &lists), vec![], KINDS).await?;
         let suspicions = rows.iter().filter_map(|row| {
             let crashes = u32::try_from(row.int(1)).unwrap_or(u32::MAX);
             Some(Suspicion { partition: Partition::new(row.int(0))?, record: row.optional_int(2), crashes })
@@ -127,9 +127,9 @@ impl<D: Driver> RecordStore for SqlStore<D> {
         let lists = [("{partitions}", numbers(partitions))];
         self.call("calm", async {
             let mut conn = self.control.borrow().await?;
-            let calm = with_lists(&self.sql.calm_partitions, &lists);
+            let calm = fill(&self.sql.calm_partitions, &lists);
             D::execute(&mut conn, calm, vec![me.to_string().into()]).await?;
-            D::execute(&mut conn, with_lists(&self.sql.clear_calls, &lists), Vec::new()).await?;
+            D::execute(&mut conn, fill(&self.sql.clear_calls, &lists), Vec::new()).await?;
             conn.keep();
             Ok(())
         })

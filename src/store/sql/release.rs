@@ -7,11 +7,10 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    dialect::list,
-    driver::{Driver, Family, Kind, Row, Value},
-    query, safe,
-    statements::Statements,
-    with_lists,
+    call::query,
+    dialect::Family,
+    driver::{Driver, Kind, Row, Value},
+    statements::{Statements, fill, list, safe},
 };
 use crate::{
     record::{RecordId, StopReason},
@@ -40,7 +39,7 @@ pub(super) async fn lanes_of<D: Driver>(
 ) -> Result<Vec<StoppedRow>, sqlx::Error> {
     const KINDS: &[Kind] = &[Kind::Int, Kind::Text, Kind::Text, Kind::Int, Kind::Int, Kind::Text, Kind::Int];
     let lists = [("{ids}", list(records)), ("{limit}", RETURNED_AT_ONCE.to_string())];
-    let rows = query::<D>(conn, with_lists(&sql.lanes_of, &lists), Vec::new(), KINDS).await?;
+    let rows = query::<D>(conn, fill(&sql.lanes_of, &lists), Vec::new(), KINDS).await?;
     let stopped = |row: &Row| StoppedRow {
         partition: row.int(0),
         key: row.text(1),
@@ -68,11 +67,11 @@ pub(super) async fn resume_lanes<D: Driver>(
         lanes.into_iter().partition(|lane| lane.in_steps || lane.releasing);
     if !in_steps.is_empty() {
         let ids = [("{ids}", list(in_steps.iter().map(|lane| lane.record)))];
-        D::execute(conn, with_lists(&sql.begin_release, &ids), Vec::new()).await?;
+        D::execute(conn, fill(&sql.begin_release, &ids), Vec::new()).await?;
     }
     if !at_once.is_empty() {
         let ids = [("{ids}", list(at_once.iter().map(|lane| lane.record)))];
-        D::execute(conn, with_lists(&sql.resume_lanes, &ids), Vec::new()).await?;
+        D::execute(conn, fill(&sql.resume_lanes, &ids), Vec::new()).await?;
     }
     for lane in at_once {
         let values = vec![lane.partition.into(), lane.key.into(), lane.handler.into()];
@@ -107,7 +106,7 @@ async fn release_step<D: Driver>(
         Family::MySql => READ_BY_A_STEP,
         Family::Postgres | Family::Sqlite => RETURNED_BY_A_STEP,
     };
-    let held = with_lists(&sql.held_of_lane, &[("{limit}", read.to_string())]);
+    let held = fill(&sql.held_of_lane, &[("{limit}", read.to_string())]);
     let values: Vec<Value> = vec![
         lane.key.as_str().into(),
         lane.handler.as_str().into(),
@@ -124,17 +123,17 @@ async fn release_step<D: Driver>(
     match is_last {
         true => {
             let row = [("{ids}", lane.record.to_string())];
-            D::execute(conn, with_lists(&sql.resume_lanes, &row), Vec::new()).await?;
+            D::execute(conn, fill(&sql.resume_lanes, &row), Vec::new()).await?;
         }
         false => {
-            let step = with_lists(&sql.release_step, &[("{returned}", ids.len().to_string())]);
+            let step = fill(&sql.release_step, &[("{returned}", ids.len().to_string())]);
             let to = to.unwrap_or(lane.released_to);
             D::execute(conn, step, vec![to.into(), lane.record.into()]).await?;
         }
     }
     if !ids.is_empty() {
         let ids = [("{ids}", list(ids))];
-        D::execute(conn, with_lists(&sql.return_some, &ids), Vec::new()).await?;
+        D::execute(conn, fill(&sql.return_some, &ids), Vec::new()).await?;
     }
     Ok(())
 }

@@ -2,17 +2,13 @@
 
 use sqlx::AssertSqlSafe;
 
-use super::insert::{COLUMNS, Insert};
+use super::{dialect::Dialect, insert::Insert};
 
 impl Insert<'_> {
-    /// The text with so many groups of values.
-    pub(crate) fn with_values(&self, rows: usize) -> AssertSqlSafe<String> {
-        let row = vec!["?"; COLUMNS.split(',').count()].join(", ");
-        let row = match self.due {
-            Some((due, _)) => format!("({row}, 4, {})", due.replace('@', "?")),
-            None => format!("({row})"),
-        };
-        AssertSqlSafe(format!("{} VALUES {}", self.head, vec![row; rows].join(", ")))
+    /// The text of a template with so many groups of values.
+    pub(crate) fn fill_rows(&self, dialect: &Dialect, template: &str, rows: usize) -> AssertSqlSafe<String> {
+        let row = format!("(?, ?, ?, ?, ?, ?, ?, ?{})", self.due_values("?"));
+        self.fill(dialect, template, &[("{rows}", vec![row; rows].join(", "))])
     }
 }
 
@@ -31,7 +27,7 @@ pub(crate) fn kept_parts<T>(mut all: &[T]) -> impl Iterator<Item = &[T]> {
 
 /// `insert_rows` of databases without arrays; `$key` is how a key is bound.
 macro_rules! sqlx_insert {
-    ($connection:ty, $key:ident) => {
+    ($connection:ty, $template:expr, $key:ident) => {
         fn insert_rows<'c>(
             conn: &'c mut $connection,
             insert: crate::store::sql::insert::Insert<'c>,
@@ -39,7 +35,7 @@ macro_rules! sqlx_insert {
             use crate::store::sql::{insert::headers_text, rows::kept_parts};
             Box::pin(async move {
                 for rows in kept_parts(insert.rows) {
-                    let mut query = sqlx::query(insert.with_values(rows.len()));
+                    let mut query = sqlx::query(insert.fill_rows(&Self::DIALECT, $template, rows.len()));
                     for row in rows {
                         query = query
                             .bind(row.event_id)

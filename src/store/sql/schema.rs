@@ -10,10 +10,12 @@ use sqlx::{
 
 use super::{
     SqlStore,
+    call::{query, within},
     cause::{lacks_right, lacks_table},
-    driver::{Driver, Family, Kind},
+    dialect::Family,
+    driver::{Driver, Kind},
     proof::as_schema_error,
-    query, safe, within,
+    statements::safe,
 };
 use crate::{
     partition::{PARTITION_COUNT, PARTITION_HASH},

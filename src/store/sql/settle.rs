@@ -9,14 +9,11 @@ use std::{
 use serde::Serialize;
 
 use super::{
-    SqlStore, begin, commit,
-    dialect::list,
+    SqlStore,
+    call::{begin, commit, query, rollback},
     driver::{Driver, Kind, Value},
-    query,
     release::{lanes_of, release_steps, resume_lanes, stop_releases, takes_holds_of},
-    rollback, safe,
-    statements::Statements,
-    with_lists,
+    statements::{Statements, fill, list, safe},
 };
 use crate::{
     record::{Change, OnFailure, RecordId, Settlement, Status, StopReason},
@@ -147,7 +144,7 @@ impl<D: Driver> SqlStore<D> {
         settlements: &[Settlement],
     ) -> Result<Settled, SettleError> {
         let batch = Batch::sort(settlements);
-        let done = match (&self.extra.settle_at_once, batch.completes_alike()) {
+        let done = match (self.sql.settle_at_once(self.settings.completed), batch.completes_alike()) {
             (Some(sql), Some((failures, ids))) => self.settle_at_once(sql, guard, ids, failures).await?,
             _ => self.settle_in_steps(guard, batch).await?,
         };
@@ -224,7 +221,7 @@ impl<D: Driver> SqlStore<D> {
         let completed = batch.completed.values().flatten().copied();
         let failed = batch.failures.iter().map(|row| row.id);
         let ids = completed.chain(failed).chain(batch.unroutable.iter().copied());
-        let sql = with_lists(&self.sql.lock_records, &[("{ids}", list(ids))]);
+        let sql = fill(&self.sql.lock_records, &[("{ids}", list(ids))]);
         let rows = query::<D>(conn, sql, Vec::new(), KINDS).await?;
         Ok(rows.iter().map(|row| (row.int(0), (row.int(1), row.int(2)))).collect())
     }
@@ -249,7 +246,7 @@ impl<D: Driver> SqlStore<D> {
         }
         let ids = [("{ids}", list(ids.iter().copied()))];
         for sql in [&self.sql.reason_of_lanes, &self.sql.stop_lanes] {
-            D::execute(conn, with_lists(sql, &ids), vec![reason.as_str().into()]).await?;
+            D::execute(conn, fill(sql, &ids), vec![reason.as_str().into()]).await?;
         }
         Ok(())
     }
@@ -260,7 +257,7 @@ impl<D: Driver> SqlStore<D> {
             return Ok(0);
         }
         let ids = [("{ids}", list(ids.iter().copied()))];
-        Ok(D::execute(conn, with_lists(&self.sql.set_aside, &ids), Vec::new()).await? as usize)
+        Ok(D::execute(conn, fill(&self.sql.set_aside, &ids), Vec::new()).await? as usize)
     }
 
     /// Holds records behind lanes that still stand still; the others stay pending.
@@ -271,7 +268,7 @@ impl<D: Driver> SqlStore<D> {
         let behind = ("{ids}", list(batch.held.keys().copied()));
         let counts = batch.held.iter().map(|(record, held)| format!("WHEN {record} THEN {}", held.len()));
         let counts = ("{counts}", counts.collect::<Vec<_>>().join(" "));
-        D::execute(conn, with_lists(&self.sql.count_held, &[behind, counts]), Vec::new()).await?;
+        D::execute(conn, fill(&self.sql.count_held, &[behind, counts]), Vec::new()).await?;
         let mut held = Vec::new();
         for lane in lanes_of::<D>(conn, &self.sql, batch.held.keys().copied()).await? {
             let ids = batch.held.get(&lane.record).into_iter().flatten().copied();
@@ -296,11 +293,11 @@ pub(super) async fn complete<D: Driver>(
             Completed::Keep => &sql.complete_keep,
             Completed::Delete => &sql.complete_delete,
             Completed::Archive => {
-                D::execute(conn, with_lists(&sql.copy_to_archive, &lists), Vec::new()).await?;
+                D::execute(conn, fill(&sql.copy_to_archive, &lists), Vec::new()).await?;
                 &sql.complete_delete
             }
         };
-        applied += D::execute(conn, with_lists(write, &lists), Vec::new()).await?;
+        applied += D::execute(conn, fill(write, &lists), Vec::new()).await?;
     }
     Ok(applied as usize)
 }

@@ -8,21 +8,20 @@ use sqlx::{
 };
 
 use super::{
-    ExtraSql,
-    dialect::{Dialect, Mark},
-    driver::{Driver, DriverResult, Family, Role, Session},
+    dialect::{Dialect, Family, Mark},
+    driver::{Driver, DriverResult, Role, Session},
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     looks::sqlx_looks,
     rows::sqlx_insert,
-    with_lists,
+    statements::{fill, template},
 };
 use crate::{
     rules::frontier::Horizon,
-    store::{ErrorClass, OpenError, StoreSettings, Tables},
+    store::{ErrorClass, OpenError, Tables},
 };
 
 sqlx_codec!(Sqlite, SqliteArguments, |row| Ok(get::<i64>(row, 10)?.unwrap_or(0)));
-sqlx_database!(Sqlite, SqliteConnection, "SQLite", |_: &StoreSettings| ExtraSql::default(), check_pool);
+sqlx_database!(Sqlite, SqliteConnection, "SQLite", check_pool);
 
 fn check_pool(pool: &sqlx::SqlitePool) -> Result<(), OpenError> {
     let options = pool.connect_options();
@@ -81,7 +80,7 @@ impl Driver for Sqlite {
         }
     }
 
-    sqlx_insert!(SqliteConnection, as_str);
+    sqlx_insert!(SqliteConnection, template!("", insert), as_str);
     sqlx_driver!(Sqlite, SqliteConnection);
     sqlx_looks!(SqliteConnection);
 }
@@ -92,7 +91,7 @@ async fn read(
     sql: &str,
     lists: &[(&'static str, String)],
 ) -> Result<Vec<crate::record::Record>, sqlx::Error> {
-    let rows = sqlx::raw_sql(with_lists(sql, lists)).fetch_all(conn).await?;
+    let rows = sqlx::raw_sql(fill(sql, lists)).fetch_all(conn).await?;
     rows.iter().map(record).collect()
 }
 

@@ -1,42 +1,65 @@
-//! Every statement, rendered once for its database.
+//! Every statement: a file in `statements/`, rendered once for its database and its tables, and filled with what
+//! changes for each call.
 
 use std::sync::Arc;
 
-use super::{dialect::Dialect, driver::Family};
-use crate::store::Tables;
+use sqlx::AssertSqlSafe;
+
+use super::dialect::{Dialect, Family};
+use crate::store::{Completed, Tables};
 
 macro_rules! statements {
-    (shared: $($shared:ident)* ; own: $($own:ident)*) => {
-        /// The statements of one store, ready but for the lists of integers that change with each call.
+    (shared: $($shared:ident)*; own: $($own:ident)*; postgres: $($postgres:ident)*; mysql: $($mysql:ident)*;) => {
+        /// The statements of one store, ready but for what changes with each call.
         #[derive(Debug)]
         pub(crate) struct Statements {
             $(pub(crate) $shared: Arc<str>,)*
             $(pub(crate) $own: Arc<str>,)*
+            $(pub(crate) $postgres: Option<Arc<str>>,)*
+            $(pub(crate) $mysql: Option<Arc<str>>,)*
         }
 
         impl Statements {
             pub(crate) fn render(dialect: &Dialect, family: Family, tables: &Tables) -> Self {
                 let render = |template: &str| Arc::from(dialect.render(template, tables));
+                let only = |of: Family, template: &str| (family == of).then(|| render(template));
                 Self {
-                    $($shared: render(include_str!(concat!("statements/", stringify!($shared), ".sql"))),)*
+                    $($shared: render(template!("", $shared)),)*
                     $($own: render(match family {
-                        Family::Postgres => include_str!(concat!("statements/postgres/", stringify!($own), ".sql")),
-                        Family::MySql => include_str!(concat!("statements/mysql/", stringify!($own), ".sql")),
-                        Family::Sqlite => include_str!(concat!("statements/sqlite/", stringify!($own), ".sql")),
+                        Family::Postgres => template!("postgres/", $own),
+                        Family::MySql => template!("mysql/", $own),
+                        Family::Sqlite => template!("sqlite/", $own),
                     }),)*
+                    $($postgres: only(Family::Postgres, template!("postgres/", $postgres)),)*
+                    $($mysql: only(Family::MySql, template!("mysql/", $mysql)),)*
                 }
             }
 
             /// Each with its name.
             pub(crate) fn named(&self) -> Vec<(&'static str, Arc<str>)> {
-                vec![
-                    $((stringify!($shared), Arc::clone(&self.$shared)),)*
-                    $((stringify!($own), Arc::clone(&self.$own)),)*
-                ]
+                let everywhere = [
+                    $((stringify!($shared), &self.$shared),)*
+                    $((stringify!($own), &self.$own),)*
+                ];
+                let some = [
+                    $((stringify!($postgres), &self.$postgres),)*
+                    $((stringify!($mysql), &self.$mysql),)*
+                ];
+                let some = some.into_iter().filter_map(|(name, sql)| Some((name, sql.as_ref()?)));
+                everywhere.into_iter().chain(some).map(|(name, sql)| (name, Arc::clone(sql))).collect()
             }
         }
     };
 }
+
+/// The text of a statement's file.
+macro_rules! template {
+    ($folder:literal, $name:ident) => {
+        include_str!(concat!("statements/", $folder, stringify!($name), ".sql"))
+    };
+}
+
+pub(crate) use template;
 
 statements! {
     shared:
@@ -49,5 +72,61 @@ statements! {
         old_completed old_archived old_dedup
         routes retire_handler
         meta identity note_change count_partitions probe_write;
-    own: publish_routes fetch due write_failures sweep last_id probe lanes_of held_of_lane note_call
+    own: publish_routes fetch due write_failures sweep last_id probe lanes_of held_of_lane note_call delete_old;
+    postgres: beat_and_view settle_delete settle_archive settle_keep;
+    mysql: below below_apart late unlocked_keys;
+}
+
+impl Statements {
+    /// Guard and completions in one statement, where a database can.
+    pub(crate) fn settle_at_once(&self, completed: Completed) -> Option<&Arc<str>> {
+        match completed {
+            Completed::Delete => self.settle_delete.as_ref(),
+            Completed::Archive => self.settle_archive.as_ref(),
+            Completed::Keep => self.settle_keep.as_ref(),
+        }
+    }
+}
+
+/// A rendered statement. Its text holds our own words, validated names and integers, nothing else.
+pub(crate) fn safe(sql: &Arc<str>) -> AssertSqlSafe<Arc<str>> {
+    AssertSqlSafe(Arc::clone(sql))
+}
+
+/// A rendered statement with what changes with each call in place of its last tokens: lists of integers, or
+/// parameters.
+pub(crate) fn fill(sql: &str, values: &[(&str, String)]) -> AssertSqlSafe<Arc<str>> {
+    AssertSqlSafe(Arc::from(filled(sql, values)))
+}
+
+/// The same as a text.
+pub(crate) fn filled(sql: &str, values: &[(&str, String)]) -> String {
+    let mut sql = sql.to_owned();
+    for (token, value) in values {
+        sql = sql.replace(token, value);
+    }
+    sql
+}
+
+/// Integers of our own as a list in a statement; an empty list matches nothing.
+pub(crate) fn list(numbers: impl IntoIterator<Item = i64>) -> String {
+    let mut text = String::new();
+    for number in numbers {
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(&number.to_string());
+    }
+    if text.is_empty() { "NULL".to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_list_matches_nothing() {
+        assert_eq!(list([]), "NULL");
+        assert_eq!(list([3, 1, 2]), "3,1,2");
+    }
 }

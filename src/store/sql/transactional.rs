@@ -5,12 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 
 use super::{
+    call::within,
     driver::{Driver, Value},
     release::resume_lanes,
-    safe,
     settle::complete,
-    statements::Statements,
-    within,
+    statements::{Statements, filled, safe},
     work::{Fence, begin_marked, move_fence},
 };
 use crate::{
@@ -49,7 +48,8 @@ impl<D: Driver> SqlTransactional<D> {
             Completed::Delete => vec![&sql.complete_delete],
             Completed::Archive => vec![&sql.copy_to_archive, &sql.complete_delete],
         };
-        let complete_one = complete_one.into_iter().map(|sql| D::DIALECT.of_one(sql)).collect();
+        let one = [("{ids}", D::DIALECT.parameter(1)), ("{attempts}", D::DIALECT.parameter(2))];
+        let complete_one = complete_one.into_iter().map(|sql| filled(sql, &one).into()).collect();
         let named = D::may_name(&pool);
         Self { pool, settings, sql, named, complete_one, call }
     }

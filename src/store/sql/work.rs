@@ -11,8 +11,9 @@ use std::sync::Arc;
 use sqlx::AssertSqlSafe;
 
 use super::{
+    call::{query, store_error},
     driver::{Driver, Kind},
-    query, safe, store_error,
+    statements::{filled, safe},
 };
 use crate::store::{ErrorClass, Guard, StoreError};
 
@@ -67,9 +68,13 @@ pub(super) async fn move_fence<D: Driver>(
     }
     let instance = guard.instance.to_string();
     let (slot, counter) = (i64::from(guard.slot), guard.counter);
+    let with = |[instance, slot, counter]: [String; 3]| {
+        filled(sql, &[("{instance}", instance), ("{slot}", slot), ("{counter}", counter)])
+    };
+    let bound = || Arc::from(with([1, 2, 3].map(|number| D::DIALECT.parameter(number))));
     let Some(take) = D::DIALECT.mark.take else {
         let values = vec![instance.into(), slot.into(), counter.into()];
-        if D::execute(conn, safe(sql), values).await? == 1 {
+        if D::execute(conn, AssertSqlSafe(bound()), values).await? == 1 {
             return Ok(Fence::Moved);
         }
         let found =
@@ -83,13 +88,16 @@ pub(super) async fn move_fence<D: Driver>(
     };
     let moved = if D::DIALECT.mark.counts {
         match D::script(conn, AssertSqlSafe(Arc::from(take))).await {
-            Ok(()) => D::execute(conn, safe(sql), vec![instance.into(), slot.into(), counter.into()]).await,
+            Ok(()) => {
+                let values = vec![instance.into(), slot.into(), counter.into()];
+                D::execute(conn, AssertSqlSafe(bound()), values).await
+            }
             Err(error) => Err(error),
         }
     } else {
         // One round trip: the values are the library's own, a uuid and two integers.
-        let values = [format!("'{instance}'"), slot.to_string(), counter.to_string()];
-        let both = format!("{take}; {}", D::DIALECT.with_values(sql, &values));
+        let both =
+            format!("{take}; {}", with([format!("'{instance}'"), slot.to_string(), counter.to_string()]));
         D::execute(conn, AssertSqlSafe(Arc::from(both)), Vec::new()).await
     };
     match moved {

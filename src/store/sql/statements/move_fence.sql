@@ -1,2 +1,3 @@
 -- As move_guard, in a transaction in which code of the user's has run: only if it still bears its mark.
-UPDATE {outbox}fence {by:PRIMARY} SET counter = counter + 1 WHERE instance_id = $1 AND slot = $2 AND counter = $3 {marked}
+UPDATE {outbox}fence {by:PRIMARY} SET counter = counter + 1
+WHERE instance_id = {instance} AND slot = {slot} AND counter = {counter} {marked}
