@@ -33,6 +33,7 @@ keys! {
     handover_timeout "cluster.handover_timeout",
     forget_instances_after "cluster.forget_instances_after",
     max_delay "retry.max_delay",
+    max_unavailable "retry.max_unavailable",
     fixed_delay "retry.backoff.fixed.delay",
     linear_initial "retry.backoff.linear.initial",
     linear_increment "retry.backoff.linear.increment",

@@ -116,9 +116,9 @@ pub use config::{Config, ConfigError, DatabaseConfig, OrderLevel, RetentionConfi
 pub use database::Database;
 pub use delivery::DeliveryConfig;
 pub use handler::{
-    BatchHandler, BatchResults, ClassifiedError, Failure, FallbackHandler, GenericFallbackHandler,
-    GenericHandler, Handler, HandlerError, Registration, State, Takes, TransactionalBatchHandler,
-    TransactionalHandler,
+    BatchHandler, BatchResults, ClassifiedError, Failure, FallbackHandler, GenericBatchHandler,
+    GenericFallbackHandler, GenericHandler, Handler, HandlerError, Registration, State, Takes,
+    TransactionalBatchHandler, TransactionalHandler,
 };
 pub use name::Name;
 pub use outbox::{Outbox, TransactionError};

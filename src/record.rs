@@ -299,6 +299,8 @@ pub enum Change {
         error: String,
         /// Whether the lane stands still meanwhile.
         stop: bool,
+        /// Whether it counts as a failed attempt.
+        counted: bool,
     },
     /// Failed for good.
     Fail {

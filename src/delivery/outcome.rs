@@ -1,11 +1,11 @@
-//! What execute reports: how the records of a run have ended.
+//! Runs: what the lanes hand to execute, and how it comes back.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
 use super::work::{Item, LaneId};
-use crate::{record::Change, rules::lifecycle::lane_goes_on, store::StoreError};
+use crate::{handler::Entry, record::Change, rules::lifecycle::lane_goes_on, store::StoreError};
 
 /// How a record left its run. What is rare is boxed: outcomes change hands several times.
 #[derive(Debug)]
@@ -48,6 +48,13 @@ pub(super) struct Landed {
     pub(super) transactional: bool,
     /// More will come of the run, from those of its lanes that are not over.
     pub(super) goes_on: bool,
+}
+
+/// Work for one task: what the lanes hand to the executor.
+pub(super) struct Run {
+    pub(super) entry: Arc<Entry>,
+    /// More than one only for handlers of mixed batches.
+    pub(super) lanes: SmallVec<[LaneRun; 1]>,
 }
 
 /// The part of a run that belongs to one lane.

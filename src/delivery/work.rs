@@ -4,9 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
-use super::outcome::LaneRun;
 use crate::{
-    handler::Entry,
     ownership::Permit,
     record::{Record, RecordId, Settlement},
     rules::crashes::Care,
@@ -37,13 +35,6 @@ impl Item {
 
 /// Items of one lane, in their order. Most keys have one record in memory, which needs no allocation.
 pub(super) type Items = SmallVec<[Item; 1]>;
-
-/// Work for one task: what the lanes hand to the executor.
-pub(super) struct Run {
-    pub(super) entry: Arc<Entry>,
-    /// More than one only for handlers of mixed batches.
-    pub(super) lanes: SmallVec<[LaneRun; 1]>,
-}
 
 /// An outcome on its way to the database: what the lanes hand to the settler.
 pub(super) struct Write {

@@ -7,8 +7,8 @@ use super::{
     context::{Context, States},
     error::{Failure, HandlerError},
     forms::{
-        BatchHandler, BatchResults, FallbackHandler, GenericFallbackHandler, GenericHandler, Handler,
-        TransactionalBatchHandler, TransactionalHandler,
+        BatchHandler, BatchResults, FallbackHandler, GenericBatchHandler, GenericFallbackHandler,
+        GenericHandler, Handler, TransactionalBatchHandler, TransactionalHandler,
     },
 };
 use crate::{database::Database, record::Record};
@@ -62,6 +62,7 @@ pub trait FallbackCall: Send + Sync + 'static {
 pub(super) struct Typed<H>(pub(super) H);
 pub(super) struct Generic<H>(pub(super) H);
 pub(super) struct Batch<H>(pub(super) H);
+pub(super) struct GenericBatch<H>(pub(super) H);
 pub(super) struct InTransaction<DB, H>(H, PhantomData<fn() -> DB>);
 pub(super) struct BatchInTransaction<DB, H>(H, PhantomData<fn() -> DB>);
 /// One record after the other.
@@ -102,6 +103,12 @@ impl<H: BatchHandler> BatchCall for Batch<H> {
             };
             batch.undecodable.close(results, count)
         })
+    }
+}
+
+impl<H: GenericBatchHandler> BatchCall for GenericBatch<H> {
+    fn call<'a>(&'a self, records: &'a [&'a Record], _: &'a States) -> BoxFuture<'a, BatchResults> {
+        Box::pin(self.0.handle(records))
     }
 }
 

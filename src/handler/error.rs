@@ -23,6 +23,11 @@ pub trait ClassifiedError: Error + Send + Sync + 'static {
     fn retry_after(&self) -> Option<Duration> {
         None
     }
+
+    /// Whether the handler's target is away, so that no attempt is to count; see [`HandlerError::unavailable`].
+    fn is_unavailable(&self) -> bool {
+        false
+    }
 }
 
 /// A failed attempt. Any error turns into one by `?`; it is then retried by the handler's policy.
@@ -30,6 +35,7 @@ pub struct HandlerError {
     source: Source,
     class: Option<Cow<'static, str>>,
     permanent: bool,
+    unavailable: bool,
     retry_after: Option<Duration>,
     kind: FailureKind,
 }
@@ -67,6 +73,7 @@ impl HandlerError {
             source: Source(Some(error.into())),
             class: None,
             permanent: false,
+            unavailable: false,
             retry_after: None,
             kind: FailureKind::Error,
         }
@@ -82,9 +89,37 @@ impl HandlerError {
         Self {
             class: error.class().map(Cow::Borrowed),
             permanent: error.is_permanent(),
+            unavailable: error.is_unavailable(),
             retry_after: error.retry_after(),
             ..Self::new(error)
         }
+    }
+
+    /// The handler's target is away (a broker, a mail server): no attempt counts, the record is tried again `after`
+    /// this time, at least 100 ms and at most the policy's `max_delay`, and its lane waits. Once the record is older than
+    /// the policy's `max_unavailable`, the failure counts like any other.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use keylane::HandlerError;
+    ///
+    /// fn publish(connected: bool) -> Result<(), HandlerError> {
+    ///     if !connected {
+    ///         return Err(HandlerError::unavailable(Duration::from_secs(5)));
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # assert!(publish(false).is_err());
+    /// ```
+    pub fn unavailable(after: Duration) -> Self {
+        Self::new("the target is unavailable").uncounted(after)
+    }
+
+    /// As [`HandlerError::unavailable`], with an error that says more.
+    #[must_use]
+    pub fn uncounted(mut self, after: Duration) -> Self {
+        (self.unavailable, self.retry_after) = (true, Some(after));
+        self
     }
 
     /// Sets the class that `retry_on` and `never_on` lists name.
@@ -121,7 +156,12 @@ impl HandlerError {
 
     /// What the retry rule needs to know.
     pub fn fault(&self) -> Fault<'_> {
-        Fault { permanent: self.permanent, class: self.class.as_deref(), retry_after: self.retry_after }
+        Fault {
+            permanent: self.permanent,
+            class: self.class.as_deref(),
+            retry_after: self.retry_after,
+            unavailable: self.unavailable,
+        }
     }
 
     /// The texts of the error's sources, outermost first, without the error itself.
@@ -197,6 +237,7 @@ impl fmt::Debug for HandlerError {
             )
             .field("class", &self.class)
             .field("permanent", &self.permanent)
+            .field("unavailable", &self.unavailable)
             .field("retry_after", &self.retry_after)
             .field("kind", &self.kind)
             .finish()

@@ -51,6 +51,36 @@ pub trait BatchHandler: Send + Sync + 'static {
     ) -> impl Future<Output = BatchResults> + Send;
 }
 
+/// Handles records of any type at once, of many keys: what a relay to a broker is made of. Register it with
+/// [`Registration::generic_batch`](super::Registration::generic_batch).
+///
+/// Each key's records are in order among the others. Under stop-on-first-failure the results after the first failure
+/// of a key do not count: those records come again after it. So keep the order of each key, and hand on nothing of a key
+/// behind its first failure. If the target is away, return [`HandlerError::unavailable`] for each record.
+///
+/// ```
+/// use keylane::{BatchResults, GenericBatchHandler, HandlerError, Record};
+///
+/// struct Relay;
+///
+/// impl GenericBatchHandler for Relay {
+///     async fn handle(&self, records: &[&Record]) -> BatchResults {
+///         let send = |record: &Record| match record.payload.len() {
+///             0 => Err(HandlerError::permanent("an empty payload")),
+///             _ => Ok(()),
+///         };
+///         records.iter().map(|record| send(record)).collect()
+///     }
+/// }
+/// ```
+pub trait GenericBatchHandler: Send + Sync + 'static {
+    /// Handles the records, payloads as stored.
+    ///
+    /// # Cancel safety
+    /// The future is dropped at its timeout and when this instance loses its lease.
+    fn handle(&self, records: &[&Record]) -> impl Future<Output = BatchResults> + Send;
+}
+
 /// Handles one event inside the transaction in which its completion is written: what it writes
 /// through `tx` happens exactly once. Register it with
 /// [`Registration::transactional`](super::Registration::transactional).

@@ -27,8 +27,8 @@ pub use calls::{BatchCall, BoxFuture, Call, FallbackCall, TransactionalBatchCall
 pub use context::{Context, State, States};
 pub use error::{ClassifiedError, Failure, FailureKind, HandlerError};
 pub use forms::{
-    BatchHandler, BatchResults, FallbackHandler, GenericFallbackHandler, GenericHandler, Handler,
-    TransactionalBatchHandler, TransactionalHandler,
+    BatchHandler, BatchResults, FallbackHandler, GenericBatchHandler, GenericFallbackHandler, GenericHandler,
+    Handler, TransactionalBatchHandler, TransactionalHandler,
 };
 pub(crate) use guard::guarded;
 pub use registration::{Declare, Registration, Takes};

@@ -8,11 +8,11 @@ use std::{
 
 use super::{
     calls::{
-        Batch, BatchCall, BatchInTransaction, Call, Each, FallbackCall, Generic, InTransaction,
+        Batch, BatchCall, BatchInTransaction, Call, Each, FallbackCall, Generic, GenericBatch, InTransaction,
         TransactionalBatchCall, TransactionalCall, Typed,
     },
     forms::{
-        BatchHandler, FallbackHandler, GenericFallbackHandler, GenericHandler, Handler,
+        BatchHandler, FallbackHandler, GenericBatchHandler, GenericFallbackHandler, GenericHandler, Handler,
         TransactionalBatchHandler, TransactionalHandler,
     },
 };
@@ -119,6 +119,16 @@ impl Registration {
     /// A handler of up to `size` records at once, from several lanes, each lane's in order.
     pub fn mixed_batch<H: BatchHandler>(id: impl Into<String>, size: usize, handler: H) -> Self {
         Self::many(id, Takes::event::<H::Event>(), size, true, Batch(handler))
+    }
+
+    /// A handler of up to `size` raw records at once, from several lanes, each lane's in order.
+    pub fn generic_batch<H: GenericBatchHandler>(
+        id: impl Into<String>,
+        takes: Takes,
+        size: usize,
+        handler: H,
+    ) -> Self {
+        Self::many(id, takes, size, true, GenericBatch(handler))
     }
 
     /// A handler inside the transaction of its completion.

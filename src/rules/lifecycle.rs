@@ -15,6 +15,11 @@ pub enum Step {
         /// From the database's clock.
         delay: Duration,
     },
+    /// Its target is away: try again after the delay, without an attempt counted.
+    Wait {
+        /// From the database's clock.
+        delay: Duration,
+    },
     /// Retries are spent: call the fallback handler.
     Fallback,
     /// Retries are spent and there is no fallback, or it failed too.
@@ -30,15 +35,20 @@ pub struct LaneRules {
     pub on_failure: OnFailure,
 }
 
-/// What follows from an attempt of the handler. `failures` counts this attempt if it failed.
+/// What follows from an attempt of the handler. `failures` counts this attempt if it failed; `age` is the time since
+/// the record was scheduled.
 pub fn after_handler(
     fault: Option<Fault<'_>>,
     failures: u32,
+    age: Duration,
     policy: &RetryPolicy,
     has_fallback: bool,
     roll: f64,
 ) -> Step {
     let Some(fault) = fault else { return Step::Complete };
+    if let Some(delay) = policy.wait(fault, age) {
+        return Step::Wait { delay };
+    }
     match policy.delay(failures, fault, roll) {
         Some(delay) => Step::Retry { delay },
         None if has_fallback => Step::Fallback,
@@ -59,7 +69,12 @@ pub fn change(step: Step, stopped_lane: bool, rules: LaneRules, error: &str) -> 
     match step {
         Step::Complete if stopped_lane => Some(Change::CompleteAndResume),
         Step::Complete => Some(Change::Complete),
-        Step::Retry { delay } => Some(Change::Retry { delay, error, stop: rules.stop_on_first_failure }),
+        Step::Retry { delay } => {
+            Some(Change::Retry { delay, error, stop: rules.stop_on_first_failure, counted: true })
+        }
+        Step::Wait { delay } => {
+            Some(Change::Retry { delay, error, stop: rules.stop_on_first_failure, counted: false })
+        }
         Step::Fail => Some(Change::Fail { error, lane: rules.on_failure }),
         Step::Fallback => None,
     }
@@ -83,7 +98,7 @@ mod tests {
     const GO_ON: LaneRules = LaneRules { stop_on_first_failure: false, on_failure: OnFailure::Continue };
 
     fn step(fault: Option<Fault<'_>>, failures: u32, has_fallback: bool) -> Step {
-        after_handler(fault, failures, &RetryPolicy::default(), has_fallback, 0.5)
+        after_handler(fault, failures, Duration::ZERO, &RetryPolicy::default(), has_fallback, 0.5)
     }
 
     #[test]

@@ -31,6 +31,10 @@ pub struct RetryPolicy {
     pub retry_on: Vec<String>,
     /// Errors of these classes are never retried; stronger than `retry_on`.
     pub never_on: Vec<String>,
+    /// How long a record may wait for a target that is away, from when it was scheduled. Until then such failures
+    /// are not counted; after it they are failed attempts like all others. 0: they always are.
+    #[serde(with = "crate::duration::max_unavailable")]
+    pub max_unavailable: Duration,
 }
 
 impl Default for RetryPolicy {
@@ -42,6 +46,7 @@ impl Default for RetryPolicy {
             jitter: 0.0,
             retry_on: Vec::new(),
             never_on: Vec::new(),
+            max_unavailable: Duration::from_secs(24 * 3600),
         }
     }
 }
@@ -55,7 +60,12 @@ pub struct Fault<'a> {
     pub class: Option<&'a str>,
     /// The error asked to wait this long.
     pub retry_after: Option<Duration>,
+    /// The error said that the handler's target is away: whatever it is asked now would fail.
+    pub unavailable: bool,
 }
+
+/// The shortest wait for a target that is away: many lanes ask it at once.
+const LEAST_WAIT: Duration = Duration::from_millis(100);
 
 impl RetryPolicy {
     /// Exponential back-off with the defaults: 2 s, doubling.
@@ -138,6 +148,20 @@ impl RetryPolicy {
     pub fn never_on<C: Into<String>>(mut self, classes: impl IntoIterator<Item = C>) -> Self {
         self.never_on = classes.into_iter().map(Into::into).collect();
         self
+    }
+
+    /// Sets how long a record may wait for a target that is away.
+    #[must_use]
+    pub fn max_unavailable(mut self, limit: Duration) -> Self {
+        self.max_unavailable = limit;
+        self
+    }
+
+    /// How long to wait for a target that is away, or `None` when the failure counts. `age` is the time since the
+    /// record was scheduled.
+    pub fn wait(&self, fault: Fault<'_>, age: Duration) -> Option<Duration> {
+        let wanted = fault.retry_after.unwrap_or(LEAST_WAIT).min(self.max_delay).max(LEAST_WAIT);
+        (fault.unavailable && !fault.permanent && age < self.max_unavailable).then_some(wanted)
     }
 
     /// The delay before the next attempt, or `None` when there is none.
@@ -239,6 +263,18 @@ mod tests {
         assert!(!delay(Some("refused")));
         assert!(!delay(Some("other")), "not on the list of those retried");
         assert!(!delay(None));
+    }
+
+    #[test]
+    fn a_target_that_is_away_is_waited_for_until_the_record_is_too_old() {
+        let policy = RetryPolicy::default().max_unavailable(s(10));
+        let away = Fault { unavailable: true, retry_after: Some(s(7)), ..Fault::default() };
+        assert_eq!(policy.wait(away, s(9)), Some(s(7)));
+        assert_eq!(policy.wait(away, s(10)), None);
+        assert_eq!(policy.wait(Fault { retry_after: Some(s(700)), ..away }, s(0)), Some(s(60)), "the cap");
+        assert_eq!(policy.wait(Fault { retry_after: None, ..away }, s(0)), Some(LEAST_WAIT), "no hot loop");
+        assert_eq!(policy.wait(Fault { permanent: true, ..away }, s(0)), None);
+        assert_eq!(policy.wait(Fault::default(), s(0)), None);
     }
 
     #[test]

@@ -74,6 +74,10 @@ impl Observer for LogObserver {
                 target: "keylane", record, partition = %lane.partition, handler = %lane.handler, attempts, ?delay,
                 "record failed; trying again"
             ),
+            Signal::TargetUnavailable { record, lane, delay } => tracing::warn!(
+                target: "keylane", record, partition = %lane.partition, handler = %lane.handler, ?delay,
+                "the handler's target is unavailable; trying again, no attempt counted"
+            ),
             Signal::Fetched { .. } | Signal::Settled { .. } => {
                 tracing::trace!(target: "keylane", ?signal);
             }

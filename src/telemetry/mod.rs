@@ -87,6 +87,15 @@ pub enum Signal {
         /// Until the next.
         delay: Duration,
     },
+    /// A handler has said that its target is away: the record is tried again, no attempt counts.
+    TargetUnavailable {
+        /// The record.
+        record: RecordId,
+        /// Its lane.
+        lane: Lane,
+        /// Until the next try.
+        delay: Duration,
+    },
     /// The fallback handler took a record over.
     FallbackTaken {
         /// The record.

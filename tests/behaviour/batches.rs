@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use keylane::{
-    BatchHandler, BatchResults, Delivery, HandlerError, Registration, RetryPolicy, ScheduleOptions,
-    admin::Status,
+    BatchHandler, BatchResults, Delivery, GenericBatchHandler, HandlerError, Record, Registration,
+    RetryPolicy, ScheduleOptions, Takes, admin::Status,
 };
 
 use crate::{
-    ledger::{Placed, dealt, placed, run_of},
+    ledger::{Cancelled, Placed, dealt, placed, run_of},
     recorder::Log,
     stage::{Stage, until_count, until_empty},
     user::User,
@@ -212,4 +212,78 @@ pub(crate) async fn a_mixed_batch_with_few_results_tries_the_others_again<T: Use
     let tried: usize = calls.all().iter().map(|call| call.len().min(3)).sum();
     assert_eq!(tried, 16);
     assert!(calls.all().iter().flatten().all(|(_, delivery)| delivery.attempt == 1));
+}
+
+/// Notes the types and keys of its calls. The first call finds its target away.
+struct Relay {
+    calls: Arc<Log<Vec<(String, String, u32)>>>,
+    away: std::sync::atomic::AtomicBool,
+}
+
+impl GenericBatchHandler for Relay {
+    async fn handle(&self, records: &[&Record]) -> BatchResults {
+        let told = |record: &&Record| {
+            let Delivery { record_type, key, attempt, .. } = &record.delivery;
+            (record_type.to_string(), key.to_string(), *attempt)
+        };
+        self.calls.push(records.iter().map(told).collect());
+        let away = self.away.swap(false, std::sync::atomic::Ordering::SeqCst);
+        let result = |_: &&Record| match away {
+            true => Err(HandlerError::unavailable(std::time::Duration::from_millis(100))),
+            false => Ok(()),
+        };
+        records.iter().map(result).collect()
+    }
+}
+
+/// Schedules two orders of each of six keys, then their cancellations; returns the calls of a relay of all types.
+async fn relayed<T: User>(stage: &Stage<T>, away: bool) -> Vec<Vec<(String, String, u32)>> {
+    let calls = Arc::new(Log::default());
+    let relay = Relay { calls: Arc::clone(&calls), away: away.into() };
+    let relay = Registration::generic_batch("relay", Takes::every(), 100, relay).retry(RetryPolicy::never());
+    let outbox = stage.outbox([relay]).await;
+    // The first start publishes what the relay takes.
+    outbox.start().await.unwrap().shutdown().await;
+    stage.schedule(&outbox, &dealt(6, 2)).await;
+    let mut work = T::begin(&stage.pool).await;
+    for key in 1..=6 {
+        outbox.schedule(&mut work, &Cancelled { key: format!("key-{key}") }).await.unwrap();
+    }
+    T::commit(work).await;
+    let running = outbox.start().await.unwrap();
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    calls.all()
+}
+
+/// What was relayed of each key, in order.
+fn by_key(calls: &[Vec<(String, String, u32)>]) -> BTreeMap<String, Vec<String>> {
+    let mut keys: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (record_type, key, attempt) in calls.iter().flatten() {
+        assert_eq!(*attempt, 1, "nothing has failed");
+        keys.entry(key.clone()).or_default().push(record_type.clone());
+    }
+    keys
+}
+
+fn orders_and_then_the_cancellation(keys: &BTreeMap<String, Vec<String>>) -> bool {
+    keys.len() == 6
+        && keys.values().all(|types| *types == ["order.placed", "order.placed", "order.cancelled"])
+}
+
+pub(crate) async fn a_generic_batch_takes_records_of_all_types_and_keys<T: User>(stage: &Stage<T>) {
+    let calls = relayed(stage, false).await;
+    assert!(orders_and_then_the_cancellation(&by_key(&calls)), "{calls:?}");
+    let kinds = |call: &Vec<(String, String, u32)>| call.iter().map(|(_, key, _)| key.clone()).collect();
+    let most = calls.iter().map(|call| kinds(call)).max_by_key(std::collections::BTreeSet::<String>::len);
+    assert!(most.is_some_and(|keys| keys.len() > 1), "several keys in one call: {calls:?}");
+}
+
+pub(crate) async fn a_generic_batch_whose_target_is_away_keeps_the_order_of_each_key<T: User>(
+    stage: &Stage<T>,
+) {
+    let mut calls = relayed(stage, true).await;
+    let first = calls.remove(0);
+    assert!(!first.is_empty());
+    assert!(orders_and_then_the_cancellation(&by_key(&calls)), "all of it comes again: {calls:?}");
 }

@@ -108,6 +108,8 @@ macro_rules! everywhere {
                 excluded_classes_are_not_retried
                 an_exclusion_is_stronger_than_a_list
                 a_wish_to_wait_is_kept_up_to_the_longest_delay
+                an_unavailable_target_counts_no_attempt
+                an_unavailable_target_counts_once_the_record_is_too_old
                 a_panic_is_a_failure_with_its_text
                 a_call_that_takes_too_long_is_a_failure
                 a_long_error_is_cut
@@ -155,6 +157,8 @@ macro_rules! everywhere {
                 a_payload_that_does_not_fit_ends_its_batch
                 a_mixed_batch_keeps_the_order_of_each_key
                 a_mixed_batch_with_few_results_tries_the_others_again
+                a_generic_batch_takes_records_of_all_types_and_keys
+                a_generic_batch_whose_target_is_away_keeps_the_order_of_each_key
             }
             transactional_batches {
                 a_batch_is_committed_as_a_whole

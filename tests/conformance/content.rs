@@ -133,7 +133,7 @@ pub(crate) async fn error_texts_come_back_exactly<T: Target>(outbox: &Outbox<T>)
     worker
         .settle([
             (ids[0], 0, Change::Fail { error: error(), lane: OnFailure::Continue }),
-            (ids[1], 0, Change::Retry { delay: Duration::ZERO, error: error(), stop: true }),
+            (ids[1], 0, Change::Retry { delay: Duration::ZERO, error: error(), stop: true, counted: true }),
         ])
         .await;
     assert_eq!(outbox.store.failed(0, 10).await.unwrap()[0].last_error, Some(text.clone()));

@@ -203,11 +203,11 @@ pub(crate) fn settlement((id, failures, change): (RecordId, u32, Change)) -> Set
 
 /// A first retry that stops the lane for an hour.
 pub(crate) fn stop() -> Change {
-    Change::Retry { delay: Duration::from_secs(3600), error: "refused".to_owned(), stop: true }
+    Change::Retry { delay: Duration::from_secs(3600), error: "refused".to_owned(), stop: true, counted: true }
 }
 
 pub(crate) fn retry_after(delay: Duration) -> Change {
-    Change::Retry { delay, error: "refused".to_owned(), stop: false }
+    Change::Retry { delay, error: "refused".to_owned(), stop: false, counted: true }
 }
 
 pub(crate) fn settings(tables: &Tables, completed: Completed) -> StoreSettings {

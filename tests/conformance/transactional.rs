@@ -197,7 +197,9 @@ pub(crate) async fn a_completion_in_a_transaction_lets_its_lane_go_on<T: Target>
     let ids = outbox.schedule_keys(&["order-1", "order-1"]).await;
     let mut worker = outbox.join().await;
     let at_once = match stop() {
-        Change::Retry { error, stop, .. } => Change::Retry { delay: Duration::ZERO, error, stop },
+        Change::Retry { error, stop, counted, .. } => {
+            Change::Retry { delay: Duration::ZERO, error, stop, counted }
+        }
         other => other,
     };
     worker.settle([(ids[0], 0, at_once), (ids[1], 0, Change::Hold { behind: ids[0] })]).await;

@@ -38,7 +38,7 @@ impl Handled {
         if place[&delivery.event_id] % 20 == 7 && self.failed_once.insert(delivery.event_id) {
             self.stopped.insert(delivery.key.clone(), delivery.id);
             let delay = Duration::from_millis(5);
-            return Change::Retry { delay, error: "refused once".to_owned(), stop: true };
+            return Change::Retry { delay, error: "refused once".to_owned(), stop: true, counted: true };
         }
         self.delivered.entry(delivery.key.clone()).or_default().push(delivery.event_id);
         match self.stopped.remove(&delivery.key) {

@@ -1,5 +1,7 @@
 //! Sizes, names and left-overs.
 
+use std::collections::BTreeSet;
+
 use crate::{files, report, without_tests};
 
 const FILE_LIMIT: usize = 400;
@@ -127,6 +129,7 @@ fn the_root_has_few_names() {
     let (_, text) = files("src", "rs").into_iter().find(|(file, _)| file == "src/lib.rs").unwrap();
     let uses = text.split("\npub use ").skip(1).filter_map(|rest| rest.split(';').next());
     let words = uses.flat_map(|names| names.split(|c: char| !c.is_alphanumeric() && c != '_'));
-    let names: Vec<&str> = words.filter(|word| word.starts_with(char::is_uppercase)).collect();
+    // A derive has the name of its trait.
+    let names: BTreeSet<&str> = words.filter(|word| word.starts_with(char::is_uppercase)).collect();
     assert!((40..=ROOT_LIMIT).contains(&names.len()), "{} names: {names:?}", names.len());
 }

@@ -2,31 +2,21 @@
 
 use std::time::Duration;
 
-use super::{call::fall_back, flight::Flight};
+use super::{call::fall_back, context::ExecContext, flight::Flight};
 use crate::{
-    clock::Clock,
     delivery::{outcome::Outcome, roll::roll, signals::failed},
-    handler::{Entry, Failure, HandlerError, States},
+    handler::{Entry, Failure, HandlerError},
     ownership::Permit,
     record::{Change, Record},
     rules::{
         lease,
         lifecycle::{self, Step},
     },
-    telemetry::{Observers, Signal},
+    telemetry::Signal,
 };
 
 /// The longest error text that is stored, in bytes.
 const ERROR_LIMIT_BYTES: usize = 1000;
-
-/// What attempts share.
-pub(in crate::delivery) struct ExecContext {
-    pub(in crate::delivery) states: States,
-    pub(in crate::delivery) observers: Observers,
-    pub(in crate::delivery) clock: Clock,
-    /// How long others wait for a partition, less the write of the last outcome.
-    pub(in crate::delivery) longest_hold: Duration,
-}
 
 /// Decides about a finished attempt: what is written, after the fallback handler if it has come to that. Every
 /// call of a fallback is the user's code as well: it begins under a good lease only.
@@ -43,7 +33,9 @@ pub(super) async fn decide(
     let fault = result.as_ref().err().map(HandlerError::fault);
     // Only a retry has a jitter.
     let roll = fault.map_or(0.0, |_| roll(record.delivery.id, failures));
-    let mut step = lifecycle::after_handler(fault, failures, &entry.retry, entry.fallback.is_some(), roll);
+    let age = record.delivery.age + context.clock.now().saturating_sub(flight.started());
+    let has_fallback = entry.fallback.is_some();
+    let mut step = lifecycle::after_handler(fault, failures, age, &entry.retry, has_fallback, roll);
     let mut error = result.as_ref().err().map(|error| error.text(ERROR_LIMIT_BYTES)).unwrap_or_default();
     if let (Step::Fallback, Err(cause)) = (step, &result) {
         let took = context.clock.now().saturating_sub(flight.started());
@@ -98,6 +90,9 @@ fn report(record: &Record, attempts: u32, step: Step, error: &str, entry: &Entry
     match step {
         Step::Retry { delay } => {
             context.observers.emit(Signal::RetryScheduled { record: id, lane: lane(), attempts, delay });
+        }
+        Step::Wait { delay } => {
+            context.observers.emit(Signal::TargetUnavailable { record: id, lane: lane(), delay });
         }
         Step::Fail => context.observers.emit(failed(record, attempts, error, entry.lane_rules)),
         Step::Complete | Step::Fallback => {}

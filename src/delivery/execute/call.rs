@@ -1,7 +1,7 @@
 //! The one place of this wing where the user's code is called, each call under the guard. Transactional handlers
 //! are called by the store, inside the transaction, under the same guard.
 
-use super::attempt::ExecContext;
+use super::context::ExecContext;
 use crate::{
     handler::{BatchCall, BatchResults, Call, Context, Entry, Failure, FallbackCall, HandlerError, guarded},
     record::Record,

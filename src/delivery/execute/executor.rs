@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{
-    attempt::ExecContext,
+    context::ExecContext,
     slot::{Slot, SlotPool},
     task::{Together, fly},
     tracked::{fly_tracked, tell, to_track},
@@ -16,8 +16,7 @@ use super::{
 use crate::{
     delivery::{
         config::DeliveryConfig,
-        outcome::{Landed, Report},
-        work::Run,
+        outcome::{Landed, Report, Run},
     },
     instance::InstanceId,
     rules::pacing,

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod call;
+mod context;
 mod executor;
 mod flight;
 mod run;
@@ -10,5 +11,5 @@ mod task;
 mod tracked;
 mod transactional;
 
-pub(super) use attempt::ExecContext;
+pub(super) use context::ExecContext;
 pub(super) use executor::{Event, Executor, ExecutorSetup};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    attempt::{ExecContext, decide},
+    attempt::decide,
     call::{handle, handle_batch},
+    context::ExecContext,
     flight::Flight,
     transactional::run_in_transactions,
 };

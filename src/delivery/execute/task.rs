@@ -5,11 +5,8 @@ use std::{mem::replace, sync::Arc, task::Poll, time::Duration};
 use futures::{StreamExt, future::OptionFuture, stream::FuturesUnordered};
 use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 
-use super::{attempt::ExecContext, flight::Flight, run::run, slot::Slot};
-use crate::delivery::{
-    outcome::{Landed, Report},
-    work::Run,
-};
+use super::{context::ExecContext, flight::Flight, run::run, slot::Slot};
+use crate::delivery::outcome::{Landed, Report, Run};
 
 /// Flights that have waited and report together at most.
 const REPORTED_TOGETHER: usize = 32;

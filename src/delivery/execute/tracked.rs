@@ -3,11 +3,11 @@
 use std::{future::Future, sync::Arc};
 
 use super::{
-    attempt::ExecContext,
+    context::ExecContext,
     task::{Together, fly},
 };
 use crate::{
-    delivery::{ERROR_PAUSE, work::Run},
+    delivery::{ERROR_PAUSE, outcome::Run},
     instance::InstanceId,
     partition::Partition,
     record::RecordId,

@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    attempt::{ExecContext, decide},
-    flight::Flight,
-    slot::Transacted,
-};
+use super::{attempt::decide, context::ExecContext, flight::Flight, slot::Transacted};
 use crate::{
     delivery::outcome::Outcome,
     handler::Entry,

@@ -7,8 +7,8 @@ use smallvec::{SmallVec, smallvec};
 use super::{lane::LaneState, table::LaneTable, turns::Turns};
 use crate::{
     delivery::{
-        outcome::LaneRun,
-        work::{Item, Items, LaneId, Run},
+        outcome::{LaneRun, Run},
+        work::{Item, Items, LaneId},
     },
     handler::Entry,
     record::RecordId,

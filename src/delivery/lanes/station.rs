@@ -13,9 +13,9 @@ use super::{
 };
 use crate::{
     delivery::{
-        outcome::{Landed, LaneRun, Outcome},
+        outcome::{Landed, LaneRun, Outcome, Run},
         signals::failed,
-        work::{Batch, Item, Items, LaneId, Origin, Run, Write},
+        work::{Batch, Item, Items, LaneId, Origin, Write},
     },
     handler::Entry,
     ownership::Permit,

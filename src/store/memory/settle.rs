@@ -35,8 +35,8 @@ impl Outbox {
             let (applied, goes_on) = match change {
                 Change::Complete => (self.complete(*id, *failures, completed, now), false),
                 Change::CompleteAndResume => (self.complete(*id, *failures, completed, now), true),
-                Change::Retry { delay, error, stop } => {
-                    (self.retry(*id, *failures, (*delay, *stop), error, now), false)
+                Change::Retry { delay, error, stop, counted } => {
+                    (self.retry(*id, *failures, (*delay, *stop, *counted), error, now), false)
                 }
                 Change::Fail { error, lane } => {
                     (self.fail(*id, *failures, *lane, error, now), *lane == OnFailure::Continue)
@@ -96,14 +96,14 @@ impl Outbox {
         &mut self,
         id: RecordId,
         failures: u32,
-        (delay, stop): (Duration, bool),
+        (delay, stop, counted): (Duration, bool, bool),
         error: &str,
         now: Instant,
     ) -> bool {
         let applied = self.is_open(id, failures)
             && self.records.change(id, |row| {
                 row.status = Status::Delayed;
-                row.attempts += 1;
+                row.attempts += u32::from(counted);
                 row.last_error = Some(error.to_owned());
                 row.next_attempt = now.checked_add(delay);
             });

@@ -43,6 +43,8 @@ pub(super) struct Batch {
 struct FailureRow {
     id: RecordId,
     attempts: u32,
+    /// 1 if this one counts.
+    counted: u32,
     status: i64,
     /// Microseconds.
     delay: Option<u64>,
@@ -59,12 +61,13 @@ impl Batch {
     }
 
     fn add(&mut self, Settlement { id, failures, change }: &Settlement) {
-        let mut fail = |status: Status, delay: Option<Duration>, error: &str| {
+        let mut fail = |status: Status, delay: Option<Duration>, error: &str, counted: bool| {
             let delay = delay.map(|delay| u64::try_from(delay.as_micros()).unwrap_or(u64::MAX >> 1));
             let error = error.to_owned();
             self.failures.push(FailureRow {
                 id: *id,
                 attempts: *failures,
+                counted: u32::from(counted),
                 status: status.code(),
                 delay,
                 error,
@@ -79,14 +82,14 @@ impl Batch {
             Change::Resume => drop(self.resumed.insert(*id)),
             Change::Release => drop(self.released.insert(*id)),
             Change::StopRelease { by } => self.stopped_again.push((*id, *by)),
-            Change::Retry { delay, error, stop } => {
-                fail(Status::Delayed, Some(*delay), error);
+            Change::Retry { delay, error, stop, counted } => {
+                fail(Status::Delayed, Some(*delay), error, *counted);
                 if *stop {
                     self.retrying.push(*id);
                 }
             }
             Change::Fail { error, lane } => {
-                fail(Status::Failed, None, error);
+                fail(Status::Failed, None, error, true);
                 match lane {
                     OnFailure::Block => self.blocked.push(*id),
                     OnFailure::Continue => drop(self.resumed.insert(*id)),

@@ -13,6 +13,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         Just(Step::Complete),
         super::millis(0..=1000).prop_map(|delay| Step::Retry { delay }),
+        super::millis(0..=1000).prop_map(|delay| Step::Wait { delay }),
         Just(Step::Fallback),
         Just(Step::Fail),
     ]
@@ -31,8 +32,15 @@ proptest! {
     #[test]
     fn each_attempt_has_its_step(
         fault in option::of(fault()), failures in 1..30_u32, policy in policy(), has_fallback: bool, roll in 0.0..1.0_f64,
+        age in super::millis(0..=100_000_000),
     ) {
-        let step = after_handler(fault, failures, &policy, has_fallback, roll);
+        let step = after_handler(fault, failures, age, &policy, has_fallback, roll);
+        if let Some(delay) = fault.and_then(|fault| policy.wait(fault, age)) {
+            prop_assert!(fault.is_some_and(|fault| fault.unavailable) && age < policy.max_unavailable);
+            prop_assert!(delay >= std::time::Duration::from_millis(100), "never a hot loop");
+            prop_assert_eq!(step, Step::Wait { delay });
+            return Ok(());
+        }
         let delay = fault.and_then(|fault| policy.delay(failures, fault, roll));
         let expected = match (fault, delay, has_fallback) {
             (None, ..) => Step::Complete,
@@ -58,7 +66,10 @@ proptest! {
         let expected = match step {
             Step::Complete if stopped_lane => Some(Change::CompleteAndResume),
             Step::Complete => Some(Change::Complete),
-            Step::Retry { delay } => Some(Change::Retry { delay, error, stop: rules.stop_on_first_failure }),
+            Step::Retry { delay } | Step::Wait { delay } => {
+                let counted = matches!(step, Step::Retry { .. });
+                Some(Change::Retry { delay, error, stop: rules.stop_on_first_failure, counted })
+            }
             Step::Fail => Some(Change::Fail { error, lane: rules.on_failure }),
             Step::Fallback => None,
         };
@@ -72,7 +83,7 @@ proptest! {
         if let Some(change) = change(step, stopped_lane, rules, "") {
             let allowed = match step {
                 Step::Complete => true,
-                Step::Retry { .. } => !rules.stop_on_first_failure,
+                Step::Retry { .. } | Step::Wait { .. } => !rules.stop_on_first_failure,
                 Step::Fail => rules.on_failure == OnFailure::Continue,
                 Step::Fallback => false,
             };

@@ -40,11 +40,9 @@ pub(crate) fn policy() -> impl Strategy<Value = RetryPolicy> {
 pub(crate) fn fault() -> impl Strategy<Value = Fault<'static>> {
     let class = proptest::option::of(proptest::sample::select(vec!["busy", "refused", "timeout", "other"]));
     let retry_after = proptest::option::of(millis(0..=48 * HOUR));
-    (any::<bool>(), class, retry_after).prop_map(|(permanent, class, retry_after)| Fault {
-        permanent,
-        class,
-        retry_after,
-    })
+    (any::<bool>(), class, retry_after, any::<bool>()).prop_map(
+        |(permanent, class, retry_after, unavailable)| Fault { permanent, class, retry_after, unavailable },
+    )
 }
 
 fn classes() -> impl Strategy<Value = Vec<String>> {

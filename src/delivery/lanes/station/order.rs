@@ -187,7 +187,7 @@ impl World {
                 assert_eq!(earlier, None, "record {id} of {key} is called before an earlier one");
                 let fails = failing & (1 << (id % 8)) != 0;
                 let change = if fails {
-                    Change::Retry { delay: Duration::ZERO, error: String::new(), stop: true }
+                    Change::Retry { delay: Duration::ZERO, error: String::new(), stop: true, counted: true }
                 } else {
                     self.delivered.insert(id);
                     if item.stops_lane { Change::CompleteAndResume } else { Change::Complete }

@@ -83,7 +83,12 @@ impl Stage {
 }
 
 fn retried(_: RecordId) -> Outcome {
-    Outcome::of(Change::Retry { delay: Duration::from_secs(1), error: String::new(), stop: true })
+    Outcome::of(Change::Retry {
+        delay: Duration::from_secs(1),
+        error: String::new(),
+        stop: true,
+        counted: true,
+    })
 }
 
 fn completed(_: RecordId) -> Outcome {
