@@ -38,3 +38,4 @@ pub use transactional::{Transacted, TransactionalRun, Work};
 
 pub(crate) use admin::PURGED_AT_ONCE;
 pub(crate) use records::{RETURNED_AT_ONCE, RETURNED_BY_A_STEP};
+pub(crate) use schema::SCHEMA_VERSIONS;

@@ -29,10 +29,16 @@ struct Arguments {
 enum Command {
     /// Creates the tables or brings them up to this build's version.
     Migrate {
-        /// Prints the whole schema instead, for a first installation by a DBA. The address says for which
-        /// database; nothing is connected to.
+        /// Prints the statements instead, for a DBA to run. Nothing is connected to: without an address,
+        /// --database says for which database.
         #[arg(long)]
         print: bool,
+        /// The version of the tables that are there, as outbox_meta says; without it the whole schema is printed.
+        #[arg(long, default_value_t = 0, requires = "print")]
+        from: i64,
+        /// postgres, mysql (MariaDB too) or sqlite.
+        #[arg(long, requires = "print", value_parser = ["postgres", "mysql", "sqlite"])]
+        database: Option<String>,
     },
     /// Counts records by status and stopped lanes by reason.
     Status,
@@ -48,8 +54,8 @@ where
     let outbox = Outbox::builder(pool).config(config).build().await?;
     match command {
         Command::Bench(_) => {}
-        Command::Migrate { print: true } => print!("{}", outbox.migration_script()),
-        Command::Migrate { print: false } => {
+        Command::Migrate { print: true, from, .. } => print!("{}", outbox.migration_script(from)),
+        Command::Migrate { print: false, .. } => {
             outbox.migrate().await?;
             println!("the outbox schema is up to date");
         }
@@ -71,7 +77,15 @@ async fn dispatch(arguments: Arguments) -> Result<(), Box<dyn Error + Send + Syn
         Some(path) => toml::from_str(&std::fs::read_to_string(path)?)?,
         None => Config::default(),
     };
-    let url = arguments.database_url.as_deref().ok_or("give --database-url, or set DATABASE_URL")?;
+    // What is only printed needs no address, but a pool that is never used has one.
+    let nowhere = match &arguments.command {
+        Command::Migrate { print: true, database: Some(database), .. } => {
+            Some(format!("{database}://localhost/x"))
+        }
+        _ => None,
+    };
+    let url = nowhere.as_deref().or(arguments.database_url.as_deref());
+    let url = url.ok_or("give --database-url, or set DATABASE_URL")?;
     if let Command::Bench(bench) = arguments.command {
         return keylane_bench::run(url, config, bench).await;
     }

@@ -140,7 +140,7 @@ impl SchemaStore for MemoryStore {
         self.call("identity", |_, _| format!("{:p}", std::sync::Arc::as_ptr(&self.shared))).await
     }
 
-    fn script(&self) -> String {
+    fn script(&self, _: i64) -> String {
         "-- an outbox in memory has no schema\n".to_owned()
     }
 }
