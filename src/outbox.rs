@@ -15,7 +15,8 @@ use crate::{
     runtime::{StartError, start},
     schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled},
     store::{
-        Counts, FailedRecord, Mend, PURGED_AT_ONCE, SCHEMA_VERSIONS, SchemaError, StoppedLane, StoreError,
+        Counts, FailedRecord, Mend, PURGED_AT_ONCE, Rights, SCHEMA_VERSIONS, SchemaError, StoppedLane,
+        StoreError,
     },
 };
 
@@ -66,6 +67,12 @@ impl<DB: Database> Outbox<DB> {
     /// hand. Nothing is connected to; a pool that was made with `connect_lazy` is enough.
     pub fn migration_script(&self, from: i64) -> String {
         self.inner.store.script(from)
+    }
+
+    /// The statements that give a user of the database the rights of a role, for a DBA to run. `to` stands in them
+    /// as given: `app` or `'app'@'10.0.%'`. Nothing is connected to.
+    pub fn grant_script(&self, rights: Rights, to: &str) -> String {
+        self.inner.store.grants(rights, to)
     }
 
     /// Schedules an event in the user's transaction: it is delivered if and only if that commits.

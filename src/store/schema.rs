@@ -20,6 +20,20 @@ pub trait SchemaStore: Send + Sync + 'static {
     async fn check(&self) -> Result<(), SchemaError>;
     /// What tells these tables from all others. Works behind any pooler.
     async fn identity(&self) -> Result<String, StoreError>;
+    /// The statements that give these rights to a user of the database.
+    fn grants(&self, rights: Rights, to: &str) -> String;
     /// The statements that `migrate` would run on tables of version `from`, 0 for none, for a DBA.
     fn script(&self, from: i64) -> String;
+}
+
+/// What a user of the database may do with an outbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rights {
+    /// Schedule.
+    Producer,
+    /// Deliver, and schedule.
+    Worker,
+    /// Look, and do what [`Outbox`](crate::Outbox) offers to people: retry, discard, replace, purge, retire.
+    Admin,
 }

@@ -7,6 +7,7 @@ use std::{error::Error, path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand};
 use keylane::{
     Config, Database, Outbox,
+    admin::Rights,
     database::Pool,
     sqlx::{MySqlPool, PgPool, SqlitePool},
 };
@@ -40,6 +41,19 @@ enum Command {
         #[arg(long, requires = "print", value_parser = ["postgres", "mysql", "sqlite"])]
         database: Option<String>,
     },
+    /// Prints the statements that give a user of the database the rights of a role, for a DBA to run. Nothing is
+    /// connected to: without an address, --database says for which database.
+    Grants {
+        /// What the user is to do.
+        #[arg(value_parser = ["producer", "worker", "admin"])]
+        role: String,
+        /// The user, as it stands in a GRANT: app, or 'app'@'10.0.%'.
+        #[arg(long)]
+        to: String,
+        /// postgres or mysql (MariaDB too).
+        #[arg(long, value_parser = ["postgres", "mysql"])]
+        database: Option<String>,
+    },
     /// Counts records by status and stopped lanes by reason.
     Status,
     /// Measures the library on this database, beside references written by hand.
@@ -54,6 +68,14 @@ where
     let outbox = Outbox::builder(pool).config(config).build().await?;
     match command {
         Command::Bench(_) => {}
+        Command::Grants { role, to, .. } => {
+            let rights = match role.as_str() {
+                "producer" => Rights::Producer,
+                "worker" => Rights::Worker,
+                _ => Rights::Admin,
+            };
+            print!("{}", outbox.grant_script(rights, &to));
+        }
         Command::Migrate { print: true, from, .. } => print!("{}", outbox.migration_script(from)),
         Command::Migrate { print: false, .. } => {
             outbox.migrate().await?;
@@ -79,9 +101,8 @@ async fn dispatch(arguments: Arguments) -> Result<(), Box<dyn Error + Send + Syn
     };
     // What is only printed needs no address, but a pool that is never used has one.
     let nowhere = match &arguments.command {
-        Command::Migrate { print: true, database: Some(database), .. } => {
-            Some(format!("{database}://localhost/x"))
-        }
+        Command::Migrate { print: true, database: Some(database), .. }
+        | Command::Grants { database: Some(database), .. } => Some(format!("{database}://localhost/x")),
         _ => None,
     };
     let url = nowhere.as_deref().or(arguments.database_url.as_deref());

@@ -8,7 +8,9 @@ use super::{MemoryStore, outbox::Outbox, rows::Row};
 use crate::{
     handler::Route,
     record::{RecordId, Status},
-    store::{AdminStore, Counts, FailedRecord, Mend, SchemaError, SchemaStore, StoppedLane, StoreError},
+    store::{
+        AdminStore, Counts, FailedRecord, Mend, Rights, SchemaError, SchemaStore, StoppedLane, StoreError,
+    },
 };
 
 #[async_trait]
@@ -138,6 +140,10 @@ impl SchemaStore for MemoryStore {
 
     async fn identity(&self) -> Result<String, StoreError> {
         self.call("identity", |_, _| format!("{:p}", std::sync::Arc::as_ptr(&self.shared))).await
+    }
+
+    fn grants(&self, _: Rights, _: &str) -> String {
+        "-- an outbox in memory has no users\n".to_owned()
     }
 
     fn script(&self, _: i64) -> String {

@@ -14,12 +14,13 @@ use super::{
     cause::{lacks_right, lacks_table},
     dialect::Family,
     driver::{Driver, Kind},
+    grants,
     proof::as_schema_error,
     statements::safe,
 };
 use crate::{
     partition::{PARTITION_COUNT, PARTITION_HASH},
-    store::{ErrorClass, SCHEMA_VERSIONS, SchemaError, SchemaStore, StoreError},
+    store::{ErrorClass, Rights, SCHEMA_VERSIONS, SchemaError, SchemaStore, StoreError},
 };
 
 /// The schema version that this build makes: the number of its last migration.
@@ -116,6 +117,10 @@ impl<D: Driver> SchemaStore for SqlStore<D> {
             }
         })
         .await
+    }
+
+    fn grants(&self, rights: Rights, to: &str) -> String {
+        grants::script(D::FAMILY, rights, &self.settings.tables, to)
     }
 
     fn script(&self, from: i64) -> String {
