@@ -3,5 +3,5 @@
 pub use crate::{
     instance::{Generation, InstanceId, InstanceState},
     record::{Lane, Status, StopReason},
-    store::{Counts, FailedRecord, StoppedLane},
+    store::{Counts, FailedRecord, Rights, StoppedLane},
 };

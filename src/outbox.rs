@@ -1,6 +1,7 @@
 //! The outbox: the handle that a service holds.
 
 use std::{
+    ops::RangeInclusive,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -13,7 +14,10 @@ use crate::{
     running::Running,
     runtime::{StartError, start},
     schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled},
-    store::{Counts, FailedRecord, Mend, PURGED_AT_ONCE, SchemaError, StoppedLane, StoreError},
+    store::{
+        Counts, FailedRecord, Mend, PURGED_AT_ONCE, Rights, SCHEMA_VERSIONS, SchemaError, StoppedLane,
+        StoreError,
+    },
 };
 
 /// An outbox in one database: schedules records in the user's transactions, and starts the workers
@@ -45,7 +49,8 @@ pub enum TransactionError<E> {
 
 impl<DB: Database> Outbox<DB> {
     /// Creates the tables or brings them up to this build's version. Several processes may do so
-    /// at once.
+    /// at once. Tables that a DBA has made from [`migration_script`](Self::migration_script) are taken over,
+    /// whatever their version; those of a newer build are left as they are.
     ///
     /// # Errors
     /// [`SchemaError`]; nothing is half done except on MySQL, where running it again goes on.
@@ -53,9 +58,21 @@ impl<DB: Database> Outbox<DB> {
         self.inner.store.migrate().await
     }
 
-    /// The statements of [`migrate`](Self::migrate), for a DBA to run by hand.
-    pub fn migration_script(&self) -> String {
-        self.inner.store.script()
+    /// The versions of the schema that this build works with, the oldest and the newest. It makes the last but
+    /// one: each build works with the schema of the next, so that a deploy may migrate first, and a
+    /// rollback over one version needs no change of the tables.
+    pub const SCHEMA_VERSIONS: RangeInclusive<i64> = SCHEMA_VERSIONS;
+
+    /// The statements of [`migrate`](Self::migrate) for tables of version `from`, 0 for none, for a DBA to run by
+    /// hand. Nothing is connected to; a pool that was made with `connect_lazy` is enough.
+    pub fn migration_script(&self, from: i64) -> String {
+        self.inner.store.script(from)
+    }
+
+    /// The statements that give a user of the database the rights of a role, for a DBA to run. `to` stands in them
+    /// as given: `app` or `'app'@'10.0.%'`. Nothing is connected to.
+    pub fn grant_script(&self, rights: Rights, to: &str) -> String {
+        self.inner.store.grants(rights, to)
     }
 
     /// Schedules an event in the user's transaction: it is delivered if and only if that commits.

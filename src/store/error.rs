@@ -144,6 +144,16 @@ pub enum SchemaError {
         /// In this build.
         known: i64,
     },
+    /// A table or a column is missing, or has another name.
+    #[error(
+        "the outbox tables differ from those of schema version {expected}: {problem}; compare them with the output of `keylane migrate --print`"
+    )]
+    Differs {
+        /// The version that this build makes.
+        expected: i64,
+        /// What the server says.
+        problem: String,
+    },
     /// Keys would go to other partitions than those stored.
     #[error(
         "outbox_meta says {found}, this build hashes with {expected}: run a build that matches, or drain the outbox and recreate its tables"

@@ -31,10 +31,11 @@ pub use cluster::{ClusterStore, NewInstance};
 pub use error::{ErrorClass, OpenError, SchemaError, StoreError};
 pub use guard::{CLOSED, Guard, Resolution, SETTLER_SLOT};
 pub use records::{RecordStore, SettleError, Settled, Suspicion, Sweep};
-pub use schema::SchemaStore;
+pub use schema::{Rights, SchemaStore};
 pub use settings::{Completed, StoreSettings};
 pub use tables::{BadName, Tables};
 pub use transactional::{Transacted, TransactionalRun, Work};
 
 pub(crate) use admin::PURGED_AT_ONCE;
 pub(crate) use records::{RETURNED_AT_ONCE, RETURNED_BY_A_STEP};
+pub(crate) use schema::SCHEMA_VERSIONS;

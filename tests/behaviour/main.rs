@@ -292,6 +292,9 @@ macro_rules! on_servers {
                 a_database_that_is_not_there_is_told
                 a_user_without_rights_is_told
             }
+            rights {
+                each_role_does_its_work_with_the_rights_of_its_script
+            }
             outages {
                 start_waits_until_the_database_is_there
                 an_outage_is_a_line_at_each_end

@@ -28,12 +28,21 @@ pub(crate) trait Door: Doorman {
     fn with_another_password(pool: &Pool<Self>) -> Pool<Self>;
     /// Takes all rights on the tables away.
     const REVOKE: &str;
+    /// Takes away what a user was granted, so that it can be dismissed.
+    const FORGET: &str;
+    /// Closes the connections of a pool.
+    fn close(pool: &Pool<Self>) -> impl Future<Output = ()>;
 }
 
 macro_rules! door {
-    ($($target:ty: $options:ty, $revoke:literal;)*) => {$(
+    ($($target:ty: $options:ty, $revoke:literal, $forget:literal;)*) => {$(
         impl Door for $target {
             const REVOKE: &str = $revoke;
+            const FORGET: &str = $forget;
+
+            async fn close(pool: &Pool<Self>) {
+                pool.close().await;
+            }
 
             fn to_another_database(pool: &Pool<Self>) -> Pool<Self> {
                 let options = (*pool.connect_options()).clone().database("no_such_database");
@@ -49,9 +58,9 @@ macro_rules! door {
 }
 
 door! {
-    PostgresTarget: PgPoolOptions, "ALTER ROLE {user} NOSUPERUSER";
-    MariaDbTarget: MySqlPoolOptions, "REVOKE ALL ON *.* FROM {user}; GRANT CREATE VIEW ON *.* TO {user}";
-    MySqlTarget: MySqlPoolOptions, "REVOKE ALL ON *.* FROM {user}; GRANT CREATE VIEW ON *.* TO {user}";
+    PostgresTarget: PgPoolOptions, "ALTER ROLE {user} NOSUPERUSER", "DROP OWNED BY {user}";
+    MariaDbTarget: MySqlPoolOptions, "REVOKE ALL ON *.* FROM {user}; GRANT CREATE VIEW ON *.* TO {user}", "DO 0";
+    MySqlTarget: MySqlPoolOptions, "REVOKE ALL ON *.* FROM {user}; GRANT CREATE VIEW ON *.* TO {user}", "DO 0";
 }
 
 async fn outbox_on<T: User>(stage: &Stage<T>, pool: Pool<T>) -> Outbox<T::Db> {

@@ -1,11 +1,15 @@
 //! What the page on the schema says of rights and of statements by hand.
 
-use keylane::{Outbox, ScheduleOptions};
+use keylane::{
+    OrderLevel, Outbox, ScheduleOptions,
+    admin::{Rights, Status},
+};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::{
     ledger::{Ledger, placed},
-    stage::Stage,
+    mistakes::Door,
+    stage::{Stage, until_count, until_empty},
     target::{PostgresTarget, SqlTarget},
     user::User,
 };
@@ -58,4 +62,61 @@ pub(crate) async fn the_insert_of_the_page_writes_one_row_for_each_handler<T: Us
     let row = "INSERT INTO {outbox}handler (record_type, handler) VALUES";
     stage.execute(&format!("{row} ('order.placed', 'mail'), ('*', 'mail'), ('order.placed', 'books')")).await;
     assert_eq!(stage.execute(&statement).await, 2);
+}
+
+/// An outbox of a user that may do what the script of this role gives, and nothing else.
+async fn of_role<T: Door + SqlTarget>(stage: &Stage<T>, user: &str, rights: Rights) -> OutboxOf<T> {
+    let pool = T::pool_of(&stage.pool, user).await;
+    T::order(&stage.pool, user, T::REVOKE).await;
+    let script = stage.outbox([]).await.grant_script(rights, user);
+    T::order(&stage.pool, user, &script).await;
+    let mut config = stage.config.clone();
+    config.schedule.order = OrderLevel::Strict;
+    let builder =
+        Outbox::builder(pool.clone()).config(config).handler(Ledger::default().keeper("bookkeeper"));
+    (pool, builder.build().await.unwrap())
+}
+
+type OutboxOf<T> = (crate::target::Pool<T>, Outbox<<T as crate::target::Target>::Db>);
+
+async fn dismiss<T: Door + SqlTarget>(stage: &Stage<T>, pool: &crate::target::Pool<T>, user: &str) {
+    T::close(pool).await;
+    T::order(&stage.pool, user, T::FORGET).await;
+    T::dismiss(&stage.pool, user).await;
+}
+
+pub(crate) async fn each_role_does_its_work_with_the_rights_of_its_script<T: Door + SqlTarget>(
+    stage: &Stage<T>,
+) {
+    let (owner, running) = stage.run([Ledger::default().keeper("bookkeeper")]).await;
+    running.shutdown().await;
+    let names = ["p", "w", "a"].map(|role| format!("{role}{}", stage.unique()));
+
+    let (pool, producer) = of_role(stage, &names[0], Rights::Producer).await;
+    for (key, amount) in [("order-1", 1), ("order-2", 2), ("order-3", 3)] {
+        let mut work = T::begin(&pool).await;
+        let options = ScheduleOptions::new().dedup_key(key);
+        producer.schedule_with(&mut work, &placed(key, amount), options).await.unwrap();
+        T::commit(work).await;
+    }
+    assert!(producer.counts().await.unwrap_err().to_string().contains("denied"));
+    dismiss(stage, &pool, &names[0]).await;
+
+    stage.execute("UPDATE {outbox}record SET status = 2 WHERE record_key <> 'order-3'").await;
+    let (pool, admin) = of_role(stage, &names[2], Rights::Admin).await;
+    let failed = admin.failed(0, 10).await.unwrap();
+    assert_eq!(failed.len(), 2);
+    assert!(admin.retry(failed[0].id).await.unwrap() && admin.discard(failed[1].id).await.unwrap());
+    assert!(admin.stopped_lanes(0, 10).await.unwrap().is_empty());
+    admin.purge().await.unwrap();
+    admin.retire_handler("nobody").await.unwrap();
+    assert!(admin.start().await.is_err());
+    dismiss(stage, &pool, &names[2]).await;
+
+    until_count(&owner, Status::Pending, 2).await;
+    let (pool, worker) = of_role(stage, &names[1], Rights::Worker).await;
+    let running = worker.start().await.unwrap();
+    until_empty(&owner).await;
+    assert!(running.shutdown().await.graceful);
+    dismiss(stage, &pool, &names[1]).await;
 }

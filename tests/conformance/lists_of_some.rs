@@ -48,6 +48,12 @@ macro_rules! by_sql {
                 a_check_tells_a_lost_table_from_a_good_schema
                 the_script_names_every_table
                 a_schema_made_from_the_script_fits
+                older_tables_of_a_dba_are_brought_up
+                a_dba_brings_tables_up_by_the_script_from_their_version
+                tables_without_a_version_are_taken_over
+                tables_that_differ_are_refused_with_what_they_lack
+                a_migration_that_cannot_succeed_fails_at_once
+                a_schema_one_version_ahead_is_accepted
             }
         }
     };

@@ -83,7 +83,7 @@ pub(crate) async fn a_check_tells_a_lost_table_from_a_good_schema<T: SqlTarget>(
 }
 
 pub(crate) async fn the_script_names_every_table<T: SqlTarget>(outbox: &Outbox<T>) {
-    let script = outbox.store.script();
+    let script = outbox.store.script(0);
     for table in TABLES {
         let name = outbox.sql(&format!("{{outbox}}{table}"));
         assert!(script.contains(&name), "{name} is not in the script");
@@ -98,9 +98,80 @@ pub(crate) async fn a_schema_made_from_the_script_fits<T: SqlTarget>(outbox: &Ou
         outbox.execute(&format!("CREATE SCHEMA {schema}")).await;
     }
     // As a DBA runs it: as it is, without the history of migrations.
-    fresh.execute(&fresh.store.script()).await;
+    fresh.execute(&fresh.store.script(0)).await;
     fresh.store.check().await.unwrap();
     fresh.store.migrate().await.unwrap();
     fresh.schedule_keys(&["order-1"]).await;
     assert_eq!(fresh.pending().await.len(), 1);
+}
+
+/// Tables as a DBA makes them by a script that ends with this version, beside those of the case.
+async fn made_by_hand<T: SqlTarget>(outbox: &Outbox<T>, version: i64) -> Outbox<T> {
+    let by_hand = outbox.beside();
+    if let Some(schema) = by_hand.tables.schema() {
+        outbox.execute(&format!("CREATE SCHEMA {schema}")).await;
+    }
+    let (whole, rest) = (by_hand.store.script(0), by_hand.store.script(version));
+    by_hand.execute(whole.strip_suffix(&rest).unwrap()).await;
+    by_hand
+}
+
+pub(crate) async fn older_tables_of_a_dba_are_brought_up<T: SqlTarget>(outbox: &Outbox<T>) {
+    let by_hand = made_by_hand(outbox, 2).await;
+    let refused = by_hand.store.check().await.unwrap_err();
+    assert!(matches!(refused, SchemaError::Older { found: 2, .. }), "{refused:?}");
+    for _ in 0..2 {
+        by_hand.store.migrate().await.unwrap();
+        by_hand.store.check().await.unwrap();
+    }
+    by_hand.schedule_keys(&["order-1"]).await;
+}
+
+pub(crate) async fn a_dba_brings_tables_up_by_the_script_from_their_version<T: SqlTarget>(
+    outbox: &Outbox<T>,
+) {
+    let by_hand = made_by_hand(outbox, 2).await;
+    by_hand.execute(&by_hand.store.script(2)).await;
+    by_hand.store.check().await.unwrap();
+    by_hand.store.migrate().await.unwrap();
+    assert_eq!(by_hand.store.script(3), "");
+}
+
+pub(crate) async fn tables_without_a_version_are_taken_over<T: SqlTarget>(outbox: &Outbox<T>) {
+    let by_hand = made_by_hand(outbox, 3).await;
+    by_hand.execute("DELETE FROM {outbox}meta").await;
+    let refused = by_hand.store.check().await.unwrap_err();
+    assert!(matches!(refused, SchemaError::Missing), "{refused:?}");
+    by_hand.store.migrate().await.unwrap();
+    by_hand.store.check().await.unwrap();
+}
+
+pub(crate) async fn tables_that_differ_are_refused_with_what_they_lack<T: SqlTarget>(outbox: &Outbox<T>) {
+    let by_hand = made_by_hand(outbox, 3).await;
+    by_hand.execute("ALTER TABLE {outbox}partition RENAME COLUMN crashes TO crushes").await;
+    for refused in [by_hand.store.check().await, by_hand.store.migrate().await] {
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, SchemaError::Differs { expected: 3, .. }), "{refused:?}");
+        assert!(refused.to_string().contains("crashes"), "{refused}");
+    }
+}
+
+pub(crate) async fn a_migration_that_cannot_succeed_fails_at_once<T: SqlTarget>(outbox: &Outbox<T>) {
+    let by_hand = made_by_hand(outbox, 2).await;
+    by_hand.execute("ALTER TABLE {outbox}partition ADD COLUMN crashes INT NOT NULL DEFAULT 0").await;
+    let migrated = tokio::time::timeout(std::time::Duration::from_secs(8), by_hand.store.migrate()).await;
+    assert!(migrated.expect("tried again though nothing could change").is_err());
+}
+
+/// A build that is one version older than the tables.
+pub(crate) async fn a_schema_one_version_ahead_is_accepted<T: SqlTarget>(outbox: &Outbox<T>) {
+    let mut worker = outbox.join().await;
+    outbox.execute("ALTER TABLE {outbox}record ADD COLUMN more INT").await;
+    outbox.execute("UPDATE {outbox}meta SET schema_version = 4").await;
+    outbox.store.check().await.unwrap();
+    outbox.store.migrate().await.unwrap();
+    let id = outbox.schedule_keys(&["order-1"]).await[0];
+    worker.settle([(id, 0, keylane::inner::Change::Complete)]).await;
+    assert!(outbox.pending().await.is_empty());
+    assert_eq!(outbox.number("SELECT schema_version FROM {outbox}meta").await, 4);
 }

@@ -12,9 +12,12 @@ const CIRCLES: &[(&str, &str, &str)] = &[
         "handler::calls",
         "two sides of one seam: a database runs handlers in its transactions, whose form names its connection",
     ),
-    ("delivery::aside", "delivery::pipeline", "one object in several files, until the wing is stations"),
-    ("delivery::flight", "delivery::lane", "one object in several files, until the wing is stations"),
-    ("delivery::outcomes", "delivery::pipeline", "one object in several files, until the wing is stations"),
+    (
+        "delivery::execute::attempt",
+        "delivery::execute::call",
+        "a call takes the context that its attempts share",
+    ),
+    ("delivery::outcome", "delivery::work", "what goes into a station names what comes out, and the reverse"),
 ];
 
 /// A module with what it imports and what it only passes on.

@@ -138,7 +138,7 @@ fn statements_stand_in_files_of_their_own() {
         for line in code.filter(|line| starts.iter().any(|start| line.contains(start))) {
             let is_fragment = ["insert_new:", "delete:", "lock:"].iter().any(|field| line.contains(field));
             let listed = WRITES_SQL.iter().any(|(listed, _)| *listed == name) && is_fragment;
-            let names_tables = line.contains(".replace(\"{outbox}\"");
+            let names_tables = line.contains("tables.qualifier()");
             if !listed && !names_tables {
                 problems.push(format!("{file}: a statement in the code: {}", line.trim()));
             }

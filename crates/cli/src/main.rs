@@ -7,6 +7,7 @@ use std::{error::Error, path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand};
 use keylane::{
     Config, Database, Outbox,
+    admin::Rights,
     database::Pool,
     sqlx::{MySqlPool, PgPool, SqlitePool},
 };
@@ -29,10 +30,29 @@ struct Arguments {
 enum Command {
     /// Creates the tables or brings them up to this build's version.
     Migrate {
-        /// Prints the whole schema instead, for a first installation by a DBA. The address says for which
-        /// database; nothing is connected to.
+        /// Prints the statements instead, for a DBA to run. Nothing is connected to: without an address,
+        /// --database says for which database.
         #[arg(long)]
         print: bool,
+        /// The version of the tables that are there, as outbox_meta says; without it the whole schema is printed.
+        #[arg(long, default_value_t = 0, requires = "print")]
+        from: i64,
+        /// postgres, mysql (MariaDB too) or sqlite.
+        #[arg(long, requires = "print", value_parser = ["postgres", "mysql", "sqlite"])]
+        database: Option<String>,
+    },
+    /// Prints the statements that give a user of the database the rights of a role, for a DBA to run. Nothing is
+    /// connected to: without an address, --database says for which database.
+    Grants {
+        /// What the user is to do.
+        #[arg(value_parser = ["producer", "worker", "admin"])]
+        role: String,
+        /// The user, as it stands in a GRANT: app, or 'app'@'10.0.%'.
+        #[arg(long)]
+        to: String,
+        /// postgres or mysql (MariaDB too).
+        #[arg(long, value_parser = ["postgres", "mysql"])]
+        database: Option<String>,
     },
     /// Counts records by status and stopped lanes by reason.
     Status,
@@ -48,8 +68,16 @@ where
     let outbox = Outbox::builder(pool).config(config).build().await?;
     match command {
         Command::Bench(_) => {}
-        Command::Migrate { print: true } => print!("{}", outbox.migration_script()),
-        Command::Migrate { print: false } => {
+        Command::Grants { role, to, .. } => {
+            let rights = match role.as_str() {
+                "producer" => Rights::Producer,
+                "worker" => Rights::Worker,
+                _ => Rights::Admin,
+            };
+            print!("{}", outbox.grant_script(rights, &to));
+        }
+        Command::Migrate { print: true, from, .. } => print!("{}", outbox.migration_script(from)),
+        Command::Migrate { print: false, .. } => {
             outbox.migrate().await?;
             println!("the outbox schema is up to date");
         }
@@ -71,7 +99,14 @@ async fn dispatch(arguments: Arguments) -> Result<(), Box<dyn Error + Send + Syn
         Some(path) => toml::from_str(&std::fs::read_to_string(path)?)?,
         None => Config::default(),
     };
-    let url = arguments.database_url.as_deref().ok_or("give --database-url, or set DATABASE_URL")?;
+    // What is only printed needs no address, but a pool that is never used has one.
+    let nowhere = match &arguments.command {
+        Command::Migrate { print: true, database: Some(database), .. }
+        | Command::Grants { database: Some(database), .. } => Some(format!("{database}://localhost/x")),
+        _ => None,
+    };
+    let url = nowhere.as_deref().or(arguments.database_url.as_deref());
+    let url = url.ok_or("give --database-url, or set DATABASE_URL")?;
     if let Command::Bench(bench) = arguments.command {
         return keylane_bench::run(url, config, bench).await;
     }

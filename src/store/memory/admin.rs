@@ -8,7 +8,9 @@ use super::{MemoryStore, outbox::Outbox, rows::Row};
 use crate::{
     handler::Route,
     record::{RecordId, Status},
-    store::{AdminStore, Counts, FailedRecord, Mend, SchemaError, SchemaStore, StoppedLane, StoreError},
+    store::{
+        AdminStore, Counts, FailedRecord, Mend, Rights, SchemaError, SchemaStore, StoppedLane, StoreError,
+    },
 };
 
 #[async_trait]
@@ -140,7 +142,11 @@ impl SchemaStore for MemoryStore {
         self.call("identity", |_, _| format!("{:p}", std::sync::Arc::as_ptr(&self.shared))).await
     }
 
-    fn script(&self) -> String {
+    fn grants(&self, _: Rights, _: &str) -> String {
+        "-- an outbox in memory has no users\n".to_owned()
+    }
+
+    fn script(&self, _: i64) -> String {
         "-- an outbox in memory has no schema\n".to_owned()
     }
 }

@@ -29,6 +29,7 @@ mod engine;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod files;
 pub(crate) mod glue;
+mod grants;
 mod insert;
 mod link;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]

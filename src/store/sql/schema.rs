@@ -14,15 +14,16 @@ use super::{
     cause::{lacks_right, lacks_table},
     dialect::Family,
     driver::{Driver, Kind},
+    grants,
     proof::as_schema_error,
     statements::safe,
 };
 use crate::{
     partition::{PARTITION_COUNT, PARTITION_HASH},
-    store::{ErrorClass, SchemaError, SchemaStore, StoreError},
+    store::{ErrorClass, Rights, SCHEMA_VERSIONS, SchemaError, SchemaStore, StoreError},
 };
 
-/// The schema version that this build needs: the number of its last migration.
+/// The schema version that this build makes: the number of its last migration.
 pub(crate) const SCHEMA_VERSION: i64 = 3;
 
 /// A migration may take long on a busy server.
@@ -53,17 +54,23 @@ migrations!(1 "0001_create_outbox", 2 "0002_schedule_from_sql", 3 "0003_steps_an
 impl<D: Driver> SchemaStore for SqlStore<D> {
     async fn migrate(&self) -> Result<(), SchemaError> {
         self.prove().await?;
-        // Tables that a DBA has made by hand have no history; their version says that they are there.
-        if self.version().await? == Some(SCHEMA_VERSION) {
-            return Ok(());
-        }
         let mut tries = 0;
         loop {
+            let found = self.found().await?;
+            let from = match found {
+                Found::Nothing => 0,
+                Found::NoVersion => match self.take_over().await {
+                    // MySQL commits each table by itself: another process may be about to go on.
+                    Err(SchemaError::Differs { .. }) if D::FAMILY == Family::MySql => 0,
+                    taken => return taken,
+                },
+                Found::Version(version) if version < SCHEMA_VERSION => version,
+                Found::Version(_) => return self.fits().await,
+            };
             tries += 1;
-            match self.migrate_once().await {
-                Ok(()) => return Ok(()),
-                // SQLite has no lock around migrations: the one that came second starts again.
-                Err(error) if tries < MIGRATION_TRIES && !lacks_right::<D>(&error) => {
+            match self.migrate_from(from).await {
+                Ok(()) => return self.fits().await,
+                Err(error) if tries < MIGRATION_TRIES && self.may_go_on(&error, found).await => {
                     let pause = std::time::Duration::from_millis(50) * tries;
                     tracing::debug!(target: "keylane", error = %error, "migration tried again");
                     tokio::time::sleep(pause).await;
@@ -75,15 +82,12 @@ impl<D: Driver> SchemaStore for SqlStore<D> {
 
     async fn check(&self) -> Result<(), SchemaError> {
         self.prove().await?;
-        match self.version().await? {
-            None => return Err(SchemaError::Missing),
-            Some(found) if found < SCHEMA_VERSION => {
-                return Err(SchemaError::Older { found, needed: SCHEMA_VERSION });
+        match self.found().await? {
+            Found::Nothing | Found::NoVersion => return Err(SchemaError::Missing),
+            Found::Version(found) if found < *SCHEMA_VERSIONS.start() => {
+                return Err(SchemaError::Older { found, needed: *SCHEMA_VERSIONS.start() });
             }
-            Some(found) if found > SCHEMA_VERSION => {
-                return Err(SchemaError::Newer { found, known: SCHEMA_VERSION });
-            }
-            Some(_) => {}
+            Found::Version(_) => self.fits().await?,
         }
         self.check_partitions().await?;
         self.call("check server", async {
@@ -115,16 +119,29 @@ impl<D: Driver> SchemaStore for SqlStore<D> {
         .await
     }
 
-    fn script(&self) -> String {
+    fn grants(&self, rights: Rights, to: &str) -> String {
+        grants::script(D::FAMILY, rights, &self.settings.tables, to)
+    }
+
+    fn script(&self, from: i64) -> String {
         let tables = &self.settings.tables;
         let mut script = String::new();
-        for (_, name, text) in migrations(D::FAMILY) {
+        for (_, name, text) in migrations(D::FAMILY).into_iter().filter(|(number, ..)| *number > from) {
             script.push_str(&format!("-- {name}\n"));
-            script.push_str(&fill(text, tables));
+            script.push_str(&named(text, tables));
             script.push('\n');
         }
         script
     }
+}
+
+/// What is there of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// Tables without a word of their version.
+    NoVersion,
+    Version(i64),
 }
 
 impl<D: Driver> SqlStore<D> {
@@ -134,20 +151,57 @@ impl<D: Driver> SqlStore<D> {
         proven.map_err(as_schema_error)
     }
 
-    async fn version(&self) -> Result<Option<i64>, StoreError> {
+    async fn found(&self) -> Result<Found, StoreError> {
         const KINDS: &[Kind] = &[Kind::Int, Kind::Int, Kind::Text];
         self.call("meta", async {
             let mut conn = self.control.borrow().await?;
             match query::<D>(&mut conn, safe(&self.sql.meta), Vec::new(), KINDS).await {
                 Ok(rows) => {
                     conn.keep();
-                    Ok(rows.first().map(|row| row.int(0)))
+                    Ok(rows.first().map_or(Found::NoVersion, |row| Found::Version(row.int(0))))
                 }
-                Err(error) if lacks_table::<D>(&error) => Ok(None),
+                Err(error) if lacks_table::<D>(&error) => Ok(Found::Nothing),
                 Err(error) => Err(error),
             }
         })
         .await
+    }
+
+    /// Whether the tables have what this build needs. A version that is newer than it knows may have more.
+    async fn fits(&self) -> Result<(), SchemaError> {
+        if let Found::Version(found) = self.found().await?
+            && found > *SCHEMA_VERSIONS.end()
+        {
+            return Err(SchemaError::Newer { found, known: *SCHEMA_VERSIONS.end() });
+        }
+        match self.read("shape", safe(&self.sql.shape), Vec::new(), &[]).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.class == ErrorClass::Setup && !lacks_right::<D>(&error) => {
+                Err(SchemaError::Differs { expected: SCHEMA_VERSION, problem: error.chain() })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Notes the version of tables that have the shape of this build's.
+    async fn take_over(&self) -> Result<(), SchemaError> {
+        self.fits().await?;
+        let count = PARTITION_COUNT as i64;
+        let values = vec![SCHEMA_VERSION.into(), count.into(), PARTITION_HASH.into()];
+        match self.write("note version", &self.sql.note_version, values).await {
+            // Another process has come first.
+            Err(StoreError { class: ErrorClass::Duplicate, .. }) => Ok(()),
+            noted => Ok(noted.map(drop)?),
+        }
+    }
+
+    /// Whether a migration that has failed may succeed at once: the server may answer otherwise, or another
+    /// process has migrated meanwhile. SQLite has no lock around migrations.
+    async fn may_go_on(&self, error: &StoreError, before: Found) -> bool {
+        match error.class {
+            ErrorClass::Retry | ErrorClass::Reconnect | ErrorClass::Resource | ErrorClass::Duplicate => true,
+            _ => self.found().await.is_ok_and(|now| now != before),
+        }
     }
 
     async fn check_partitions(&self) -> Result<(), SchemaError> {
@@ -173,14 +227,18 @@ impl<D: Driver> SqlStore<D> {
         }
     }
 
-    async fn migrate_once(&self) -> Result<(), StoreError> {
+    /// Runs the migrations after a version. The tables say what was done before, for those that a DBA has made have
+    /// no history.
+    async fn migrate_from(&self, from: i64) -> Result<(), StoreError> {
         let tables = &self.settings.tables;
-        let migrations = migrations(D::FAMILY).into_iter().map(|(number, name, text)| {
-            let sql = AssertSqlSafe(fill(text, tables)).into_sql_str();
+        let migrations = migrations(D::FAMILY).into_iter().filter(|(number, ..)| *number > from);
+        let migrations = migrations.map(|(number, name, text)| {
+            let sql = AssertSqlSafe(named(text, tables)).into_sql_str();
             let name = name.get(5..).unwrap_or(name).replace('_', " ");
             Migration::new(number, Cow::Owned(name), MigrationType::Simple, sql, false)
         });
         let mut migrator = Migrator::with_migrations(migrations.collect());
+        migrator.set_ignore_missing(true);
         migrator.dangerous_set_table_name(format!("{}migration", tables.qualifier()));
         let session =
             super::Session { role: super::Role::Control, timeout: MIGRATION_LIMIT, async_commit: false };
@@ -207,19 +265,38 @@ impl<D: Driver> SqlStore<D> {
 }
 
 /// Creates a schema of PostgreSQL that is not there: `IF NOT EXISTS` needs the right to create one also
-/// where it exists.
+/// where it exists, and fails where another process creates it at the same time.
 async fn create_schema<D: Driver>(conn: &mut D::Connection, schema: &str) -> Result<(), sqlx::Error> {
-    let look = AssertSqlSafe(Arc::from("SELECT count(*) FROM pg_namespace WHERE nspname = $1"));
-    let found = query::<D>(conn, look, vec![schema.into()], &[Kind::Int]).await?;
-    match found.first().is_some_and(|row| row.int(0) > 0) {
-        true => Ok(()),
-        false => {
-            let create = format!("CREATE SCHEMA IF NOT EXISTS {schema}");
-            D::script(conn, AssertSqlSafe(Arc::from(create))).await
-        }
+    if has_schema::<D>(conn, schema).await? {
+        return Ok(());
+    }
+    let create = format!("CREATE SCHEMA IF NOT EXISTS {schema}");
+    match D::script(conn, AssertSqlSafe(Arc::from(create))).await {
+        Err(error) if !has_schema::<D>(conn, schema).await? => Err(error),
+        _ => Ok(()),
     }
 }
 
-fn fill(text: &str, tables: &crate::store::Tables) -> String {
+async fn has_schema<D: Driver>(conn: &mut D::Connection, schema: &str) -> Result<bool, sqlx::Error> {
+    let look = AssertSqlSafe(Arc::from("SELECT count(*) FROM pg_namespace WHERE nspname = $1"));
+    let found = query::<D>(conn, look, vec![schema.into()], &[Kind::Int]).await?;
+    Ok(found.first().is_some_and(|row| row.int(0) > 0))
+}
+
+fn named(text: &str, tables: &crate::store::Tables) -> String {
     text.replace("{outbox}", &tables.qualifier()).replace("{index}", tables.prefix())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_works_with_the_schema_of_the_next() {
+        assert!(SCHEMA_VERSIONS.contains(&SCHEMA_VERSION));
+        assert_eq!(*SCHEMA_VERSIONS.end(), SCHEMA_VERSION + 1);
+        for family in [Family::Postgres, Family::MySql, Family::Sqlite] {
+            assert_eq!(migrations(family).last().map(|(number, ..)| *number), Some(SCHEMA_VERSION));
+        }
+    }
 }

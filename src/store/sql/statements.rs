@@ -71,7 +71,7 @@ statements! {
         counts count_lanes stopped_lanes failed mend_retry mend_replace mend_discard
         old_completed old_archived old_dedup
         routes retire_handler
-        meta identity note_change count_partitions probe_write;
+        meta shape note_version identity note_change count_partitions probe_write;
     own: publish_routes fetch due write_failures sweep last_id probe lanes_of held_of_lane note_call delete_old;
     postgres: beat_and_view settle_delete settle_archive settle_keep;
     mysql: below below_apart late unlocked_keys;
