@@ -17,7 +17,7 @@ use crate::{
     store::{ErrorClass, StoreError, Tables},
 };
 
-/// The database in memory, as [`Database`] names it.
+/// The database in memory, as [`Database`](crate::Database) names it.
 #[derive(Clone, Copy, Debug)]
 pub enum Memory {}
 
