@@ -275,7 +275,7 @@ pub(crate) async fn a_generic_batch_takes_records_of_all_types_and_keys<T: User>
     let calls = relayed(stage, false).await;
     assert!(orders_and_then_the_cancellation(&by_key(&calls)), "{calls:?}");
     let kinds = |call: &Vec<(String, String, u32)>| call.iter().map(|(_, key, _)| key.clone()).collect();
-    let most = calls.iter().map(|call| kinds(call)).max_by_key(std::collections::BTreeSet::<String>::len);
+    let most = calls.iter().map(kinds).max_by_key(std::collections::BTreeSet::<String>::len);
     assert!(most.is_some_and(|keys| keys.len() > 1), "several keys in one call: {calls:?}");
 }
 

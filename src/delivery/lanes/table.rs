@@ -1,6 +1,6 @@
 //! The table of lanes: each lane has a place by number, and is found by its name once per record.
 
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
 use slab::Slab;
@@ -42,9 +42,7 @@ impl Name<'_> {
 impl LaneTable {
     /// The hash of a name, for [`LaneTable::insert`], and the lane's place if it has one.
     pub(super) fn find(&self, name: Name<'_>) -> (u64, Option<LaneId>) {
-        let mut hasher = self.hasher.build_hasher();
-        (name.key, name.handler).hash(&mut hasher);
-        let hash = hasher.finish();
+        let hash = self.hasher.hash_one((name.key, name.handler));
         let is_it =
             |place: &u32| self.places.get(*place as usize).is_some_and(|state| name.is_of(&state.name));
         (hash, self.by_name.find(hash, is_it).copied().map(LaneId))
