@@ -9,8 +9,11 @@
 use std::{collections::BTreeMap, error::Error, path::Path, time::Duration};
 
 use keylane::{
-    Config, HandlerError, Observer, Outbox, OutboxEvent, Signal, State, admin::StoppedLane, handlers,
-    outbox_handler, sqlx::SqlitePool, sqlx::sqlite::SqliteConnectOptions,
+    Config, HandlerError, Observer, Outbox, OutboxEvent, Signal, State,
+    admin::{Filter, StoppedLane},
+    handlers, outbox_handler,
+    sqlx::SqlitePool,
+    sqlx::sqlite::SqliteConnectOptions,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
@@ -95,17 +98,17 @@ async fn show(dir: &Path) -> Result<(), Box<dyn Error>> {
     let mut lanes: Vec<StoppedLane> = Vec::new();
     while lanes.len() < 3 || lanes.iter().any(|lane| lane.held < 1) {
         changes.changed().await?;
-        lanes = outbox.stopped_lanes(0, 10).await?;
+        lanes = outbox.admin().stopped_lanes(&Filter::all(), 0, 10).await?;
     }
     for lane in &lanes {
         let error = lane.last_error.as_deref().unwrap_or_default();
         println!("{} is {}: {error}; {} more to deliver", lane.lane.key, lane.reason, lane.held);
     }
     bridge.send(true)?;
-    outbox.retry(lanes[0].record).await?;
+    outbox.admin().retry(lanes[0].record).await?;
     let corrected = letter("bob", "River Road", "come to tea");
-    outbox.replace_payload(lanes[1].record, serde_json::to_vec(&corrected)?).await?;
-    outbox.discard(lanes[2].record).await?;
+    outbox.admin().replace_payload(lanes[1].record, serde_json::to_vec(&corrected)?).await?;
+    outbox.admin().discard(lanes[2].record).await?;
 
     let mut by_key: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for _ in 1..letters.len() {

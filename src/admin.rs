@@ -1,7 +1,206 @@
-//! What people look at: numbers of records, keys that stand still, records that have failed.
+//! What people look at and do: instances and partitions, keys that stand still, records that have failed.
+//!
+//! ```
+//! use keylane::{Outbox, admin::Filter, memory::MemoryPool};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let outbox = Outbox::builder(MemoryPool::new()).build().await?;
+//! outbox.migrate().await?;
+//! let admin = outbox.admin();
+//!
+//! // A page of a hundred; the next one begins after the last record of this one.
+//! let of_mailer = Filter::all().handler("mailer");
+//! let page = admin.failed(&of_mailer, 0, 100).await?;
+//! let next = page.last().map(|record| record.id);
+//!
+//! // All that has failed for this handler is delivered again, a hundred records per call.
+//! let mut after = 0;
+//! while let Some(next) = admin.retry_all(&of_mailer, after).await?.next {
+//!     after = next;
+//! }
+//! # assert_eq!(next, None);
+//! # Ok(())
+//! # }
+//! ```
 
+use std::sync::Arc;
+
+use crate::{
+    config::RetentionConfig,
+    notifications::Announcer,
+    record::RecordId,
+    store::{Mend, PURGED_AT_ONCE, Store, StoreError},
+    wake::Wake,
+};
 pub use crate::{
     instance::{Generation, InstanceId, InstanceState},
     record::{Lane, Status, StopReason},
-    store::{Counts, FailedRecord, Rights, StoppedLane},
+    store::{Counts, FailedRecord, Filter, Instance, PartitionOwner, Rights, StoppedLane},
 };
+
+/// Failed records that one call of [`Admin::retry_all`] and its like looks at. Up to a thousand held records
+/// may return to delivery behind each of them, in the same transaction.
+const STEP: usize = 100;
+
+/// The administration of an outbox: see the [module](self). It needs no handlers and no workers, is cheap to
+/// clone, and every method is one call to the database unless it says otherwise.
+#[derive(Clone)]
+pub struct Admin {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) retention: RetentionConfig,
+    pub(crate) wake: Wake,
+    pub(crate) announcer: Option<Arc<Announcer>>,
+}
+
+/// What one step over many failed records has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Step {
+    /// How many records it has changed. Fewer than it has looked at if somebody else was faster.
+    pub changed: usize,
+    /// After which record the next step begins; `None`: no record that fits is left.
+    pub next: Option<RecordId>,
+}
+
+impl Admin {
+    /// Counts records by status and stopped lanes by reason. Reads the whole record table.
+    pub async fn counts(&self) -> Result<Counts, StoreError> {
+        self.store.counts().await
+    }
+
+    /// Lists live instances, then those that have ended, the latest first. Rows of ended instances stay for
+    /// `cluster.forget_instances_after`.
+    pub async fn instances(&self, limit: usize) -> Result<Vec<Instance>, StoreError> {
+        self.store.instances(limit).await
+    }
+
+    /// Lists all partitions with their owners, by their numbers.
+    pub async fn partitions(&self) -> Result<Vec<PartitionOwner>, StoreError> {
+        self.store.partitions().await
+    }
+
+    /// Drains an instance: it finishes what it has begun, hands its partitions over to the others, and stops, as
+    /// if its service had called [`shutdown`](crate::Running::shutdown). It does not join again until its
+    /// process starts workers anew; its service hears of it by [`Finished::Drained`](crate::Finished::Drained).
+    /// False if no active instance has this id.
+    ///
+    /// An instance that is evicted before it has read this (its connection to the database was away) joins again
+    /// under a new id. If it was the only one, nothing is delivered any more.
+    pub async fn drain(&self, instance: InstanceId) -> Result<bool, StoreError> {
+        self.store.drain(instance).await
+    }
+
+    /// Lists lanes that stand still, by the id of the record that stops them, above `after`.
+    pub async fn stopped_lanes(
+        &self,
+        filter: &Filter,
+        after: RecordId,
+        limit: usize,
+    ) -> Result<Vec<StoppedLane>, StoreError> {
+        self.store.stopped_lanes(filter, after, limit).await
+    }
+
+    /// Lists records that have failed for good, with their payloads, by id, above `after`. A page is held in
+    /// memory: keep `limit` small where payloads are large. Two statements.
+    pub async fn failed(
+        &self,
+        filter: &Filter,
+        after: RecordId,
+        limit: usize,
+    ) -> Result<Vec<FailedRecord>, StoreError> {
+        self.store.failed(filter, after, limit).await
+    }
+
+    /// Delivers a failed record again, from attempt 1; if it blocks its lane, the lane goes on after
+    /// it. False if there is no such failed record.
+    pub async fn retry(&self, record: RecordId) -> Result<bool, StoreError> {
+        self.mend(record, Mend::Retry).await
+    }
+
+    /// Deletes a failed record; if it blocks its lane, the lane goes on without it. False if there is
+    /// no such failed record.
+    pub async fn discard(&self, record: RecordId) -> Result<bool, StoreError> {
+        self.mend(record, Mend::Discard).await
+    }
+
+    /// As [`retry`](Self::retry), with another payload.
+    pub async fn replace_payload(&self, record: RecordId, payload: Vec<u8>) -> Result<bool, StoreError> {
+        self.mend(record, Mend::Replace(payload)).await
+    }
+
+    /// [Retries](Self::retry) the next failed records above `after`, a hundred of them, in one transaction.
+    /// Call it again with [`Step::next`] until there is none.
+    pub async fn retry_all(&self, filter: &Filter, after: RecordId) -> Result<Step, StoreError> {
+        self.mend_step(filter, after, &Mend::Retry).await
+    }
+
+    /// [Discards](Self::discard) the next failed records above `after`, as [`retry_all`](Self::retry_all).
+    pub async fn discard_all(&self, filter: &Filter, after: RecordId) -> Result<Step, StoreError> {
+        self.mend_step(filter, after, &Mend::Discard).await
+    }
+
+    /// [Replaces the payloads](Self::replace_payload) of the next failed records above `after`, each by what
+    /// `corrected` makes of it; `None` leaves the record as it is. A hundred of them, each in a transaction of
+    /// its own: after an error, those before it are replaced.
+    pub async fn replace_all(
+        &self,
+        filter: &Filter,
+        after: RecordId,
+        mut corrected: impl FnMut(&FailedRecord) -> Option<Vec<u8>>,
+    ) -> Result<Step, StoreError> {
+        let page = self.store.failed(filter, after, STEP).await?;
+        let mut changed = 0;
+        for record in &page {
+            if let Some(payload) = corrected(record) {
+                changed += usize::from(self.replace_payload(record.id, payload).await?);
+            }
+        }
+        Ok(Step { changed, next: next_of(page.iter().map(|record| record.id)) })
+    }
+
+    /// Takes a handler out of the published list: nothing more is scheduled for it. False if it was
+    /// not listed. Its records stay; while nobody has it, they are unroutable.
+    pub async fn retire_handler(&self, handler: &str) -> Result<bool, StoreError> {
+        self.store.retire_handler(handler).await
+    }
+
+    /// Deletes completed, archived and dedup rows older than their settings, and keys of the strict order
+    /// that nobody has locked, in batches. The workers do so by themselves. Returns how many.
+    pub async fn purge(&self) -> Result<u64, StoreError> {
+        let RetentionConfig { completed_for, dedup_for, .. } = self.retention;
+        let mut purged = 0;
+        loop {
+            let round = self.store.purge(completed_for, dedup_for).await?;
+            purged += round;
+            if round < PURGED_AT_ONCE {
+                return Ok(purged);
+            }
+        }
+    }
+
+    async fn mend(&self, record: RecordId, mend: Mend) -> Result<bool, StoreError> {
+        let mended = self.store.mend(record, &mend).await?;
+        self.tell_workers();
+        Ok(mended)
+    }
+
+    async fn mend_step(&self, filter: &Filter, after: RecordId, mend: &Mend) -> Result<Step, StoreError> {
+        let ids = self.store.failed_ids(filter, after, STEP).await?;
+        let changed = if ids.is_empty() { 0 } else { self.store.mend_all(&ids, mend).await? };
+        self.tell_workers();
+        Ok(Step { changed, next: next_of(ids.into_iter()) })
+    }
+
+    fn tell_workers(&self) {
+        self.wake.nudge();
+        if let Some(announcer) = &self.announcer {
+            announcer.announce();
+        }
+    }
+}
+
+/// Where the next step begins: nothing follows a page that is not full.
+fn next_of(ids: impl ExactSizeIterator<Item = RecordId>) -> Option<RecordId> {
+    if ids.len() < STEP { None } else { ids.last() }
+}

@@ -152,7 +152,7 @@ impl<DB: Database> OutboxBuilder<DB> {
         let bell = store.bell().filter(|_| config.database.notifications);
         let owned = Owned::default();
         let announce = |bell| Announcer::start(bell, Arc::clone(&owned), observers.clone());
-        let announcer = bell.clone().and_then(announce);
+        let announcer = bell.clone().and_then(announce).map(Arc::new);
         Ok(Outbox {
             inner: Arc::new(Parts {
                 pool,

@@ -7,17 +7,15 @@ use std::{
 };
 
 use crate::{
+    admin::Admin,
     config::Config,
     database::Database,
     parts::Parts,
-    record::{OutboxEvent, RecordId},
+    record::OutboxEvent,
     running::Running,
     runtime::{StartError, start},
     schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled},
-    store::{
-        Counts, FailedRecord, Mend, PURGED_AT_ONCE, Rights, SCHEMA_VERSIONS, SchemaError, StoppedLane,
-        StoreError,
-    },
+    store::{Rights, SCHEMA_VERSIONS, SchemaError, StoreError},
 };
 
 /// An outbox in one database: schedules records in the user's transactions, and starts the workers
@@ -181,61 +179,14 @@ impl<DB: Database> Outbox<DB> {
         start(&self.inner).await
     }
 
-    /// Counts records by status and stopped lanes by reason. Reads the whole record table.
-    pub async fn counts(&self) -> Result<Counts, StoreError> {
-        self.inner.store.counts().await
-    }
-
-    /// Lists lanes that stand still, by the id of the record that stops them, above `after`.
-    pub async fn stopped_lanes(&self, after: RecordId, limit: usize) -> Result<Vec<StoppedLane>, StoreError> {
-        self.inner.store.stopped_lanes(after, limit).await
-    }
-
-    /// Lists records that have failed for good, by id, above `after`.
-    pub async fn failed(&self, after: RecordId, limit: usize) -> Result<Vec<FailedRecord>, StoreError> {
-        self.inner.store.failed(after, limit).await
-    }
-
-    /// Delivers a failed record again, from attempt 1; if it blocks its lane, the lane goes on after
-    /// it. False if there is no such failed record.
-    pub async fn retry(&self, record: RecordId) -> Result<bool, StoreError> {
-        self.mend(record, Mend::Retry).await
-    }
-
-    /// Deletes a failed record; if it blocks its lane, the lane goes on without it. False if there is
-    /// no such failed record.
-    pub async fn discard(&self, record: RecordId) -> Result<bool, StoreError> {
-        self.mend(record, Mend::Discard).await
-    }
-
-    /// As [`retry`](Self::retry), with another payload.
-    pub async fn replace_payload(&self, record: RecordId, payload: Vec<u8>) -> Result<bool, StoreError> {
-        self.mend(record, Mend::Replace(payload)).await
-    }
-
-    async fn mend(&self, record: RecordId, mend: Mend) -> Result<bool, StoreError> {
-        let mended = self.inner.store.mend(record, &mend).await?;
-        self.wake();
-        Ok(mended)
-    }
-
-    /// Takes a handler out of the published list: nothing more is scheduled for it. False if it was
-    /// not listed. Its records stay; while nobody has it, they are unroutable.
-    pub async fn retire_handler(&self, handler: &str) -> Result<bool, StoreError> {
-        self.inner.store.retire_handler(handler).await
-    }
-
-    /// Deletes completed, archived and dedup rows older than their settings, and keys of the strict order
-    /// that nobody has locked, in batches. The workers do so by themselves. Returns how many.
-    pub async fn purge(&self) -> Result<u64, StoreError> {
-        let retention = &self.inner.config.retention;
-        let mut purged = 0;
-        loop {
-            let round = self.inner.store.purge(retention.completed_for, retention.dedup_for).await?;
-            purged += round;
-            if round < PURGED_AT_ONCE {
-                return Ok(purged);
-            }
+    /// Looks after the outbox: instances, keys that stand still, records that have failed.
+    pub fn admin(&self) -> Admin {
+        let Parts { store, config, wake, announcer, .. } = &*self.inner;
+        Admin {
+            store: Arc::clone(store),
+            retention: config.retention.clone(),
+            wake: wake.clone(),
+            announcer: announcer.clone(),
         }
     }
 

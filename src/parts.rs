@@ -24,7 +24,7 @@ pub(crate) struct Parts<DB: Database> {
     pub(crate) wake: Wake,
     /// How to hear of the commits of other processes, if asked for.
     pub(crate) bell: Option<Arc<dyn Bell>>,
-    pub(crate) announcer: Option<Announcer>,
+    pub(crate) announcer: Option<Arc<Announcer>>,
     pub(crate) owned: Owned,
     pub(crate) observers: Observers,
 }

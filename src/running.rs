@@ -28,6 +28,11 @@ pub enum Finished {
         /// What it came to.
         report: ShutdownReport,
     },
+    /// A person has drained this instance: see [`Admin::drain`](crate::admin::Admin::drain).
+    Drained {
+        /// What it came to.
+        report: ShutdownReport,
+    },
     /// A panic has ended them. Others take over after `cluster.stale_instance_timeout`.
     Panicked {
         /// Its text.
@@ -81,7 +86,7 @@ impl Running {
         let _ = self.stop.send(true);
         let _ = (&mut self.task).await;
         match self.finished().await {
-            Finished::Shutdown { report } => report,
+            Finished::Shutdown { report } | Finished::Drained { report } => report,
             _ => ShutdownReport { graceful: false, cancelled: 0 },
         }
     }

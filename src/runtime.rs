@@ -84,6 +84,8 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
         owned: Arc::clone(&inner.owned),
         observers: inner.observers.clone(),
         stopped,
+        stop: stop.clone(),
+        drained: watch::Sender::new(false),
         announce,
     };
     // Before the wait: whoever gives up waiting drops this, and with it the workers.
@@ -121,6 +123,11 @@ struct Worker {
     owned: Owned,
     observers: Observers,
     stopped: watch::Receiver<bool>,
+    /// Makes `stopped` true.
+    stop: watch::Sender<bool>,
+    /// Turns true when a person has told this instance to drain. It is not set back: whoever was drained does
+    /// not join again.
+    drained: watch::Sender<bool>,
     announce: watch::Sender<InstanceId>,
 }
 
@@ -136,15 +143,16 @@ impl Worker {
     async fn run(mut self, joined: Joined) -> Finished {
         let mut joined = Some(joined);
         let reason = loop {
-            match self.session(&mut joined).await {
-                Session::Left(report) => break Finished::Shutdown { report },
+            let report = match self.session(&mut joined).await {
+                Session::Left(report) => report,
                 Session::NoThread(error) => break Finished::NoThread { error },
                 Session::Evicted if *self.stopped.borrow() => {
-                    let report = ShutdownReport { graceful: false, cancelled: 0 };
-                    break Finished::Shutdown { report };
+                    ShutdownReport { graceful: false, cancelled: 0 }
                 }
-                Session::Evicted => {}
-            }
+                Session::Evicted => continue,
+            };
+            let drained = *self.drained.borrow();
+            break if drained { Finished::Drained { report } } else { Finished::Shutdown { report } };
         };
         // The outbox may live on, and only schedule.
         self.store.rest(Duration::ZERO).await;
@@ -231,6 +239,7 @@ impl Worker {
             ownership: ownership.clone(),
             observers: self.observers.clone(),
             draining: self.stopped.clone(),
+            drained: self.drained.clone(),
             views: heartbeat.views(),
         };
         let limit = self.config.cluster.graceful_shutdown_timeout;
@@ -253,7 +262,16 @@ impl Worker {
             () = pulse.keep(self.config.cluster.heartbeat_interval) => Session::Evicted,
             () = self.housekeeping(ownership) => Session::Evicted,
             () = self.hear_of_others(&hearing) => Session::Evicted,
+            () = self.stop_when_drained() => Session::Evicted,
         }
+    }
+
+    /// A drained instance leaves as one that is shut down, with the same limit of time. Never ends.
+    async fn stop_when_drained(&self) {
+        if self.drained.subscribe().wait_for(|drained| *drained).await.is_ok() {
+            self.stop.send_replace(true);
+        }
+        std::future::pending().await
     }
 
     /// Looks when another process says that it has committed something. Never ends.

@@ -45,6 +45,8 @@ const CHANGED_SHARE: u32 = 20;
 enum Looked {
     /// This instance is not among the living any more, or not the owner of what it works on.
     Evicted,
+    /// A person has told this instance to drain.
+    Drained,
     /// It is to own partitions that others still hold.
     Awaiting,
     Settled,
@@ -61,6 +63,8 @@ pub(crate) struct Member {
     pub(crate) observers: Observers,
     /// Turns true when this instance is to leave.
     pub(crate) draining: watch::Receiver<bool>,
+    /// Where this wing says that a person has told the instance to drain.
+    pub(crate) drained: watch::Sender<bool>,
     /// What the heartbeats bring.
     pub(crate) views: watch::Receiver<Option<Beheld>>,
 }
@@ -80,6 +84,10 @@ impl Member {
             }
             let pause = match self.tick(&mut observations).await {
                 Ok(Looked::Evicted) => return Departure::Evicted,
+                Ok(Looked::Drained) => {
+                    self.drained.send_replace(true);
+                    return self.leave().await;
+                }
                 Ok(Looked::Awaiting) => interval / AWAITING_SHARE,
                 Ok(Looked::Settled) => interval,
                 Err(error) => {
@@ -124,6 +132,9 @@ impl Member {
     /// Whether there is nothing to do by the view that the last beat has brought.
     fn is_at_rest(&mut self, observations: &mut Observations) -> bool {
         let Some(Beheld { at, view }) = self.views.borrow_and_update().clone() else { return false };
+        if self.state_in(&view) != Some(InstanceState::Active) {
+            return false;
+        }
         if !self.suspects(&view, at, observations).is_empty() {
             return false;
         }
@@ -136,6 +147,11 @@ impl Member {
         own == self.ownership.owned()
             && own.iter().all(known)
             && [claim, release, awaited].iter().all(PartitionSet::is_empty)
+    }
+
+    /// What a view says of this instance, if it is among the living.
+    fn state_in(&self, view: &ClusterView) -> Option<InstanceState> {
+        view.members.iter().find(|member| member.id == self.me).map(|member| member.state)
     }
 
     /// This instance's part of what is to be done.
@@ -161,11 +177,12 @@ impl Member {
     /// One look and what follows.
     async fn tick(&self, observations: &mut Observations) -> Result<Looked, StoreError> {
         let mut view = self.store.view().await?;
-        if !view.members.iter().any(|member| member.id == self.me) {
-            return Ok(Looked::Evicted);
-        }
+        let Some(state) = self.state_in(&view) else { return Ok(Looked::Evicted) };
         if self.has_lost_claims(&view) {
             return Ok(Looked::Evicted);
+        }
+        if state == InstanceState::Draining {
+            return Ok(Looked::Drained);
         }
         // A claim whose answer was lost may have been written: what is this instance's own by now is
         // wanted by nobody, so nobody would work on it.

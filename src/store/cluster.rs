@@ -35,8 +35,8 @@ pub trait ClusterStore: Send + Sync + 'static {
     /// Gives partitions back, each only in the generation it was claimed in: a release that arrives
     /// late must not free what was claimed again meanwhile. Returns how many were freed.
     async fn release(&self, me: InstanceId, claims: &[(Partition, Generation)]) -> Result<usize, StoreError>;
-    /// Turns an active instance into a draining one.
-    async fn drain(&self, me: InstanceId) -> Result<(), StoreError>;
+    /// Turns an active instance into a draining one. Returns whether it was active.
+    async fn drain(&self, id: InstanceId) -> Result<bool, StoreError>;
     /// Leaves: closes the guard rows, frees what is still owned, and turns STOPPED.
     async fn leave(&self, me: InstanceId) -> Result<(), StoreError>;
     /// Deletes rows of stopped and dead instances that own nothing and have been silent that long, some

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use keylane::{
     BatchHandler, BatchResults, Delivery, GenericBatchHandler, HandlerError, Record, Registration,
-    RetryPolicy, ScheduleOptions, Takes, admin::Status,
+    RetryPolicy, ScheduleOptions, Takes,
+    admin::{Filter, Status},
 };
 
 use crate::{
@@ -130,7 +131,7 @@ pub(crate) async fn a_batch_that_returns_nothing_has_failed<T: User>(stage: &Sta
     stage.schedule(&outbox, &run_of("order-1", 3)).await;
     until_count(&outbox, Status::Failed, 1).await;
     until_count(&outbox, Status::Held, 2).await;
-    let error = outbox.failed(0, 1).await.unwrap().remove(0).last_error.unwrap();
+    let error = outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().remove(0).last_error.unwrap();
     assert!(error.contains("returned no results"), "{error}");
     assert_eq!(calls.all().len(), 1);
     running.shutdown().await;
@@ -164,7 +165,7 @@ pub(crate) async fn a_payload_that_does_not_fit_ends_its_batch<T: User>(stage: &
     assert_eq!((attempts, blocked), (1, true));
     until_count(&outbox, Status::Failed, 1).await;
     assert_eq!(numbers(&calls), [vec![(1, 1), (2, 1)]]);
-    assert!(outbox.discard(record).await.unwrap());
+    assert!(outbox.admin().discard(record).await.unwrap());
     until_empty(&outbox).await;
     running.shutdown().await;
     assert_eq!(numbers(&calls), [vec![(1, 1), (2, 1)], vec![(4, 1)]]);

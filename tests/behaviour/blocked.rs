@@ -8,7 +8,7 @@ use std::{
 
 use keylane::{
     HandlerError, Outbox, Partition, RecordId, RetryPolicy,
-    admin::{Status, StopReason},
+    admin::{Filter, Status, StopReason},
 };
 use tokio::time::Instant;
 
@@ -46,7 +46,7 @@ impl Refusing {
 async fn blocked<T: User>(outbox: &Outbox<T::Db>, held: u64) -> RecordId {
     let what = format!("a blocked lane with {held} held records");
     let lane = eventually(&what, async || {
-        let mut lanes = outbox.stopped_lanes(0, 10).await.unwrap();
+        let mut lanes = outbox.admin().stopped_lanes(&Filter::all(), 0, 10).await.unwrap();
         lanes.retain(|lane| lane.reason == StopReason::Blocked && lane.held == held);
         lanes.pop()
     });
@@ -58,17 +58,20 @@ pub(crate) async fn a_blocked_lane_is_listed_with_what_waits_behind<T: User>(sta
     let (outbox, running) = stage.run([Refusing::these([2]).handler(&ledger)]).await;
     stage.schedule(&outbox, &run_of("order-1", 5)).await;
     let record = blocked::<T>(&outbox, 3).await;
-    let lanes = outbox.stopped_lanes(0, 10).await.unwrap();
+    let lanes = outbox.admin().stopped_lanes(&Filter::all(), 0, 10).await.unwrap();
     assert_eq!(lanes.len(), 1);
     let lane = &lanes[0];
     assert_eq!((lane.lane.key.as_str(), lane.lane.handler.as_str()), ("order-1", "bookkeeper"));
     assert_eq!(lane.lane.partition, Partition::of("order-1"));
     assert_eq!((lane.attempts, lane.last_error.as_deref()), (1, Some("refused")));
     assert_eq!(lane.record_type.as_deref(), Some("order.placed"));
-    assert_eq!(lane.event_id, Some(outbox.failed(0, 1).await.unwrap()[0].event_id));
+    assert_eq!(lane.event_id, Some(outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap()[0].event_id));
     assert!(lane.since < Duration::from_secs(20), "{:?}", lane.since);
-    assert!(outbox.stopped_lanes(record, 10).await.unwrap().is_empty(), "pages go by the record");
-    let counts = outbox.counts().await.unwrap();
+    assert!(
+        outbox.admin().stopped_lanes(&Filter::all(), record, 10).await.unwrap().is_empty(),
+        "pages go by the record"
+    );
+    let counts = outbox.admin().counts().await.unwrap();
     assert_eq!((counts.of(Status::Held), counts.of(Status::Failed)), (3, 1));
     assert_eq!(counts.stopped_lanes, [(StopReason::Blocked, 1)]);
     running.shutdown().await;
@@ -80,14 +83,14 @@ pub(crate) async fn retry_lets_a_lane_go_on_in_order<T: User>(stage: &Stage<T>) 
     stage.schedule(&outbox, &run_of("order-1", 40)).await;
     let record = blocked::<T>(&outbox, 38).await;
     // Retried too early, it blocks its lane again.
-    assert!(outbox.retry(record).await.unwrap());
+    assert!(outbox.admin().retry(record).await.unwrap());
     ledger.until(crate::ledger::Step::Failed, None, 2).await;
     assert_eq!(blocked::<T>(&outbox, 38).await, record);
     refusing.accept(2);
-    assert!(outbox.retry(record).await.unwrap());
+    assert!(outbox.admin().retry(record).await.unwrap());
     ledger.until_done(40).await;
     until_empty(&outbox).await;
-    assert!(!outbox.retry(record).await.unwrap(), "it is no failed record any more");
+    assert!(!outbox.admin().retry(record).await.unwrap(), "it is no failed record any more");
     running.shutdown().await;
     assert_eq!(ledger.assert_in_order(), 40);
     let attempts = ledger.all().into_iter().filter(|entry| entry.event.number == 2);
@@ -100,10 +103,10 @@ pub(crate) async fn replace_payload_delivers_another_payload<T: User>(stage: &St
     stage.schedule(&outbox, &[placed("order-1", 1), placed("order-1", 66), placed("order-1", 3)]).await;
     let record = blocked::<T>(&outbox, 1).await;
     let payload = serde_json::to_vec(&placed("order-1", 2)).unwrap();
-    assert!(outbox.replace_payload(record, payload.clone()).await.unwrap());
+    assert!(outbox.admin().replace_payload(record, payload.clone()).await.unwrap());
     ledger.until_done(3).await;
     until_empty(&outbox).await;
-    assert!(!outbox.replace_payload(record, payload).await.unwrap());
+    assert!(!outbox.admin().replace_payload(record, payload).await.unwrap());
     running.shutdown().await;
     assert_eq!(ledger.done_of("order-1"), [1, 2, 3]);
 }
@@ -113,13 +116,13 @@ pub(crate) async fn discard_lets_a_lane_go_on_without_the_record<T: User>(stage:
     let (outbox, running) = stage.run([Refusing::these([1, 3]).handler(&ledger)]).await;
     stage.schedule(&outbox, &run_of("order-1", 4)).await;
     let first = blocked::<T>(&outbox, 3).await;
-    assert!(outbox.discard(first).await.unwrap());
+    assert!(outbox.admin().discard(first).await.unwrap());
     let third = blocked::<T>(&outbox, 1).await;
     assert!(third > first);
-    assert!(outbox.discard(third).await.unwrap());
+    assert!(outbox.admin().discard(third).await.unwrap());
     ledger.until_done(2).await;
     until_empty(&outbox).await;
-    assert!(!outbox.discard(third).await.unwrap());
+    assert!(!outbox.admin().discard(third).await.unwrap());
     running.shutdown().await;
     assert_eq!(ledger.done_of("order-1"), [2, 4]);
 }
@@ -133,16 +136,16 @@ pub(crate) async fn another_process_lets_lanes_go_on<T: User>(stage: &Stage<T>) 
         stage.schedule(&outbox, &run_of(key, 4)).await;
     }
     let lanes = eventually("three blocked lanes", async || {
-        let lanes = page.stopped_lanes(0, 10).await.unwrap();
+        let lanes = page.admin().stopped_lanes(&Filter::all(), 0, 10).await.unwrap();
         (lanes.len() == 3 && lanes.iter().all(|lane| lane.held == 3)).then_some(lanes)
     })
     .await;
     refusing.accept(1);
     let payload = serde_json::to_vec(&placed(&lanes[2].lane.key, 1)).unwrap();
     let asked_at = Instant::now();
-    assert!(page.retry(lanes[0].record).await.unwrap());
-    assert!(page.discard(lanes[1].record).await.unwrap());
-    assert!(page.replace_payload(lanes[2].record, payload).await.unwrap());
+    assert!(page.admin().retry(lanes[0].record).await.unwrap());
+    assert!(page.admin().discard(lanes[1].record).await.unwrap());
+    assert!(page.admin().replace_payload(lanes[2].record, payload).await.unwrap());
     ledger.until_done(4 + 3 + 4).await;
     let took = asked_at.elapsed();
     assert!(took < Duration::from_secs(5), "the poll interval is 50 ms, but it took {took:?}");
@@ -170,7 +173,8 @@ pub(crate) async fn what_is_scheduled_meanwhile_comes_after<T: User>(stage: &Sta
             stage.schedule(&outbox, std::slice::from_ref(event)).await;
         }
     };
-    let (retried, ()) = tokio::join!(outbox.retry(record), late);
+    let admin = outbox.admin();
+    let (retried, ()) = tokio::join!(admin.retry(record), late);
     assert!(retried.unwrap());
     ledger.until_done(20).await;
     until_empty(&outbox).await;
@@ -189,7 +193,7 @@ pub(crate) async fn a_blocked_lane_stays_blocked_across_a_restart<T: User>(stage
     ledger.until(crate::ledger::Step::Done, Some("order-2"), 1).await;
     assert_eq!(blocked::<T>(&again, 2).await, record);
     refusing.accept(2);
-    assert!(again.retry(record).await.unwrap());
+    assert!(again.admin().retry(record).await.unwrap());
     ledger.until_done(5).await;
     until_empty(&again).await;
     running.shutdown().await;
@@ -216,7 +220,7 @@ pub(crate) async fn thousands_behind_a_blocked_key_cost_the_others_nothing<T: Us
     let took = begun_at.elapsed();
     assert!(took < Duration::from_secs(10), "twenty rounds took {took:?}");
     until_count(&outbox, Status::Held, 2000).await;
-    assert!(outbox.discard(record).await.unwrap());
+    assert!(outbox.admin().discard(record).await.unwrap());
     ledger.until_done(2040).await;
     until_empty(&outbox).await;
     running.shutdown().await;
@@ -229,7 +233,10 @@ pub(crate) async fn a_record_mended_behind_a_lane_that_went_on_is_found<T: User>
     let (outbox, running) = stage.run([handler]).await;
     stage.schedule(&outbox, &run_of("order-1", 5)).await;
     ledger.until_done(4).await;
-    let failed = eventually("a failed record", async || outbox.failed(0, 1).await.unwrap().pop()).await;
+    let failed = eventually("a failed record", async || {
+        outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().pop()
+    })
+    .await;
     // Many looks have begun behind it by then.
     for number in 6..20 {
         stage.schedule(&outbox, &[placed("order-1", number)]).await;
@@ -238,7 +245,7 @@ pub(crate) async fn a_record_mended_behind_a_lane_that_went_on_is_found<T: User>
     refusing.accept(2);
     // Another process mends it, so that nobody here is told.
     let elsewhere = stage.outbox([]).await;
-    assert!(elsewhere.retry(failed.id).await.unwrap());
+    assert!(elsewhere.admin().retry(failed.id).await.unwrap());
     ledger.until_done(19).await;
     until_empty(&outbox).await;
     running.shutdown().await;
@@ -252,12 +259,15 @@ pub(crate) async fn a_large_backlog_returns_in_order_whatever_happens_meanwhile<
     stage.schedule(&outbox, &run_of("order-1", 2_600)).await;
     let record = blocked::<T>(&outbox, 2_599).await;
     refusing.accept(1);
-    assert!(outbox.retry(record).await.unwrap());
+    assert!(outbox.admin().retry(record).await.unwrap());
     ledger.until(crate::ledger::Step::Failed, None, 2).await;
-    let second = eventually("the second failure", async || outbox.failed(0, 1).await.unwrap().pop()).await;
+    let second = eventually("the second failure", async || {
+        outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().pop()
+    })
+    .await;
     until_count(&outbox, Status::Held, 1_700).await;
     refusing.accept(900);
-    assert!(outbox.retry(second.id).await.unwrap());
+    assert!(outbox.admin().retry(second.id).await.unwrap());
     ledger.until_done(1_200).await;
     stage
         .schedule(&outbox, &(2_601..=2_700).map(|number| placed("order-1", number)).collect::<Vec<_>>())
@@ -267,7 +277,7 @@ pub(crate) async fn a_large_backlog_returns_in_order_whatever_happens_meanwhile<
     ledger.until_done(2_700).await;
     until_empty(&outbox).await;
     eventually("no lane that stands still", async || {
-        outbox.stopped_lanes(0, 10).await.unwrap().is_empty().then_some(())
+        outbox.admin().stopped_lanes(&Filter::all(), 0, 10).await.unwrap().is_empty().then_some(())
     })
     .await;
     running.shutdown().await;

@@ -4,7 +4,8 @@ use std::{convert::Infallible, time::Duration};
 
 use keylane::{
     GenericHandler, HandlerError, Record, Registration, RetryPolicy, ScheduleError, ScheduleOptions, Takes,
-    TransactionError, admin::StopReason,
+    TransactionError,
+    admin::{Filter, StopReason},
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -136,7 +137,7 @@ pub(crate) async fn an_empty_list_schedules_nothing<T: User>(stage: &Stage<T>) {
     let mut work = T::begin(&stage.pool).await;
     assert!(outbox.schedule_all(&mut work, &[] as &[Placed]).await.unwrap().is_empty());
     T::commit(work).await;
-    assert!(outbox.counts().await.unwrap().records.is_empty());
+    assert!(outbox.admin().counts().await.unwrap().records.is_empty());
 }
 
 pub(crate) async fn two_handlers_of_a_type_have_a_lane_each<T: User>(stage: &Stage<T>) {
@@ -154,7 +155,7 @@ pub(crate) async fn two_handlers_of_a_type_have_a_lane_each<T: User>(stage: &Sta
     mail.until_done(5).await;
     bank.until(Step::Failed, None, 1).await;
     let stopped = crate::recorder::eventually("the lane of the bank to stand still", async || {
-        let lanes = outbox.stopped_lanes(0, 10).await.unwrap();
+        let lanes = outbox.admin().stopped_lanes(&Filter::all(), 0, 10).await.unwrap();
         lanes.first().filter(|lane| lane.held == 4).cloned()
     })
     .await;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use keylane::{
     Failure, FallbackHandler, GenericFallbackHandler, HandlerError, Record, Registration, RetryPolicy,
-    Signal, admin::Status, handler::FailureKind,
+    Signal,
+    admin::{Filter, Status},
+    handler::FailureKind,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -107,7 +109,7 @@ pub(crate) async fn a_fallback_that_fails_leaves_the_record_failed<T: User>(stag
     stage.schedule(&outbox, &run_of("order-1", 2)).await;
     bounded("the fallback", heard.recv()).await.unwrap();
     until_count(&outbox, Status::Failed, 1).await;
-    let failed = outbox.failed(0, 1).await.unwrap().remove(0);
+    let failed = outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().remove(0);
     assert_eq!(failed.attempts, 3);
     assert_eq!(failed.last_error.as_deref(), Some("refused; fallback: nobody at home"));
     assert!(stage.signals.failed().await.2, "its key is blocked");
@@ -158,7 +160,7 @@ pub(crate) async fn a_fallback_that_hangs_or_panics_has_failed<T: User>(stage: &
     stage.schedule(&outbox, &[placed("order-1", 1), placed("order-2", 2)]).await;
     until_count(&outbox, Status::Failed, 2).await;
     running.shutdown().await;
-    let failed = outbox.failed(0, 2).await.unwrap();
+    let failed = outbox.admin().failed(&Filter::all(), 0, 2).await.unwrap();
     let errors: Vec<&str> = failed.iter().filter_map(|failed| failed.last_error.as_deref()).collect();
     assert_eq!(errors, ["no; fallback: panicked: out of luck, too", "no; fallback: no result within 50 ms"]);
 }

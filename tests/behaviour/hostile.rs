@@ -12,7 +12,7 @@ use std::{
 
 use keylane::{
     Delivery, Handler, HandlerError, Observer, Outbox, Partition, Registration, RetryPolicy, Signal,
-    admin::Status,
+    admin::{Filter, Status},
     memory::{Fault, MemoryPool},
 };
 use tokio::sync::Notify;
@@ -70,12 +70,12 @@ async fn fails_alone<T: User>(stage: &Stage<T>, handler: Registration) -> String
     stage.schedule(&outbox, &events).await;
     until_count(&outbox, Status::Failed, 1).await;
     eventually("the others", async || {
-        (outbox.counts().await.unwrap().of(Status::Pending) == 0).then_some(())
+        (outbox.admin().counts().await.unwrap().of(Status::Pending) == 0).then_some(())
     })
     .await;
     assert_eq!(running.instance(), instance, "it was evicted");
     assert!(running.shutdown().await.graceful);
-    let failed = outbox.failed(0, 10).await.unwrap().remove(0);
+    let failed = outbox.admin().failed(&Filter::all(), 0, 10).await.unwrap().remove(0);
     assert_eq!((failed.attempts, &*failed.lane.key), (2, "bad"));
     failed.last_error.unwrap()
 }
@@ -205,7 +205,7 @@ pub(crate) async fn a_lane_released_by_another_process_goes_on_in_a_crowded_part
     stage.signals.at_least(3, "looks that fill the memory", fetched).await;
     mended.store(1, SeqCst);
     let elsewhere = stage.outbox([]).await;
-    assert!(elsewhere.retry(record).await.unwrap());
+    assert!(elsewhere.admin().retry(record).await.unwrap());
     ledger.until(Step::Done, Some(&blocked), 3).await;
     running.shutdown().await;
     assert_eq!(ledger.done_of(&blocked), [1, 2, 3]);

@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a case fails by panicking")]
 
+mod admin;
 mod batches;
 mod blocked;
 mod connections;
@@ -185,6 +186,11 @@ macro_rules! everywhere {
             }
             starting {
                 a_worker_pool_of_the_same_tables_is_taken
+            }
+            admin {
+                a_drained_instance_hands_over_and_stays_away
+                the_only_instance_can_be_drained
+                what_has_failed_is_mended_in_steps
             }
             stopping {
                 a_shutdown_finishes_what_is_in_flight

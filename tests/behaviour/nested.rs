@@ -4,7 +4,8 @@ use std::{marker::PhantomData, sync::Arc};
 
 use keylane::{
     Delivery, HandlerError, Outbox, Registration, RetryPolicy, TransactionError, TransactionalHandler,
-    admin::Status, inner::Tables,
+    admin::{Filter, Status},
+    inner::Tables,
 };
 
 use crate::{
@@ -86,11 +87,11 @@ async fn is_found_out<T: Nesting>(stage: &Stage<T>, act: Act, reason: &str) {
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;
     until_count(&outbox, Status::Failed, 1).await;
     running.shutdown().await;
-    let failed = outbox.failed(0, 1).await.unwrap().remove(0);
+    let failed = outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().remove(0);
     assert_eq!(failed.attempts, 1);
     let error = failed.last_error.unwrap();
     assert!(error.contains(reason), "{error}");
-    assert!(outbox.discard(failed.id).await.unwrap());
+    assert!(outbox.admin().discard(failed.id).await.unwrap());
 }
 
 pub(crate) async fn a_transaction_that_is_left_open_within_fails<T: Nesting>(stage: &Stage<T>) {
@@ -101,7 +102,7 @@ pub(crate) async fn a_transaction_that_is_left_open_within_fails<T: Nesting>(sta
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;
     until_count(&outbox, Status::Failed, 1).await;
     running.shutdown().await;
-    let failed = outbox.failed(0, 1).await.unwrap().remove(0);
+    let failed = outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().remove(0);
     assert_eq!(failed.attempts, 2, "the second attempt would have committed");
     assert!(failed.last_error.unwrap().contains("left a transaction open"));
     assert_eq!(T::effects(&stage.pool, &stage.tables).await, Vec::<String>::new());

@@ -88,7 +88,7 @@ async fn postgres_workers_behind_a_pooler_without_sessions_are_refused() {
             assert!(error.to_string().contains("builder.worker_pool(pool)"), "{error}");
             let error = outbox.migrate().await.unwrap_err();
             assert!(matches!(error, SchemaError::Pooler { .. }), "{error:?}");
-            let error = outbox.counts().await.unwrap_err().to_string();
+            let error = outbox.admin().counts().await.unwrap_err().to_string();
             assert!(error.contains("builder.worker_pool(pool)"), "{error}");
         }
         for task in busy {

@@ -1,6 +1,9 @@
 //! Rows that were put there by hand, into a partition that is not their key's.
 
-use keylane::{Partition, Signal, admin::Status};
+use keylane::{
+    Partition, Signal,
+    admin::{Filter, Status},
+};
 
 use crate::{
     ledger::{Ledger, placed, run_of},
@@ -35,7 +38,7 @@ pub(crate) async fn a_record_in_a_wrong_partition_is_set_aside<T: User + SqlTarg
         Signal::Quarantined { record, partition, belongs } => Some((*record, *partition, *belongs)),
         _ => None,
     });
-    let failed = outbox.failed(0, 10).await.unwrap();
+    let failed = outbox.admin().failed(&Filter::all(), 0, 10).await.unwrap();
     let expected: Vec<_> = failed.iter().map(|failed| (failed.id, right, belongs)).collect();
     assert_eq!(told, expected);
     let error = failed[0].last_error.clone().unwrap();
@@ -43,6 +46,6 @@ pub(crate) async fn a_record_in_a_wrong_partition_is_set_aside<T: User + SqlTarg
     // The rest of the partition, and the key in its own partition, go on.
     assert_eq!(ledger.done_of("order-1"), [1, 2]);
     assert_eq!(ledger.done_of(&neighbour), [3]);
-    assert!(outbox.stopped_lanes(0, 10).await.unwrap().is_empty());
+    assert!(outbox.admin().stopped_lanes(&Filter::all(), 0, 10).await.unwrap().is_empty());
     assert!(running.shutdown().await.graceful);
 }

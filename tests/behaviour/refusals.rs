@@ -215,9 +215,9 @@ pub(crate) async fn a_connection_in_no_transaction_is_refused<T: User + SqlTarge
         assert!(matches!(refused, ScheduleError::NoTransaction), "{refused:?}");
         assert!(refused.to_string().contains("pool.begin()"), "{refused}");
     }
-    assert_eq!(outbox.counts().await.unwrap().of(Status::Pending), 0);
+    assert_eq!(outbox.admin().counts().await.unwrap().of(Status::Pending), 0);
     lenient.schedule(&mut conn, &placed("order-1", 1)).await.unwrap();
-    assert_eq!(outbox.counts().await.unwrap().of(Status::Pending), 1);
+    assert_eq!(outbox.admin().counts().await.unwrap().of(Status::Pending), 1);
 }
 
 pub(crate) async fn a_transaction_that_was_begun_by_hand_is_recognised<T: User + SqlTarget>(
@@ -229,6 +229,10 @@ pub(crate) async fn a_transaction_that_was_begun_by_hand_is_recognised<T: User +
     outbox.schedule(&mut conn, &placed("order-1", 1)).await.unwrap();
     outbox.schedule(&mut conn, &placed("order-1", 2)).await.unwrap();
     T::execute(&mut conn, "ROLLBACK".to_owned()).await.unwrap();
-    assert_eq!(outbox.counts().await.unwrap().of(Status::Pending), 0, "the question has committed nothing");
+    assert_eq!(
+        outbox.admin().counts().await.unwrap().of(Status::Pending),
+        0,
+        "the question has committed nothing"
+    );
     assert!(outbox.schedule(&mut conn, &placed("order-1", 3)).await.is_err());
 }

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use keylane::{
     ClassifiedError, HandlerError, OnFailure, Registration, RetryPolicy, ScheduleOptions, Signal,
-    admin::Status,
+    admin::{Filter, Status},
 };
 
 use crate::{
@@ -69,12 +69,12 @@ pub(crate) async fn a_spent_record_fails_and_blocks_its_key_only<T: User>(stage:
     ledger.until_done(3).await;
     until_count(&outbox, Status::Held, 3).await;
     until_count(&outbox, Status::Failed, 1).await;
-    let failed = outbox.failed(0, 10).await.unwrap();
+    let failed = outbox.admin().failed(&Filter::all(), 0, 10).await.unwrap();
     assert_eq!(failed.len(), 1);
     assert_eq!((failed[0].id, failed[0].attempts), (record, 3));
     assert_eq!(failed[0].last_error.as_deref(), Some("refused"));
     assert_eq!(failed[0].lane.key, "order-1");
-    let counts = outbox.counts().await.unwrap();
+    let counts = outbox.admin().counts().await.unwrap();
     assert_eq!((counts.of(Status::Failed), counts.of(Status::Pending)), (1, 0));
     running.shutdown().await;
     assert_eq!(ledger.done_of("order-1"), [1]);
@@ -93,7 +93,7 @@ pub(crate) async fn on_failure_continue_lets_the_key_go_on<T: User>(stage: &Stag
     until_count(&outbox, Status::Pending, 0).await;
     let (_, attempts, blocked) = stage.signals.failed().await;
     assert_eq!((attempts, blocked), (3, false));
-    assert!(outbox.stopped_lanes(0, 10).await.unwrap().is_empty());
+    assert!(outbox.admin().stopped_lanes(&Filter::all(), 0, 10).await.unwrap().is_empty());
     running.shutdown().await;
     // Until it was spent, nothing overtook it.
     let numbers: Vec<u32> = ledger.steps(Step::Began).iter().map(|entry| entry.event.number).collect();
@@ -268,7 +268,7 @@ pub(crate) async fn an_unavailable_target_counts_once_the_record_is_too_old<T: U
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;
     until_count(&outbox, Status::Failed, 1).await;
     running.shutdown().await;
-    let failed = outbox.failed(0, 1).await.unwrap().remove(0);
+    let failed = outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().remove(0);
     assert_eq!(failed.attempts, 1, "only the last one counts");
     assert_eq!(failed.last_error.as_deref(), Some("the target is unavailable"));
     assert!(ledger.steps(Step::Began).len() >= 2, "it was waited for");
@@ -281,7 +281,7 @@ pub(crate) async fn a_panic_is_a_failure_with_its_text<T: User>(stage: &Stage<T>
     let (outbox, running) = stage.run([panics.retry(RetryPolicy::never())]).await;
     stage.schedule(&outbox, &[placed("order-1", 7)]).await;
     until_count(&outbox, Status::Failed, 1).await;
-    let failed = outbox.failed(0, 1).await.unwrap().remove(0);
+    let failed = outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().remove(0);
     assert_eq!(failed.last_error.as_deref(), Some("panicked: order 7 has no price"));
     // The workers have survived it.
     stage.schedule(&outbox, &[placed("order-2", 8)]).await;
@@ -307,7 +307,13 @@ pub(crate) async fn a_call_that_takes_too_long_is_a_failure<T: User>(stage: &Sta
     stage.schedule(&outbox, &run_of("order-1", 1)).await;
     ledger.until(Step::Began, None, 1).await;
     let error = eventually("the error of the first attempt", async || {
-        outbox.stopped_lanes(0, 1).await.unwrap().pop().and_then(|lane| lane.last_error)
+        outbox
+            .admin()
+            .stopped_lanes(&Filter::all(), 0, 1)
+            .await
+            .unwrap()
+            .pop()
+            .and_then(|lane| lane.last_error)
     });
     assert_eq!(error.await, "no result within 100 ms");
     ledger.until_done(1).await;
@@ -321,7 +327,7 @@ pub(crate) async fn a_long_error_is_cut<T: User>(stage: &Stage<T>) {
     let (outbox, running) = stage.run([failing(&Ledger::default(), 1, 9, long)]).await;
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;
     until_count(&outbox, Status::Failed, 1).await;
-    let error = outbox.failed(0, 1).await.unwrap().remove(0).last_error.unwrap();
+    let error = outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().remove(0).last_error.unwrap();
     assert_eq!(error, format!("xx{}", "\u{1f4a3}".repeat(249)), "998 bytes, at a boundary of characters");
     running.shutdown().await;
 }
@@ -334,7 +340,7 @@ pub(crate) async fn an_error_is_kept_with_its_causes_in_one_line<T: User>(stage:
     let (outbox, running) = stage.run([failing(&Ledger::default(), 1, 9, nested)]).await;
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;
     until_count(&outbox, Status::Failed, 1).await;
-    let error = outbox.failed(0, 1).await.unwrap().remove(0).last_error.unwrap();
+    let error = outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().remove(0).last_error.unwrap();
     assert!(error.starts_with("the bank says closed  for  today"), "{error:?}");
     assert!(!error.contains(char::is_control), "{error:?}");
     running.shutdown().await;
@@ -357,7 +363,7 @@ pub(crate) async fn a_payload_that_does_not_fit_fails_at_once<T: User>(stage: &S
     T::commit(work).await;
     outbox.wake();
     until_count(&outbox, Status::Failed, 3).await;
-    let failed = outbox.failed(0, 10).await.unwrap();
+    let failed = outbox.admin().failed(&Filter::all(), 0, 10).await.unwrap();
     assert!(failed.iter().all(|failed| failed.attempts == 1), "{failed:?}");
     let errors: Vec<String> = failed.into_iter().filter_map(|failed| failed.last_error).collect();
     assert!(errors[0].contains("line 1, column 17"), "{errors:?}");

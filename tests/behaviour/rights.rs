@@ -2,7 +2,7 @@
 
 use keylane::{
     OrderLevel, Outbox, ScheduleOptions,
-    admin::{Rights, Status},
+    admin::{Filter, Rights, Status},
 };
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -99,17 +99,21 @@ pub(crate) async fn each_role_does_its_work_with_the_rights_of_its_script<T: Doo
         producer.schedule_with(&mut work, &placed(key, amount), options).await.unwrap();
         T::commit(work).await;
     }
-    assert!(producer.counts().await.unwrap_err().to_string().contains("denied"));
+    assert!(producer.admin().counts().await.unwrap_err().to_string().contains("denied"));
     dismiss(stage, &pool, &names[0]).await;
 
     stage.execute("UPDATE {outbox}record SET status = 2 WHERE record_key <> 'order-3'").await;
     let (pool, admin) = of_role(stage, &names[2], Rights::Admin).await;
-    let failed = admin.failed(0, 10).await.unwrap();
+    let page = admin.admin();
+    let failed = page.failed(&Filter::all(), 0, 10).await.unwrap();
     assert_eq!(failed.len(), 2);
-    assert!(admin.retry(failed[0].id).await.unwrap() && admin.discard(failed[1].id).await.unwrap());
-    assert!(admin.stopped_lanes(0, 10).await.unwrap().is_empty());
-    admin.purge().await.unwrap();
-    admin.retire_handler("nobody").await.unwrap();
+    assert!(page.retry(failed[0].id).await.unwrap() && page.discard(failed[1].id).await.unwrap());
+    assert!(page.stopped_lanes(&Filter::all(), 0, 10).await.unwrap().is_empty());
+    assert!(!page.instances(10).await.unwrap().is_empty());
+    assert_eq!(page.partitions().await.unwrap().len(), 256);
+    assert!(!page.drain(keylane::admin::InstanceId::generate()).await.unwrap());
+    page.purge().await.unwrap();
+    page.retire_handler("nobody").await.unwrap();
     assert!(admin.start().await.is_err());
     dismiss(stage, &pool, &names[2]).await;
 

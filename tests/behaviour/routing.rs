@@ -107,8 +107,8 @@ pub(crate) async fn a_retired_handler_gets_nothing_more<T: User>(stage: &Stage<T
     let ledger = Ledger::default();
     let (old, running) = stage.run([ledger.keeper("bookkeeper"), ledger.keeper("mail")]).await;
     running.shutdown().await;
-    assert!(old.retire_handler("mail").await.unwrap());
-    assert!(!old.retire_handler("mail").await.unwrap());
+    assert!(old.admin().retire_handler("mail").await.unwrap());
+    assert!(!old.admin().retire_handler("mail").await.unwrap());
     let producer = stage.outbox([]).await;
     let mut work = T::begin(&stage.pool).await;
     let scheduled = producer.schedule(&mut work, &placed("order-1", 1)).await.unwrap();

@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use keylane::{HandlerError, RawEvent, RetryPolicy, ScheduleOptions, Signal, admin::Status};
+use keylane::{
+    HandlerError, RawEvent, RetryPolicy, ScheduleOptions, Signal,
+    admin::{Filter, Status},
+};
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
 
 use crate::{
@@ -92,8 +95,8 @@ pub(crate) async fn payloads_and_keys_are_never_logged<T: User>(stage: &Stage<T>
     stage.store().evict(running.instance(), None).await.unwrap();
     let evicted = |signal: &Signal| matches!(signal, Signal::Evicted { .. }).then_some(());
     stage.signals.first("the eviction", evicted).await;
-    let failed = outbox.failed(0, 10).await.unwrap();
-    assert!(outbox.discard(failed[0].id).await.unwrap());
+    let failed = outbox.admin().failed(&Filter::all(), 0, 10).await.unwrap();
+    assert!(outbox.admin().discard(failed[0].id).await.unwrap());
     ledger.until_done(5).await;
     running.shutdown().await;
 

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use keylane::{HandlerError, Outbox, Registration, RetryPolicy, Running, memory::Memory};
+use keylane::{HandlerError, Outbox, Registration, RetryPolicy, Running, admin::Filter, memory::Memory};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
@@ -136,9 +136,9 @@ impl World {
     /// Somebody looks after the failed records.
     async fn mend(&mut self) {
         let outbox = self.stage.outbox([]).await;
-        for failed in outbox.failed(0, 100).await.unwrap() {
+        for failed in outbox.admin().failed(&Filter::all(), 0, 100).await.unwrap() {
             self.poison.lock().unwrap().retain(|(key, _)| *key != failed.lane.key);
-            outbox.retry(failed.id).await.unwrap();
+            outbox.admin().retry(failed.id).await.unwrap();
         }
     }
 
@@ -185,11 +185,11 @@ impl World {
         for _ in 0..400 {
             self.mend().await;
             sleep(s(1)).await;
-            if self.running[0].0.counts().await.unwrap().records.is_empty() {
+            if self.running[0].0.admin().counts().await.unwrap().records.is_empty() {
                 break;
             }
         }
-        let left = self.running[0].0.counts().await.unwrap();
+        let left = self.running[0].0.admin().counts().await.unwrap();
         if !left.records.is_empty() {
             let store = crate::stage::store_of::<Memory>(&self.stage.pool, &self.stage.config);
             let view = store.view().await.unwrap();

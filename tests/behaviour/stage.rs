@@ -133,12 +133,15 @@ impl<T: SqlTarget> Stage<T> {
 
 /// Waits until no record is left, whatever its status.
 pub(crate) async fn until_empty<DB: Database>(outbox: &Outbox<DB>) {
-    eventually("an empty outbox", async || outbox.counts().await.unwrap().records.is_empty().then_some(()))
-        .await;
+    eventually("an empty outbox", async || {
+        outbox.admin().counts().await.unwrap().records.is_empty().then_some(())
+    })
+    .await;
 }
 
 /// Waits until there are that many records of this status.
 pub(crate) async fn until_count<DB: Database>(outbox: &Outbox<DB>, status: Status, count: u64) {
     let what = format!("{count} records that are {status}");
-    eventually(&what, async || (outbox.counts().await.unwrap().of(status) == count).then_some(())).await;
+    eventually(&what, async || (outbox.admin().counts().await.unwrap().of(status) == count).then_some(()))
+        .await;
 }

@@ -4,7 +4,9 @@ use std::{collections::BTreeSet, marker::PhantomData, sync::Arc};
 
 use keylane::{
     Delivery, HandlerError, Outbox, Registration, ScheduleOptions, Signal, TransactionalBatchHandler,
-    admin::Status, handler::FailureKind, inner::Tables,
+    admin::{Filter, Status},
+    handler::FailureKind,
+    inner::Tables,
 };
 
 use crate::{
@@ -164,7 +166,7 @@ pub(crate) async fn what_is_spent_in_a_batch_blocks_its_key<T: User>(stage: &Sta
     until_count(&outbox, Status::Failed, 1).await;
     until_count(&outbox, Status::Held, 2).await;
     until_count(&outbox, Status::Pending, 0).await;
-    let failed = outbox.failed(0, 10).await.unwrap().remove(0);
+    let failed = outbox.admin().failed(&Filter::all(), 0, 10).await.unwrap().remove(0);
     assert_eq!((failed.attempts, failed.last_error.as_deref()), (3, Some("refused key-2 2")));
     running.shutdown().await;
     let stopped = |event: &Placed| event.key == "key-2" && event.number > 1;

@@ -8,7 +8,9 @@ use std::{
 
 use keylane::{
     Delivery, Failure, FallbackHandler, HandlerError, Outbox, Registration, RetryPolicy, Signal,
-    TransactionalHandler, admin::Status, inner::Tables,
+    TransactionalHandler,
+    admin::{Filter, Status},
+    inner::Tables,
 };
 use sqlx::Executor;
 
@@ -271,7 +273,7 @@ pub(crate) async fn fails_like_any_other<T: User>(stage: &Stage<T>, handler: Reg
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;
     until_count(&outbox, Status::Failed, 1).await;
     running.shutdown().await;
-    let failed = outbox.failed(0, 1).await.unwrap().remove(0);
+    let failed = outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().remove(0);
     assert_eq!(failed.attempts, 2);
     failed.last_error.unwrap()
 }

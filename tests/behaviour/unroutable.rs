@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylane::{
     Outbox, Registration, Signal, Takes,
-    admin::{Status, StopReason, StoppedLane},
+    admin::{Filter, Status, StopReason, StoppedLane},
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -23,7 +23,7 @@ fn is_unroutable(signal: &Signal) -> bool {
 /// Waits for the one lane that stands still, with so many records held behind.
 async fn the_lane<T: User>(outbox: &Outbox<T::Db>, held: u64) -> StoppedLane {
     eventually("the unroutable lane", async || {
-        let mut lanes = outbox.stopped_lanes(0, 10).await.unwrap();
+        let mut lanes = outbox.admin().stopped_lanes(&Filter::all(), 0, 10).await.unwrap();
         lanes.retain(|lane| lane.held == held && lane.reason == StopReason::Unroutable);
         lanes.pop()
     })
@@ -56,7 +56,7 @@ pub(crate) async fn a_record_of_an_unknown_handler_waits_and_counts_no_attempt<T
     let stopped = the_lane::<T>(&outbox, 2).await;
     assert_eq!((stopped.record, stopped.attempts, stopped.last_error), (record, 0, None));
     assert_eq!(stopped.lane, lane);
-    assert_eq!(outbox.counts().await.unwrap().of(Status::Failed), 0);
+    assert_eq!(outbox.admin().counts().await.unwrap().of(Status::Failed), 0);
     // The lane is looked at again and again, but not more than looked at.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(stage.signals.count(is_unroutable), 1);
@@ -80,7 +80,7 @@ pub(crate) async fn an_instance_that_knows_the_handler_takes_the_lane_up<T: User
     let mail = new.steps(Step::Done).into_iter().filter(|entry| entry.delivery.handler == "mail");
     let mail: Vec<(u32, u32)> = mail.map(|entry| (entry.event.number, entry.delivery.attempt)).collect();
     assert_eq!(mail, [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1)]);
-    assert!(second.stopped_lanes(0, 10).await.unwrap().is_empty());
+    assert!(second.admin().stopped_lanes(&Filter::all(), 0, 10).await.unwrap().is_empty());
 }
 
 /// The handler's id is known, but this build's takes other types: as unroutable as any, once.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use keylane::{
     OnFailure, Partition,
+    admin::Filter,
     inner::{Change, NewRecord},
 };
 
@@ -136,6 +137,6 @@ pub(crate) async fn error_texts_come_back_exactly<T: Target>(outbox: &Outbox<T>)
             (ids[1], 0, Change::Retry { delay: Duration::ZERO, error: error(), stop: true, counted: true }),
         ])
         .await;
-    assert_eq!(outbox.store.failed(0, 10).await.unwrap()[0].last_error, Some(text.clone()));
-    assert_eq!(outbox.store.stopped_lanes(0, 10).await.unwrap()[0].last_error, Some(text));
+    assert_eq!(outbox.store.failed(&Filter::all(), 0, 10).await.unwrap()[0].last_error, Some(text.clone()));
+    assert_eq!(outbox.store.stopped_lanes(&Filter::all(), 0, 10).await.unwrap()[0].last_error, Some(text));
 }

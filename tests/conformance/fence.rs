@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylane::{
     OnFailure,
-    admin::{InstanceId, Status},
+    admin::{Filter, InstanceId, Status},
     inner::{Change, Guard, Resolution, SettleError, Settlement},
 };
 
@@ -62,11 +62,17 @@ async fn everything<T: Target>(outbox: &Outbox<T>) -> String {
         outbox.pending().await.iter().map(|record| (record.delivery.id, record.failures())).collect();
     let mut stops: Vec<_> = outbox.stops().await.iter().map(|stop| (stop.record, stop.reason)).collect();
     stops.sort_by_key(|(record, _)| *record);
-    let held: Vec<_> =
-        outbox.store.stopped_lanes(0, 100).await.unwrap().iter().map(|lane| lane.held).collect();
+    let held: Vec<_> = outbox
+        .store
+        .stopped_lanes(&Filter::all(), 0, 100)
+        .await
+        .unwrap()
+        .iter()
+        .map(|lane| lane.held)
+        .collect();
     let counts = outbox.store.counts().await.unwrap();
     let counts = Status::ALL.map(|status| counts.of(status));
-    let failed = outbox.store.failed(0, 100).await.unwrap();
+    let failed = outbox.store.failed(&Filter::all(), 0, 100).await.unwrap();
     format!("{pending:?} {stops:?} {held:?} {counts:?} {failed:?}")
 }
 

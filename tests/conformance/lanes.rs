@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylane::{
     OnFailure, RecordId,
-    admin::{Status, StopReason},
+    admin::{Filter, Status, StopReason},
     inner::{Change, NewRecord},
     partition::PartitionSet,
 };
@@ -56,7 +56,7 @@ pub(crate) async fn a_retry_that_does_not_stop_makes_none<T: Target>(outbox: &Ou
 pub(crate) async fn a_second_retry_keeps_the_lane_row<T: Target>(outbox: &Outbox<T>) {
     let (mut worker, head, _) = stopped(outbox, 2).await;
     worker.settle([(head, 1, stop())]).await;
-    let lanes = outbox.store.stopped_lanes(0, 10).await.unwrap();
+    let lanes = outbox.store.stopped_lanes(&Filter::all(), 0, 10).await.unwrap();
     assert_eq!(lanes.len(), 1);
     assert_eq!((lanes[0].held, lanes[0].attempts), (2, 2));
 }
@@ -78,7 +78,7 @@ pub(crate) async fn held_records_are_out_of_the_way<T: Target>(outbox: &Outbox<T
     let (_, head, tail) = stopped(outbox, 3).await;
     assert!(outbox.pending().await.is_empty());
     assert_eq!(outbox.store.counts().await.unwrap().of(Status::Held), 3);
-    let lane = outbox.store.stopped_lanes(0, 10).await.unwrap().remove(0);
+    let lane = outbox.store.stopped_lanes(&Filter::all(), 0, 10).await.unwrap().remove(0);
     assert_eq!((lane.record, lane.held), (head, tail.len() as u64));
 }
 
@@ -88,7 +88,7 @@ pub(crate) async fn later_holds_are_counted_on<T: Target>(outbox: &Outbox<T>) {
     for id in more {
         worker.settle([(id, 0, Change::Hold { behind: head })]).await;
     }
-    assert_eq!(outbox.store.stopped_lanes(0, 10).await.unwrap()[0].held, 4);
+    assert_eq!(outbox.store.stopped_lanes(&Filter::all(), 0, 10).await.unwrap()[0].held, 4);
 }
 
 pub(crate) async fn a_hold_in_the_settle_that_stops_the_lane_is_written<T: Target>(outbox: &Outbox<T>) {
@@ -217,7 +217,7 @@ pub(crate) async fn a_failure_blocks_its_lane<T: Target>(outbox: &Outbox<T>) {
 pub(crate) async fn a_lane_that_was_retrying_turns_blocked<T: Target>(outbox: &Outbox<T>) {
     let (mut worker, head, tail) = stopped(outbox, 2).await;
     worker.settle([(head, 1, fail(OnFailure::Block))]).await;
-    let lane = outbox.store.stopped_lanes(0, 10).await.unwrap().remove(0);
+    let lane = outbox.store.stopped_lanes(&Filter::all(), 0, 10).await.unwrap().remove(0);
     assert_eq!((lane.reason, lane.record, lane.attempts), (StopReason::Blocked, head, 2));
     assert_eq!(lane.held, tail.len() as u64);
     assert!(outbox.pending().await.is_empty());

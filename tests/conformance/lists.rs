@@ -21,6 +21,15 @@ macro_rules! everywhere {
                 a_partition_that_is_calm_is_suspected_no_more
                 mending_a_record_forgets_its_crashes
             }
+            overview {
+                instances_are_listed_with_their_partitions
+                partitions_are_listed_with_their_owners
+                a_failed_record_is_shown_with_all_that_it_carries
+                filters_find_by_handler_key_and_partition
+                pages_of_a_filter_follow_one_another
+                many_are_mended_at_once
+                mending_many_leaves_others_as_they_are
+            }
             releasing {
                 much_that_is_held_returns_in_steps_and_in_order
                 a_release_outlives_who_began_it

@@ -41,6 +41,7 @@ mod mending;
 mod numbers;
 mod order;
 mod outbox;
+mod overview;
 mod passing;
 mod plans;
 mod purging;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylane::{
     Completed, OnFailure, RecordId,
-    admin::{Status, StopReason},
+    admin::{Filter, Status, StopReason},
     database::ErrorClass,
     inner::{Change, Mend},
 };
@@ -37,7 +37,7 @@ pub(crate) async fn a_failed_record_is_retried_from_the_first_attempt<T: Target>
     assert_eq!(outbox.pending_ids("order-1").await, [vec![failed], held].concat());
     assert_eq!(outbox.pending().await[0].delivery.attempt, 1);
     assert!(outbox.stops().await.is_empty());
-    assert!(outbox.store.failed(0, 10).await.unwrap().is_empty());
+    assert!(outbox.store.failed(&Filter::all(), 0, 10).await.unwrap().is_empty());
 }
 
 pub(crate) async fn a_failed_record_is_retried_with_another_payload<T: Target>(outbox: &Outbox<T>) {
@@ -110,7 +110,7 @@ pub(crate) async fn stopped_lanes_say_what_stops_them<T: Target>(outbox: &Outbox
     let mut worker = outbox.join().await;
     worker.settle([(id, 0, stop())]).await;
     tokio::time::sleep(Duration::from_millis(30)).await;
-    let lane = outbox.store.stopped_lanes(0, 10).await.unwrap().remove(0);
+    let lane = outbox.store.stopped_lanes(&Filter::all(), 0, 10).await.unwrap().remove(0);
     assert_eq!((lane.lane.key.as_str(), lane.lane.handler.as_str()), ("order-1", "bookkeeper"));
     assert_eq!((lane.reason, lane.record, lane.attempts, lane.held), (StopReason::Retrying, id, 1, 0));
     assert_eq!((lane.event_id, lane.record_type.as_deref()), (Some(new.event_id), Some("order.placed")));
@@ -127,7 +127,7 @@ pub(crate) async fn a_lane_whose_record_is_gone_is_still_listed<T: Target>(outbo
     let mut worker = outbox.join().await;
     worker.settle([(id, 0, stop())]).await;
     worker.settle([(id, 1, Change::Complete)]).await;
-    let lane = outbox.store.stopped_lanes(0, 10).await.unwrap().remove(0);
+    let lane = outbox.store.stopped_lanes(&Filter::all(), 0, 10).await.unwrap().remove(0);
     assert_eq!((lane.record, lane.event_id, lane.record_type, lane.attempts), (id, None, None, 0));
 }
 
@@ -138,14 +138,15 @@ pub(crate) async fn stopped_lanes_and_failures_are_listed_in_pages<T: Target>(ou
     worker.settle_all(ids.iter().map(|id| settlement((*id, 0, block()))).collect()).await;
     let (mut lanes, mut failed) = (Vec::new(), Vec::new());
     for _ in 0..4 {
-        let page = outbox.store.stopped_lanes(lanes.last().copied().unwrap_or(0), 2).await.unwrap();
+        let page =
+            outbox.store.stopped_lanes(&Filter::all(), lanes.last().copied().unwrap_or(0), 2).await.unwrap();
         lanes.extend(page.iter().map(|lane| lane.record));
-        let page = outbox.store.failed(failed.last().copied().unwrap_or(0), 2).await.unwrap();
+        let page = outbox.store.failed(&Filter::all(), failed.last().copied().unwrap_or(0), 2).await.unwrap();
         failed.extend(page.iter().map(|record| record.id));
     }
     assert_eq!(lanes, ids);
     assert_eq!(failed, ids);
-    assert!(outbox.store.failed(ids[6], 2).await.unwrap().is_empty());
+    assert!(outbox.store.failed(&Filter::all(), ids[6], 2).await.unwrap().is_empty());
 }
 
 pub(crate) async fn failed_records_are_listed_with_their_event<T: Target>(outbox: &Outbox<T>) {
@@ -154,7 +155,7 @@ pub(crate) async fn failed_records_are_listed_with_their_event<T: Target>(outbox
     let id = outbox.pending_ids("order-1").await[0];
     let mut worker = outbox.join().await;
     worker.settle([(id, 0, block())]).await;
-    let failed = outbox.store.failed(0, 10).await.unwrap().remove(0);
+    let failed = outbox.store.failed(&Filter::all(), 0, 10).await.unwrap().remove(0);
     assert_eq!((failed.id, failed.event_id, failed.attempts), (id, new.event_id, 1));
     assert_eq!((failed.lane.key, failed.lane.handler), (new.key.into(), new.handler.into()));
     assert_eq!((failed.lane.partition, failed.record_type), (new.partition, new.record_type));
@@ -204,7 +205,7 @@ pub(crate) async fn purge_takes_nothing_that_is_not_done<T: Target>(outbox: &Out
 pub(crate) async fn a_lane_of_an_unknown_reason_is_told<T: SqlTarget>(outbox: &Outbox<T>) {
     blocked(outbox).await;
     outbox.execute("UPDATE {outbox}lane SET reason = 'asleep'").await;
-    let lanes = outbox.store.stopped_lanes(0, 10).await.unwrap_err();
+    let lanes = outbox.store.stopped_lanes(&Filter::all(), 0, 10).await.unwrap_err();
     let counts = outbox.store.counts().await.unwrap_err();
     for error in [lanes, counts] {
         assert_eq!(error.class, ErrorClass::Setup);

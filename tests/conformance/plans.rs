@@ -24,6 +24,7 @@ const SMALL: &[&str] = &[
     "resume_lanes",
     "count_crash",
     "clear_calls",
+    "end_calls",
 ];
 
 /// What stands for a list or a parameter.
@@ -32,6 +33,7 @@ fn filled(name: &str, sql: &str) -> String {
     let ids = if sql.contains("_lane") || sql.contains(".lane") { 1..=20 } else { 1..=1_500 };
     let mut sql = sql
         .replace("LIMIT ?", "LIMIT 10")
+        .replace("{matching}", "partition_no IN ({partitions}) ORDER BY id LIMIT 10")
         .replace("{due_columns}", "")
         .replace("{due}", "")
         .replace("{rows}", "(1)")
@@ -72,8 +74,10 @@ async fn scans<T: Server>(outbox: &Outbox<T>, rows: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (name, sql) in outbox.store.statements() {
         let writes = ["UPDATE", "DELETE", "INSERT"].iter().any(|word| sql.trim_start().starts_with(word));
-        // Who skips what is locked waits for nobody.
+        // Who skips what is locked waits for nobody. People ask for failed records among millions that have not
+        // failed.
         let locks = writes || sql.contains("FOR UPDATE") && !sql.contains("SKIP LOCKED");
+        let locks = locks || name == "failed_ids";
         // Values of other types than text are bound by those who look, who never lock.
         if SMALL.contains(&name) || name.starts_with("insert_") || name.starts_with("join_") || !locks {
             continue;

@@ -2,7 +2,7 @@
 
 use keylane::{
     OnFailure, RecordId,
-    admin::{Status, StopReason},
+    admin::{Filter, Status, StopReason},
     inner::{Change, Mend},
 };
 
@@ -52,7 +52,7 @@ pub(crate) async fn much_that_is_held_returns_in_steps_and_in_order<T: Target>(o
         let stops = outbox.stops().await;
         assert_eq!((stops.len(), stops[0].reason, stops[0].record), (1, StopReason::Releasing, head));
         assert!(stops[0].released_to >= tail[returned - 1] && stops[0].released_to < tail[returned]);
-        let lane = outbox.store.stopped_lanes(0, 10).await.unwrap().remove(0);
+        let lane = outbox.store.stopped_lanes(&Filter::all(), 0, 10).await.unwrap().remove(0);
         assert_eq!((lane.reason, lane.held), (StopReason::Releasing, (HELD - returned) as u64));
     }
     worker.settle([(head, 0, Change::Release)]).await;

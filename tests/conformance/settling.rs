@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylane::{
     Completed, OnFailure, RecordId,
-    admin::{Status, StopReason},
+    admin::{Filter, Status, StopReason},
     inner::Change,
 };
 
@@ -172,7 +172,7 @@ pub(crate) async fn a_retry_counts_an_attempt_and_keeps_the_error<T: Target>(out
     }
     assert_eq!(count(outbox, Status::Delayed).await, 1);
     worker.settle([(id, 3, fail(OnFailure::Continue))]).await;
-    let failed = outbox.store.failed(0, 10).await.unwrap().remove(0);
+    let failed = outbox.store.failed(&Filter::all(), 0, 10).await.unwrap().remove(0);
     assert_eq!((failed.id, failed.attempts), (id, 4));
     assert_eq!(failed.last_error.as_deref(), Some("spent"));
 }

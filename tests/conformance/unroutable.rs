@@ -1,7 +1,7 @@
 //! Records that this build has no handler for.
 
 use keylane::{
-    admin::{Status, StopReason},
+    admin::{Filter, Status, StopReason},
     inner::Change,
 };
 
@@ -21,7 +21,7 @@ pub(crate) async fn an_unroutable_record_stands_still_and_counts_no_attempt<T: T
         (stops[0].reason, stops[0].record, stops[0].record_exists),
         (StopReason::Unroutable, id, true)
     );
-    let lane = outbox.store.stopped_lanes(0, 10).await.unwrap().remove(0);
+    let lane = outbox.store.stopped_lanes(&Filter::all(), 0, 10).await.unwrap().remove(0);
     assert_eq!((lane.attempts, lane.last_error), (0, None));
 }
 

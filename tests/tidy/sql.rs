@@ -42,6 +42,7 @@ const TOKENS: &[&str] = &[
     "find",
     "column",
     "given",
+    "matching",
 ];
 
 fn body(text: &str) -> String {

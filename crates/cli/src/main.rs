@@ -82,7 +82,7 @@ where
             println!("the outbox schema is up to date");
         }
         Command::Status => {
-            let counts = outbox.counts().await?;
+            let counts = outbox.admin().counts().await?;
             for (status, count) in &counts.records {
                 println!("records {status}: {count}");
             }

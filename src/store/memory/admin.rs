@@ -1,15 +1,19 @@
 //! What people do: look, mend, clear away; the published routes; and a schema that needs nothing.
 
-use std::{collections::BTreeMap, ops::Bound, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, ops::Bound, time::Duration};
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use super::{MemoryStore, outbox::Outbox, rows::Row};
 use crate::{
     handler::Route,
+    instance::Claim,
+    partition::Partition,
     record::{RecordId, Status},
     store::{
-        AdminStore, Counts, FailedRecord, Mend, Rights, SchemaError, SchemaStore, StoppedLane, StoreError,
+        AdminStore, Counts, FailedRecord, Filter, Instance, Mend, PartitionOwner, Rights, SchemaError,
+        SchemaStore, StoppedLane, StoreError,
     },
 };
 
@@ -27,9 +31,46 @@ impl AdminStore for MemoryStore {
         .await
     }
 
-    async fn stopped_lanes(&self, after: RecordId, limit: usize) -> Result<Vec<StoppedLane>, StoreError> {
+    async fn instances(&self, limit: usize) -> Result<Vec<Instance>, StoreError> {
+        self.call("instances", |outbox, now| {
+            let mut all: Vec<_> = outbox.instances.iter().collect();
+            all.sort_by_key(|(id, row)| (!row.state.is_live(), Reverse(**id)));
+            let claims = outbox.claims;
+            let shown = all.into_iter().take(limit).map(|(id, row)| Instance {
+                id: *id,
+                name: row.name.clone(),
+                version: row.version.clone(),
+                state: row.state,
+                started: now.saturating_duration_since(row.started),
+                last_beat: now.saturating_duration_since(row.last_beat),
+                partitions: claims.iter().filter(|claim| claim.owner == Some(*id)).count(),
+            });
+            shown.collect()
+        })
+        .await
+    }
+
+    async fn partitions(&self) -> Result<Vec<PartitionOwner>, StoreError> {
+        self.call("partitions", |outbox, now| {
+            let shown = Partition::all().map(|partition| {
+                let Claim { owner, generation } = outbox.claims[partition.index()];
+                let claimed = outbox.claimed[partition.index()].map(|at| now.saturating_duration_since(at));
+                PartitionOwner { partition, owner, generation, claimed }
+            });
+            shown.collect()
+        })
+        .await
+    }
+
+    async fn stopped_lanes(
+        &self,
+        filter: &Filter,
+        after: RecordId,
+        limit: usize,
+    ) -> Result<Vec<StoppedLane>, StoreError> {
         self.call("stopped lanes", |outbox, now| {
-            let rows = outbox.lanes.range((Bound::Excluded(after), Bound::Unbounded)).take(limit);
+            let rows = outbox.lanes.range((Bound::Excluded(after), Bound::Unbounded));
+            let rows = rows.filter(|(_, stopped)| filter.fits(&stopped.lane)).take(limit);
             let lanes = rows.map(|(id, stopped)| {
                 let record = outbox.records.get(*id);
                 StoppedLane {
@@ -49,21 +90,40 @@ impl AdminStore for MemoryStore {
         .await
     }
 
-    async fn failed(&self, after: RecordId, limit: usize) -> Result<Vec<FailedRecord>, StoreError> {
-        self.call("failed", |outbox, _| {
-            let failed = outbox.records.all().filter(|(id, row)| *id > after && row.status == Status::Failed);
-            failed.take(limit).map(|(id, row)| failed_record(id, row)).collect()
+    async fn failed(
+        &self,
+        filter: &Filter,
+        after: RecordId,
+        limit: usize,
+    ) -> Result<Vec<FailedRecord>, StoreError> {
+        self.call("failed", |outbox, now| {
+            failed(outbox, filter, after).take(limit).map(|(id, row)| failed_record(id, row, now)).collect()
         })
         .await
     }
 
-    async fn mend(&self, id: RecordId, mend: &Mend) -> Result<bool, StoreError> {
+    async fn failed_ids(
+        &self,
+        filter: &Filter,
+        after: RecordId,
+        limit: usize,
+    ) -> Result<Vec<RecordId>, StoreError> {
+        self.call("failed ids", |outbox, _| {
+            failed(outbox, filter, after).take(limit).map(|(id, _)| id).collect()
+        })
+        .await
+    }
+
+    async fn mend_all(&self, ids: &[RecordId], mend: &Mend) -> Result<usize, StoreError> {
         self.call("mend", |outbox, _| {
-            let mended = outbox.records.get(id).is_some_and(|row| row.status == Status::Failed)
-                && apply(outbox, id, mend);
-            if mended {
-                outbox.starts.remove(&id);
-                outbox.resume_lane(id);
+            let mut mended = 0;
+            for id in ids {
+                let failed = outbox.records.get(*id).is_some_and(|row| row.status == Status::Failed);
+                if failed && apply(outbox, *id, mend) {
+                    outbox.starts.remove(id);
+                    outbox.resume_lane(*id);
+                    mended += 1;
+                }
             }
             mended
         })
@@ -101,7 +161,16 @@ impl AdminStore for MemoryStore {
     }
 }
 
-fn failed_record(id: RecordId, row: &Row) -> FailedRecord {
+fn failed<'a>(
+    outbox: &'a Outbox,
+    filter: &'a Filter,
+    after: RecordId,
+) -> impl Iterator<Item = (RecordId, &'a Row)> {
+    let failed = outbox.records.all().filter(move |(id, row)| *id > after && row.status == Status::Failed);
+    failed.filter(|(_, row)| filter.fits(&row.lane()))
+}
+
+fn failed_record(id: RecordId, row: &Row, now: Instant) -> FailedRecord {
     FailedRecord {
         id,
         event_id: row.new.event_id,
@@ -109,6 +178,10 @@ fn failed_record(id: RecordId, row: &Row) -> FailedRecord {
         record_type: row.new.record_type.clone(),
         attempts: row.attempts,
         last_error: row.last_error.clone(),
+        content_type: row.new.content_type.clone(),
+        payload: row.new.payload.clone(),
+        headers: row.new.headers.clone(),
+        age: now.saturating_duration_since(row.created),
     }
 }
 

@@ -21,7 +21,14 @@ impl ClusterStore for MemoryStore {
         let joined = self.call("join", |outbox, now| {
             let new = !outbox.instances.contains_key(&instance.id);
             if new {
-                let row = InstanceRow { state: InstanceState::Active, beat: 0, last_beat: now };
+                let row = InstanceRow {
+                    name: instance.name.clone(),
+                    version: instance.version.clone(),
+                    state: InstanceState::Active,
+                    beat: 0,
+                    started: now,
+                    last_beat: now,
+                };
                 outbox.instances.insert(instance.id, row);
                 outbox.cluster_changes += 1;
                 outbox.guards.extend((0..instance.guard_rows).map(|slot| ((instance.id, slot), 0)));
@@ -70,7 +77,7 @@ impl ClusterStore for MemoryStore {
         me: InstanceId,
         wanted: &[(Partition, Generation)],
     ) -> Result<Vec<(Partition, Generation)>, StoreError> {
-        self.call("claim", |outbox, _| {
+        self.call("claim", |outbox, now| {
             let active = outbox.instances.get(&me).is_some_and(|row| row.state == InstanceState::Active);
             for (partition, seen) in wanted.iter().filter(|_| active) {
                 let claim = outbox.claims[partition.index()];
@@ -78,6 +85,7 @@ impl ClusterStore for MemoryStore {
                 if free && claim.generation == *seen {
                     outbox.claims[partition.index()] =
                         Claim { owner: Some(me), generation: Generation(seen.0 + 1) };
+                    outbox.claimed[partition.index()] = Some(now);
                 }
             }
             let owned =
@@ -95,13 +103,12 @@ impl ClusterStore for MemoryStore {
         .await
     }
 
-    async fn drain(&self, me: InstanceId) -> Result<(), StoreError> {
+    async fn drain(&self, id: InstanceId) -> Result<bool, StoreError> {
         self.call("drain", |outbox, _| {
             outbox.cluster_changes += 1;
-            if let Some(row) = outbox.instances.get_mut(&me).filter(|row| row.state == InstanceState::Active)
-            {
-                row.state = InstanceState::Draining;
-            }
+            let active = |row: &&mut InstanceRow| row.state == InstanceState::Active;
+            let row = outbox.instances.get_mut(&id).filter(active);
+            row.map(|row| row.state = InstanceState::Draining).is_some()
         })
         .await
     }

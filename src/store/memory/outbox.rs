@@ -34,6 +34,8 @@ pub(super) struct Outbox {
     pub(super) instances: BTreeMap<InstanceId, InstanceRow>,
     pub(super) guards: BTreeMap<(InstanceId, u32), i64>,
     pub(super) claims: [Claim; PARTITION_COUNT],
+    /// When each partition was claimed last.
+    pub(super) claimed: [Option<Instant>; PARTITION_COUNT],
     /// Crashes of the owners of each partition.
     pub(super) crashes: [u32; PARTITION_COUNT],
     /// Calls that were noted.
@@ -66,8 +68,11 @@ pub(super) struct StartRow {
 /// One row of `outbox_instance`.
 #[derive(Clone, Debug)]
 pub(super) struct InstanceRow {
+    pub(super) name: String,
+    pub(super) version: String,
     pub(super) state: InstanceState,
     pub(super) beat: i64,
+    pub(super) started: Instant,
     pub(super) last_beat: Instant,
 }
 
@@ -84,6 +89,7 @@ impl Default for Outbox {
             instances: BTreeMap::new(),
             guards: BTreeMap::new(),
             claims: [Claim::default(); PARTITION_COUNT],
+            claimed: [None; PARTITION_COUNT],
             crashes: [0; PARTITION_COUNT],
             starts: BTreeMap::new(),
             cluster_changes: 0,

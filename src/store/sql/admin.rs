@@ -1,39 +1,25 @@
 //! What people do: look, mend, clear away; and the published routes.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
-use std::sync::Arc;
 
 use super::{
     SqlStore,
     call::{begin, commit, query},
     driver::{Driver, Kind, Row, Value},
+    overview::reason,
     release::resume_lanes,
-    statements::safe,
+    statements::{fill, list, safe},
 };
 use crate::{
     handler::Route,
-    partition::Partition,
-    record::{Lane, RecordId, Status, StopReason},
-    store::{AdminStore, Counts, ErrorClass, FailedRecord, Mend, StoppedLane, StoreError},
+    record::{RecordId, Status},
+    store::{
+        AdminStore, Counts, FailedRecord, Filter, Instance, Mend, PartitionOwner, StoppedLane, StoreError,
+    },
 };
-
-fn lane(row: &Row, first: usize) -> Option<Lane> {
-    let partition = Partition::new(row.int(first))?;
-    Some(Lane { partition, key: row.text(first + 1).into(), handler: row.text(first + 2).into() })
-}
-
-/// The reason why a lane stands still. A list without the lanes of a reason that only a newer build knows
-/// would hide them.
-fn reason(call: &'static str, row: &Row, column: usize) -> Result<StopReason, StoreError> {
-    let word = row.text(column);
-    let unknown = || {
-        format!("a lane has the reason {word:?}, which this build does not know: use the build that wrote it")
-    };
-    StopReason::parse(&word).ok_or_else(|| StoreError::new(call, ErrorClass::Setup, unknown()))
-}
 
 #[async_trait]
 impl<D: Driver> AdminStore for SqlStore<D> {
@@ -49,73 +35,63 @@ impl<D: Driver> AdminStore for SqlStore<D> {
         Ok(Counts { records: records.collect(), stopped_lanes })
     }
 
-    async fn stopped_lanes(&self, after: RecordId, limit: usize) -> Result<Vec<StoppedLane>, StoreError> {
-        const KINDS: &[Kind] = &[
-            Kind::Int,
-            Kind::Text,
-            Kind::Text,
-            Kind::Text,
-            Kind::Int,
-            Kind::Uuid,
-            Kind::Text,
-            Kind::Int,
-            Kind::Text,
-            Kind::Int,
-            Kind::Int,
-        ];
-        let values = vec![after.into(), Value::Int(limit as i64)];
-        let rows = self.read("stopped lanes", safe(&self.sql.stopped_lanes), values, KINDS).await?;
-        let lanes = rows.iter().filter_map(|row| Some((row, lane(row, 0)?))).map(|(row, lane)| {
-            Ok(StoppedLane {
-                lane,
-                reason: reason("stopped lanes", row, 3)?,
-                record: row.int(4),
-                event_id: row.uuid(5),
-                record_type: row.optional_text(6),
-                attempts: u32::try_from(row.int(7)).unwrap_or(u32::MAX),
-                last_error: row.optional_text(8),
-                held: row.int(9) as u64,
-                since: Duration::from_micros(u64::try_from(row.int(10)).unwrap_or(0)),
-            })
-        });
-        lanes.collect()
+    async fn instances(&self, limit: usize) -> Result<Vec<Instance>, StoreError> {
+        self.list_instances(limit).await
     }
 
-    async fn failed(&self, after: RecordId, limit: usize) -> Result<Vec<FailedRecord>, StoreError> {
-        const KINDS: &[Kind] =
-            &[Kind::Int, Kind::Uuid, Kind::Int, Kind::Text, Kind::Text, Kind::Text, Kind::Int, Kind::Text];
-        let values = vec![after.into(), Value::Int(limit as i64)];
-        let rows = self.read("failed", safe(&self.sql.failed), values, KINDS).await?;
-        let failed = rows.iter().filter_map(|row| {
-            Some(FailedRecord {
-                id: row.int(0),
-                event_id: row.uuid(1)?,
-                lane: lane(row, 2)?,
-                record_type: row.text(5),
-                attempts: u32::try_from(row.int(6)).unwrap_or(u32::MAX),
-                last_error: row.optional_text(7),
-            })
-        });
-        Ok(failed.collect())
+    async fn partitions(&self) -> Result<Vec<PartitionOwner>, StoreError> {
+        self.list_partitions().await
     }
 
-    async fn mend(&self, id: RecordId, mend: &Mend) -> Result<bool, StoreError> {
+    async fn stopped_lanes(
+        &self,
+        filter: &Filter,
+        after: RecordId,
+        limit: usize,
+    ) -> Result<Vec<StoppedLane>, StoreError> {
+        self.list_stopped_lanes(filter, after, limit).await
+    }
+
+    async fn failed(
+        &self,
+        filter: &Filter,
+        after: RecordId,
+        limit: usize,
+    ) -> Result<Vec<FailedRecord>, StoreError> {
+        self.list_failed(filter, after, limit).await
+    }
+
+    async fn failed_ids(
+        &self,
+        filter: &Filter,
+        after: RecordId,
+        limit: usize,
+    ) -> Result<Vec<RecordId>, StoreError> {
+        self.list_failed_ids(filter, after, limit).await
+    }
+
+    async fn mend_all(&self, ids: &[RecordId], mend: &Mend) -> Result<usize, StoreError> {
         let (sql, values) = match mend {
-            Mend::Retry => (&self.sql.mend_retry, vec![id.into()]),
-            Mend::Replace(payload) => (&self.sql.mend_replace, vec![payload.clone().into(), id.into()]),
-            Mend::Discard => (&self.sql.mend_discard, vec![id.into()]),
+            Mend::Retry => (&self.sql.mend_retry, vec![]),
+            Mend::Replace(payload) => (&self.sql.mend_replace, vec![payload.clone().into()]),
+            Mend::Discard => (&self.sql.mend_discard, vec![]),
         };
         self.call("mend", async {
             let mut conn = self.control.borrow().await?;
             begin::<D>(&mut conn).await?;
-            let mended = D::execute(&mut conn, safe(sql), values).await? == 1;
-            if mended {
-                D::execute(&mut conn, safe(&self.sql.end_call), vec![id.into()]).await?;
-                resume_lanes::<D>(&mut conn, &self.sql, &BTreeSet::from([id])).await?;
+            let named = [("{ids}", list(ids.iter().copied()))];
+            let lock = fill(&self.sql.lock_failed, &named);
+            let rows = query::<D>(&mut conn, lock, Vec::new(), &[Kind::Int]).await?;
+            let failed: BTreeSet<RecordId> = rows.iter().map(|row| row.int(0)).collect();
+            if !failed.is_empty() {
+                let failed_ids = [("{ids}", list(failed.iter().copied()))];
+                D::execute(&mut conn, fill(sql, &failed_ids), values).await?;
+                D::execute(&mut conn, fill(&self.sql.end_calls, &failed_ids), Vec::new()).await?;
+                resume_lanes::<D>(&mut conn, &self.sql, &failed).await?;
             }
             commit::<D>(&mut conn).await?;
             conn.keep();
-            Ok(mended)
+            Ok(failed.len())
         })
         .await
     }

@@ -153,13 +153,13 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
         Ok(released.await? as usize)
     }
 
-    async fn drain(&self, me: InstanceId) -> Result<(), StoreError> {
+    async fn drain(&self, who: InstanceId) -> Result<bool, StoreError> {
         self.call("drain", async {
             let mut conn = self.control.borrow().await?;
-            D::execute(&mut conn, safe(&self.sql.drain_instance), vec![id(me)]).await?;
+            let drained = D::execute(&mut conn, safe(&self.sql.drain_instance), vec![id(who)]).await? == 1;
             D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
             conn.keep();
-            Ok(())
+            Ok(drained)
         })
         .await
     }

@@ -56,6 +56,7 @@ impl From<Vec<u8>> for Value {
 pub(crate) enum Kind {
     Int,
     Text,
+    Bytes,
     Uuid,
 }
 
@@ -65,6 +66,7 @@ pub(crate) enum Cell {
     Null,
     Int(i64),
     Text(String),
+    Bytes(Vec<u8>),
     Uuid(Uuid),
 }
 
@@ -93,6 +95,13 @@ impl Row {
         match self.0.get(column) {
             Some(Cell::Text(text)) => Some(text.clone()),
             _ => None,
+        }
+    }
+
+    pub(crate) fn bytes(&self, column: usize) -> Vec<u8> {
+        match self.0.get(column) {
+            Some(Cell::Bytes(bytes)) => bytes.clone(),
+            _ => Vec::new(),
         }
     }
 

@@ -139,6 +139,7 @@ macro_rules! sqlx_codec {
                 cells.push(match kind {
                     Kind::Int => get::<i64>(row, column)?.map_or(Cell::Null, Cell::Int),
                     Kind::Text => get::<String>(row, column)?.map_or(Cell::Null, Cell::Text),
+                    Kind::Bytes => get::<Vec<u8>>(row, column)?.map_or(Cell::Null, Cell::Bytes),
                     Kind::Uuid => get::<uuid::Uuid>(row, column)?.map_or(Cell::Null, Cell::Uuid),
                 });
             }

@@ -36,6 +36,7 @@ mod link;
 mod looks;
 #[cfg(feature = "mysql")]
 mod mysql;
+mod overview;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod producer;

@@ -160,7 +160,7 @@ fn element(key: &Cell) -> Option<String> {
             let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
             Some(format!("\"{digits}\""))
         }
-        Cell::Null | Cell::Uuid(_) => None,
+        Cell::Null | Cell::Bytes(_) | Cell::Uuid(_) => None,
     }
 }
 

@@ -68,7 +68,7 @@ statements! {
         move_guard move_fence lock_records raise_guard read_guard complete_delete complete_keep copy_to_archive reason_of_lanes stop_lanes
         set_aside count_held resume_lanes return_held begin_release release_step stop_release return_some stops
         suspicions end_call calm_partitions clear_calls count_crash count_crash_of_calls
-        counts count_lanes stopped_lanes failed mend_retry mend_replace mend_discard
+        counts count_lanes stopped_lanes failed failed_ids lock_failed mend_retry mend_replace mend_discard end_calls instances partitions
         old_completed old_archived old_dedup
         routes retire_handler
         meta shape note_version identity note_change count_partitions probe_write;

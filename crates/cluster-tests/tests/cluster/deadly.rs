@@ -1,6 +1,6 @@
 //! A record that ends the process that handles it.
 
-use keylane::RecordId;
+use keylane::{RecordId, admin::Filter};
 use keylane_cluster_tests::event::DEADLY;
 use tokio::time::Instant;
 
@@ -29,7 +29,9 @@ pub(crate) async fn a_record_that_kills_its_process_is_set_aside<T: Target>(stor
                 None => deaths += 1,
             }
         }
-        if let [failed] = &cluster.outbox.failed(0, 10).await.expect("failed records")[..] {
+        if let [failed] =
+            &cluster.outbox.admin().failed(&Filter::all(), 0, 10).await.expect("failed records")[..]
+        {
             let error = failed.last_error.as_deref().unwrap_or_default();
             assert!(error.starts_with("crashed: the process ended 3 times"), "{error}");
             assert_eq!((&*failed.lane.key, failed.attempts), (&*format!("key-{}", DEADLY.0), 1));
@@ -40,7 +42,7 @@ pub(crate) async fn a_record_that_kills_its_process_is_set_aside<T: Target>(stor
     };
     println!("{deaths} processes ended in {:?}", began.elapsed());
     assert!((5..=DEATHS).contains(&deaths), "{deaths} processes ended");
-    assert!(cluster.outbox.discard(failed).await.expect("discard"));
+    assert!(cluster.outbox.admin().discard(failed).await.expect("discard"));
     cluster.wait("all others are delivered", async || cluster.judge().lost == [DEADLY]).await;
     cluster
         .wait("nothing is left", async || {

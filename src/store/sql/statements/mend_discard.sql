@@ -1,2 +1,2 @@
--- A failed record is given up.
-{delete:record by PRIMARY} WHERE id = $1 AND status = 2
+-- Failed records are given up.
+{delete:record by PRIMARY} WHERE id IN ({ids}) AND status = 2

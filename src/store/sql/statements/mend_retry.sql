@@ -1,3 +1,3 @@
--- A failed record is delivered again.
+-- Failed records are delivered again.
 UPDATE {outbox}record {by:PRIMARY} SET status = 0, attempts = 0, next_attempt_at = NULL
-WHERE id = $1 AND status = 2
+WHERE id IN ({ids}) AND status = 2
