@@ -224,8 +224,9 @@ impl Dispatcher {
 
     fn start_settle(&mut self) -> Option<Task<Settled>> {
         let mut settler = self.settler.take()?;
-        self.lanes.ask_for_steps();
-        self.follow_wishes();
+        if self.lanes.ask_for_steps() {
+            self.follow_wishes();
+        }
         let Some(batch) = self.queue.next_batch() else {
             self.settler = Some(settler);
             return None;

@@ -59,6 +59,12 @@ pub(super) struct Batch {
 }
 
 impl Batch {
+    /// An empty batch with room for as many as this one has.
+    pub(super) fn of_this_size(&self) -> Self {
+        let (settlements, origins) = (Vec::with_capacity(self.len()), Vec::with_capacity(self.len()));
+        Self { settlements, origins }
+    }
+
     pub(super) fn push(&mut self, Write { settlement, origin }: Write) {
         self.settlements.push(settlement);
         self.origins.push(origin);

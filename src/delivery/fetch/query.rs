@@ -110,7 +110,10 @@ async fn fill(store: &dyn Store, result: &mut FetchResult) -> Result<(), StoreEr
         }
     };
     result.new = !pending.is_empty();
-    result.records.extend(pending);
+    match result.records.is_empty() {
+        true => result.records = pending,
+        false => result.records.extend(pending),
+    }
     Ok(())
 }
 

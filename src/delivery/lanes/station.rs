@@ -37,7 +37,9 @@ impl Lanes {
 
     /// What the lanes want of others, since the last call.
     pub(in crate::delivery) fn take_wishes(&mut self) -> Wishes {
-        std::mem::take(&mut self.0.wishes)
+        // The next event will bring about as many writes.
+        let next = Wishes { writes: Vec::with_capacity(self.0.wishes.writes.len()), ..Wishes::default() };
+        std::mem::replace(&mut self.0.wishes, next)
     }
 
     /// Records in memory, and the bytes of their payloads.
@@ -285,8 +287,11 @@ impl Lanes {
         }
     }
 
-    /// Asks for the next held records of lanes that go on in steps.
-    pub(in crate::delivery) fn ask_for_steps(&mut self) {
+    /// Asks for the next held records of lanes that go on in steps. Returns whether there are such lanes.
+    pub(in crate::delivery) fn ask_for_steps(&mut self) -> bool {
+        if self.0.releases.is_empty() {
+            return false;
+        }
         let table = &self.0.table;
         let has_few = |lane: &Lane, most| {
             let state = table.of(lane).and_then(|lane| table.get(lane));
@@ -296,6 +301,7 @@ impl Lanes {
             let lane = self.0.table.of_or_insert(&lane);
             self.0.write(lane, (record, 0), Change::Release, None);
         }
+        true
     }
 
     /// Takes over what a settle has written.

@@ -44,7 +44,11 @@ impl SettleQueue {
     pub(in crate::delivery) fn next_batch(&mut self) -> Option<Batch> {
         match self.waiting.len() {
             0 => None,
-            1..=SETTLE_LIMIT => Some(std::mem::take(&mut self.waiting)),
+            // The next batch will be about as large.
+            1..=SETTLE_LIMIT => {
+                let next = self.waiting.of_this_size();
+                Some(std::mem::replace(&mut self.waiting, next))
+            }
             _ => Some(Batch {
                 settlements: self.waiting.settlements.drain(..SETTLE_LIMIT).collect(),
                 origins: self.waiting.origins.drain(..SETTLE_LIMIT).collect(),
