@@ -34,9 +34,27 @@ pub trait OutboxEvent: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The stable name of this event, 1 to 128 bytes, such as `order.placed`.
     const RECORD_TYPE: &'static str;
 
+    /// The version of the payload's form, 1 and up. It is stored in the media type of the record (from 2 on as
+    /// `application/json; version=2`), so that a build with an older version does not misread a newer payload: the record
+    /// waits for a build that can read it.
+    const VERSION: u32 = 1;
+
     /// The key of this event, 1 to 255 bytes without NUL, such as `order-42`.
     fn key(&self) -> Cow<'_, str>;
+
+    /// Brings a payload of version `from`, which is below [`OutboxEvent::VERSION`], to this version's form.
+    ///
+    /// # Errors
+    /// What is wrong with the payload. The text is logged and stored: it must not contain the payload. The record
+    /// then counts as one that cannot be decoded.
+    fn upcast(from: u32, payload: serde_json::Value) -> Result<serde_json::Value, BoxedError> {
+        drop(payload);
+        Err(format!("there is no upcast from version {from}: write one with #[outbox(upcast = …)]").into())
+    }
 }
+
+/// An error of any kind.
+pub type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The status of a stored record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -161,6 +161,7 @@ impl HandlerError {
             class: self.class.as_deref(),
             retry_after: self.retry_after,
             unavailable: self.unavailable,
+            undecodable: self.kind == FailureKind::Decode,
         }
     }
 

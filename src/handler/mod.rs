@@ -35,4 +35,10 @@ pub use registration::{Declare, Registration, Takes};
 pub(crate) use registry::{Defaults, EVERY_TYPE, Entry, Form, Registry, is_valid_name};
 pub use registry::{RegistryError, Route};
 
-pub use crate::{codec::DecodeError, record::Headers};
+pub use serde_json::Value as JsonValue;
+
+pub use crate::{
+    codec::DecodeError,
+    record::{BoxedError, Headers},
+    rules::retry::OnUndecodable,
+};

@@ -20,6 +20,8 @@ pub enum Step {
         /// From the database's clock.
         delay: Duration,
     },
+    /// This build cannot decode it: it is left to another, without an attempt counted.
+    Leave,
     /// Retries are spent: call the fallback handler.
     Fallback,
     /// Retries are spent and there is no fallback, or it failed too.
@@ -46,6 +48,9 @@ pub fn after_handler(
     roll: f64,
 ) -> Step {
     let Some(fault) = fault else { return Step::Complete };
+    if policy.leaves(fault) {
+        return Step::Leave;
+    }
     if let Some(delay) = policy.wait(fault, age) {
         return Step::Wait { delay };
     }
@@ -76,6 +81,7 @@ pub fn change(step: Step, stopped_lane: bool, rules: LaneRules, error: &str) -> 
             Some(Change::Retry { delay, error, stop: rules.stop_on_first_failure, counted: false })
         }
         Step::Fail => Some(Change::Fail { error, lane: rules.on_failure }),
+        Step::Leave => Some(Change::Unroutable),
         Step::Fallback => None,
     }
 }

@@ -35,6 +35,8 @@ pub struct RetryPolicy {
     /// are not counted; after it they are failed attempts like all others. 0: they always are.
     #[serde(with = "crate::duration::max_unavailable")]
     pub max_unavailable: Duration,
+    /// What becomes of a record whose payload this build cannot decode.
+    pub undecodable: OnUndecodable,
 }
 
 impl Default for RetryPolicy {
@@ -47,8 +49,21 @@ impl Default for RetryPolicy {
             retry_on: Vec::new(),
             never_on: Vec::new(),
             max_unavailable: Duration::from_secs(24 * 3600),
+            undecodable: OnUndecodable::default(),
         }
     }
+}
+
+/// What becomes of a record whose payload its handler's build cannot decode. In settings: `wait` or `fail`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OnUndecodable {
+    /// It waits, with its key, for a build that can decode it: no attempt counts.
+    #[default]
+    Wait,
+    /// It has failed: its fallback handler is called, or it is FAILED.
+    Fail,
 }
 
 /// What the rule needs to know of a failure.
@@ -62,6 +77,8 @@ pub struct Fault<'a> {
     pub retry_after: Option<Duration>,
     /// The error said that the handler's target is away: whatever it is asked now would fail.
     pub unavailable: bool,
+    /// The payload could not be decoded.
+    pub undecodable: bool,
 }
 
 /// The shortest wait for a target that is away: many lanes ask it at once.
@@ -155,6 +172,18 @@ impl RetryPolicy {
     pub fn max_unavailable(mut self, limit: Duration) -> Self {
         self.max_unavailable = limit;
         self
+    }
+
+    /// Sets what becomes of a record whose payload this build cannot decode.
+    #[must_use]
+    pub fn undecodable(mut self, becomes: OnUndecodable) -> Self {
+        self.undecodable = becomes;
+        self
+    }
+
+    /// Whether a failure leaves the record to another build.
+    pub fn leaves(&self, fault: Fault<'_>) -> bool {
+        fault.undecodable && self.undecodable == OnUndecodable::Wait
     }
 
     /// How long to wait for a target that is away, or `None` when the failure counts. `age` is the time since the
@@ -275,6 +304,14 @@ mod tests {
         assert_eq!(policy.wait(Fault { retry_after: None, ..away }, s(0)), Some(LEAST_WAIT), "no hot loop");
         assert_eq!(policy.wait(Fault { permanent: true, ..away }, s(0)), None);
         assert_eq!(policy.wait(Fault::default(), s(0)), None);
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_is_left_unless_it_is_to_fail() {
+        let fault = Fault { undecodable: true, permanent: true, ..Fault::default() };
+        assert!(RetryPolicy::default().leaves(fault));
+        assert!(!RetryPolicy::default().leaves(Fault { undecodable: false, ..fault }));
+        assert!(!RetryPolicy::default().undecodable(OnUndecodable::Fail).leaves(fault));
     }
 
     #[test]

@@ -233,7 +233,7 @@ impl RawEvent {
         Ok(Self {
             record_type: E::RECORD_TYPE.to_owned(),
             key: event.key().into_owned(),
-            content_type: codec::JSON.to_owned(),
+            content_type: codec::content_type::<E>(),
             payload: codec::encode(event)?,
         })
     }

@@ -26,6 +26,10 @@ impl Observer for LogObserver {
                 target: "keylane", record, partition = %lane.partition, handler = %lane.handler, record_type,
                 "[ALERT] no handler for this record in this build; its key waits"
             ),
+            Signal::Undecodable { record, lane, record_type, error } => tracing::error!(
+                target: "keylane", record, partition = %lane.partition, handler = %lane.handler, record_type, error,
+                "[ALERT] this build cannot decode this record; its key waits"
+            ),
             Signal::Quarantined { record, partition, belongs } => tracing::error!(
                 target: "keylane", record, %partition, %belongs, "[ALERT] record stood in a wrong partition"
             ),

@@ -135,6 +135,17 @@ pub enum Signal {
         /// Its record type.
         record_type: String,
     },
+    /// This build cannot decode the payload of a record: its lane waits for an instance that can.
+    Undecodable {
+        /// The record.
+        record: RecordId,
+        /// Its lane.
+        lane: Lane,
+        /// Its record type.
+        record_type: String,
+        /// Why. It names places, never the payload's content.
+        error: String,
+    },
     /// A record stood in a partition that is not its key's: set aside as failed.
     Quarantined {
         /// The record.

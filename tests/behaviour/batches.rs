@@ -6,6 +6,7 @@ use keylane::{
     BatchHandler, BatchResults, Delivery, GenericBatchHandler, HandlerError, Record, Registration,
     RetryPolicy, ScheduleOptions, Takes,
     admin::{Filter, Status},
+    handler::OnUndecodable,
 };
 
 use crate::{
@@ -149,7 +150,8 @@ pub(crate) async fn a_batch_that_panics_fails_its_first_record<T: User>(stage: &
 
 pub(crate) async fn a_payload_that_does_not_fit_ends_its_batch<T: User>(stage: &Stage<T>) {
     let (handler, calls) = batch(all_done);
-    let outbox = stage.outbox([Registration::batch("search", 5, handler)]).await;
+    let policy = RetryPolicy::default().undecodable(OnUndecodable::Fail);
+    let outbox = stage.outbox([Registration::batch("search", 5, handler).retry(policy)]).await;
     let mut work = T::begin(&stage.pool).await;
     for number in 1..=4 {
         let payload = match number {

@@ -141,6 +141,7 @@ macro_rules! everywhere {
                 an_instance_that_knows_the_handler_takes_the_lane_up
                 a_type_that_its_handler_does_not_know_waits
                 unroutable_records_of_many_keys_cost_the_others_nothing
+                a_payload_of_a_later_version_waits_for_a_build_that_reads_it
             }
             delayed {
                 a_delayed_event_is_not_early_and_holds_nothing_back

@@ -5,6 +5,7 @@ use std::{fmt, time::Duration};
 use keylane::{
     ClassifiedError, HandlerError, OnFailure, Registration, RetryPolicy, ScheduleOptions, Signal,
     admin::{Filter, Status},
+    handler::OnUndecodable,
 };
 
 use crate::{
@@ -348,7 +349,8 @@ pub(crate) async fn an_error_is_kept_with_its_causes_in_one_line<T: User>(stage:
 
 pub(crate) async fn a_payload_that_does_not_fit_fails_at_once<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
-    let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
+    let policy = RetryPolicy::default().undecodable(OnUndecodable::Fail);
+    let (outbox, running) = stage.run([ledger.keeper("bookkeeper").retry(policy)]).await;
     let raw = |key: &str, content_type: &str, payload: &[u8]| {
         keylane::RawEvent::new("order.placed", key, payload).content_type(content_type)
     };

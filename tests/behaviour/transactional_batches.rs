@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, marker::PhantomData, sync::Arc};
 
 use keylane::{
-    Delivery, HandlerError, Outbox, Registration, ScheduleOptions, Signal, TransactionalBatchHandler,
+    Delivery, HandlerError, Outbox, Registration, RetryPolicy, ScheduleOptions, Signal,
+    TransactionalBatchHandler,
     admin::{Filter, Status},
     handler::FailureKind,
     inner::Tables,
@@ -185,7 +186,9 @@ async fn schedule_undecodable<T: User>(stage: &Stage<T>, outbox: &Outbox<T::Db>)
 
 pub(crate) async fn a_payload_that_does_not_fit_fails_alone<T: User>(stage: &Stage<T>) {
     let (handler, calls) = book(stage, |_: &Seen| false).await;
-    let outbox = stage.outbox([Registration::transactional_mixed_batch("books", SIZE, handler)]).await;
+    let policy = RetryPolicy::default().undecodable(keylane::handler::OnUndecodable::Fail);
+    let handler = Registration::transactional_mixed_batch("books", SIZE, handler).retry(policy);
+    let outbox = stage.outbox([handler]).await;
     schedule_undecodable(stage, &outbox).await;
     let running = outbox.start().await.unwrap();
     let (_, attempts, blocked) = stage.signals.failed().await;

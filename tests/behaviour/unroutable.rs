@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use keylane::{
-    Outbox, Registration, Signal, Takes,
+    Delivery, Handler, HandlerError, Outbox, OutboxEvent, Registration, Signal, Takes,
     admin::{Filter, Status, StopReason, StoppedLane},
 };
-use tokio::sync::mpsc::unbounded_channel;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::{
     delivering::Tell,
@@ -119,4 +120,63 @@ pub(crate) async fn unroutable_records_of_many_keys_cost_the_others_nothing<T: U
     until_count(&outbox, Status::Held, 300).await;
     assert_eq!(stage.signals.count(is_unroutable), 300);
     assert!(running.shutdown().await.graceful);
+}
+
+/// The order of a later build: what was `number` is `quantity`.
+#[derive(Debug, Serialize, Deserialize, OutboxEvent)]
+#[outbox(record_type = "order.placed", key = "{key}", version = 2, upcast = renamed)]
+struct Ordered {
+    key: String,
+    quantity: u32,
+}
+
+fn renamed(from: u32, mut payload: serde_json::Value) -> Result<serde_json::Value, String> {
+    let number = payload.get_mut("number").map(serde_json::Value::take);
+    payload["quantity"] = number.ok_or_else(|| format!("version {from} without a number"))?;
+    Ok(payload)
+}
+
+/// A handler of the later build.
+struct Later(UnboundedSender<(String, u32, u32)>);
+
+impl Handler for Later {
+    type Event = Ordered;
+
+    async fn handle(&self, event: Ordered, delivery: &Delivery) -> Result<(), HandlerError> {
+        Ok(self.0.send((event.key, event.quantity, delivery.attempt))?)
+    }
+}
+
+/// A rolling deploy: the first instance has the earlier build, the second the later one.
+pub(crate) async fn a_payload_of_a_later_version_waits_for_a_build_that_reads_it<T: User>(stage: &Stage<T>) {
+    let (told, mut heard) = unbounded_channel();
+    let earlier = Ledger::default();
+    let (outbox, running) = stage.run([earlier.keeper("bookkeeper")]).await;
+    let mut work = T::begin(&stage.pool).await;
+    let later = Ordered { key: "order-1".to_owned(), quantity: 7 };
+    outbox.schedule(&mut work, &later).await.unwrap();
+    outbox.schedule_all(&mut work, &[placed("order-1", 8), placed("order-2", 9)]).await.unwrap();
+    T::commit(work).await;
+    outbox.wake();
+    let error = stage
+        .signals
+        .first("the alarm", |signal| match signal {
+            Signal::Undecodable { error, .. } => Some(error.clone()),
+            _ => None,
+        })
+        .await;
+    assert!(error.contains("version 2") && error.contains("version 1"), "{error}");
+    let stopped = the_lane::<T>(&outbox, 1).await;
+    assert_eq!((stopped.attempts, &*stopped.lane.key), (0, "order-1"));
+    // The other key goes on, and so does this one once the later build is there.
+    earlier.until_done(1).await;
+    let (second, joined) = stage.run([Registration::typed("bookkeeper", Later(told))]).await;
+    running.shutdown().await;
+    for expected in [("order-1".to_owned(), 7, 1), ("order-1".to_owned(), 8, 1)] {
+        assert_eq!(bounded("the record", heard.recv()).await.unwrap(), expected);
+    }
+    until_empty(&second).await;
+    joined.shutdown().await;
+    let told = stage.signals.count(|signal| matches!(signal, Signal::Undecodable { .. }));
+    assert_eq!(told, 1, "it is left once, and not tried again and again");
 }

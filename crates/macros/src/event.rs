@@ -18,11 +18,13 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     let record_type = required("record type", &arguments.record_type, &input.ident)?;
     let record_type = name::check("the record type", record_type)?;
     let key = arguments.key(&input)?;
+    let evolution = arguments.evolution()?;
     let (keylane, event) = (&arguments.keylane, &input.ident);
     Ok(quote_spanned! {Span::call_site()=>
         #[automatically_derived]
         impl #keylane::OutboxEvent for #event {
             const RECORD_TYPE: &'static str = #record_type;
+            #evolution
 
             fn key(&self) -> ::std::borrow::Cow<'_, str> {
                 #key
@@ -38,6 +40,8 @@ struct Arguments {
     key: Option<LitStr>,
     key_with: Option<(Span, Path)>,
     constant_key: Option<Span>,
+    version: Option<(Span, u32)>,
+    upcast: Option<(Span, Path)>,
 }
 
 impl Arguments {
@@ -48,8 +52,11 @@ impl Arguments {
             key: None,
             key_with: None,
             constant_key: None,
+            version: None,
+            upcast: None,
         };
-        let mut options = Options::new(&["record_type", "key", "constant_key", "key_with", "crate"]);
+        let mut options =
+            Options::new(&["record_type", "key", "constant_key", "key_with", "version", "upcast", "crate"]);
         for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("outbox")) {
             attribute.parse_args_with(|input: syn::parse::ParseStream<'_>| {
                 options.read(input, |name, input| arguments.take(name, input))
@@ -69,9 +76,44 @@ impl Arguments {
                 let path = options::value(name, input, "key_with = path::to::function")?;
                 self.key_with = Some((name.span(), path));
             }
+            "version" => {
+                let (version, span) = options::count(name, input, "version = 2")?;
+                self.version = Some((span, version));
+            }
+            "upcast" => {
+                let path = options::value(name, input, "upcast = path::to::function")?;
+                self.upcast = Some((name.span(), path));
+            }
             _ => self.keylane = options::library(name, input)?,
         }
         Ok(())
+    }
+
+    /// The version and the upcast, if they are given.
+    fn evolution(&self) -> Result<TokenStream> {
+        let keylane = &self.keylane;
+        let version = match (&self.version, &self.upcast) {
+            (Some((span, 0)), _) => return Err(Error::new(*span, "versions are counted from 1")),
+            (None | Some((_, 1)), Some((span, _))) => {
+                return Err(Error::new(*span, "nothing is older than version 1: give a `version` above it"));
+            }
+            (Some((span, version)), _) => {
+                quote_spanned!(*span=> const VERSION: ::core::primitive::u32 = #version;)
+            }
+            (None, _) => TokenStream::new(),
+        };
+        let upcast = self.upcast.as_ref().map(|(option, function)| {
+            let span = Span::call_site().located_at(*option);
+            quote_spanned! {span=>
+                fn upcast(
+                    from: ::core::primitive::u32,
+                    payload: #keylane::handler::JsonValue,
+                ) -> ::core::result::Result<#keylane::handler::JsonValue, #keylane::handler::BoxedError> {
+                    ::core::result::Result::map_err(#function(from, payload), ::core::convert::Into::into)
+                }
+            }
+        });
+        Ok(quote_spanned!(Span::call_site()=> #version #upcast))
     }
 
     /// The body of `key`.

@@ -46,6 +46,8 @@ use proc_macro2::TokenStream;
 /// | `key = "…"` | What orders the events, with fields in braces: `{tail}`, `{0}`, `{order.id}`, `{number:05}`; `{{` and `}}` stand for braces. |
 /// | `constant_key` | Allows a `key` without a field. All events of the type then wait for one another. |
 /// | `key_with = path` | Instead of `key`: a function from `&Self` to a `String`. The only way for an enum. |
+/// | `version = 2` | The version of the payload's form, 1 if not given. A build with an older version leaves newer payloads to others. |
+/// | `upcast = path` | A function from the version of an older payload and the payload as a `serde_json::Value` to the form of this version: `fn(u32, Value) -> Result<Value, E>`. |
 /// | `crate = path` | Where `keylane` is, if it goes by another name. |
 #[proc_macro_derive(OutboxEvent, attributes(outbox))]
 pub fn derive_outbox_event(input: proc_macro::TokenStream) -> proc_macro::TokenStream {

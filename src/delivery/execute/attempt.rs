@@ -94,6 +94,10 @@ fn report(record: &Record, attempts: u32, step: Step, error: &str, entry: &Entry
         Step::Wait { delay } => {
             context.observers.emit(Signal::TargetUnavailable { record: id, lane: lane(), delay });
         }
+        Step::Leave => {
+            let (record_type, error) = (record.delivery.record_type.to_string(), error.to_owned());
+            context.observers.emit(Signal::Undecodable { record: id, lane: lane(), record_type, error });
+        }
         Step::Fail => context.observers.emit(failed(record, attempts, error, entry.lane_rules)),
         Step::Complete | Step::Fallback => {}
     }

@@ -254,6 +254,7 @@ impl Lanes {
         if !lane_goes_on(&change) {
             let reason = match change {
                 Change::Retry { .. } => StopReason::Retrying,
+                Change::Unroutable => StopReason::Unroutable,
                 _ => StopReason::Blocked,
             };
             self.0.stop(lane, id, reason);

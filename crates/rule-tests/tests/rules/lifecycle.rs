@@ -14,6 +14,7 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Step::Complete),
         super::millis(0..=1000).prop_map(|delay| Step::Retry { delay }),
         super::millis(0..=1000).prop_map(|delay| Step::Wait { delay }),
+        Just(Step::Leave),
         Just(Step::Fallback),
         Just(Step::Fail),
     ]
@@ -35,6 +36,10 @@ proptest! {
         age in super::millis(0..=100_000_000),
     ) {
         let step = after_handler(fault, failures, age, &policy, has_fallback, roll);
+        if fault.is_some_and(|fault| policy.leaves(fault)) {
+            prop_assert_eq!(step, Step::Leave);
+            return Ok(());
+        }
         if let Some(delay) = fault.and_then(|fault| policy.wait(fault, age)) {
             prop_assert!(fault.is_some_and(|fault| fault.unavailable) && age < policy.max_unavailable);
             prop_assert!(delay >= std::time::Duration::from_millis(100), "never a hot loop");
@@ -71,6 +76,7 @@ proptest! {
                 Some(Change::Retry { delay, error, stop: rules.stop_on_first_failure, counted })
             }
             Step::Fail => Some(Change::Fail { error, lane: rules.on_failure }),
+            Step::Leave => Some(Change::Unroutable),
             Step::Fallback => None,
         };
         prop_assert_eq!(change, expected);
@@ -85,7 +91,7 @@ proptest! {
                 Step::Complete => true,
                 Step::Retry { .. } | Step::Wait { .. } => !rules.stop_on_first_failure,
                 Step::Fail => rules.on_failure == OnFailure::Continue,
-                Step::Fallback => false,
+                Step::Leave | Step::Fallback => false,
             };
             prop_assert_eq!(lane_goes_on(&change), allowed);
         }
