@@ -13,7 +13,7 @@ use keylane::{
     inner::Claim,
     partition::{PARTITION_COUNT, PartitionSet},
     rules::assignment::assign,
-    rules::frontier::{Frontier, Horizon, Plan, Probe},
+    rules::frontier::{Frontier, Head, Horizon, Plan},
     rules::retry::Fault,
 };
 use uuid::Uuid;
@@ -55,11 +55,11 @@ fn frontier(bencher: Bencher<'_, '_>) {
     let horizon = |last_id| Horizon { last_id, open_from: Some(last_id), ..Horizon::default() };
     for number in 1..=2 {
         let _ = known.plan(PartitionSet::ALL);
-        let _ = known.probed(Probe { first: None, horizon: horizon(1_000), number: Some(number) });
+        let _ = known.head_found(Head { first: None, horizon: horizon(1_000), number: Some(number) });
     }
     bencher.with_inputs(|| known).bench_values(|mut known| {
-        if let Plan::Sweep { from, reach } = known.plan(PartitionSet::ALL) {
-            known.swept((from, reach), 1_000, (0, from), horizon(2_000));
+        if let Plan::ScanById { from, reach } = known.plan(PartitionSet::ALL) {
+            known.scanned((from, reach), 1_000, (0, from), horizon(2_000));
         }
         known
     });

@@ -398,7 +398,7 @@ mod tests {
         let known = answer(&mut dispatcher).await;
         let fresh = Default::default();
         assert_ne!(known.request.frontier, fresh, "the first fetch has moved it");
-        let error = StoreError::new("sweep", ErrorClass::Reconnect, "gone");
+        let error = StoreError::new("scan by id", ErrorClass::Reconnect, "gone");
         dispatcher.fetched(FetchResult { error: Some(error), ..known });
         assert!(dispatcher.start_fetch().is_none(), "not at once");
         tokio::time::advance(crate::delivery::ERROR_PAUSE).await;

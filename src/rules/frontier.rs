@@ -10,14 +10,13 @@
 
 use crate::{partition::PartitionSet, record::RecordId};
 
-/// The least and the most ids that one sweep looks at.
+/// The least and the most ids that one scan looks at.
 const LEAST_REACH: i64 = 4_096;
 const MOST_REACH: i64 = 65_536;
-/// A sweep that finds fewer records than one id in so many is worth less than a look at each
-/// partition by itself.
+/// A scan that finds fewer records than one id in so many is worth less than a fetch by partition.
 const LEAN: i64 = 16;
-/// So many looks are then taken partition by partition before a sweep is tried again.
-const APART: u32 = 16;
+/// So many fetches by partition follow before a scan is tried again.
+const BY_PARTITION_FETCHES: u32 = 16;
 
 /// Which server has said something, and of which start of it: another number is another history of ids. A
 /// database that has only one history leaves it at the default.
@@ -31,14 +30,14 @@ pub struct Horizon {
     pub server: Server,
     /// The last id that was drawn.
     pub last_id: RecordId,
-    /// No transaction with a number below this is open. Not given by a database whose sweeps see to it
+    /// No transaction with a number below this is open. Not given by a database whose scans see to it
     /// themselves that no id is passed over: then every id that was drawn is final.
     pub open_from: Option<i64>,
 }
 
 /// The head of the pending set, as the database sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probe {
+pub struct Head {
     /// The first pending record, if any.
     pub first: Option<RecordId>,
     /// Its `last_id` was read before `number` was given out.
@@ -50,12 +49,12 @@ pub struct Probe {
 /// How to take a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// Each partition by itself, from its head.
-    Apart,
+    /// Each partition by itself, from its head on.
+    ByPartition,
     /// First find out where the head is.
-    Probe,
+    FindHead,
     /// The ids from `from`, so many.
-    Sweep {
+    ScanById {
         /// The first id.
         from: RecordId,
         /// How many ids.
@@ -76,7 +75,7 @@ pub struct Frontier {
     next: Option<RecordId>,
     covers: PartitionSet,
     reach: i64,
-    apart: u32,
+    by_partition: u32,
 }
 
 impl Frontier {
@@ -91,12 +90,12 @@ impl Frontier {
             self.next = None;
         }
         self.covers = owned;
-        if self.apart > 0 {
-            self.apart -= 1;
-            return Plan::Apart;
+        if self.by_partition > 0 {
+            self.by_partition -= 1;
+            return Plan::ByPartition;
         }
         let idle = self.waiting.is_none() && self.last_id - self.final_to > MOST_REACH;
-        self.next.filter(|_| !idle).map_or(Plan::Probe, |from| self.sweep(from))
+        self.next.filter(|_| !idle).map_or(Plan::FindHead, |from| self.scan(from))
     }
 
     /// Something below may be pending again.
@@ -105,8 +104,8 @@ impl Frontier {
     }
 
     /// The next look is at each partition by itself. What is known stays so.
-    pub fn look_apart(&mut self) {
-        self.apart = self.apart.max(1);
+    pub fn fetch_by_partition_next(&mut self) {
+        self.by_partition = self.by_partition.max(1);
     }
 
     /// A transaction of this process got its number after `last_id` was seen to be drawn. Numbers of
@@ -117,37 +116,37 @@ impl Frontier {
         }
     }
 
-    /// The database has answered a probe. Returns how to go on, which is not a probe.
-    pub fn probed(&mut self, probe: Probe) -> Plan {
-        self.observe(probe.horizon);
+    /// The database has told where the head is. Returns how to fetch now, which is never [`Plan::FindHead`].
+    pub fn head_found(&mut self, head: Head) -> Plan {
+        self.observe(head.horizon);
         let asked_before = self.waiting.is_some();
-        if let Some(number) = probe.number {
-            self.wrote(probe.horizon.last_id, number, probe.horizon.server);
+        if let Some(number) = head.number {
+            self.wrote(head.horizon.last_id, number, head.horizon.server);
         }
-        if self.final_to == 0 && probe.number.is_some() {
-            // Nothing is known yet. The next probe will know more, unless a transaction stays open.
-            self.apart = if asked_before { APART } else { 0 };
-            return Plan::Apart;
+        if self.final_to == 0 && head.number.is_some() {
+            // Nothing is known yet. The next query of the head will know more, unless a transaction stays open.
+            self.by_partition = if asked_before { BY_PARTITION_FETCHES } else { 0 };
+            return Plan::ByPartition;
         }
-        let from = probe.first.map_or(self.final_to + 1, |first| first.min(self.final_to + 1));
+        let from = head.first.map_or(self.final_to + 1, |first| first.min(self.final_to + 1));
         self.next = Some(from);
-        self.sweep(from)
+        self.scan(from)
     }
 
     /// While an open transaction holds it back, most of what lies behind the frontier is done already:
-    /// one sweep over all of it costs less than going apart, which visits the same dead rows in no order.
-    fn sweep(&self, from: RecordId) -> Plan {
+    /// one scan over all of it costs less than a fetch by partition, which visits the same dead rows in no order.
+    fn scan(&self, from: RecordId) -> Plan {
         let behind = if self.is_held_back() { self.last_id - from } else { 0 };
-        Plan::Sweep { from, reach: self.reach.max(LEAST_REACH) + behind.max(0) }
+        Plan::ScanById { from, reach: self.reach.max(LEAST_REACH) + behind.max(0) }
     }
 
     fn is_held_back(&self) -> bool {
         self.waiting.is_some() && self.last_id - self.final_to > LEAST_REACH
     }
 
-    /// A sweep from `from` over `reach` ids has found `found` records, of at most `limit`, up to the
+    /// A scan from `from` over `reach` ids has found `found` records, of at most `limit`, up to the
     /// id `last`. Returns whether there may be more.
-    pub fn swept(
+    pub fn scanned(
         &mut self,
         (from, reach): (RecordId, i64),
         limit: usize,
@@ -169,7 +168,7 @@ impl Frontier {
             && reach >= MOST_REACH
             && i64::try_from(found).unwrap_or(i64::MAX) < reach / LEAN
         {
-            (self.apart, self.reach, self.next) = (APART, 0, None);
+            (self.by_partition, self.reach, self.next) = (BY_PARTITION_FETCHES, 0, None);
         }
         true
     }
@@ -186,7 +185,7 @@ impl Frontier {
         };
         if horizon.last_id < self.last_id {
             // The sequence has gone back: this is another history than the one that was seen.
-            *self = Self { server: self.server, apart: self.apart, ..Self::default() };
+            *self = Self { server: self.server, by_partition: self.by_partition, ..Self::default() };
         }
         self.last_id = horizon.last_id;
         if let Some((last_id, _)) = self.waiting.filter(|(_, number)| *number <= open_from) {
@@ -207,23 +206,23 @@ mod tests {
         Horizon { server: Server(1), last_id, open_from: Some(open_from) }
     }
 
-    /// Two probes have found this first record and that the ids up to `last_id` are final.
+    /// Two queries of the head have found this first record and that the ids up to `last_id` are final.
     fn decided(last_id: RecordId, first: Option<RecordId>) -> Frontier {
         let mut frontier = Frontier::default();
         for number in 1..=2 {
-            assert_eq!(frontier.plan(PartitionSet::ALL), Plan::Probe);
+            assert_eq!(frontier.plan(PartitionSet::ALL), Plan::FindHead);
             let horizon = horizon(last_id, number);
-            frontier.probed(Probe { first, horizon, number: Some(number) });
+            frontier.head_found(Head { first, horizon, number: Some(number) });
         }
         frontier
     }
 
-    /// The next look, which is a sweep that finds so many records up to an id. Returns its first id, its
+    /// The next look, which is a scan that finds so many records up to an id. Returns its first id, its
     /// reach, and whether there may be more.
-    fn sweep(frontier: &mut Frontier, found: (usize, RecordId), horizon: Horizon) -> (RecordId, i64, bool) {
+    fn scan(frontier: &mut Frontier, found: (usize, RecordId), horizon: Horizon) -> (RecordId, i64, bool) {
         match frontier.plan(PartitionSet::ALL) {
-            Plan::Sweep { from, reach } => {
-                (from, reach, frontier.swept((from, reach), LIMIT, found, horizon))
+            Plan::ScanById { from, reach } => {
+                (from, reach, frontier.scanned((from, reach), LIMIT, found, horizon))
             }
             plan => panic!("{plan:?}"),
         }
@@ -232,22 +231,22 @@ mod tests {
     #[test]
     fn an_id_is_final_once_nothing_older_than_its_witness_is_open() {
         let mut frontier = decided(10, None);
-        sweep(&mut frontier, (0, 0), horizon(14, 2));
+        scan(&mut frontier, (0, 0), horizon(14, 2));
         frontier.wrote(14, 7, Server(1));
         for (open_from, from) in [(6, 11), (7, 11), (7, 15)] {
-            assert_eq!(sweep(&mut frontier, (0, 0), horizon(20, open_from)).0, from);
+            assert_eq!(scan(&mut frontier, (0, 0), horizon(20, open_from)).0, from);
         }
     }
 
     #[test]
     fn the_first_witness_is_waited_for() {
         let mut frontier = decided(10, None);
-        sweep(&mut frontier, (0, 0), horizon(14, 2));
+        scan(&mut frontier, (0, 0), horizon(14, 2));
         // Writes come faster than the oldest transaction ends.
         for number in 7..20 {
             frontier.wrote(number + 7, number, Server(1));
             assert_eq!(
-                sweep(&mut frontier, (0, 0), horizon(number + 8, 7)).0,
+                scan(&mut frontier, (0, 0), horizon(number + 8, 7)).0,
                 if number == 7 { 11 } else { 15 }
             );
         }
@@ -256,48 +255,48 @@ mod tests {
     #[test]
     fn without_numbers_every_id_that_was_drawn_is_final() {
         let mut frontier = Frontier::default();
-        assert_eq!(frontier.plan(PartitionSet::ALL), Plan::Probe);
+        assert_eq!(frontier.plan(PartitionSet::ALL), Plan::FindHead);
         let horizon = Horizon { server: Server(1), last_id: 10, open_from: None };
-        let plan = frontier.probed(Probe { first: Some(4), horizon, number: None });
-        assert_eq!(plan, Plan::Sweep { from: 4, reach: LEAST_REACH });
-        sweep(&mut frontier, (1, 4), Horizon { last_id: 12, ..horizon });
-        assert_eq!(sweep(&mut frontier, (0, 0), horizon).0, 13, "it does not go back with the last row");
+        let plan = frontier.head_found(Head { first: Some(4), horizon, number: None });
+        assert_eq!(plan, Plan::ScanById { from: 4, reach: LEAST_REACH });
+        scan(&mut frontier, (1, 4), Horizon { last_id: 12, ..horizon });
+        assert_eq!(scan(&mut frontier, (0, 0), horizon).0, 13, "it does not go back with the last row");
     }
 
     #[test]
-    fn a_full_sweep_moves_to_its_last_id() {
+    fn a_full_scan_moves_to_its_last_id() {
         let mut frontier = decided(100_000, Some(1));
         let horizon = horizon(100_000, 3);
-        assert_eq!(sweep(&mut frontier, (LIMIT, 57), horizon), (1, LEAST_REACH, true));
-        assert_eq!(sweep(&mut frontier, (LIMIT - 1, 90), horizon), (58, LEAST_REACH, true));
-        assert_eq!(sweep(&mut frontier, (0, 0), horizon), (58 + LEAST_REACH, 2 * LEAST_REACH, true));
-        assert_eq!(sweep(&mut frontier, (0, 0), horizon).0, 58 + 3 * LEAST_REACH);
+        assert_eq!(scan(&mut frontier, (LIMIT, 57), horizon), (1, LEAST_REACH, true));
+        assert_eq!(scan(&mut frontier, (LIMIT - 1, 90), horizon), (58, LEAST_REACH, true));
+        assert_eq!(scan(&mut frontier, (0, 0), horizon), (58 + LEAST_REACH, 2 * LEAST_REACH, true));
+        assert_eq!(scan(&mut frontier, (0, 0), horizon).0, 58 + 3 * LEAST_REACH);
     }
 
     #[test]
-    fn lean_sweeps_go_apart_and_come_back() {
+    fn lean_scans_give_way_to_fetches_by_partition_and_come_back() {
         let mut frontier = decided(1_000_000, Some(1));
         let mut reaches = Vec::new();
-        while frontier.apart == 0 {
-            reaches.push(sweep(&mut frontier, (10, 1), horizon(1_000_000, 3)).1);
+        while frontier.by_partition == 0 {
+            reaches.push(scan(&mut frontier, (10, 1), horizon(1_000_000, 3)).1);
         }
         assert_eq!(reaches, [4_096, 8_192, 16_384, 32_768, 65_536]);
-        for _ in 0..APART {
-            assert_eq!(frontier.plan(PartitionSet::ALL), Plan::Apart);
+        for _ in 0..BY_PARTITION_FETCHES {
+            assert_eq!(frontier.plan(PartitionSet::ALL), Plan::ByPartition);
         }
-        assert_eq!(frontier.plan(PartitionSet::ALL), Plan::Probe);
+        assert_eq!(frontier.plan(PartitionSet::ALL), Plan::FindHead);
         // One in sixteen is worth it.
         let mut frontier = decided(1_000_000, Some(1));
-        let rich = (0..10).map(|_| sweep(&mut frontier, (4_096, 1), horizon(1_000_000, 3)).1).max();
+        let rich = (0..10).map(|_| scan(&mut frontier, (4_096, 1), horizon(1_000_000, 3)).1).max();
         assert_eq!(rich, Some(MOST_REACH));
     }
 
     #[test]
     fn a_sequence_that_goes_back_starts_anew() {
         let mut frontier = decided(10_000, None);
-        assert_eq!(sweep(&mut frontier, (0, 0), horizon(5, 900)).0, 10_001);
+        assert_eq!(scan(&mut frontier, (0, 0), horizon(5, 900)).0, 10_001);
         assert_eq!((frontier.last_id(), frontier.final_to), (5, 0));
-        assert_eq!(frontier.plan(PartitionSet::ALL), Plan::Probe);
+        assert_eq!(frontier.plan(PartitionSet::ALL), Plan::FindHead);
     }
 
     #[test]
@@ -308,18 +307,18 @@ mod tests {
         assert_eq!(frontier.waiting, None, "a number of another server");
         // Another has taken over, and has more ids than the first: nothing else tells.
         let other = Horizon { server: Server(2), ..horizon(20_000, 900) };
-        assert_eq!(sweep(&mut frontier, (0, 0), other).0, 10_001);
+        assert_eq!(scan(&mut frontier, (0, 0), other).0, 10_001);
         assert_eq!((frontier.final_to, frontier.server), (0, Server(2)));
-        assert_eq!(frontier.plan(PartitionSet::ALL), Plan::Probe);
+        assert_eq!(frontier.plan(PartitionSet::ALL), Plan::FindHead);
     }
 
     #[test]
-    fn a_partition_that_was_not_covered_is_probed_for() {
+    fn a_partition_that_was_not_covered_asks_for_the_head_again() {
         let (a, b) = (Partition::of("a"), Partition::of("b"));
         let mut frontier = decided(10, None);
         let mut plan = |partitions: &[Partition]| frontier.plan(partitions.iter().copied().collect());
-        let on = Plan::Sweep { from: 11, reach: LEAST_REACH };
+        let on = Plan::ScanById { from: 11, reach: LEAST_REACH };
         assert_eq!([plan(&[a, b]), plan(&[a]), plan(&[a])], [on, on, on]);
-        assert_eq!(plan(&[a, b]), Plan::Probe, "what was away may have come back with older records");
+        assert_eq!(plan(&[a, b]), Plan::FindHead, "what was away may have come back with older records");
     }
 }

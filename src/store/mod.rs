@@ -32,7 +32,7 @@ pub use cluster::{ClusterStore, NewInstance};
 pub use error::{ErrorClass, OpenError, SchemaError, StoreError};
 pub use guard::{CLOSED, Guard, Resolution, SETTLER_SLOT};
 pub use overview::{Counts, FailedRecord, Filter, Instance, PartitionOwner, StoppedLane};
-pub use records::{RecordStore, SettleError, Settled, Suspicion, Sweep};
+pub use records::{IdScan, RecordStore, SettleError, Settled, Suspicion};
 pub use schema::{Rights, SchemaStore};
 pub use settings::{Completed, StoreSettings};
 pub use tables::{BadName, Tables};

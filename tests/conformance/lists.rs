@@ -65,17 +65,17 @@ macro_rules! everywhere {
                 what_was_committed_before_comes_first
                 ids_are_not_used_again
             }
-            sweeping {
-                a_sweep_of_an_empty_outbox_is_empty
-                a_sweep_is_in_id_order_across_partitions
-                a_sweep_brings_only_its_partitions
-                a_sweep_begins_at_its_first_id_and_reaches_so_far
-                a_sweep_stops_at_its_limit
-                what_a_sweep_skips_does_not_use_up_its_limit
-                a_sweep_skips_as_many_as_memory_holds
-                only_pending_records_are_swept_and_probed
-                a_sweep_brings_the_same_fields_as_a_fetch
-                a_probe_names_the_least_pending_id_of_its_partitions
+            scanning {
+                a_scan_of_an_empty_outbox_is_empty
+                a_scan_is_in_id_order_across_partitions
+                a_scan_brings_only_its_partitions
+                a_scan_begins_at_its_first_id_and_reaches_so_far
+                a_scan_stops_at_its_limit
+                what_a_scan_skips_does_not_use_up_its_limit
+                a_scan_skips_as_many_as_memory_holds
+                only_pending_records_are_scanned_and_found_as_head
+                a_scan_brings_the_same_fields_as_a_fetch
+                a_head_names_the_least_pending_id_of_its_partitions
                 the_horizon_grows_with_every_id
             }
             passing {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use keylane::{
     Record, RecordId,
-    inner::{Change, Sweep},
+    inner::{Change, IdScan},
     partition::PartitionSet,
     rules::frontier::{Frontier, Horizon, Plan, Server},
 };
@@ -24,8 +24,8 @@ pub(crate) struct Looker<'o, T: Target> {
     /// What was brought and is not settled.
     pub(crate) memory: BTreeSet<RecordId>,
     wrote: Option<(RecordId, (i64, Server))>,
-    /// Where the last sweep began, and the horizon it told.
-    pub(crate) swept: Option<(RecordId, Horizon)>,
+    /// Where the last scan began, and the horizon it told.
+    pub(crate) scanned: Option<(RecordId, Horizon)>,
     pub(crate) more: bool,
 }
 
@@ -39,7 +39,7 @@ impl<'o, T: Target> Looker<'o, T> {
             frontier: Frontier::default(),
             memory: BTreeSet::new(),
             wrote: None,
-            swept: None,
+            scanned: None,
             more: false,
         }
     }
@@ -51,27 +51,27 @@ impl<'o, T: Target> Looker<'o, T> {
         }
         let store = &self.outbox.store;
         let plan = match self.frontier.plan(self.owned) {
-            Plan::Probe => {
-                let probe = store.probe(self.owned).await.unwrap();
-                self.frontier.probed(probe)
+            Plan::FindHead => {
+                let head = store.find_head(self.owned).await.unwrap();
+                self.frontier.head_found(head)
             }
             plan => plan,
         };
         let skip: Vec<RecordId> = self.memory.iter().copied().collect();
         let (limit, partitions) = (self.limit, self.owned);
         let records = match plan {
-            Plan::Sweep { from, reach } => {
-                let sweep = Sweep { partitions, from, reach, skip: &skip, limit };
-                let (records, horizon) = store.sweep(sweep).await.unwrap();
+            Plan::ScanById { from, reach } => {
+                let scan = IdScan { partitions, from, reach, skip: &skip, limit };
+                let (records, horizon) = store.scan_by_id(scan).await.unwrap();
                 let last = records.last().map_or(from, |record| record.delivery.id);
-                self.more = self.frontier.swept((from, reach), limit, (records.len(), last), horizon);
-                self.swept = Some((from, horizon));
+                self.more = self.frontier.scanned((from, reach), limit, (records.len(), last), horizon);
+                self.scanned = Some((from, horizon));
                 assert!(ids(&records).is_sorted(), "not in id order: {:?}", ids(&records));
                 records
             }
-            Plan::Apart | Plan::Probe => {
+            Plan::ByPartition | Plan::FindHead => {
                 let turn: Vec<_> = partitions.iter().collect();
-                let records = store.fetch(&turn, &skip, limit).await.unwrap();
+                let records = store.fetch_by_partition(&turn, &skip, limit).await.unwrap();
                 self.more = records.len() >= limit;
                 records
             }
@@ -118,16 +118,16 @@ impl<'o, T: Target> Looker<'o, T> {
         panic!("looks do not come to an end: {:?}", self.frontier);
     }
 
-    /// Where the next sweep begins, if it is known.
+    /// Where the next scan begins, if it is known.
     pub(crate) fn next(&self) -> Option<RecordId> {
         let mut frontier = self.frontier;
         match frontier.plan(self.owned) {
-            Plan::Sweep { from, .. } => Some(from),
+            Plan::ScanById { from, .. } => Some(from),
             _ => None,
         }
     }
 
-    /// Looks, with a record of its own now and then, until the next sweep begins behind this id: how soon
+    /// Looks, with a record of its own now and then, until the next scan begins behind this id: how soon
     /// depends on what others have open on the same server.
     pub(crate) async fn until_behind(&mut self, id: RecordId) {
         let started = tokio::time::Instant::now();

@@ -212,7 +212,7 @@ pub(crate) async fn a_beat_brings_the_view<T: Target>(outbox: &Outbox<T>) {
 
 /// Everything that lets another claim or release something is counted, and polls read the count.
 pub(crate) async fn changes_of_the_cluster_are_counted<T: Target>(outbox: &Outbox<T>) {
-    let count = async || outbox.store.due(PartitionSet::ALL, &[], 1).await.unwrap().1;
+    let count = async || outbox.store.fetch_due(PartitionSet::ALL, &[], 1).await.unwrap().1;
     let mut last = count().await;
     let mut has_moved = async |what: &str| {
         let now = count().await;

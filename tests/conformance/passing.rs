@@ -54,7 +54,7 @@ async fn fill<T: Target>(outbox: &Outbox<T>, rows: usize) -> Vec<RecordId> {
     done
 }
 
-/// Schedules and completes records until ids are swept, from behind all there were.
+/// Schedules and completes records until ids are scanned, from behind all there were.
 async fn swept_to_the_end<T: Target>(outbox: &Outbox<T>) -> Looker<'_, T> {
     let mut looker = Looker::join(outbox).await;
     let first = outbox.schedule_keys(&["first"]).await[0];
@@ -149,7 +149,7 @@ pub(crate) async fn late_commits_are_not_passed_over<T: Target>(outbox: &Outbox<
             found.iter().map(|record| (record.delivery.key.as_str(), record.delivery.id)).collect();
         let [(key, id)] = found[..] else { panic!("one was committed late, but {found:?} came") };
         assert_eq!(key, format!("late-{}", late.len()));
-        let (_, horizon) = looker.swept.expect("it was swept");
+        let (_, horizon) = looker.scanned.expect("it was scanned");
         let last = *begins.last().unwrap();
         match horizon.open_from {
             Some(_) => assert!(last <= id, "went on to {last}, but {id} was open"),
@@ -159,15 +159,15 @@ pub(crate) async fn late_commits_are_not_passed_over<T: Target>(outbox: &Outbox<
     looker.until_behind(outbox.schedule_keys(&["order-1"]).await[0]).await;
 }
 
-/// Thousands of rows that are no look's concern lie between what comes late and where sweeps begin.
+/// Thousands of rows that are no look's concern lie between what comes late and where scans begin.
 pub(crate) async fn a_late_commit_is_found_among_thousands_that_are_done<T: Target>(outbox: &Outbox<T>) {
     fill(outbox, 5_000).await;
     let mut looker = swept_to_the_end(outbox).await;
     let late = open(outbox, "late").await;
     let done = fill(outbox, 4_200).await;
     assert!(looker.drain().await.is_empty());
-    let (from, horizon) = looker.swept.unwrap();
-    assert!(horizon.open_from.is_some() || from > *done.iter().max().unwrap(), "sweeps begin at {from}");
+    let (from, horizon) = looker.scanned.unwrap();
+    assert!(horizon.open_from.is_some() || from > *done.iter().max().unwrap(), "scans begin at {from}");
     // Others wait in memory meanwhile.
     outbox.schedule_keys(&["order-1", "order-2", "order-3"]).await;
     assert_eq!(looker.look().await.len(), 3);

@@ -52,6 +52,6 @@ impl Watermark {
 
     /// The next fetch is of each partition by itself.
     pub(super) fn fetch_apart(&mut self) {
-        self.frontier.look_apart();
+        self.frontier.fetch_by_partition_next();
     }
 }

@@ -15,8 +15,8 @@ use crate::{
     handler::BoxFuture,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
-    rules::frontier::{Horizon, Probe, Server},
-    store::{Bell, ErrorClass, Guard, SchemaError, StoreSettings, Sweep},
+    rules::frontier::{Head, Horizon, Server},
+    store::{Bell, ErrorClass, Guard, IdScan, SchemaError, StoreSettings},
 };
 
 /// A bound parameter.
@@ -206,7 +206,7 @@ pub(crate) trait Driver: Database {
     /// Runs several statements as text.
     fn script<'c>(conn: &'c mut Self::Connection, sql: AssertSqlSafe<Arc<str>>) -> DriverResult<'c, ()>;
     /// Reads records of these partitions.
-    fn fetch<'c>(
+    fn fetch_by_partition<'c>(
         conn: &'c mut Self::Connection,
         sql: &'c Arc<str>,
         partitions: &'c [Partition],
@@ -225,7 +225,7 @@ pub(crate) trait Driver: Database {
         Box::pin(async { Err(sqlx::Error::Configuration("no such statement on this database".into())) })
     }
     /// Delayed records that are due, and the number in the row before them.
-    fn due<'c>(
+    fn fetch_due<'c>(
         conn: &'c mut Self::Connection,
         sql: &'c Arc<str>,
         partitions: PartitionSet,
@@ -233,17 +233,17 @@ pub(crate) trait Driver: Database {
         limit: usize,
     ) -> DriverResult<'c, (Vec<Record>, i64)>;
     /// Reads records by id and the horizon.
-    fn sweep<'c>(
+    fn scan_by_id<'c>(
         conn: &'c mut Self::Connection,
         sql: &'c Statements,
-        sweep: Sweep<'c>,
+        scan: IdScan<'c>,
     ) -> DriverResult<'c, (Vec<Record>, Horizon)>;
     /// Reads where the head is.
-    fn probe<'c>(
+    fn find_head<'c>(
         conn: &'c mut Self::Connection,
         sql: &'c Statements,
         partitions: PartitionSet,
-    ) -> DriverResult<'c, Probe>;
+    ) -> DriverResult<'c, Head>;
     /// Inserts records that share their due time, as one statement.
     fn insert_rows<'c>(conn: &'c mut Self::Connection, insert: Insert<'c>) -> DriverResult<'c, ()>;
     /// Applies the migrations.

@@ -72,9 +72,9 @@ statements! {
         old_completed old_archived old_dedup
         routes retire_handler
         meta shape note_version identity note_change count_partitions probe_write;
-    own: publish_routes fetch due write_failures sweep last_id probe lanes_of held_of_lane note_call delete_old;
+    own: publish_routes fetch_by_partition fetch_due write_failures scan_by_id last_id find_head lanes_of held_of_lane note_call delete_old;
     postgres: beat_and_view settle_delete settle_archive settle_keep;
-    mysql: below below_apart late unlocked_keys;
+    mysql: below below_by_partition late unlocked_keys;
 }
 
 impl Statements {

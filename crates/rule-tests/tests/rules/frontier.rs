@@ -90,7 +90,7 @@ impl World {
             Event::Look => return self.go_on_looking(false),
             Event::LookAtIdle => return self.go_on_looking(true),
             Event::Fail => self.fail(),
-            Event::LookApart => self.frontier.look_apart(),
+            Event::LookApart => self.frontier.fetch_by_partition_next(),
             Event::Settle(most, hold) => self.go_on_settling(most, hold),
             Event::GiveBack(key) => self.give_back(|of| of == key),
             Event::Return(key) => self.return_held(key),
@@ -169,7 +169,7 @@ proptest! {
             world.round()?;
             let last_id = world.table.horizon().last_id;
             let mut frontier = world.frontier;
-            near |= matches!(frontier.plan(all()), Plan::Sweep { from, .. } if from > last_id - 10);
+            near |= matches!(frontier.plan(all()), Plan::ScanById { from, .. } if from > last_id - 10);
         }
         prop_assert!(near, "{:?} is far behind {:?}", world.frontier, world.table.horizon());
     }

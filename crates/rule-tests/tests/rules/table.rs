@@ -17,7 +17,7 @@ pub(crate) const SETTLER: usize = usize::MAX;
 pub(crate) enum Kind {
     /// By numbers of transactions, each drawn before the ids: PostgreSQL, memory.
     Numbered,
-    /// Not at all; a sweep brings what is late: MySQL.
+    /// Not at all; a scan brings what is late: MySQL.
     Late,
     /// Ids become visible in their order, because there is one writer at a time: SQLite.
     Serial,
@@ -126,7 +126,7 @@ impl Table {
         (self.kind == Kind::Numbered).then(|| first.unwrap_or(self.last_number + 1))
     }
 
-    /// As the answer to a settle or a probe says.
+    /// As the answer to a settle or to `find_head` says.
     pub(crate) fn told(&self, number: i64) -> Option<i64> {
         (self.kind == Kind::Numbered).then_some(number)
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use keylane::{
     RecordId,
     partition::PartitionSet,
-    rules::frontier::{Frontier, Horizon, Plan, Probe},
+    rules::frontier::{Frontier, Head, Horizon, Plan},
 };
 use proptest::{prelude::*, test_runner::TestCaseResult};
 
@@ -16,12 +16,12 @@ use super::table::{KEYS, Kind, PARTITIONS, SETTLER, Table, partition};
 
 /// The next statement of a look.
 enum Next {
-    /// Of a probe: the first record, after the last id.
+    /// Of a query of the head: the first record, after the last id.
     Head(RecordId),
     /// Its number, after the snapshot.
     Number(Option<RecordId>, Horizon),
     LastId(RecordId, i64),
-    Sweep(RecordId, i64, RecordId),
+    ScanById(RecordId, i64, RecordId),
     /// What is late, or the last id as it is after the snapshot.
     Rest(RecordId, i64, Vec<RecordId>, Horizon),
     Heads,
@@ -110,9 +110,9 @@ impl World {
         let next = match kept {
             true => Next::Heads,
             false => match frontier.plan(owned) {
-                Plan::Probe => Next::Head(self.table.last_id()),
-                Plan::Sweep { from, reach } => Next::LastId(from, reach),
-                Plan::Apart => Next::Heads,
+                Plan::FindHead => Next::Head(self.table.last_id()),
+                Plan::ScanById { from, reach } => Next::LastId(from, reach),
+                Plan::ByPartition => Next::Heads,
             },
         };
         if !kept {
@@ -137,16 +137,16 @@ impl World {
             Next::Number(first, horizon) => {
                 let number = table.draw_number();
                 let number = table.told(number);
-                match look.frontier.probed(Probe { first, horizon, number }) {
-                    Plan::Sweep { from, reach } => Next::LastId(from, reach),
+                match look.frontier.head_found(Head { first, horizon, number }) {
+                    Plan::ScanById { from, reach } => Next::LastId(from, reach),
                     plan => {
-                        prop_assert_eq!(plan, Plan::Apart);
+                        prop_assert_eq!(plan, Plan::ByPartition);
                         Next::Heads
                     }
                 }
             }
-            Next::LastId(from, reach) => Next::Sweep(from, reach, table.last_id()),
-            Next::Sweep(from, reach, last_id) => {
+            Next::LastId(from, reach) => Next::ScanById(from, reach, table.last_id()),
+            Next::ScanById(from, reach, last_id) => {
                 let within = |id: &RecordId| (from..from + reach).contains(id);
                 let found = brings(&mut table.pending(look.owned).filter(within));
                 Next::Rest(
@@ -167,7 +167,7 @@ impl World {
                     Kind::Serial => {}
                 }
                 let last = found.last().copied().unwrap_or(from);
-                look.frontier.swept((from, reach), self.limit, (found.len(), last), horizon);
+                look.frontier.scanned((from, reach), self.limit, (found.len(), last), horizon);
                 Next::TakeIn(found)
             }
             Next::Heads => Next::TakeIn(brings(&mut table.heads(look.owned).into_iter())),
