@@ -397,7 +397,7 @@ mod tests {
         dispatcher.fetched(first);
         let known = answer(&mut dispatcher).await;
         let fresh = Default::default();
-        assert_ne!(known.request.frontier, fresh, "the first fetch has moved it");
+        assert_ne!(known.request.watermark, fresh, "the first fetch has moved it");
         let error = StoreError::new("scan by id", ErrorClass::Reconnect, "gone");
         dispatcher.fetched(FetchResult { error: Some(error), ..known });
         assert!(dispatcher.start_fetch().is_none(), "not at once");
@@ -408,6 +408,6 @@ mod tests {
             panic!("it is to be fetched again")
         };
         let request = dispatcher.planner.begin(begin, (9, Vec::new()), &dispatcher.outside.ownership);
-        assert_eq!(request.frontier, fresh);
+        assert_eq!(request.watermark, fresh);
     }
 }

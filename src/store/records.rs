@@ -7,7 +7,7 @@ use crate::{
     instance::InstanceId,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Settlement, Stop},
-    rules::frontier::{Head, Horizon, Server},
+    rules::watermark::{Head, Horizon, Server},
 };
 
 /// What the delivery wing may do.

@@ -1,4 +1,4 @@
-//! Looks at the table as the delivery wing takes them: from the frontier, without what is in memory.
+//! Looks at the table as the delivery wing takes them: from the low watermark, without what is in memory.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use keylane::{
     Record, RecordId,
     inner::{Change, IdScan},
     partition::PartitionSet,
-    rules::frontier::{Frontier, Horizon, Plan, Server},
+    rules::watermark::{Horizon, LowWatermark, Plan, Server},
 };
 
 use crate::{
@@ -14,13 +14,13 @@ use crate::{
     target::Target,
 };
 
-/// One instance with its frontier and its memory.
+/// One instance with its low watermark and its memory.
 pub(crate) struct Looker<'o, T: Target> {
     outbox: &'o Outbox<T>,
     worker: Worker,
     pub(crate) owned: PartitionSet,
     pub(crate) limit: usize,
-    pub(crate) frontier: Frontier,
+    pub(crate) watermark: LowWatermark,
     /// What was brought and is not settled.
     pub(crate) memory: BTreeSet<RecordId>,
     wrote: Option<(RecordId, (i64, Server))>,
@@ -36,7 +36,7 @@ impl<'o, T: Target> Looker<'o, T> {
             worker: outbox.join().await,
             owned: PartitionSet::ALL,
             limit: ALL,
-            frontier: Frontier::default(),
+            watermark: LowWatermark::default(),
             memory: BTreeSet::new(),
             wrote: None,
             scanned: None,
@@ -47,13 +47,13 @@ impl<'o, T: Target> Looker<'o, T> {
     /// One look; what it has brought is in memory from now on.
     pub(crate) async fn look(&mut self) -> Vec<Record> {
         if let Some((last_id, (number, server))) = self.wrote.take() {
-            self.frontier.wrote(last_id, number, server);
+            self.watermark.wrote(last_id, number, server);
         }
         let store = &self.outbox.store;
-        let plan = match self.frontier.plan(self.owned) {
+        let plan = match self.watermark.plan(self.owned) {
             Plan::FindHead => {
                 let head = store.find_head(self.owned).await.unwrap();
-                self.frontier.head_found(head)
+                self.watermark.head_found(head)
             }
             plan => plan,
         };
@@ -64,7 +64,7 @@ impl<'o, T: Target> Looker<'o, T> {
                 let scan = IdScan { partitions, from, reach, skip: &skip, limit };
                 let (records, horizon) = store.scan_by_id(scan).await.unwrap();
                 let last = records.last().map_or(from, |record| record.delivery.id);
-                self.more = self.frontier.scanned((from, reach), limit, (records.len(), last), horizon);
+                self.more = self.watermark.scanned((from, reach), limit, (records.len(), last), horizon);
                 self.scanned = Some((from, horizon));
                 assert!(ids(&records).is_sorted(), "not in id order: {:?}", ids(&records));
                 records
@@ -93,7 +93,7 @@ impl<'o, T: Target> Looker<'o, T> {
         if done.is_empty() {
             return;
         }
-        let began_at = self.frontier.last_id();
+        let began_at = self.watermark.last_id();
         let complete = |id: &RecordId| settlement((*id, 0, Change::Complete));
         let settled = self.worker.settle_all(done.iter().map(complete).collect()).await;
         assert_eq!(settled.applied, done.len());
@@ -115,13 +115,13 @@ impl<'o, T: Target> Looker<'o, T> {
                 return all;
             }
         }
-        panic!("looks do not come to an end: {:?}", self.frontier);
+        panic!("looks do not come to an end: {:?}", self.watermark);
     }
 
     /// Where the next scan begins, if it is known.
     pub(crate) fn next(&self) -> Option<RecordId> {
-        let mut frontier = self.frontier;
-        match frontier.plan(self.owned) {
+        let mut watermark = self.watermark;
+        match watermark.plan(self.owned) {
             Plan::ScanById { from, .. } => Some(from),
             _ => None,
         }
@@ -132,7 +132,7 @@ impl<'o, T: Target> Looker<'o, T> {
     pub(crate) async fn until_behind(&mut self, id: RecordId) {
         let started = tokio::time::Instant::now();
         while self.next().is_none_or(|from| from <= id) {
-            assert!(started.elapsed().as_secs() < 60, "stays at {:?}, {id} is not final", self.next());
+            assert!(started.elapsed().as_secs() < 60, "stays at {:?}, {id} is not resolved", self.next());
             self.outbox.schedule(&[record("behind")]).await;
             let found = ids(&self.look().await);
             self.complete(&found).await;

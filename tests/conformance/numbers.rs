@@ -1,4 +1,4 @@
-//! PostgreSQL tells by numbers of transactions when an id is final: the number comes before the id, in
+//! PostgreSQL tells by numbers of transactions when an id is resolved: the number comes before the id, in
 //! every way to insert.
 
 use keylane::{Partition, inner::IdScan, partition::PartitionSet};
@@ -75,7 +75,7 @@ pub(crate) async fn an_id_drawn_in_a_savepoint_is_waited_for<T: SqlTarget>(outbo
         looker.look().await;
         looker.settle(ALL).await;
         outbox.schedule(&[record("order-1")]).await;
-        assert!(looker.next().is_none_or(|from| from < after), "{:?}", looker.frontier);
+        assert!(looker.next().is_none_or(|from| from < after), "{:?}", looker.watermark);
     }
     looker.drain().await;
     outbox.commit(late).await;
@@ -83,7 +83,7 @@ pub(crate) async fn an_id_drawn_in_a_savepoint_is_waited_for<T: SqlTarget>(outbo
     looker.until_behind(after).await;
 }
 
-/// It keeps the frontier where it is, as any other with a number does, but no record from being found.
+/// It keeps the low watermark where it is, as any other with a number does, but no record from being found.
 pub(crate) async fn a_number_without_an_id_holds_back_no_record<T: SqlTarget>(outbox: &Outbox<T>) {
     let mut looker = Looker::join(outbox).await;
     looker.until_behind(outbox.schedule_keys(&["first"]).await[0]).await;
@@ -93,7 +93,7 @@ pub(crate) async fn a_number_without_an_id_holds_back_no_record<T: SqlTarget>(ou
     for round in 0..20 {
         let new = outbox.schedule_keys(&["order-1", "order-2"]).await;
         assert_eq!(looker.look().await.len(), 2 + usize::from(round == 0));
-        assert!(looker.next().is_none_or(|from| from <= first), "{:?}", looker.frontier);
+        assert!(looker.next().is_none_or(|from| from <= first), "{:?}", looker.watermark);
         assert!(new.iter().all(|id| looker.memory.contains(id)));
         looker.settle(ALL).await;
     }

@@ -1,4 +1,4 @@
-//! Nothing is passed over: looks that follow the frontier, while ids are drawn in one order and become
+//! Nothing is passed over: looks that follow the low watermark, while ids are drawn in one order and become
 //! visible in another.
 
 use std::{
@@ -90,7 +90,7 @@ pub(crate) async fn looks_bring_everything_once<T: Target>(outbox: &Outbox<T>) {
     assert!(outbox.pending().await.is_empty());
 }
 
-/// What was held and is let go, or given up in memory, lies behind the frontier.
+/// What was held and is let go, or given up in memory, lies behind the low watermark.
 pub(crate) async fn what_is_pending_again_is_found_after_a_reset<T: Target>(outbox: &Outbox<T>) {
     let mut looker = swept_to_the_end(outbox).await;
     let new = outbox.schedule_keys(&["order-1", "order-1", "order-2"]).await;
@@ -100,7 +100,7 @@ pub(crate) async fn what_is_pending_again_is_found_after_a_reset<T: Target>(outb
     looker.until_behind(new[2]).await;
     worker.settle([(new[0], 1, Change::CompleteAndResume)]).await;
     looker.memory.clear();
-    looker.frontier.reset();
+    looker.watermark.reset();
     assert_eq!(ids(&looker.look().await), new[1..], "the one that was held and the one that was given up");
 }
 
@@ -233,7 +233,7 @@ async fn interleave<T: Target>(outbox: &Outbox<T>, seed: u64) {
             _ => {
                 looker.limit = 1 + dice.roll(12);
                 let found = looker.look().await;
-                let at = format!("seed {seed}, step {step}, {:?}", looker.frontier);
+                let at = format!("seed {seed}, step {step}, {:?}", looker.watermark);
                 course.bring(found.iter().map(|record| record.delivery.event_id), &at);
                 looker.settle(dice.roll(8)).await;
             }

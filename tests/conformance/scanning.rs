@@ -6,7 +6,7 @@ use keylane::{
     Completed, OnFailure, Record, RecordId,
     inner::{Change, Due, IdScan, NewRecord},
     partition::PartitionSet,
-    rules::frontier::{Head, Horizon},
+    rules::watermark::{Head, Horizon},
 };
 
 use crate::{

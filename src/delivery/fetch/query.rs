@@ -6,7 +6,7 @@ use crate::{
     instance::Generation,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Stop},
-    rules::frontier::{Frontier, Plan},
+    rules::watermark::{LowWatermark, Plan},
     store::{IdScan, Store, StoreError, Suspicion},
 };
 
@@ -32,7 +32,7 @@ pub(in crate::delivery) struct FetchRequest {
     /// Only some of the partitions are fetched, each by itself.
     pub(in crate::delivery) part: bool,
     /// How far the ids are known; moved on by the fetch.
-    pub(in crate::delivery) frontier: Frontier,
+    pub(in crate::delivery) watermark: LowWatermark,
 }
 
 /// What it brought.
@@ -79,7 +79,7 @@ async fn fill(store: &dyn Store, result: &mut FetchResult) -> Result<(), StoreEr
     if result.request.is_in_vain(store).await? {
         return Ok(());
     }
-    let FetchRequest { turn, stops, unread, due, skip, limit, part, frontier, .. } = &mut result.request;
+    let FetchRequest { turn, stops, unread, due, skip, limit, part, watermark, .. } = &mut result.request;
     let owned: PartitionSet = turn.iter().copied().collect();
     if !stops.is_empty() {
         result.stops = store.stops(*stops).await?;
@@ -94,13 +94,13 @@ async fn fill(store: &dyn Store, result: &mut FetchResult) -> Result<(), StoreEr
         result.more = result.more_due;
     }
     let left = limit.saturating_sub(result.records.len()).max(1);
-    let plan = if *part { Plan::ByPartition } else { plan(store, frontier, owned).await? };
+    let plan = if *part { Plan::ByPartition } else { plan(store, watermark, owned).await? };
     let pending = match plan {
         Plan::ScanById { from, reach } => {
             let scan = IdScan { partitions: owned, from, reach, skip, limit: left };
             let (records, horizon) = store.scan_by_id(scan).await?;
             let last = records.last().map_or(from, |record| record.delivery.id);
-            result.more |= frontier.scanned((from, reach), left, (records.len(), last), horizon);
+            result.more |= watermark.scanned((from, reach), left, (records.len(), last), horizon);
             records
         }
         Plan::ByPartition | Plan::FindHead => {
@@ -131,9 +131,13 @@ impl FetchRequest {
 }
 
 /// How to fetch, once it is known where the head is.
-async fn plan(store: &dyn Store, frontier: &mut Frontier, owned: PartitionSet) -> Result<Plan, StoreError> {
-    match frontier.plan(owned) {
-        Plan::FindHead => Ok(frontier.head_found(store.find_head(owned).await?)),
+async fn plan(
+    store: &dyn Store,
+    watermark: &mut LowWatermark,
+    owned: PartitionSet,
+) -> Result<Plan, StoreError> {
+    match watermark.plan(owned) {
+        Plan::FindHead => Ok(watermark.head_found(store.find_head(owned).await?)),
         plan => Ok(plan),
     }
 }

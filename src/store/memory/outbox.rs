@@ -13,7 +13,7 @@ use crate::{
     instance::{Claim, InstanceId, InstanceState},
     partition::{PARTITION_COUNT, Partition},
     record::{Lane, RecordId, StopReason},
-    rules::frontier::Horizon,
+    rules::watermark::Horizon,
     store::{CLOSED, Guard, RETURNED_AT_ONCE, RETURNED_BY_A_STEP},
 };
 

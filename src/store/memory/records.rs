@@ -12,7 +12,7 @@ use crate::{
     instance::InstanceId,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Settlement, Stop},
-    rules::frontier::{Head, Horizon},
+    rules::watermark::{Head, Horizon},
     store::{CLOSED, Guard, IdScan, RecordStore, Resolution, SettleError, Settled, StoreError, Suspicion},
 };
 

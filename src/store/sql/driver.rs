@@ -15,7 +15,7 @@ use crate::{
     handler::BoxFuture,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
-    rules::frontier::{Head, Horizon, Server},
+    rules::watermark::{Head, Horizon, Server},
     store::{Bell, ErrorClass, Guard, IdScan, SchemaError, StoreSettings},
 };
 

@@ -140,7 +140,7 @@ macro_rules! sqlx_looks {
             conn: &'c mut $connection,
             sql: &'c crate::store::sql::statements::Statements,
             partitions: crate::partition::PartitionSet,
-        ) -> crate::store::sql::driver::DriverResult<'c, crate::rules::frontier::Head> {
+        ) -> crate::store::sql::driver::DriverResult<'c, crate::rules::watermark::Head> {
             use crate::store::sql::{
                 looks,
                 statements::{fill, safe},
@@ -150,7 +150,7 @@ macro_rules! sqlx_looks {
                 let first = fill(&sql.find_head, &looks::head_lists(partitions));
                 let first = get::<i64>(&sqlx::raw_sql(first).fetch_one(conn).await?, 0)?;
                 let horizon = Horizon { last_id, open_from: None, ..Horizon::default() };
-                Ok(crate::rules::frontier::Head { first, horizon, number: None })
+                Ok(crate::rules::watermark::Head { first, horizon, number: None })
             })
         }
     };

@@ -23,7 +23,7 @@ use crate::{
     naming,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
-    rules::frontier::{Head, Horizon, Server},
+    rules::watermark::{Head, Horizon, Server},
     store::{Bell, ErrorClass, Guard, IdScan, SchemaError, StoreSettings, Tables},
 };
 

@@ -14,7 +14,7 @@ use crate::{
     instance::InstanceId,
     partition::{Partition, PartitionSet},
     record::{Lane, Record, RecordId, Settlement, Stop, StopReason},
-    rules::frontier::{Head, Horizon},
+    rules::watermark::{Head, Horizon},
     store::{CLOSED, Guard, IdScan, RecordStore, Resolution, SettleError, Settled, StoreError, Suspicion},
 };
 

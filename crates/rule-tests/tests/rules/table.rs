@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use keylane::{Partition, RecordId, partition::PartitionSet, rules::frontier::Horizon};
+use keylane::{Partition, RecordId, partition::PartitionSet, rules::watermark::Horizon};
 
 pub(crate) const PARTITIONS: usize = 3;
 pub(crate) const KEYS: usize = 4;
@@ -12,7 +12,7 @@ pub(crate) const KEYS: usize = 4;
 /// The transaction of the settler, beside those of the writers.
 pub(crate) const SETTLER: usize = usize::MAX;
 
-/// How the database lets a reader know when an id is final.
+/// How the database lets a reader know when an id is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// By numbers of transactions, each drawn before the ids: PostgreSQL, memory.

@@ -1,11 +1,11 @@
 //! From which id on a look must read, so that it need not begin at the head of the table each time.
 //!
 //! Ids are drawn in order, but become visible in the order of commits: a reader that goes on behind
-//! the last id it saw passes over what commits late. An id is *final* once its transaction has
-//! ended, whichever way. The frontier only ever moves over ids that are final, on evidence from the
-//! database: an id that was drawn before transaction `x` got its number is final once no transaction
+//! the last id it saw passes over what commits late. An id is *resolved* once its transaction has
+//! ended, whichever way. The low watermark only ever moves over ids that are resolved, on evidence from the
+//! database: an id that was drawn before transaction `x` got its number is resolved once no transaction
 //! below `x` is open. Whatever else can make an earlier id pending again (a lane released, a
-//! partition claimed, a record given up by this process) makes the frontier unknown, and the next
+//! partition claimed, a record given up by this process) makes the low watermark unknown, and the next
 //! look asks the database where the head is.
 
 use crate::{partition::PartitionSet, record::RecordId};
@@ -31,7 +31,7 @@ pub struct Horizon {
     /// The last id that was drawn.
     pub last_id: RecordId,
     /// No transaction with a number below this is open. Not given by a database whose scans see to it
-    /// themselves that no id is passed over: then every id that was drawn is final.
+    /// themselves that no id is passed over: then every id that was drawn is resolved.
     pub open_from: Option<i64>,
 }
 
@@ -64,21 +64,21 @@ pub enum Plan {
 
 /// Up to where every pending record of the owned partitions is in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Frontier {
+pub struct LowWatermark {
     /// The server of all that is known.
     server: Server,
     last_id: RecordId,
-    /// Ids up to the first are final once no transaction below the second is open.
+    /// Ids up to the first are resolved once no transaction below the second is open.
     waiting: Option<(RecordId, i64)>,
-    /// All ids up to here are final.
-    final_to: RecordId,
+    /// All ids up to here are resolved.
+    resolved_to: RecordId,
     next: Option<RecordId>,
     covers: PartitionSet,
     reach: i64,
     by_partition: u32,
 }
 
-impl Frontier {
+impl LowWatermark {
     /// The last id that is known to have been drawn.
     pub fn last_id(&self) -> RecordId {
         self.last_id
@@ -94,7 +94,7 @@ impl Frontier {
             self.by_partition -= 1;
             return Plan::ByPartition;
         }
-        let idle = self.waiting.is_none() && self.last_id - self.final_to > MOST_REACH;
+        let idle = self.waiting.is_none() && self.last_id - self.resolved_to > MOST_REACH;
         self.next.filter(|_| !idle).map_or(Plan::FindHead, |from| self.scan(from))
     }
 
@@ -123,17 +123,17 @@ impl Frontier {
         if let Some(number) = head.number {
             self.wrote(head.horizon.last_id, number, head.horizon.server);
         }
-        if self.final_to == 0 && head.number.is_some() {
+        if self.resolved_to == 0 && head.number.is_some() {
             // Nothing is known yet. The next query of the head will know more, unless a transaction stays open.
             self.by_partition = if asked_before { BY_PARTITION_FETCHES } else { 0 };
             return Plan::ByPartition;
         }
-        let from = head.first.map_or(self.final_to + 1, |first| first.min(self.final_to + 1));
+        let from = head.first.map_or(self.resolved_to + 1, |first| first.min(self.resolved_to + 1));
         self.next = Some(from);
         self.scan(from)
     }
 
-    /// While an open transaction holds it back, most of what lies behind the frontier is done already:
+    /// While an open transaction holds it back, most of what lies behind the low watermark is done already:
     /// one scan over all of it costs less than a fetch by partition, which visits the same dead rows in no order.
     fn scan(&self, from: RecordId) -> Plan {
         let behind = if self.is_held_back() { self.last_id - from } else { 0 };
@@ -141,7 +141,7 @@ impl Frontier {
     }
 
     fn is_held_back(&self) -> bool {
-        self.waiting.is_some() && self.last_id - self.final_to > LEAST_REACH
+        self.waiting.is_some() && self.last_id - self.resolved_to > LEAST_REACH
     }
 
     /// A scan from `from` over `reach` ids has found `found` records, of at most `limit`, up to the
@@ -156,8 +156,8 @@ impl Frontier {
         self.observe(horizon);
         let full = found >= limit;
         let complete_to = if full { last } else { from.saturating_add(reach - 1) };
-        // As of the same moment, what was read and what is final agree.
-        self.next = self.next.map(|next| next.max(complete_to.min(self.final_to) + 1));
+        // As of the same moment, what was read and what is resolved agree.
+        self.next = self.next.map(|next| next.max(complete_to.min(self.resolved_to) + 1));
         let cut = from.saturating_add(reach) <= horizon.last_id;
         if full || !cut {
             self.reach = if full && (last - from) < reach / 4 { reach / 2 } else { reach }.min(MOST_REACH);
@@ -180,7 +180,7 @@ impl Frontier {
         }
         let Some(open_from) = horizon.open_from else {
             self.last_id = self.last_id.max(horizon.last_id);
-            self.final_to = self.last_id;
+            self.resolved_to = self.last_id;
             return;
         };
         if horizon.last_id < self.last_id {
@@ -189,7 +189,7 @@ impl Frontier {
         }
         self.last_id = horizon.last_id;
         if let Some((last_id, _)) = self.waiting.filter(|(_, number)| *number <= open_from) {
-            self.final_to = self.final_to.max(last_id);
+            self.resolved_to = self.resolved_to.max(last_id);
             self.waiting = None;
         }
     }
@@ -206,117 +206,121 @@ mod tests {
         Horizon { server: Server(1), last_id, open_from: Some(open_from) }
     }
 
-    /// Two queries of the head have found this first record and that the ids up to `last_id` are final.
-    fn decided(last_id: RecordId, first: Option<RecordId>) -> Frontier {
-        let mut frontier = Frontier::default();
+    /// Two queries of the head have found this first record and that the ids up to `last_id` are resolved.
+    fn decided(last_id: RecordId, first: Option<RecordId>) -> LowWatermark {
+        let mut watermark = LowWatermark::default();
         for number in 1..=2 {
-            assert_eq!(frontier.plan(PartitionSet::ALL), Plan::FindHead);
+            assert_eq!(watermark.plan(PartitionSet::ALL), Plan::FindHead);
             let horizon = horizon(last_id, number);
-            frontier.head_found(Head { first, horizon, number: Some(number) });
+            watermark.head_found(Head { first, horizon, number: Some(number) });
         }
-        frontier
+        watermark
     }
 
     /// The next look, which is a scan that finds so many records up to an id. Returns its first id, its
     /// reach, and whether there may be more.
-    fn scan(frontier: &mut Frontier, found: (usize, RecordId), horizon: Horizon) -> (RecordId, i64, bool) {
-        match frontier.plan(PartitionSet::ALL) {
+    fn scan(
+        watermark: &mut LowWatermark,
+        found: (usize, RecordId),
+        horizon: Horizon,
+    ) -> (RecordId, i64, bool) {
+        match watermark.plan(PartitionSet::ALL) {
             Plan::ScanById { from, reach } => {
-                (from, reach, frontier.scanned((from, reach), LIMIT, found, horizon))
+                (from, reach, watermark.scanned((from, reach), LIMIT, found, horizon))
             }
             plan => panic!("{plan:?}"),
         }
     }
 
     #[test]
-    fn an_id_is_final_once_nothing_older_than_its_witness_is_open() {
-        let mut frontier = decided(10, None);
-        scan(&mut frontier, (0, 0), horizon(14, 2));
-        frontier.wrote(14, 7, Server(1));
+    fn an_id_is_resolved_once_nothing_older_than_its_witness_is_open() {
+        let mut watermark = decided(10, None);
+        scan(&mut watermark, (0, 0), horizon(14, 2));
+        watermark.wrote(14, 7, Server(1));
         for (open_from, from) in [(6, 11), (7, 11), (7, 15)] {
-            assert_eq!(scan(&mut frontier, (0, 0), horizon(20, open_from)).0, from);
+            assert_eq!(scan(&mut watermark, (0, 0), horizon(20, open_from)).0, from);
         }
     }
 
     #[test]
     fn the_first_witness_is_waited_for() {
-        let mut frontier = decided(10, None);
-        scan(&mut frontier, (0, 0), horizon(14, 2));
+        let mut watermark = decided(10, None);
+        scan(&mut watermark, (0, 0), horizon(14, 2));
         // Writes come faster than the oldest transaction ends.
         for number in 7..20 {
-            frontier.wrote(number + 7, number, Server(1));
+            watermark.wrote(number + 7, number, Server(1));
             assert_eq!(
-                scan(&mut frontier, (0, 0), horizon(number + 8, 7)).0,
+                scan(&mut watermark, (0, 0), horizon(number + 8, 7)).0,
                 if number == 7 { 11 } else { 15 }
             );
         }
     }
 
     #[test]
-    fn without_numbers_every_id_that_was_drawn_is_final() {
-        let mut frontier = Frontier::default();
-        assert_eq!(frontier.plan(PartitionSet::ALL), Plan::FindHead);
+    fn without_numbers_every_id_that_was_drawn_is_resolved() {
+        let mut watermark = LowWatermark::default();
+        assert_eq!(watermark.plan(PartitionSet::ALL), Plan::FindHead);
         let horizon = Horizon { server: Server(1), last_id: 10, open_from: None };
-        let plan = frontier.head_found(Head { first: Some(4), horizon, number: None });
+        let plan = watermark.head_found(Head { first: Some(4), horizon, number: None });
         assert_eq!(plan, Plan::ScanById { from: 4, reach: LEAST_REACH });
-        scan(&mut frontier, (1, 4), Horizon { last_id: 12, ..horizon });
-        assert_eq!(scan(&mut frontier, (0, 0), horizon).0, 13, "it does not go back with the last row");
+        scan(&mut watermark, (1, 4), Horizon { last_id: 12, ..horizon });
+        assert_eq!(scan(&mut watermark, (0, 0), horizon).0, 13, "it does not go back with the last row");
     }
 
     #[test]
     fn a_full_scan_moves_to_its_last_id() {
-        let mut frontier = decided(100_000, Some(1));
+        let mut watermark = decided(100_000, Some(1));
         let horizon = horizon(100_000, 3);
-        assert_eq!(scan(&mut frontier, (LIMIT, 57), horizon), (1, LEAST_REACH, true));
-        assert_eq!(scan(&mut frontier, (LIMIT - 1, 90), horizon), (58, LEAST_REACH, true));
-        assert_eq!(scan(&mut frontier, (0, 0), horizon), (58 + LEAST_REACH, 2 * LEAST_REACH, true));
-        assert_eq!(scan(&mut frontier, (0, 0), horizon).0, 58 + 3 * LEAST_REACH);
+        assert_eq!(scan(&mut watermark, (LIMIT, 57), horizon), (1, LEAST_REACH, true));
+        assert_eq!(scan(&mut watermark, (LIMIT - 1, 90), horizon), (58, LEAST_REACH, true));
+        assert_eq!(scan(&mut watermark, (0, 0), horizon), (58 + LEAST_REACH, 2 * LEAST_REACH, true));
+        assert_eq!(scan(&mut watermark, (0, 0), horizon).0, 58 + 3 * LEAST_REACH);
     }
 
     #[test]
     fn lean_scans_give_way_to_fetches_by_partition_and_come_back() {
-        let mut frontier = decided(1_000_000, Some(1));
+        let mut watermark = decided(1_000_000, Some(1));
         let mut reaches = Vec::new();
-        while frontier.by_partition == 0 {
-            reaches.push(scan(&mut frontier, (10, 1), horizon(1_000_000, 3)).1);
+        while watermark.by_partition == 0 {
+            reaches.push(scan(&mut watermark, (10, 1), horizon(1_000_000, 3)).1);
         }
         assert_eq!(reaches, [4_096, 8_192, 16_384, 32_768, 65_536]);
         for _ in 0..BY_PARTITION_FETCHES {
-            assert_eq!(frontier.plan(PartitionSet::ALL), Plan::ByPartition);
+            assert_eq!(watermark.plan(PartitionSet::ALL), Plan::ByPartition);
         }
-        assert_eq!(frontier.plan(PartitionSet::ALL), Plan::FindHead);
+        assert_eq!(watermark.plan(PartitionSet::ALL), Plan::FindHead);
         // One in sixteen is worth it.
-        let mut frontier = decided(1_000_000, Some(1));
-        let rich = (0..10).map(|_| scan(&mut frontier, (4_096, 1), horizon(1_000_000, 3)).1).max();
+        let mut watermark = decided(1_000_000, Some(1));
+        let rich = (0..10).map(|_| scan(&mut watermark, (4_096, 1), horizon(1_000_000, 3)).1).max();
         assert_eq!(rich, Some(MOST_REACH));
     }
 
     #[test]
     fn a_sequence_that_goes_back_starts_anew() {
-        let mut frontier = decided(10_000, None);
-        assert_eq!(scan(&mut frontier, (0, 0), horizon(5, 900)).0, 10_001);
-        assert_eq!((frontier.last_id(), frontier.final_to), (5, 0));
-        assert_eq!(frontier.plan(PartitionSet::ALL), Plan::FindHead);
+        let mut watermark = decided(10_000, None);
+        assert_eq!(scan(&mut watermark, (0, 0), horizon(5, 900)).0, 10_001);
+        assert_eq!((watermark.last_id(), watermark.resolved_to), (5, 0));
+        assert_eq!(watermark.plan(PartitionSet::ALL), Plan::FindHead);
     }
 
     #[test]
     fn what_one_server_has_said_is_not_taken_for_another() {
-        let mut frontier = decided(10_000, None);
-        frontier.waiting = None;
-        frontier.wrote(10_000, 7, Server(2));
-        assert_eq!(frontier.waiting, None, "a number of another server");
+        let mut watermark = decided(10_000, None);
+        watermark.waiting = None;
+        watermark.wrote(10_000, 7, Server(2));
+        assert_eq!(watermark.waiting, None, "a number of another server");
         // Another has taken over, and has more ids than the first: nothing else tells.
         let other = Horizon { server: Server(2), ..horizon(20_000, 900) };
-        assert_eq!(scan(&mut frontier, (0, 0), other).0, 10_001);
-        assert_eq!((frontier.final_to, frontier.server), (0, Server(2)));
-        assert_eq!(frontier.plan(PartitionSet::ALL), Plan::FindHead);
+        assert_eq!(scan(&mut watermark, (0, 0), other).0, 10_001);
+        assert_eq!((watermark.resolved_to, watermark.server), (0, Server(2)));
+        assert_eq!(watermark.plan(PartitionSet::ALL), Plan::FindHead);
     }
 
     #[test]
     fn a_partition_that_was_not_covered_asks_for_the_head_again() {
         let (a, b) = (Partition::of("a"), Partition::of("b"));
-        let mut frontier = decided(10, None);
-        let mut plan = |partitions: &[Partition]| frontier.plan(partitions.iter().copied().collect());
+        let mut watermark = decided(10, None);
+        let mut plan = |partitions: &[Partition]| watermark.plan(partitions.iter().copied().collect());
         let on = Plan::ScanById { from: 11, reach: LEAST_REACH };
         assert_eq!([plan(&[a, b]), plan(&[a]), plan(&[a])], [on, on, on]);
         assert_eq!(plan(&[a, b]), Plan::FindHead, "what was away may have come back with older records");
