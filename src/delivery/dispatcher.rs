@@ -22,7 +22,7 @@ use crate::{
     notifications::Hearing,
     ownership::Ownership,
     record::Record,
-    store::{Guard, SETTLER_SLOT, Store},
+    store::{FenceRow, SETTLER_SLOT, Store},
     telemetry::{Observers, Signal},
     wake::Wake,
 };
@@ -85,7 +85,7 @@ impl Dispatcher {
     pub(crate) fn new(setup: Setup) -> Self {
         let Setup { store, registry, config, ownership, wake, hearing, observers, instance, longest_hold } =
             setup;
-        let guard = Guard { instance, slot: SETTLER_SLOT, counter: 0 };
+        let fence = FenceRow { instance, slot: SETTLER_SLOT, counter: 0 };
         let context = ExecContext {
             states: registry.states.clone(),
             observers: observers.clone(),
@@ -98,7 +98,7 @@ impl Dispatcher {
             lanes: Lanes::new(config.max_crashes),
             executor: Executor::new(executor),
             queue: SettleQueue::default(),
-            settler: Some(Settler::new(Arc::clone(&store), observers.clone(), guard)),
+            settler: Some(Settler::new(Arc::clone(&store), observers.clone(), fence)),
             leased: false,
             outside: Outside { store, registry, ownership, wake, observers, instance, longest_hold },
         }

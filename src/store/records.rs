@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{Guard, Resolution, StoreError};
+use super::{FenceRow, Resolution, StoreError};
 use crate::{
     instance::InstanceId,
     partition::{Partition, PartitionSet},
@@ -61,12 +61,12 @@ pub trait RecordStore: Send + Sync + 'static {
     /// Nothing has crashed here for long: what was counted of partitions that `me` owns is forgotten.
     async fn calm(&self, me: InstanceId, partitions: PartitionSet) -> Result<(), StoreError>;
 
-    /// Writes outcomes and moves the guard's counter on, all or nothing.
-    async fn settle(&self, guard: Guard, settlements: &[Settlement]) -> Result<Settled, SettleError>;
+    /// Writes outcomes and moves the fence row's counter on, all or nothing.
+    async fn settle(&self, fence: FenceRow, settlements: &[Settlement]) -> Result<Settled, SettleError>;
 
-    /// Finds out what became of a settle whose answer was lost, and makes that final: raises the
-    /// counter by two if it still has the guard's value, then reads it. May be repeated.
-    async fn resolve(&self, guard: Guard) -> Result<Resolution, StoreError>;
+    /// Finds out what became of a settle whose answer was lost, and makes that final: moves the
+    /// counter by two if it still has the fence row's value, then reads it. May be repeated.
+    async fn resolve(&self, fence: FenceRow) -> Result<Resolution, StoreError>;
 }
 
 /// A settle that was written.
@@ -87,8 +87,8 @@ pub struct Settled {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettleError {
-    /// The guard row was closed or moved on by another: this instance has been evicted.
-    #[error("fenced: the guard row of this instance is gone or closed")]
+    /// The fence row was closed or moved on by another: this instance has been evicted.
+    #[error("fenced: the fence row of this instance is gone or closed")]
     Fenced,
     /// The statement failed or its answer was lost: ask [`RecordStore::resolve`].
     #[error(transparent)]

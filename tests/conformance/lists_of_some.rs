@@ -36,7 +36,7 @@ macro_rules! by_sql {
             }
             purging {
                 a_purge_takes_more_than_a_batch
-                forgetting_takes_the_stopped_and_their_guard_rows
+                forgetting_takes_the_stopped_and_their_fence_rows
             }
             schema {
                 a_missing_schema_is_named
@@ -68,8 +68,8 @@ macro_rules! on_servers {
                 an_open_eviction_makes_a_completion_wait_and_refuses_it
                 an_open_eviction_makes_a_failure_wait_and_refuses_it
                 an_eviction_that_rolls_back_lets_the_settle_through
-                a_guard_that_is_only_read_leaks
-                no_settle_takes_a_guard_row_along
+                a_fence_row_that_is_only_read_leaks
+                no_settle_takes_a_fence_row_along
                 resolve_waits_for_a_settle_that_still_runs
                 a_hold_and_a_release_of_its_lane_do_not_pass_each_other
             }

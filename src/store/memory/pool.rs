@@ -227,7 +227,7 @@ mod tests {
         instance::InstanceId,
         partition::{Partition, PartitionSet},
         record::{Change, Settlement},
-        store::{Completed, Guard, NewInstance, Resolution, SETTLER_SLOT, Store, StoreSettings},
+        store::{Completed, FenceRow, NewInstance, Resolution, SETTLER_SLOT, Store, StoreSettings},
     };
 
     fn store(pool: &MemoryPool) -> Arc<dyn Store> {
@@ -276,8 +276,8 @@ mod tests {
         let store = store(&pool);
         let instance = InstanceId::generate();
         let (name, version) = (String::new(), String::new());
-        store.join(&NewInstance { id: instance, name, version, guard_rows: 1 }).await.unwrap();
-        let mut guard = Guard { instance, slot: SETTLER_SLOT, counter: 0 };
+        store.join(&NewInstance { id: instance, name, version, fence_rows: 1 }).await.unwrap();
+        let mut fence = FenceRow { instance, slot: SETTLER_SLOT, counter: 0 };
         let fates =
             [(Fault::NotApplied, Resolution::NotApplied, 1), (Fault::LostReply, Resolution::Applied, 0)];
         for (fault, resolution, left) in fates {
@@ -286,12 +286,12 @@ mod tests {
             let id = store.fetch_by_partition(&partitions, &[], 10).await.unwrap()[0].delivery.id;
             pool.fail_next("settle", 1, fault);
             let settlement = Settlement { id, failures: 0, change: Change::Complete };
-            assert!(store.settle(guard, std::slice::from_ref(&settlement)).await.is_err());
-            assert_eq!(store.resolve(guard).await.unwrap(), resolution);
+            assert!(store.settle(fence, std::slice::from_ref(&settlement)).await.is_err());
+            assert_eq!(store.resolve(fence).await.unwrap(), resolution);
             assert_eq!(store.fetch_by_partition(&partitions, &[], 10).await.unwrap().len(), left);
-            guard = guard.raised();
-            drop(store.settle(guard, &[settlement]).await);
-            guard = guard.moved();
+            fence = fence.invalidated();
+            drop(store.settle(fence, &[settlement]).await);
+            fence = fence.moved();
         }
     }
 

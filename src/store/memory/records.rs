@@ -13,7 +13,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Settlement, Stop},
     rules::watermark::{Head, Horizon},
-    store::{CLOSED, Guard, IdScan, RecordStore, Resolution, SettleError, Settled, StoreError, Suspicion},
+    store::{CLOSED, FenceRow, IdScan, RecordStore, Resolution, SettleError, Settled, StoreError, Suspicion},
 };
 
 #[async_trait]
@@ -125,18 +125,18 @@ impl RecordStore for MemoryStore {
         .await
     }
 
-    async fn settle(&self, guard: Guard, settlements: &[Settlement]) -> Result<Settled, SettleError> {
+    async fn settle(&self, fence: FenceRow, settlements: &[Settlement]) -> Result<Settled, SettleError> {
         let completed = self.completed;
         let written =
-            self.call("settle", |outbox, now| outbox.settle(guard, settlements, completed, now)).await?;
+            self.call("settle", |outbox, now| outbox.settle(fence, settlements, completed, now)).await?;
         written.ok_or(SettleError::Fenced)
     }
 
-    async fn resolve(&self, guard: Guard) -> Result<Resolution, StoreError> {
+    async fn resolve(&self, fence: FenceRow) -> Result<Resolution, StoreError> {
         self.call("resolve", |outbox, _| {
-            outbox.raise_guard(guard);
-            let counter = outbox.guards.get(&(guard.instance, guard.slot)).copied();
-            guard.resolution(counter.unwrap_or(CLOSED))
+            outbox.invalidate_fence(fence);
+            let counter = outbox.fences.get(&(fence.instance, fence.slot)).copied();
+            fence.resolution(counter.unwrap_or(CLOSED))
         })
         .await
     }

@@ -16,7 +16,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
     rules::watermark::{Head, Horizon, Server},
-    store::{Bell, ErrorClass, Guard, IdScan, SchemaError, StoreSettings},
+    store::{Bell, ErrorClass, FenceRow, IdScan, SchemaError, StoreSettings},
 };
 
 /// A bound parameter.
@@ -213,12 +213,12 @@ pub(crate) trait Driver: Database {
         skip: &'c [RecordId],
         limit: usize,
     ) -> DriverResult<'c, Vec<Record>>;
-    /// Moves the guard on and completes records with this count of failures in one statement; how many guard rows and records
+    /// Moves the fence row on and completes records with this count of failures in one statement; how many fence rows and records
     /// were written, and the number of the transaction. Only called where [`Statements::settle_at_once`] is one.
     fn complete_at_once<'c>(
         _: &'c mut Self::Connection,
         _: &'c Arc<str>,
-        _: Guard,
+        _: FenceRow,
         _: &'c [RecordId],
         _: u32,
     ) -> DriverResult<'c, (i64, usize, (i64, Server))> {

@@ -24,7 +24,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
     rules::watermark::{Head, Horizon, Server},
-    store::{Bell, ErrorClass, Guard, IdScan, SchemaError, StoreSettings, Tables},
+    store::{Bell, ErrorClass, FenceRow, IdScan, SchemaError, StoreSettings, Tables},
 };
 
 /// PgBouncer has one state for all that it says itself: what begins so, waiting does not mend.
@@ -160,16 +160,16 @@ impl Driver for Postgres {
     fn complete_at_once<'c>(
         conn: &'c mut PgConnection,
         sql: &'c Arc<str>,
-        guard: Guard,
+        fence: FenceRow,
         ids: &'c [RecordId],
         failures: u32,
     ) -> DriverResult<'c, (i64, usize, (i64, Server))> {
         Box::pin(async move {
             let (moved, applied, number, server): (i64, i64, i64, i64) =
                 sqlx::query_as(AssertSqlSafe(Arc::clone(sql)))
-                    .bind(guard.instance.to_string())
-                    .bind(i64::from(guard.slot))
-                    .bind(guard.counter)
+                    .bind(fence.instance.to_string())
+                    .bind(i64::from(fence.slot))
+                    .bind(fence.counter)
                     .bind(ids)
                     .bind(i32::try_from(failures).unwrap_or(i32::MAX))
                     .fetch_one(conn)

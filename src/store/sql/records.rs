@@ -15,7 +15,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Lane, Record, RecordId, Settlement, Stop, StopReason},
     rules::watermark::{Head, Horizon},
-    store::{CLOSED, Guard, IdScan, RecordStore, Resolution, SettleError, Settled, StoreError, Suspicion},
+    store::{CLOSED, FenceRow, IdScan, RecordStore, Resolution, SettleError, Settled, StoreError, Suspicion},
 };
 
 #[async_trait]
@@ -138,20 +138,20 @@ impl<D: Driver> RecordStore for SqlStore<D> {
         .await
     }
 
-    async fn settle(&self, guard: Guard, settlements: &[Settlement]) -> Result<Settled, SettleError> {
-        self.settle_batch(guard, settlements).await
+    async fn settle(&self, fence: FenceRow, settlements: &[Settlement]) -> Result<Settled, SettleError> {
+        self.settle_batch(fence, settlements).await
     }
 
-    async fn resolve(&self, guard: Guard) -> Result<Resolution, StoreError> {
-        let who = || vec![Value::from(guard.instance.to_string()), Value::Int(i64::from(guard.slot))];
+    async fn resolve(&self, fence: FenceRow) -> Result<Resolution, StoreError> {
+        let who = || vec![Value::from(fence.instance.to_string()), Value::Int(i64::from(fence.slot))];
         self.call("resolve", async {
             let mut conn = self.settle.borrow().await?;
-            let mut raise = who();
-            raise.push(Value::Int(guard.counter));
-            D::execute(&mut conn, safe(&self.sql.raise_guard), raise).await?;
-            let rows = query::<D>(&mut conn, safe(&self.sql.read_guard), who(), &[Kind::Int]).await?;
+            let mut invalidate = who();
+            invalidate.push(Value::Int(fence.counter));
+            D::execute(&mut conn, safe(&self.sql.invalidate_fence), invalidate).await?;
+            let rows = query::<D>(&mut conn, safe(&self.sql.read_fence), who(), &[Kind::Int]).await?;
             conn.keep();
-            Ok(guard.resolution(rows.first().map_or(CLOSED, |row| row.int(0))))
+            Ok(fence.resolution(rows.first().map_or(CLOSED, |row| row.int(0))))
         })
         .await
     }

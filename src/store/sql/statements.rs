@@ -63,9 +63,9 @@ pub(crate) use template;
 
 statements! {
     shared:
-        join_instance join_guard beat view evict_silent evict_overdue close_guards
-        claim owned release release_all drain_instance stop_instance old_instances forget_instances forget_guards
-        move_guard move_fence lock_records raise_guard read_guard complete_delete complete_keep copy_to_archive reason_of_lanes stop_lanes
+        join_instance join_fence beat view evict_silent evict_overdue close_fences
+        claim owned release release_all drain_instance stop_instance old_instances forget_instances purge_fences
+        move_fence move_marked_fence lock_records invalidate_fence read_fence complete_delete complete_keep copy_to_archive reason_of_lanes stop_lanes
         set_aside count_held resume_lanes return_held begin_release release_step stop_release return_some stops
         suspicions end_call calm_partitions clear_calls count_crash count_crash_of_calls
         counts count_lanes stopped_lanes failed failed_ids lock_failed mend_retry mend_replace mend_discard end_calls instances partitions
@@ -78,7 +78,7 @@ statements! {
 }
 
 impl Statements {
-    /// Guard and completions in one statement, where a database can.
+    /// Fence row and completions in one statement, where a database can.
     pub(crate) fn settle_at_once(&self, completed: Completed) -> Option<&Arc<str>> {
         match completed {
             Completed::Delete => self.settle_delete.as_ref(),
