@@ -20,7 +20,7 @@ use keylane::{
     Completed, Config, Database, Outbox, OutboxEvent, State,
     admin::InstanceId,
     handlers,
-    inner::{Change, Guard, NewInstance, SETTLER_SLOT, Settlement, Store, StoreSettings, Tables},
+    inner::{Change, FenceRow, NewInstance, SETTLER_SLOT, Settlement, Store, StoreSettings, Tables},
     memory::{Memory, MemoryPool, MemoryTransaction},
     outbox_handler,
 };
@@ -97,12 +97,12 @@ async fn backlog(keys: usize) -> Result<(Outbox<Memory>, MemoryTransaction, Arc<
 fn settle(bencher: Bencher<'_, '_>) {
     let runtime = runtime();
     let file = std::env::temp_dir().join(format!("keylane-bench-{}.sqlite", std::process::id()));
-    let (store, mut guard) = runtime.block_on(settler(&file)).expect("SQLite");
+    let (store, mut fence) = runtime.block_on(settler(&file)).expect("SQLite");
     let settlement = |id| Settlement { id, failures: 0, change: Change::Complete };
     let settlements: Vec<Settlement> = (1..=OUTCOMES).map(settlement).collect();
     bencher.counter(ItemsCount::new(settlements.len())).bench_local(|| {
-        let settled = runtime.block_on(store.settle(guard, &settlements)).expect("a settle");
-        guard = guard.moved();
+        let settled = runtime.block_on(store.settle(fence, &settlements)).expect("a settle");
+        fence = fence.moved();
         settled
     });
     for suffix in ["", "-wal", "-shm"] {
@@ -110,7 +110,7 @@ fn settle(bencher: Bencher<'_, '_>) {
     }
 }
 
-async fn settler(file: &Path) -> Result<(Arc<dyn Store>, Guard), Error> {
+async fn settler(file: &Path) -> Result<(Arc<dyn Store>, FenceRow), Error> {
     let options = SqliteConnectOptions::new().filename(file).create_if_missing(true);
     let pool = SqlitePool::connect_with(options).await?;
     let settings = StoreSettings {
@@ -122,8 +122,8 @@ async fn settler(file: &Path) -> Result<(Arc<dyn Store>, Guard), Error> {
     let store = Sqlite::open(&pool, settings)?;
     store.migrate().await?;
     let (id, name, version) = (InstanceId::generate(), "bench".to_owned(), "0".to_owned());
-    store.join(&NewInstance { id, name, version, guard_rows: 1 }).await?;
-    Ok((store, Guard { instance: id, slot: SETTLER_SLOT, counter: 0 }))
+    store.join(&NewInstance { id, name, version, fence_rows: 1 }).await?;
+    Ok((store, FenceRow { instance: id, slot: SETTLER_SLOT, counter: 0 }))
 }
 
 fn runtime() -> Runtime {

@@ -13,8 +13,8 @@ use keylane::{
     inner::Claim,
     partition::{PARTITION_COUNT, PartitionSet},
     rules::assignment::assign,
-    rules::frontier::{Frontier, Horizon, Plan, Probe},
     rules::retry::Fault,
+    rules::watermark::{Head, Horizon, LowWatermark, Plan},
 };
 use uuid::Uuid;
 
@@ -48,18 +48,18 @@ fn retry_delay(bencher: Bencher<'_, '_>) {
     bencher.bench(|| black_box(&policy).delay(black_box(5), Fault::default(), black_box(0.3)));
 }
 
-/// The frontier: planned and moved once a look.
+/// The low watermark: planned and moved once a look.
 #[divan::bench]
-fn frontier(bencher: Bencher<'_, '_>) {
-    let mut known = Frontier::default();
+fn watermark(bencher: Bencher<'_, '_>) {
+    let mut known = LowWatermark::default();
     let horizon = |last_id| Horizon { last_id, open_from: Some(last_id), ..Horizon::default() };
     for number in 1..=2 {
         let _ = known.plan(PartitionSet::ALL);
-        let _ = known.probed(Probe { first: None, horizon: horizon(1_000), number: Some(number) });
+        let _ = known.head_found(Head { first: None, horizon: horizon(1_000), number: Some(number) });
     }
     bencher.with_inputs(|| known).bench_values(|mut known| {
-        if let Plan::Sweep { from, reach } = known.plan(PartitionSet::ALL) {
-            known.swept((from, reach), 1_000, (0, from), horizon(2_000));
+        if let Plan::ScanById { from, reach } = known.plan(PartitionSet::ALL) {
+            known.scanned((from, reach), 1_000, (0, from), horizon(2_000));
         }
         known
     });

@@ -59,7 +59,7 @@ pub enum InstanceState {
     Draining,
     /// Left by itself; its partitions are free.
     Stopped,
-    /// Evicted by another instance; its partitions are free and its guard rows are closed.
+    /// Evicted by another instance; its partitions are free and its fence rows are closed.
     Dead,
 }
 

@@ -289,7 +289,7 @@ impl Worker {
             id: me,
             name: self.config.cluster.instance_name.clone().unwrap_or_else(default_name),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            guard_rows: 1 + self.config.delivery.transactional_concurrency as u32,
+            fence_rows: 1 + self.config.delivery.transactional_concurrency as u32,
         };
         let mut patience = Patience::default();
         while let Err(error) = self.store.join(&instance).await {

@@ -198,7 +198,7 @@ impl Member {
 
     /// Whether somebody else has taken, or the database has forgotten, what this instance works on: an
     /// operator has moved it, a backup was restored, a failover has lost the last claims. All claims were
-    /// acknowledged before this view was asked for, so the view is right. The guards are the same for all
+    /// acknowledged before this view was asked for, so the view is right. The fence rows are the same for all
     /// partitions, so all of them are given up: then no late outcome of this instance can be written.
     fn has_lost_claims(&self, view: &ClusterView) -> bool {
         let is_other = |partition: &Partition| {

@@ -11,7 +11,7 @@
 //! There is no leader. Every instance computes the same assignment from the same view and carries
 //! out its own part; views that differ cost a lost compare-and-set, never two owners. Liveness is a
 //! beat counter watched with the observer's own clock. An instance stops trusting itself before the
-//! others may declare it dead, and its guard rows are closed in the transaction that does so, so
+//! others may declare it dead, and its fence rows are closed in the transaction that does so, so
 //! even one that wakes from a long sleep between its last look and its write changes nothing.
 //!
 //! Words: to *evict* is to turn a live instance DEAD; *draining* is a partition (or an instance) that

@@ -22,7 +22,7 @@ use crate::{
     notifications::Hearing,
     ownership::Ownership,
     record::Record,
-    store::{Guard, SETTLER_SLOT, Store},
+    store::{FenceRow, SETTLER_SLOT, Store},
     telemetry::{Observers, Signal},
     wake::Wake,
 };
@@ -85,7 +85,7 @@ impl Dispatcher {
     pub(crate) fn new(setup: Setup) -> Self {
         let Setup { store, registry, config, ownership, wake, hearing, observers, instance, longest_hold } =
             setup;
-        let guard = Guard { instance, slot: SETTLER_SLOT, counter: 0 };
+        let fence = FenceRow { instance, slot: SETTLER_SLOT, counter: 0 };
         let context = ExecContext {
             states: registry.states.clone(),
             observers: observers.clone(),
@@ -98,7 +98,7 @@ impl Dispatcher {
             lanes: Lanes::new(config.max_crashes),
             executor: Executor::new(executor),
             queue: SettleQueue::default(),
-            settler: Some(Settler::new(Arc::clone(&store), observers.clone(), guard)),
+            settler: Some(Settler::new(Arc::clone(&store), observers.clone(), fence)),
             leased: false,
             outside: Outside { store, registry, ownership, wake, observers, instance, longest_hold },
         }
@@ -398,8 +398,8 @@ mod tests {
         dispatcher.fetched(first);
         let known = answer(&mut dispatcher).await;
         let fresh = Default::default();
-        assert_ne!(known.request.frontier, fresh, "the first fetch has moved it");
-        let error = StoreError::new("sweep", ErrorClass::Reconnect, "gone");
+        assert_ne!(known.request.watermark, fresh, "the first fetch has moved it");
+        let error = StoreError::new("scan by id", ErrorClass::Reconnect, "gone");
         dispatcher.fetched(FetchResult { error: Some(error), ..known });
         assert!(dispatcher.start_fetch().is_none(), "not at once");
         tokio::time::advance(crate::delivery::ERROR_PAUSE).await;
@@ -409,6 +409,6 @@ mod tests {
             panic!("it is to be fetched again")
         };
         let request = dispatcher.planner.begin(begin, (9, Vec::new()), &dispatcher.outside.ownership);
-        assert_eq!(request.frontier, fresh);
+        assert_eq!(request.watermark, fresh);
     }
 }

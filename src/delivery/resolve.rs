@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    store::{Guard, Resolution, Store},
+    store::{FenceRow, Resolution, Store},
     telemetry::{Observers, Signal},
 };
 
@@ -12,10 +12,10 @@ pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(10);
 pub(super) const LAST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Finds out what became of a write whose reply was lost, however long the database is away.
-pub(super) async fn resolve(store: &dyn Store, observers: &Observers, guard: Guard) -> Resolution {
+pub(super) async fn resolve(store: &dyn Store, observers: &Observers, fence: FenceRow) -> Resolution {
     let mut pause = FIRST_PAUSE;
     loop {
-        match store.resolve(guard).await {
+        match store.resolve(fence).await {
             Ok(resolution) => {
                 let applied = resolution == Resolution::Applied;
                 observers.emit(Signal::LostReplyResolved { applied });

@@ -120,7 +120,7 @@ impl Form {
         }
     }
 
-    /// Whether calls are made in a transaction of their own, under a guard each.
+    /// Whether calls are made in a transaction of their own, under a fence row each.
     pub(crate) fn is_transactional(&self) -> bool {
         matches!(self, Self::Transactional { .. })
     }

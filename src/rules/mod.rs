@@ -13,14 +13,14 @@
 //! | [`retry`] | whether and when a failed record is tried again |
 //! | [`pacing`] | how many records to fetch, and when to look again |
 //! | [`crashes`] | what crashes of its owners say about a record |
-//! | [`frontier`] | from which id on a look must read |
+//! | [`watermark`] | from which id on a look must read |
 
 pub mod assignment;
 mod backoff;
 pub mod crashes;
-pub mod frontier;
 pub mod lease;
 pub mod lifecycle;
 pub mod liveness;
 pub mod pacing;
 pub mod retry;
+pub mod watermark;

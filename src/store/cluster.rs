@@ -15,14 +15,14 @@ use crate::{
 #[async_trait]
 #[doc(hidden)]
 pub trait ClusterStore: Send + Sync + 'static {
-    /// Writes the instance row and its guard rows (counters at 0).
+    /// Writes the instance row and its fence rows (counters at 0).
     async fn join(&self, instance: &NewInstance) -> Result<(), StoreError>;
     /// Moves the beat counter on. Returns the view as well, in which its own beat may be the one before;
     /// `None`: this instance has been evicted.
     async fn beat(&self, me: InstanceId) -> Result<Option<ClusterView>, StoreError>;
     /// All live members and all claims.
     async fn view(&self) -> Result<ClusterView, StoreError>;
-    /// Declares a live instance dead and closes its guard rows, in one transaction. With a beat:
+    /// Declares a live instance dead and closes its fence rows, in one transaction. With a beat:
     /// only if the beat still stands, and it counts as a crash. Returns whether it was done.
     async fn evict(&self, id: InstanceId, beat: Option<i64>) -> Result<bool, StoreError>;
     /// Claims partitions by compare-and-set on their generation, only free ones and those of dead or
@@ -37,7 +37,7 @@ pub trait ClusterStore: Send + Sync + 'static {
     async fn release(&self, me: InstanceId, claims: &[(Partition, Generation)]) -> Result<usize, StoreError>;
     /// Turns an active instance into a draining one. Returns whether it was active.
     async fn drain(&self, id: InstanceId) -> Result<bool, StoreError>;
-    /// Leaves: closes the guard rows, frees what is still owned, and turns STOPPED.
+    /// Leaves: closes the fence rows, frees what is still owned, and turns STOPPED.
     async fn leave(&self, me: InstanceId) -> Result<(), StoreError>;
     /// Deletes rows of stopped and dead instances that own nothing and have been silent that long, some
     /// thousands at most.
@@ -54,6 +54,6 @@ pub struct NewInstance {
     pub name: String,
     /// The version of the library.
     pub version: String,
-    /// How many guard rows it needs.
-    pub guard_rows: u32,
+    /// How many fence rows it needs.
+    pub fence_rows: u32,
 }

@@ -6,7 +6,7 @@
 //! * [`SchemaStore`]: the tables are made, brought up and checked.
 //!
 //! A [`Store`] is all of them. Only ages and delays cross this seam, never timestamps: the database's clock is
-//! the only wall clock. Every write of an outcome carries a [`Guard`], which the database checks *by writing
+//! the only wall clock. Every write of an outcome carries a [`FenceRow`], which the database checks *by writing
 //! it* in the same transaction; see `docs/guarantees.md`, "The fence".
 
 mod admin;
@@ -14,7 +14,7 @@ mod backend;
 mod bell;
 mod cluster;
 mod error;
-mod guard;
+mod fence;
 pub(crate) mod memory;
 mod overview;
 mod records;
@@ -30,9 +30,9 @@ pub use backend::Store;
 pub use bell::{Bell, Listener};
 pub use cluster::{ClusterStore, NewInstance};
 pub use error::{ErrorClass, OpenError, SchemaError, StoreError};
-pub use guard::{CLOSED, Guard, Resolution, SETTLER_SLOT};
+pub use fence::{CLOSED, FenceRow, Resolution, SETTLER_SLOT};
 pub use overview::{Counts, FailedRecord, Filter, Instance, PartitionOwner, StoppedLane};
-pub use records::{RecordStore, SettleError, Settled, Suspicion, Sweep};
+pub use records::{IdScan, RecordStore, SettleError, Settled, Suspicion};
 pub use schema::{Rights, SchemaStore};
 pub use settings::{Completed, StoreSettings};
 pub use tables::{BadName, Tables};

@@ -2,12 +2,12 @@
 
 use async_trait::async_trait;
 
-use super::{Guard, Resolution, StoreError};
+use super::{FenceRow, Resolution, StoreError};
 use crate::{
     instance::InstanceId,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Settlement, Stop},
-    rules::frontier::{Horizon, Probe, Server},
+    rules::watermark::{Head, Horizon, Server},
 };
 
 /// What the delivery wing may do.
@@ -16,7 +16,7 @@ use crate::{
 pub trait RecordStore: Send + Sync + 'static {
     /// Pending records of these partitions in turn, each partition's from its head in id order,
     /// without those in `skip`.
-    async fn fetch(
+    async fn fetch_by_partition(
         &self,
         partitions: &[Partition],
         skip: &[RecordId],
@@ -24,11 +24,11 @@ pub trait RecordStore: Send + Sync + 'static {
     ) -> Result<Vec<Record>, StoreError>;
 
     /// Where the head of these partitions is.
-    async fn probe(&self, partitions: PartitionSet) -> Result<Probe, StoreError>;
+    async fn find_head(&self, partitions: PartitionSet) -> Result<Head, StoreError>;
 
     /// Pending records in id order, whatever their partition, and the horizon of the same moment. A
     /// database without numbers of transactions adds pending records below `from`, if there are any.
-    async fn sweep(&self, sweep: Sweep<'_>) -> Result<(Vec<Record>, Horizon), StoreError>;
+    async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Record>, Horizon), StoreError>;
 
     /// A number that moves whenever another connection has committed, from a database that tells it for next
     /// to nothing.
@@ -38,7 +38,7 @@ pub trait RecordStore: Send + Sync + 'static {
 
     /// Delayed records of these partitions whose time has come, the longest due first; and how often the
     /// cluster has changed, see [`ClusterStore`](super::ClusterStore).
-    async fn due(
+    async fn fetch_due(
         &self,
         partitions: PartitionSet,
         skip: &[RecordId],
@@ -61,12 +61,12 @@ pub trait RecordStore: Send + Sync + 'static {
     /// Nothing has crashed here for long: what was counted of partitions that `me` owns is forgotten.
     async fn calm(&self, me: InstanceId, partitions: PartitionSet) -> Result<(), StoreError>;
 
-    /// Writes outcomes and moves the guard's counter on, all or nothing.
-    async fn settle(&self, guard: Guard, settlements: &[Settlement]) -> Result<Settled, SettleError>;
+    /// Writes outcomes and moves the fence row's counter on, all or nothing.
+    async fn settle(&self, fence: FenceRow, settlements: &[Settlement]) -> Result<Settled, SettleError>;
 
-    /// Finds out what became of a settle whose answer was lost, and makes that final: raises the
-    /// counter by two if it still has the guard's value, then reads it. May be repeated.
-    async fn resolve(&self, guard: Guard) -> Result<Resolution, StoreError>;
+    /// Finds out what became of a settle whose answer was lost, and makes that final: moves the
+    /// counter by two if it still has the fence row's value, then reads it. May be repeated.
+    async fn resolve(&self, fence: FenceRow) -> Result<Resolution, StoreError>;
 }
 
 /// A settle that was written.
@@ -87,8 +87,8 @@ pub struct Settled {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettleError {
-    /// The guard row was closed or moved on by another: this instance has been evicted.
-    #[error("fenced: the guard row of this instance is gone or closed")]
+    /// The fence row was closed or moved on by another: this instance has been evicted.
+    #[error("fenced: the fence row of this instance is gone or closed")]
     Fenced,
     /// The statement failed or its answer was lost: ask [`RecordStore::resolve`].
     #[error(transparent)]
@@ -98,7 +98,7 @@ pub enum SettleError {
 /// Some ids of the table to look at, in their order.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
-pub struct Sweep<'a> {
+pub struct IdScan<'a> {
     /// Whose records.
     pub partitions: PartitionSet,
     /// The first id.
@@ -111,7 +111,7 @@ pub struct Sweep<'a> {
     pub limit: usize,
 }
 
-impl Sweep<'_> {
+impl IdScan<'_> {
     /// The ids to leave out that are not below `from`.
     pub(crate) fn skip_above(&self) -> Vec<RecordId> {
         self.skip.iter().copied().filter(|id| *id >= self.from).collect()

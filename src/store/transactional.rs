@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Guard, StoreError};
+use super::{FenceRow, StoreError};
 use crate::{
     handler::{HandlerError, States},
     record::Record,
@@ -46,8 +46,8 @@ pub struct Work<'a> {
 #[async_trait]
 #[doc(hidden)]
 pub trait TransactionalRun: Send + Sync + 'static {
-    /// Begins, calls the handler, moves the guard's counter on, writes the completions, commits.
+    /// Begins, calls the handler, moves the fence row's counter on, writes the completions, commits.
     ///
     /// A failure leaves the counter where it was. Dropping the future closes its connection.
-    async fn run(&self, guard: Guard, work: &Work<'_>) -> Transacted;
+    async fn run(&self, fence: FenceRow, work: &Work<'_>) -> Transacted;
 }

@@ -72,7 +72,7 @@ async fn looks_that_fail_are_told_and_tried_again() {
     let stage = Paused::new();
     let ledger = Ledger::default();
     let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
-    for call in ["fetch", "due", "stops"] {
+    for call in ["fetch by partition", "fetch due", "stops"] {
         stage.pool.fail_next(call, 10, Fault::NotApplied);
     }
     stage.schedule(&outbox, &run_of("order-1", 3)).await;
@@ -84,7 +84,10 @@ async fn looks_that_fail_are_told_and_tried_again() {
         Signal::StoreFailed { call, error } => Some((*call, error.contains("as the test asked"))),
         _ => None,
     });
-    assert!(calls.contains(&("fetch", true)) && calls.contains(&("due", true)), "{calls:?}");
+    assert!(
+        calls.contains(&("fetch by partition", true)) && calls.contains(&("fetch due", true)),
+        "{calls:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

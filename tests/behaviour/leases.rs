@@ -210,7 +210,7 @@ async fn an_outage_evicts_nobody() {
     let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
     let (other, joined) = stage.run([ledger.keeper("bookkeeper")]).await;
     sleep(s(5)).await;
-    for (call, times) in [("beat", 300), ("view", 60), ("fetch", 200), ("due", 200)] {
+    for (call, times) in [("beat", 300), ("view", 60), ("fetch by partition", 200), ("fetch due", 200)] {
         stage.pool.fail_next(call, times, Fault::NotApplied);
     }
     sleep(s(60)).await;

@@ -21,8 +21,22 @@ const KEYS: usize = 6;
 const STEPS: usize = 80;
 /// Calls of the store that may fail.
 const CALLS: [&str; 16] = [
-    "settle", "settle", "settle", "resolve", "fetch", "sweep", "probe", "due", "stops", "beat", "view",
-    "claim", "release", "drain", "leave", "join",
+    "settle",
+    "settle",
+    "settle",
+    "resolve",
+    "fetch by partition",
+    "scan by id",
+    "find head",
+    "fetch due",
+    "stops",
+    "beat",
+    "view",
+    "claim",
+    "release",
+    "drain",
+    "leave",
+    "join",
 ];
 
 /// xorshift64*: the same numbers for the same seed.

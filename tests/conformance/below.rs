@@ -1,9 +1,9 @@
-//! A database that gives no numbers of transactions: its sweeps add what was committed late, with ids
+//! A database that gives no numbers of transactions: its scans add what was committed late, with ids
 //! below their first.
 
 use keylane::{
     Completed, RecordId,
-    inner::{Change, NewRecord, Sweep},
+    inner::{Change, IdScan, NewRecord},
     partition::PartitionSet,
 };
 
@@ -12,41 +12,41 @@ use crate::{
     target::{SqlTarget, Target},
 };
 
-async fn sweep<T: Target>(
+async fn scan<T: Target>(
     outbox: &Outbox<T>,
     from: RecordId,
     skip: &[RecordId],
     limit: usize,
 ) -> Vec<RecordId> {
-    sweep_of(outbox, PartitionSet::ALL, from, skip, limit).await
+    scan_of(outbox, PartitionSet::ALL, from, skip, limit).await
 }
 
-async fn sweep_of<T: Target>(
+async fn scan_of<T: Target>(
     outbox: &Outbox<T>,
     partitions: PartitionSet,
     from: RecordId,
     skip: &[RecordId],
     limit: usize,
 ) -> Vec<RecordId> {
-    let sweep = Sweep { partitions, from, reach: 4_096, skip, limit };
-    let (records, horizon) = outbox.store.sweep(sweep).await.unwrap();
+    let scan = IdScan { partitions, from, reach: 4_096, skip, limit };
+    let (records, horizon) = outbox.store.scan_by_id(scan).await.unwrap();
     assert_eq!(horizon.open_from, None, "whoever gives numbers need not look below");
     ids(&records)
 }
 
-pub(crate) async fn a_sweep_adds_what_is_below_its_first_id<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn a_scan_adds_what_is_below_its_first_id<T: Target>(outbox: &Outbox<T>) {
     let all = outbox.schedule_keys(&["order-1", "order-2", "order-3", "order-4", "order-5"]).await;
-    assert_eq!(sweep(outbox, all[3], &[], ALL).await, all);
-    assert_eq!(sweep(outbox, all[3], &[all[0], all[4]], ALL).await, all[1..4]);
-    assert_eq!(sweep(outbox, all[4] + 100, &all[..4], ALL).await, all[4..]);
-    assert!(sweep(outbox, all[3], &all, ALL).await.is_empty());
+    assert_eq!(scan(outbox, all[3], &[], ALL).await, all);
+    assert_eq!(scan(outbox, all[3], &[all[0], all[4]], ALL).await, all[1..4]);
+    assert_eq!(scan(outbox, all[4] + 100, &all[..4], ALL).await, all[4..]);
+    assert!(scan(outbox, all[3], &all, ALL).await.is_empty());
 }
 
 pub(crate) async fn what_is_below_comes_first_within_the_limit<T: Target>(outbox: &Outbox<T>) {
     let all = outbox.schedule_keys(&["order-1", "order-2", "order-3", "order-4", "order-5"]).await;
     for limit in 1..=6 {
-        assert_eq!(sweep(outbox, all[2], &[], limit).await, all[..limit.min(5)]);
-        assert_eq!(sweep(outbox, all[2], &all[..1], limit).await, all[1..(limit + 1).min(5)]);
+        assert_eq!(scan(outbox, all[2], &[], limit).await, all[..limit.min(5)]);
+        assert_eq!(scan(outbox, all[2], &all[..1], limit).await, all[1..(limit + 1).min(5)]);
     }
 }
 
@@ -58,9 +58,9 @@ pub(crate) async fn only_what_is_pending_and_owned_is_added<T: Target>(outbox: &
     let owned: PartitionSet = [1, 3].map(partition).into_iter().collect();
     let mut worker = outbox.join().await.over(outbox.store_that(Completed::Keep));
     worker.settle([(all[0], 0, Change::Complete)]).await;
-    assert_eq!(sweep_of(outbox, owned, all[5] + 1, &[], ALL).await, [all[2], all[3], all[5]]);
+    assert_eq!(scan_of(outbox, owned, all[5] + 1, &[], ALL).await, [all[2], all[3], all[5]]);
     worker.settle([(all[2], 0, crate::outbox::stop()), (all[5], 0, Change::Hold { behind: all[2] })]).await;
-    assert_eq!(sweep_of(outbox, owned, all[5] + 1, &[], ALL).await, all[3..4]);
+    assert_eq!(scan_of(outbox, owned, all[5] + 1, &[], ALL).await, all[3..4]);
 }
 
 /// Rows near the first id are looked at one by one; once there are too many, by the index.
@@ -77,8 +77,8 @@ pub(crate) async fn what_is_below_thousands_of_rows_is_added<T: SqlTarget>(outbo
         let from = done.iter().max().unwrap() + 1;
         let count = outbox.number("SELECT count(*) FROM {outbox}record WHERE status = 1").await;
         assert_eq!(count, rows);
-        assert_eq!(sweep(outbox, from, &low[1..], ALL).await, low[..1], "below {rows} rows");
-        assert_eq!(sweep(outbox, from, &[], 1).await, low[..1], "below {rows} rows");
-        assert!(sweep(outbox, from, &low, ALL).await.is_empty(), "below {rows} rows");
+        assert_eq!(scan(outbox, from, &low[1..], ALL).await, low[..1], "below {rows} rows");
+        assert_eq!(scan(outbox, from, &[], 1).await, low[..1], "below {rows} rows");
+        assert!(scan(outbox, from, &low, ALL).await.is_empty(), "below {rows} rows");
     }
 }

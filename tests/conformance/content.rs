@@ -108,7 +108,7 @@ async fn payload_comes_back<T: Target>(outbox: &Outbox<T>, payload: Vec<u8>) {
     let new = || NewRecord { payload: payload.clone(), ..record("order-1") };
     outbox.schedule(&[new()]).await;
     outbox.schedule(&[new(), new()]).await;
-    let fetched = outbox.store.fetch(&[Partition::of("order-1")], &[], ALL).await.unwrap();
+    let fetched = outbox.store.fetch_by_partition(&[Partition::of("order-1")], &[], ALL).await.unwrap();
     assert_eq!(fetched.len(), 3);
     assert!(fetched.iter().all(|record| record.payload == payload));
 }

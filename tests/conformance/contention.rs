@@ -72,7 +72,7 @@ pub(crate) async fn a_settle_that_waits_too_long_gives_up_and_is_not_written<T: 
     T::execute(&mut holder, lock).await.unwrap();
     let call_timeout = Duration::from_secs(1);
     let store = outbox.store_with(StoreSettings { call_timeout, ..outbox.settings(Completed::Delete) });
-    let settled = promptly(store.settle(worker.guard(), &[settlement((id, 0, Change::Complete))])).await;
+    let settled = promptly(store.settle(worker.fence(), &[settlement((id, 0, Change::Complete))])).await;
     match settled {
         // Either the server's limit or our own came first.
         Err(SettleError::Store(error)) => {
@@ -82,7 +82,7 @@ pub(crate) async fn a_settle_that_waits_too_long_gives_up_and_is_not_written<T: 
     }
     drop(holder);
     // Whatever the server still does with the lost statement, this answer is final.
-    let fate = promptly(outbox.store.resolve(worker.guard())).await.unwrap();
+    let fate = promptly(outbox.store.resolve(worker.fence())).await.unwrap();
     let left = outbox.pending().await.len();
     assert_eq!(fate == Resolution::Applied, left == 0, "{fate:?}, {left} left");
     crate::outbox::a_moment().await;
@@ -97,15 +97,15 @@ pub(crate) async fn a_cancelled_call_does_not_poison_the_next<T: Server>(outbox:
     T::execute(&mut holder, lock).await.unwrap();
     let lost = [settlement((id, 0, Change::CompleteAndResume))];
     for _ in 0..3 {
-        let settle = worker.store.settle(worker.guard(), &lost);
+        let settle = worker.store.settle(worker.fence(), &lost);
         assert!(tokio::time::timeout(Duration::from_millis(200), settle).await.is_err());
     }
     drop(holder);
     // One of the cut-off statements may have been written once the row was free.
-    match promptly(outbox.store.resolve(worker.guard())).await.unwrap() {
+    match promptly(outbox.store.resolve(worker.fence())).await.unwrap() {
         Resolution::Closed => panic!("nobody has evicted it"),
-        Resolution::Applied => worker.counter = worker.guard().moved().counter,
-        Resolution::NotApplied => worker.counter = worker.guard().raised().counter,
+        Resolution::Applied => worker.counter = worker.fence().moved().counter,
+        Resolution::NotApplied => worker.counter = worker.fence().invalidated().counter,
     }
     let rest = outbox.schedule_keys(&["order-2"]).await[0];
     assert_eq!(promptly(worker.settle([(rest, 0, Change::Complete)])).await.applied, 1);
@@ -137,14 +137,14 @@ pub(crate) async fn a_busy_file_is_told_to_try_again(outbox: &Outbox<SqliteTarge
     outbox.insert(&mut writer, &[record("order-1")]).await;
     let call_timeout = Duration::from_secs(1);
     let store = outbox.store_with(StoreSettings { call_timeout, ..outbox.settings(Completed::Delete) });
-    match store.settle(worker.guard(), &[settlement((id, 0, Change::Complete))]).await {
+    match store.settle(worker.fence(), &[settlement((id, 0, Change::Complete))]).await {
         Err(SettleError::Store(error)) => assert_eq!(error.class, ErrorClass::Retry, "{}", error.chain()),
         other => panic!("{other:?}"),
     }
     // Readers never wait for a writer.
     assert_eq!(promptly(outbox.pending()).await.len(), 1);
     outbox.commit(writer).await;
-    let done = store.settle(worker.guard(), &[settlement((id, 0, Change::Complete))]).await.unwrap();
+    let done = store.settle(worker.fence(), &[settlement((id, 0, Change::Complete))]).await.unwrap();
     assert_eq!(done.applied, 1);
 }
 

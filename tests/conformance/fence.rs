@@ -1,11 +1,11 @@
-//! The fence: no outcome is written unless the guard row stands at its value, and is moved on.
+//! The fence: no outcome is written unless the fence row stands at its value, and is moved on.
 
 use std::time::Duration;
 
 use keylane::{
     OnFailure,
     admin::{Filter, InstanceId, Status},
-    inner::{Change, Guard, Resolution, SettleError, Settlement},
+    inner::{Change, FenceRow, Resolution, SettleError, Settlement},
 };
 
 use crate::{
@@ -42,15 +42,15 @@ impl EveryChange {
         Self { settlements: changes.into_iter().map(settlement).collect() }
     }
 
-    /// Asserts that the guard refuses each of them alone, and all together, and that nothing is
+    /// Asserts that the fence row refuses each of them alone, and all together, and that nothing is
     /// written.
-    async fn are_refused<T: Target>(&self, outbox: &Outbox<T>, guard: Guard) {
+    async fn are_refused<T: Target>(&self, outbox: &Outbox<T>, fence: FenceRow) {
         let before = everything(outbox).await;
         for settlement in &self.settlements {
-            let refused = outbox.store.settle(guard, std::slice::from_ref(settlement)).await;
+            let refused = outbox.store.settle(fence, std::slice::from_ref(settlement)).await;
             assert!(matches!(refused, Err(SettleError::Fenced)), "{:?}: {refused:?}", settlement.change);
         }
-        let refused = outbox.store.settle(guard, &self.settlements).await;
+        let refused = outbox.store.settle(fence, &self.settlements).await;
         assert!(matches!(refused, Err(SettleError::Fenced)), "all together: {refused:?}");
         assert_eq!(everything(outbox).await, before, "a refused settle has written something");
     }
@@ -87,14 +87,14 @@ pub(crate) async fn a_settle_moves_the_counter_on_by_one<T: Target>(outbox: &Out
     let id = outbox.schedule_keys(&["order-4"]).await[0];
     worker.settle([(id, 0, stop())]).await;
     worker.settle([]).await;
-    assert_eq!(outbox.store.resolve(worker.guard()).await.unwrap(), Resolution::NotApplied);
+    assert_eq!(outbox.store.resolve(worker.fence()).await.unwrap(), Resolution::NotApplied);
 }
 
 pub(crate) async fn fence_refuses_a_counter_that_is_behind<T: Target>(outbox: &Outbox<T>) {
     let mut worker = outbox.join().await;
     let every = EveryChange::prepare(outbox, &mut worker).await;
     let counter = worker.counter - 1;
-    every.are_refused(outbox, Guard { counter, ..worker.guard() }).await;
+    every.are_refused(outbox, FenceRow { counter, ..worker.fence() }).await;
     worker.settle_all(every.settlements).await;
 }
 
@@ -102,7 +102,7 @@ pub(crate) async fn fence_refuses_a_counter_that_is_ahead<T: Target>(outbox: &Ou
     let mut worker = outbox.join().await;
     let every = EveryChange::prepare(outbox, &mut worker).await;
     let counter = worker.counter + 1;
-    every.are_refused(outbox, Guard { counter, ..worker.guard() }).await;
+    every.are_refused(outbox, FenceRow { counter, ..worker.fence() }).await;
     worker.settle_all(every.settlements).await;
 }
 
@@ -110,21 +110,21 @@ pub(crate) async fn fence_refuses_an_evicted_instance<T: Target>(outbox: &Outbox
     let mut worker = outbox.join().await;
     let every = EveryChange::prepare(outbox, &mut worker).await;
     assert!(outbox.store.evict(worker.id, Some(0)).await.unwrap());
-    every.are_refused(outbox, worker.guard()).await;
+    every.are_refused(outbox, worker.fence()).await;
 }
 
 pub(crate) async fn fence_refuses_an_instance_that_has_left<T: Target>(outbox: &Outbox<T>) {
     let mut worker = outbox.join().await;
     let every = EveryChange::prepare(outbox, &mut worker).await;
     outbox.store.leave(worker.id).await.unwrap();
-    every.are_refused(outbox, worker.guard()).await;
+    every.are_refused(outbox, worker.fence()).await;
 }
 
-pub(crate) async fn fence_refuses_without_a_guard_row<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn fence_refuses_without_a_fence_row<T: Target>(outbox: &Outbox<T>) {
     let mut worker = outbox.join().await;
     let every = EveryChange::prepare(outbox, &mut worker).await;
-    every.are_refused(outbox, Guard { instance: InstanceId::generate(), slot: 0, counter: 0 }).await;
-    every.are_refused(outbox, Guard { slot: 2, ..worker.guard() }).await;
+    every.are_refused(outbox, FenceRow { instance: InstanceId::generate(), slot: 0, counter: 0 }).await;
+    every.are_refused(outbox, FenceRow { slot: 2, ..worker.fence() }).await;
 }
 
 pub(crate) async fn fence_refuses_a_forgotten_instance<T: Target>(outbox: &Outbox<T>) {
@@ -133,28 +133,28 @@ pub(crate) async fn fence_refuses_a_forgotten_instance<T: Target>(outbox: &Outbo
     outbox.store.leave(worker.id).await.unwrap();
     crate::outbox::a_moment().await;
     assert_eq!(outbox.store.forget(Duration::from_millis(1)).await.unwrap(), 1);
-    every.are_refused(outbox, worker.guard()).await;
+    every.are_refused(outbox, worker.fence()).await;
 }
 
-pub(crate) async fn a_valid_guard_lets_every_change_through<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn a_valid_fence_row_lets_every_change_through<T: Target>(outbox: &Outbox<T>) {
     let mut worker = outbox.join().await;
     let every = EveryChange::prepare(outbox, &mut worker).await;
     let settled = worker.settle_all(every.settlements).await;
     assert_eq!((settled.applied, settled.held), (7, 1));
-    assert_eq!(outbox.store.resolve(worker.guard()).await.unwrap(), Resolution::NotApplied);
+    assert_eq!(outbox.store.resolve(worker.fence()).await.unwrap(), Resolution::NotApplied);
 }
 
 pub(crate) async fn slots_count_apart<T: Target>(outbox: &Outbox<T>) {
     let ids = outbox.schedule_keys(&["order-1", "order-2"]).await;
     let mut worker = outbox.join().await;
     worker.settle([(ids[0], 0, Change::Complete)]).await;
-    let second = Guard { slot: 1, counter: 0, ..worker.guard() };
+    let second = FenceRow { slot: 1, counter: 0, ..worker.fence() };
     let settled = outbox.store.settle(second, &[settlement((ids[1], 0, Change::Complete))]).await.unwrap();
     assert_eq!(settled.applied, 1);
     worker.settle([]).await;
 }
 
-pub(crate) async fn of_two_settles_with_one_guard_one_is_written<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn of_two_settles_with_one_fence_row_one_is_written<T: Target>(outbox: &Outbox<T>) {
     let mut worker = outbox.join().await;
     let second_store = outbox.store_that(keylane::Completed::Delete);
     for round in 0..10 {
@@ -165,8 +165,8 @@ pub(crate) async fn of_two_settles_with_one_guard_one_is_written<T: Target>(outb
             [settlement((id, 0, change))]
         });
         let (one, other) = tokio::join!(
-            worker.store.settle(worker.guard(), &one),
-            second_store.settle(worker.guard(), &other)
+            worker.store.settle(worker.fence(), &one),
+            second_store.settle(worker.fence(), &other)
         );
         assert!(one.is_ok() ^ other.is_ok(), "{one:?} and {other:?}");
         let refused = if one.is_ok() { other } else { one };
@@ -186,7 +186,7 @@ pub(crate) async fn nothing_is_written_after_an_eviction_came_through<T: Target>
             assert!(evictor.evict(worker.id, Some(0)).await.unwrap());
             outbox.pending().await.len()
         };
-        let (settled, left) = tokio::join!(worker.store.settle(worker.guard(), &late), evicted_then_read);
+        let (settled, left) = tokio::join!(worker.store.settle(worker.fence(), &late), evicted_then_read);
         // What the new owner sees after its eviction stays as it is.
         assert_eq!(outbox.pending().await.len(), left, "written after the eviction");
         match settled {
@@ -198,15 +198,15 @@ pub(crate) async fn nothing_is_written_after_an_eviction_came_through<T: Target>
     }
 }
 
-pub(crate) async fn settles_leave_all_guard_rows_in_place<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn settles_leave_all_fence_rows_in_place<T: Target>(outbox: &Outbox<T>) {
     let (mut worker, bystander) = (outbox.join().await, outbox.join().await);
     let every = EveryChange::prepare(outbox, &mut worker).await;
     worker.settle_all(every.settlements).await;
     outbox.schedule(&[record("order-1")]).await;
     for (worker, counter) in [(&worker, worker.counter), (&bystander, 0)] {
-        let own = Guard { counter, ..worker.guard() };
+        let own = FenceRow { counter, ..worker.fence() };
         assert_eq!(outbox.store.resolve(own).await.unwrap(), Resolution::NotApplied);
-        let second = Guard { slot: 1, counter: 0, ..worker.guard() };
+        let second = FenceRow { slot: 1, counter: 0, ..worker.fence() };
         assert_eq!(outbox.store.resolve(second).await.unwrap(), Resolution::NotApplied);
         assert!(outbox.store.beat(worker.id).await.unwrap().is_some(), "the instance row is there");
     }

@@ -1,5 +1,5 @@
 //! Two connections at the fence, statement by statement (`distributed.md` 3.1): a settle in an open
-//! transaction makes the evictor wait, and the other way round. A guard that is only read does not:
+//! transaction makes the evictor wait, and the other way round. A fence row that is only read does not:
 //! that is shown too, so that these cases are known to bite.
 
 use std::{sync::Arc, time::Duration};
@@ -68,7 +68,7 @@ async fn one<T: Server>(outbox: &Outbox<T>) -> (Worker, RecordId) {
 
 pub(crate) async fn an_open_settle_makes_the_evictor_wait<T: Server>(outbox: &Outbox<T>) {
     let (worker, id) = one(outbox).await;
-    let rows = outbox.guard_rows().await;
+    let rows = outbox.fence_rows().await;
     let settle = open_settle(outbox, &worker, id).await;
     assert!(impatient(outbox).evict(worker.id, Some(0)).await.is_err(), "the evictor came through");
     let mut evict = Box::pin(outbox.store.evict(worker.id, Some(0)));
@@ -77,7 +77,7 @@ pub(crate) async fn an_open_settle_makes_the_evictor_wait<T: Server>(outbox: &Ou
     outbox.commit(settle).await;
     assert!(promptly(evict).await.unwrap());
     assert!(outbox.pending().await.is_empty(), "what was written before the eviction counts");
-    assert_eq!(outbox.guard_rows().await, rows);
+    assert_eq!(outbox.fence_rows().await, rows);
 }
 
 pub(crate) async fn an_open_settle_that_rolls_back_is_refused_afterwards<T: Server>(outbox: &Outbox<T>) {
@@ -87,7 +87,7 @@ pub(crate) async fn an_open_settle_that_rolls_back_is_refused_afterwards<T: Serv
     assert_waits(&mut evict).await;
     drop(settle);
     assert!(promptly(evict).await.unwrap());
-    let late = outbox.store.settle(worker.guard(), &[settlement((id, 0, Change::Complete))]).await;
+    let late = outbox.store.settle(worker.fence(), &[settlement((id, 0, Change::Complete))]).await;
     assert!(matches!(late, Err(SettleError::Fenced)), "{late:?}");
     assert_eq!(outbox.pending().await.len(), 1);
 }
@@ -95,7 +95,7 @@ pub(crate) async fn an_open_settle_that_rolls_back_is_refused_afterwards<T: Serv
 /// The evictor's transaction is open, then the settle comes.
 async fn an_open_eviction_holds_back<T: Server>(outbox: &Outbox<T>, change: Change) {
     let (worker, id) = one(outbox).await;
-    let rows = outbox.guard_rows().await;
+    let rows = outbox.fence_rows().await;
     let mut evictor = begin(outbox).await;
     let (is, me) = ("'ACTIVE', 'DRAINING'", worker.id);
     let dead = format!(
@@ -105,14 +105,14 @@ async fn an_open_eviction_holds_back<T: Server>(outbox: &Outbox<T>, change: Chan
     let close = format!("UPDATE {{outbox}}fence SET counter = -1 WHERE instance_id = '{me}'");
     assert_eq!(run(outbox, &mut evictor, &close).await, 2);
     let late = [settlement((id, 0, change))];
-    let mut settle = Box::pin(worker.store.settle(worker.guard(), &late));
+    let mut settle = Box::pin(worker.store.settle(worker.fence(), &late));
     assert_waits(&mut settle).await;
     outbox.commit(evictor).await;
     let refused = promptly(settle).await;
     assert!(matches!(refused, Err(SettleError::Fenced)), "{refused:?}");
     assert_eq!(outbox.pending_ids("order-1").await, [id]);
     assert!(outbox.stops().await.is_empty());
-    assert_eq!(outbox.guard_rows().await, rows);
+    assert_eq!(outbox.fence_rows().await, rows);
 }
 
 pub(crate) async fn an_open_eviction_makes_a_completion_wait_and_refuses_it<T: Server>(outbox: &Outbox<T>) {
@@ -129,17 +129,17 @@ pub(crate) async fn an_eviction_that_rolls_back_lets_the_settle_through<T: Serve
     let close = format!("UPDATE {{outbox}}fence SET counter = -1 WHERE instance_id = '{}'", worker.id);
     run(outbox, &mut evictor, &close).await;
     let done = [settlement((id, 0, Change::Complete))];
-    let mut settle = Box::pin(worker.store.settle(worker.guard(), &done));
+    let mut settle = Box::pin(worker.store.settle(worker.fence(), &done));
     assert_waits(&mut settle).await;
     drop(evictor);
     assert_eq!(promptly(settle).await.unwrap().applied, 1);
 }
 
-/// The naive form. If this case fails, the engine holds readers' guards too and the cases above
+/// The naive form. If this case fails, the engine holds readers' fence rows too and the cases above
 /// prove less than they seem to.
-pub(crate) async fn a_guard_that_is_only_read_leaks<T: Server>(outbox: &Outbox<T>) {
+pub(crate) async fn a_fence_row_that_is_only_read_leaks<T: Server>(outbox: &Outbox<T>) {
     let (worker, id) = one(outbox).await;
-    let rows = outbox.guard_rows().await;
+    let rows = outbox.fence_rows().await;
     let mut naive = begin(outbox).await;
     // InnoDB locks what the subquery of a DELETE reads, but not that of an UPDATE.
     let complete = format!(
@@ -153,12 +153,12 @@ pub(crate) async fn a_guard_that_is_only_read_leaks<T: Server>(outbox: &Outbox<T
     assert_eq!(outbox.pending_ids("order-1").await, [id]);
     outbox.commit(naive).await;
     assert!(outbox.pending().await.is_empty(), "the completion of an evicted instance was written");
-    assert_eq!(outbox.guard_rows().await, rows);
+    assert_eq!(outbox.fence_rows().await, rows);
 }
 
-/// MySQL 9.7 deletes guard rows along with the records if the guard is locked inside the DELETE
+/// MySQL 9.7 deletes fence rows along with the records if the fence row is locked inside the DELETE
 /// (`distributed.md` 4). Ours must leave all of them, whatever is settled.
-pub(crate) async fn no_settle_takes_a_guard_row_along<T: Server>(outbox: &Outbox<T>) {
+pub(crate) async fn no_settle_takes_a_fence_row_along<T: Server>(outbox: &Outbox<T>) {
     let (mut worker, _) = (outbox.join().await, outbox.join().await);
     for completed in [Completed::Delete, Completed::Archive, Completed::Keep] {
         worker = worker.over(outbox.store_that(completed));
@@ -168,17 +168,17 @@ pub(crate) async fn no_settle_takes_a_guard_row_along<T: Server>(outbox: &Outbox
         worker.settle([(ids[0], 0, Change::Complete)]).await;
         worker.settle([(ids[1], 0, Change::CompleteAndResume)]).await;
         worker.settle([(ids[2], 0, stop()), (ids[3], 0, fail)]).await;
-        assert_eq!(outbox.guard_rows().await, (4, 2), "{completed:?}");
+        assert_eq!(outbox.fence_rows().await, (4, 2), "{completed:?}");
     }
     outbox.store.evict(worker.id, None).await.unwrap();
-    assert_eq!(outbox.guard_rows().await, (4, 2));
+    assert_eq!(outbox.fence_rows().await, (4, 2));
 }
 
 /// A settle that still runs on the server when its worker asks: the question waits for it.
 pub(crate) async fn resolve_waits_for_a_settle_that_still_runs<T: Server>(outbox: &Outbox<T>) {
     let (worker, id) = one(outbox).await;
     let settle = open_settle(outbox, &worker, id).await;
-    let mut resolve = Box::pin(outbox.store.resolve(worker.guard()));
+    let mut resolve = Box::pin(outbox.store.resolve(worker.fence()));
     assert_waits(&mut resolve).await;
     outbox.commit(settle).await;
     assert_eq!(promptly(resolve).await.unwrap(), keylane::inner::Resolution::Applied);
@@ -194,7 +194,7 @@ pub(crate) async fn a_hold_and_a_release_of_its_lane_do_not_pass_each_other<T: S
     let mut releasing = begin(outbox).await;
     run(outbox, &mut releasing, &format!("DELETE FROM {{outbox}}lane WHERE record_id = {}", ids[0])).await;
     let hold = [settlement((ids[1], 0, Change::Hold { behind: ids[0] }))];
-    let mut holding = Box::pin(worker.store.settle(worker.guard(), &hold));
+    let mut holding = Box::pin(worker.store.settle(worker.fence(), &hold));
     assert_waits(&mut holding).await;
     outbox.commit(releasing).await;
     assert_eq!(promptly(holding).await.unwrap().held, 0, "the lane is gone: the record stays pending");

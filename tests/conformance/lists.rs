@@ -65,17 +65,17 @@ macro_rules! everywhere {
                 what_was_committed_before_comes_first
                 ids_are_not_used_again
             }
-            sweeping {
-                a_sweep_of_an_empty_outbox_is_empty
-                a_sweep_is_in_id_order_across_partitions
-                a_sweep_brings_only_its_partitions
-                a_sweep_begins_at_its_first_id_and_reaches_so_far
-                a_sweep_stops_at_its_limit
-                what_a_sweep_skips_does_not_use_up_its_limit
-                a_sweep_skips_as_many_as_memory_holds
-                only_pending_records_are_swept_and_probed
-                a_sweep_brings_the_same_fields_as_a_fetch
-                a_probe_names_the_least_pending_id_of_its_partitions
+            scanning {
+                a_scan_of_an_empty_outbox_is_empty
+                a_scan_is_in_id_order_across_partitions
+                a_scan_brings_only_its_partitions
+                a_scan_begins_at_its_first_id_and_reaches_so_far
+                a_scan_stops_at_its_limit
+                what_a_scan_skips_does_not_use_up_its_limit
+                a_scan_skips_as_many_as_memory_holds
+                only_pending_records_are_scanned_and_found_as_head
+                a_scan_brings_the_same_fields_as_a_fetch
+                a_head_names_the_least_pending_id_of_its_partitions
                 the_horizon_grows_with_every_id
             }
             passing {
@@ -128,9 +128,9 @@ macro_rules! everywhere {
                 evict_without_a_beat_ends_one_that_beats
                 evict_succeeds_once
                 evict_of_a_stranger_or_of_one_that_left_is_refused
-                evict_closes_all_guard_rows_of_that_instance_only
+                evict_closes_all_fence_rows_of_that_instance_only
                 a_draining_member_can_be_evicted
-                leave_ends_beats_and_closes_guards
+                leave_ends_beats_and_closes_fence_rows
                 an_evicted_instance_that_leaves_stays_fenced
                 forget_takes_the_gone_and_keeps_the_living
                 forget_keeps_the_dead_that_still_own_something
@@ -161,13 +161,13 @@ macro_rules! everywhere {
                 fence_refuses_a_counter_that_is_ahead
                 fence_refuses_an_evicted_instance
                 fence_refuses_an_instance_that_has_left
-                fence_refuses_without_a_guard_row
+                fence_refuses_without_a_fence_row
                 fence_refuses_a_forgotten_instance
-                a_valid_guard_lets_every_change_through
+                a_valid_fence_row_lets_every_change_through
                 slots_count_apart
-                of_two_settles_with_one_guard_one_is_written
+                of_two_settles_with_one_fence_row_one_is_written
                 nothing_is_written_after_an_eviction_came_through
-                settles_leave_all_guard_rows_in_place
+                settles_leave_all_fence_rows_in_place
             }
             lost_reply {
                 resolve_says_that_it_was_applied
@@ -176,7 +176,7 @@ macro_rules! everywhere {
                 a_late_statement_is_refused_after_resolve_and_another_settle
                 resolve_may_be_asked_again
                 resolve_says_that_the_instance_was_evicted
-                resolve_without_a_guard_row_says_closed
+                resolve_without_a_fence_row_says_closed
                 resolve_touches_only_its_own_row
             }
             settling {
@@ -274,7 +274,7 @@ macro_rules! everywhere {
                 nothing_is_called_when_the_right_to_it_has_gone
                 a_failure_takes_the_effect_back
                 an_evicted_instance_commits_no_effect
-                a_guard_that_moved_on_commits_no_effect
+                a_fence_row_that_moved_on_commits_no_effect
                 a_record_settled_by_another_commits_no_effect
                 an_effect_happens_once_however_often_it_is_tried
                 a_completion_in_a_transaction_lets_its_lane_go_on

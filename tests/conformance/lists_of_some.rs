@@ -28,7 +28,7 @@ macro_rules! several_writers {
 macro_rules! by_sql {
     ($target:ident) => {
         stamp! { $target;
-            sweeping {
+            scanning {
                 the_least_pending_id_is_found_behind_a_gap
             }
             mending {
@@ -36,7 +36,7 @@ macro_rules! by_sql {
             }
             purging {
                 a_purge_takes_more_than_a_batch
-                forgetting_takes_the_stopped_and_their_guard_rows
+                forgetting_takes_the_stopped_and_their_fence_rows
             }
             schema {
                 a_missing_schema_is_named
@@ -68,8 +68,8 @@ macro_rules! on_servers {
                 an_open_eviction_makes_a_completion_wait_and_refuses_it
                 an_open_eviction_makes_a_failure_wait_and_refuses_it
                 an_eviction_that_rolls_back_lets_the_settle_through
-                a_guard_that_is_only_read_leaks
-                no_settle_takes_a_guard_row_along
+                a_fence_row_that_is_only_read_leaks
+                no_settle_takes_a_fence_row_along
                 resolve_waits_for_a_settle_that_still_runs
                 a_hold_and_a_release_of_its_lane_do_not_pass_each_other
             }
@@ -127,7 +127,7 @@ macro_rules! by_numbers {
                 rows_by_plain_sql_are_looked_at_like_any_other
                 an_id_drawn_in_a_savepoint_is_waited_for
                 a_number_without_an_id_holds_back_no_record
-                a_sweep_and_its_horizon_agree
+                a_scan_and_its_horizon_agree
                 ids_drawn_in_advance_are_not_passed_over
             }
         }
@@ -138,7 +138,7 @@ macro_rules! late_below {
     ($target:ident) => {
         stamp! { $target;
             below {
-                a_sweep_adds_what_is_below_its_first_id
+                a_scan_adds_what_is_below_its_first_id
                 what_is_below_comes_first_within_the_limit
                 only_what_is_pending_and_owned_is_added
                 what_is_below_thousands_of_rows_is_added

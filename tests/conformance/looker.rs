@@ -1,12 +1,12 @@
-//! Looks at the table as the delivery wing takes them: from the frontier, without what is in memory.
+//! Looks at the table as the delivery wing takes them: from the low watermark, without what is in memory.
 
 use std::collections::BTreeSet;
 
 use keylane::{
     Record, RecordId,
-    inner::{Change, Sweep},
+    inner::{Change, IdScan},
     partition::PartitionSet,
-    rules::frontier::{Frontier, Horizon, Plan, Server},
+    rules::watermark::{Horizon, LowWatermark, Plan, Server},
 };
 
 use crate::{
@@ -14,18 +14,18 @@ use crate::{
     target::Target,
 };
 
-/// One instance with its frontier and its memory.
+/// One instance with its low watermark and its memory.
 pub(crate) struct Looker<'o, T: Target> {
     outbox: &'o Outbox<T>,
     worker: Worker,
     pub(crate) owned: PartitionSet,
     pub(crate) limit: usize,
-    pub(crate) frontier: Frontier,
+    pub(crate) watermark: LowWatermark,
     /// What was brought and is not settled.
     pub(crate) memory: BTreeSet<RecordId>,
     wrote: Option<(RecordId, (i64, Server))>,
-    /// Where the last sweep began, and the horizon it told.
-    pub(crate) swept: Option<(RecordId, Horizon)>,
+    /// Where the last scan began, and the horizon it told.
+    pub(crate) scanned: Option<(RecordId, Horizon)>,
     pub(crate) more: bool,
 }
 
@@ -36,10 +36,10 @@ impl<'o, T: Target> Looker<'o, T> {
             worker: outbox.join().await,
             owned: PartitionSet::ALL,
             limit: ALL,
-            frontier: Frontier::default(),
+            watermark: LowWatermark::default(),
             memory: BTreeSet::new(),
             wrote: None,
-            swept: None,
+            scanned: None,
             more: false,
         }
     }
@@ -47,31 +47,31 @@ impl<'o, T: Target> Looker<'o, T> {
     /// One look; what it has brought is in memory from now on.
     pub(crate) async fn look(&mut self) -> Vec<Record> {
         if let Some((last_id, (number, server))) = self.wrote.take() {
-            self.frontier.wrote(last_id, number, server);
+            self.watermark.wrote(last_id, number, server);
         }
         let store = &self.outbox.store;
-        let plan = match self.frontier.plan(self.owned) {
-            Plan::Probe => {
-                let probe = store.probe(self.owned).await.unwrap();
-                self.frontier.probed(probe)
+        let plan = match self.watermark.plan(self.owned) {
+            Plan::FindHead => {
+                let head = store.find_head(self.owned).await.unwrap();
+                self.watermark.head_found(head)
             }
             plan => plan,
         };
         let skip: Vec<RecordId> = self.memory.iter().copied().collect();
         let (limit, partitions) = (self.limit, self.owned);
         let records = match plan {
-            Plan::Sweep { from, reach } => {
-                let sweep = Sweep { partitions, from, reach, skip: &skip, limit };
-                let (records, horizon) = store.sweep(sweep).await.unwrap();
+            Plan::ScanById { from, reach } => {
+                let scan = IdScan { partitions, from, reach, skip: &skip, limit };
+                let (records, horizon) = store.scan_by_id(scan).await.unwrap();
                 let last = records.last().map_or(from, |record| record.delivery.id);
-                self.more = self.frontier.swept((from, reach), limit, (records.len(), last), horizon);
-                self.swept = Some((from, horizon));
+                self.more = self.watermark.scanned((from, reach), limit, (records.len(), last), horizon);
+                self.scanned = Some((from, horizon));
                 assert!(ids(&records).is_sorted(), "not in id order: {:?}", ids(&records));
                 records
             }
-            Plan::Apart | Plan::Probe => {
+            Plan::ByPartition | Plan::FindHead => {
                 let turn: Vec<_> = partitions.iter().collect();
-                let records = store.fetch(&turn, &skip, limit).await.unwrap();
+                let records = store.fetch_by_partition(&turn, &skip, limit).await.unwrap();
                 self.more = records.len() >= limit;
                 records
             }
@@ -93,7 +93,7 @@ impl<'o, T: Target> Looker<'o, T> {
         if done.is_empty() {
             return;
         }
-        let began_at = self.frontier.last_id();
+        let began_at = self.watermark.last_id();
         let complete = |id: &RecordId| settlement((*id, 0, Change::Complete));
         let settled = self.worker.settle_all(done.iter().map(complete).collect()).await;
         assert_eq!(settled.applied, done.len());
@@ -115,24 +115,24 @@ impl<'o, T: Target> Looker<'o, T> {
                 return all;
             }
         }
-        panic!("looks do not come to an end: {:?}", self.frontier);
+        panic!("looks do not come to an end: {:?}", self.watermark);
     }
 
-    /// Where the next sweep begins, if it is known.
+    /// Where the next scan begins, if it is known.
     pub(crate) fn next(&self) -> Option<RecordId> {
-        let mut frontier = self.frontier;
-        match frontier.plan(self.owned) {
-            Plan::Sweep { from, .. } => Some(from),
+        let mut watermark = self.watermark;
+        match watermark.plan(self.owned) {
+            Plan::ScanById { from, .. } => Some(from),
             _ => None,
         }
     }
 
-    /// Looks, with a record of its own now and then, until the next sweep begins behind this id: how soon
+    /// Looks, with a record of its own now and then, until the next scan begins behind this id: how soon
     /// depends on what others have open on the same server.
     pub(crate) async fn until_behind(&mut self, id: RecordId) {
         let started = tokio::time::Instant::now();
         while self.next().is_none_or(|from| from <= id) {
-            assert!(started.elapsed().as_secs() < 60, "stays at {:?}, {id} is not final", self.next());
+            assert!(started.elapsed().as_secs() < 60, "stays at {:?}, {id} is not resolved", self.next());
             self.outbox.schedule(&[record("behind")]).await;
             let found = ids(&self.look().await);
             self.complete(&found).await;

@@ -6,7 +6,7 @@ use keylane::{
     admin::{Generation, InstanceId, InstanceState},
     database::ErrorClass,
     handler::Route,
-    inner::{Change, Guard, Member, NewInstance, Resolution, SettleError},
+    inner::{Change, FenceRow, Member, NewInstance, Resolution, SettleError},
     partition::PartitionSet,
 };
 
@@ -30,7 +30,7 @@ pub(crate) async fn join_makes_an_active_member<T: Target>(outbox: &Outbox<T>) {
 
 pub(crate) async fn join_under_a_known_identity_is_refused<T: Target>(outbox: &Outbox<T>) {
     let worker = outbox.join().await;
-    let again = NewInstance { id: worker.id, name: "x".to_owned(), version: "x".to_owned(), guard_rows: 1 };
+    let again = NewInstance { id: worker.id, name: "x".to_owned(), version: "x".to_owned(), fence_rows: 1 };
     let refused = outbox.store.join(&again).await.unwrap_err();
     assert_eq!(refused.class, ErrorClass::Duplicate);
     assert_eq!(members(outbox).await.len(), 1);
@@ -40,9 +40,9 @@ pub(crate) async fn join_under_a_known_identity_is_refused<T: Target>(outbox: &O
 pub(crate) async fn a_dead_identity_cannot_join_again<T: Target>(outbox: &Outbox<T>) {
     let worker = outbox.join().await;
     assert!(outbox.store.evict(worker.id, None).await.unwrap());
-    let again = NewInstance { id: worker.id, name: "x".to_owned(), version: "x".to_owned(), guard_rows: 2 };
+    let again = NewInstance { id: worker.id, name: "x".to_owned(), version: "x".to_owned(), fence_rows: 2 };
     assert!(outbox.store.join(&again).await.is_err());
-    assert_eq!(outbox.store.resolve(worker.guard()).await.unwrap(), Resolution::Closed);
+    assert_eq!(outbox.store.resolve(worker.fence()).await.unwrap(), Resolution::Closed);
 }
 
 pub(crate) async fn a_beat_moves_only_its_own_counter<T: Target>(outbox: &Outbox<T>) {
@@ -117,18 +117,18 @@ pub(crate) async fn evict_of_a_stranger_or_of_one_that_left_is_refused<T: Target
     assert!(!outbox.store.evict(InstanceId::generate(), None).await.unwrap());
 }
 
-pub(crate) async fn evict_closes_all_guard_rows_of_that_instance_only<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn evict_closes_all_fence_rows_of_that_instance_only<T: Target>(outbox: &Outbox<T>) {
     let (evicted, mut other) = (outbox.join().await, outbox.join().await);
     outbox.store.evict(evicted.id, None).await.unwrap();
     for slot in 0..2 {
-        let guard = Guard { slot, ..evicted.guard() };
-        let refused = outbox.store.settle(guard, &[]).await;
+        let fence = FenceRow { slot, ..evicted.fence() };
+        let refused = outbox.store.settle(fence, &[]).await;
         assert!(matches!(refused, Err(SettleError::Fenced)), "slot {slot}");
-        assert_eq!(outbox.store.resolve(guard).await.unwrap(), Resolution::Closed);
-        let guard = Guard { slot, ..other.guard() };
-        assert_eq!(outbox.store.resolve(guard).await.unwrap(), Resolution::NotApplied);
+        assert_eq!(outbox.store.resolve(fence).await.unwrap(), Resolution::Closed);
+        let fence = FenceRow { slot, ..other.fence() };
+        assert_eq!(outbox.store.resolve(fence).await.unwrap(), Resolution::NotApplied);
     }
-    other.counter = other.guard().raised().counter;
+    other.counter = other.fence().invalidated().counter;
     other.settle([]).await;
 }
 
@@ -139,12 +139,12 @@ pub(crate) async fn a_draining_member_can_be_evicted<T: Target>(outbox: &Outbox<
     assert!(outbox.store.beat(worker.id).await.unwrap().is_none());
 }
 
-pub(crate) async fn leave_ends_beats_and_closes_guards<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn leave_ends_beats_and_closes_fence_rows<T: Target>(outbox: &Outbox<T>) {
     let (worker, other) = (outbox.join().await, outbox.join().await);
     outbox.store.leave(worker.id).await.unwrap();
     assert!(outbox.store.beat(worker.id).await.unwrap().is_none());
-    assert_eq!(outbox.store.resolve(worker.guard()).await.unwrap(), Resolution::Closed);
-    assert_eq!(outbox.store.resolve(other.guard()).await.unwrap(), Resolution::NotApplied);
+    assert_eq!(outbox.store.resolve(worker.fence()).await.unwrap(), Resolution::Closed);
+    assert_eq!(outbox.store.resolve(other.fence()).await.unwrap(), Resolution::NotApplied);
     assert_eq!(members(outbox).await.len(), 1);
 }
 
@@ -154,7 +154,7 @@ pub(crate) async fn an_evicted_instance_that_leaves_stays_fenced<T: Target>(outb
     outbox.store.evict(worker.id, None).await.unwrap();
     outbox.store.leave(worker.id).await.unwrap();
     let late = [crate::outbox::settlement((id, 0, Change::Complete))];
-    assert!(matches!(outbox.store.settle(worker.guard(), &late).await, Err(SettleError::Fenced)));
+    assert!(matches!(outbox.store.settle(worker.fence(), &late).await, Err(SettleError::Fenced)));
     assert_eq!(outbox.pending().await.len(), 1);
 }
 
@@ -175,7 +175,7 @@ pub(crate) async fn forget_takes_the_gone_and_keeps_the_living<T: Target>(outbox
         (&dead, Resolution::Closed),
         (&gone, Resolution::Closed),
     ] {
-        assert_eq!(outbox.store.resolve(worker.guard()).await.unwrap(), fate);
+        assert_eq!(outbox.store.resolve(worker.fence()).await.unwrap(), fate);
     }
 }
 
@@ -212,7 +212,7 @@ pub(crate) async fn a_beat_brings_the_view<T: Target>(outbox: &Outbox<T>) {
 
 /// Everything that lets another claim or release something is counted, and polls read the count.
 pub(crate) async fn changes_of_the_cluster_are_counted<T: Target>(outbox: &Outbox<T>) {
-    let count = async || outbox.store.due(PartitionSet::ALL, &[], 1).await.unwrap().1;
+    let count = async || outbox.store.fetch_due(PartitionSet::ALL, &[], 1).await.unwrap().1;
     let mut last = count().await;
     let mut has_moved = async |what: &str| {
         let now = count().await;

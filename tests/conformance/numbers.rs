@@ -1,7 +1,7 @@
-//! PostgreSQL tells by numbers of transactions when an id is final: the number comes before the id, in
+//! PostgreSQL tells by numbers of transactions when an id is resolved: the number comes before the id, in
 //! every way to insert.
 
-use keylane::{Partition, inner::Sweep, partition::PartitionSet};
+use keylane::{Partition, inner::IdScan, partition::PartitionSet};
 
 use crate::{
     looker::Looker,
@@ -75,7 +75,7 @@ pub(crate) async fn an_id_drawn_in_a_savepoint_is_waited_for<T: SqlTarget>(outbo
         looker.look().await;
         looker.settle(ALL).await;
         outbox.schedule(&[record("order-1")]).await;
-        assert!(looker.next().is_none_or(|from| from < after), "{:?}", looker.frontier);
+        assert!(looker.next().is_none_or(|from| from < after), "{:?}", looker.watermark);
     }
     looker.drain().await;
     outbox.commit(late).await;
@@ -83,7 +83,7 @@ pub(crate) async fn an_id_drawn_in_a_savepoint_is_waited_for<T: SqlTarget>(outbo
     looker.until_behind(after).await;
 }
 
-/// It keeps the frontier where it is, as any other with a number does, but no record from being found.
+/// It keeps the low watermark where it is, as any other with a number does, but no record from being found.
 pub(crate) async fn a_number_without_an_id_holds_back_no_record<T: SqlTarget>(outbox: &Outbox<T>) {
     let mut looker = Looker::join(outbox).await;
     looker.until_behind(outbox.schedule_keys(&["first"]).await[0]).await;
@@ -93,7 +93,7 @@ pub(crate) async fn a_number_without_an_id_holds_back_no_record<T: SqlTarget>(ou
     for round in 0..20 {
         let new = outbox.schedule_keys(&["order-1", "order-2"]).await;
         assert_eq!(looker.look().await.len(), 2 + usize::from(round == 0));
-        assert!(looker.next().is_none_or(|from| from <= first), "{:?}", looker.frontier);
+        assert!(looker.next().is_none_or(|from| from <= first), "{:?}", looker.watermark);
         assert!(new.iter().all(|id| looker.memory.contains(id)));
         looker.settle(ALL).await;
     }
@@ -102,22 +102,22 @@ pub(crate) async fn a_number_without_an_id_holds_back_no_record<T: SqlTarget>(ou
 }
 
 /// Ids that are read and the horizon are of one moment, though they are read by one statement only.
-pub(crate) async fn a_sweep_and_its_horizon_agree<T: SqlTarget>(outbox: &Outbox<T>) {
-    let whole = Sweep { partitions: PartitionSet::ALL, from: 1, reach: 4_096, skip: &[], limit: ALL };
+pub(crate) async fn a_scan_and_its_horizon_agree<T: SqlTarget>(outbox: &Outbox<T>) {
+    let whole = IdScan { partitions: PartitionSet::ALL, from: 1, reach: 4_096, skip: &[], limit: ALL };
     for _ in 0..20 {
         let tx = {
             let mut tx = outbox.begin().await;
             outbox.insert(&mut tx, &[record("order-1")]).await;
             tx
         };
-        let number = outbox.store.probe(PartitionSet::ALL).await.unwrap().number.unwrap();
-        let open = outbox.store.sweep(whole).await.unwrap();
+        let number = outbox.store.find_head(PartitionSet::ALL).await.unwrap().number.unwrap();
+        let open = outbox.store.scan_by_id(whole).await.unwrap();
         assert!(open.1.open_from.unwrap() < number, "one below is open");
         outbox.commit(tx).await;
         let closed = loop {
-            let swept = outbox.store.sweep(whole).await.unwrap();
-            if swept.1.open_from.unwrap() >= number {
-                break swept;
+            let scanned = outbox.store.scan_by_id(whole).await.unwrap();
+            if scanned.1.open_from.unwrap() >= number {
+                break scanned;
             }
             a_moment().await;
         };
@@ -139,7 +139,7 @@ pub(crate) async fn ids_drawn_in_advance_are_not_passed_over<T: SqlTarget>(outbo
             run(outbox, session, "COMMIT; BEGIN").await;
             brought.extend(ids(&looker.look().await));
             looker.settle(ALL).await;
-            assert_eq!(looker.swept, None);
+            assert_eq!(looker.scanned, None);
         }
         assert_eq!(brought.len(), (round + 1) * sessions.len(), "{brought:?}");
     }

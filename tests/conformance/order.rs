@@ -90,7 +90,8 @@ pub(crate) async fn many_open_transactions_lose_nothing<T: Target>(outbox: &Outb
     // The last to insert commits first.
     while let Some(tx) = open.pop() {
         outbox.commit(tx).await;
-        let fetched = ids(&outbox.store.fetch(&[record("order-1").partition], &seen, 100).await.unwrap());
+        let fetched =
+            ids(&outbox.store.fetch_by_partition(&[record("order-1").partition], &seen, 100).await.unwrap());
         assert_eq!(fetched.len(), 2);
         seen.extend(fetched);
     }

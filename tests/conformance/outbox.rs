@@ -6,7 +6,7 @@ use keylane::{
     Completed, Database, Partition, Record, RecordId,
     admin::InstanceId,
     inner::{
-        Change, Due, Guard, NewInstance, NewRecord, SETTLER_SLOT, Settled, Settlement, Stop, Store,
+        Change, Due, FenceRow, NewInstance, NewRecord, SETTLER_SLOT, Settled, Settlement, Stop, Store,
         StoreSettings, Tables,
     },
     partition::PartitionSet,
@@ -110,28 +110,28 @@ impl<T: Target> Outbox<T> {
     /// All pending records, partition by partition.
     pub(crate) async fn pending(&self) -> Vec<Record> {
         let partitions: Vec<Partition> = Partition::all().collect();
-        self.store.fetch(&partitions, &[], ALL).await.unwrap()
+        self.store.fetch_by_partition(&partitions, &[], ALL).await.unwrap()
     }
 
     /// All pending records of the partition of this key.
     pub(crate) async fn pending_ids(&self, key: &str) -> Vec<RecordId> {
-        ids(&self.store.fetch(&[Partition::of(key)], &[], ALL).await.unwrap())
+        ids(&self.store.fetch_by_partition(&[Partition::of(key)], &[], ALL).await.unwrap())
     }
 
     /// All records whose time has come.
     pub(crate) async fn due(&self) -> Vec<Record> {
-        self.store.due(PartitionSet::ALL, &[], ALL).await.unwrap().0
+        self.store.fetch_due(PartitionSet::ALL, &[], ALL).await.unwrap().0
     }
 
     pub(crate) async fn stops(&self) -> Vec<Stop> {
         self.store.stops(PartitionSet::ALL).await.unwrap()
     }
 
-    /// A new instance with two guard rows.
+    /// A new instance with two fence rows.
     pub(crate) async fn join(&self) -> Worker {
         let id = InstanceId::generate();
         let (name, version) = ("case".to_owned(), "0.0.0".to_owned());
-        self.store.join(&NewInstance { id, name, version, guard_rows: 2 }).await.unwrap();
+        self.store.join(&NewInstance { id, name, version, fence_rows: 2 }).await.unwrap();
         Worker { id, counter: 0, store: Arc::clone(&self.store) }
     }
 }
@@ -161,14 +161,14 @@ impl<T: SqlTarget> Outbox<T> {
         number
     }
 
-    /// Rows of the guard table and of the instance table.
-    pub(crate) async fn guard_rows(&self) -> (i64, i64) {
-        let fences = self.number("SELECT count(*) FROM {outbox}fence").await;
-        (fences, self.number("SELECT count(*) FROM {outbox}instance").await)
+    /// Rows of the fence table and of the instance table.
+    pub(crate) async fn fence_rows(&self) -> (i64, i64) {
+        let fence_rows = self.number("SELECT count(*) FROM {outbox}fence").await;
+        (fence_rows, self.number("SELECT count(*) FROM {outbox}instance").await)
     }
 }
 
-/// An instance that writes outcomes on its first guard row.
+/// An instance that writes outcomes on its first fence row.
 pub(crate) struct Worker {
     pub(crate) id: InstanceId,
     pub(crate) counter: i64,
@@ -176,8 +176,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn guard(&self) -> Guard {
-        Guard { instance: self.id, slot: SETTLER_SLOT, counter: self.counter }
+    pub(crate) fn fence(&self) -> FenceRow {
+        FenceRow { instance: self.id, slot: SETTLER_SLOT, counter: self.counter }
     }
 
     /// The same instance, over another store.
@@ -191,7 +191,7 @@ impl Worker {
     }
 
     pub(crate) async fn settle_all(&mut self, settlements: Vec<Settlement>) -> Settled {
-        let settled = self.store.settle(self.guard(), &settlements).await.unwrap();
+        let settled = self.store.settle(self.fence(), &settlements).await.unwrap();
         self.counter += 1;
         settled
     }

@@ -20,7 +20,7 @@ fn fails(lane: OnFailure) -> Change {
 pub(crate) async fn instances_are_listed_with_their_partitions<T: Target>(outbox: &Outbox<T>) {
     let (first, left, dead) = (outbox.join().await, outbox.join().await, outbox.join().await);
     let (name, version) = ("books-7".to_owned(), "9.8.7".to_owned());
-    let named = NewInstance { id: keylane::admin::InstanceId::generate(), name, version, guard_rows: 1 };
+    let named = NewInstance { id: keylane::admin::InstanceId::generate(), name, version, fence_rows: 1 };
     outbox.store.join(&named).await.unwrap();
     let wanted = [(partition(3), Generation(0)), (partition(7), Generation(0))];
     outbox.store.claim(first.id, &wanted).await.unwrap();

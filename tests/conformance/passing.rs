@@ -1,4 +1,4 @@
-//! Nothing is passed over: looks that follow the frontier, while ids are drawn in one order and become
+//! Nothing is passed over: looks that follow the low watermark, while ids are drawn in one order and become
 //! visible in another.
 
 use std::{
@@ -54,7 +54,7 @@ async fn fill<T: Target>(outbox: &Outbox<T>, rows: usize) -> Vec<RecordId> {
     done
 }
 
-/// Schedules and completes records until ids are swept, from behind all there were.
+/// Schedules and completes records until ids are scanned, from behind all there were.
 async fn swept_to_the_end<T: Target>(outbox: &Outbox<T>) -> Looker<'_, T> {
     let mut looker = Looker::join(outbox).await;
     let first = outbox.schedule_keys(&["first"]).await[0];
@@ -90,7 +90,7 @@ pub(crate) async fn looks_bring_everything_once<T: Target>(outbox: &Outbox<T>) {
     assert!(outbox.pending().await.is_empty());
 }
 
-/// What was held and is let go, or given up in memory, lies behind the frontier.
+/// What was held and is let go, or given up in memory, lies behind the low watermark.
 pub(crate) async fn what_is_pending_again_is_found_after_a_reset<T: Target>(outbox: &Outbox<T>) {
     let mut looker = swept_to_the_end(outbox).await;
     let new = outbox.schedule_keys(&["order-1", "order-1", "order-2"]).await;
@@ -100,7 +100,7 @@ pub(crate) async fn what_is_pending_again_is_found_after_a_reset<T: Target>(outb
     looker.until_behind(new[2]).await;
     worker.settle([(new[0], 1, Change::CompleteAndResume)]).await;
     looker.memory.clear();
-    looker.frontier.reset();
+    looker.watermark.reset();
     assert_eq!(ids(&looker.look().await), new[1..], "the one that was held and the one that was given up");
 }
 
@@ -149,7 +149,7 @@ pub(crate) async fn late_commits_are_not_passed_over<T: Target>(outbox: &Outbox<
             found.iter().map(|record| (record.delivery.key.as_str(), record.delivery.id)).collect();
         let [(key, id)] = found[..] else { panic!("one was committed late, but {found:?} came") };
         assert_eq!(key, format!("late-{}", late.len()));
-        let (_, horizon) = looker.swept.expect("it was swept");
+        let (_, horizon) = looker.scanned.expect("it was scanned");
         let last = *begins.last().unwrap();
         match horizon.open_from {
             Some(_) => assert!(last <= id, "went on to {last}, but {id} was open"),
@@ -159,15 +159,15 @@ pub(crate) async fn late_commits_are_not_passed_over<T: Target>(outbox: &Outbox<
     looker.until_behind(outbox.schedule_keys(&["order-1"]).await[0]).await;
 }
 
-/// Thousands of rows that are no look's concern lie between what comes late and where sweeps begin.
+/// Thousands of rows that are no look's concern lie between what comes late and where scans begin.
 pub(crate) async fn a_late_commit_is_found_among_thousands_that_are_done<T: Target>(outbox: &Outbox<T>) {
     fill(outbox, 5_000).await;
     let mut looker = swept_to_the_end(outbox).await;
     let late = open(outbox, "late").await;
     let done = fill(outbox, 4_200).await;
     assert!(looker.drain().await.is_empty());
-    let (from, horizon) = looker.swept.unwrap();
-    assert!(horizon.open_from.is_some() || from > *done.iter().max().unwrap(), "sweeps begin at {from}");
+    let (from, horizon) = looker.scanned.unwrap();
+    assert!(horizon.open_from.is_some() || from > *done.iter().max().unwrap(), "scans begin at {from}");
     // Others wait in memory meanwhile.
     outbox.schedule_keys(&["order-1", "order-2", "order-3"]).await;
     assert_eq!(looker.look().await.len(), 3);
@@ -233,7 +233,7 @@ async fn interleave<T: Target>(outbox: &Outbox<T>, seed: u64) {
             _ => {
                 looker.limit = 1 + dice.roll(12);
                 let found = looker.look().await;
-                let at = format!("seed {seed}, step {step}, {:?}", looker.frontier);
+                let at = format!("seed {seed}, step {step}, {:?}", looker.watermark);
                 course.bring(found.iter().map(|record| record.delivery.event_id), &at);
                 looker.settle(dice.roll(8)).await;
             }

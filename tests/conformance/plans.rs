@@ -19,7 +19,7 @@ const SMALL: &[&str] = &[
     "release_all",
     "retire_handler",
     "forget_instances",
-    "forget_guards",
+    "purge_fences",
     "stop_lanes",
     "resume_lanes",
     "count_crash",

@@ -152,7 +152,7 @@ macro_rules! mysql_target {
             const SETUP: &str = "/*M! SET SESSION in_predicate_conversion_threshold = 0 */";
             const ANALYZE: &str = "ANALYZE TABLE {outbox}record, {outbox}lane";
             const WAIT_ONE_SECOND: &str = "SET SESSION innodb_lock_wait_timeout = 1";
-            const SETTLE: &[&str] = &["move_guard", "complete_delete"];
+            const SETTLE: &[&str] = &["move_fence", "complete_delete"];
 
             async fn full_scans(conn: &mut sqlx::MySqlConnection, sql: &str) -> Vec<String> {
                 let explain = AssertSqlSafe(format!("{} {sql}", $explain));

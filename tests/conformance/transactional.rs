@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use keylane::{
     Completed, Database, HandlerError, Record,
     handler::{BoxFuture, FailureKind, States, TransactionalBatchCall},
-    inner::{Change, Guard, Resolution, Tables, Transacted, TransactionalRun, Work},
+    inner::{Change, FenceRow, Resolution, Tables, Transacted, TransactionalRun, Work},
 };
 
 use crate::{
@@ -56,27 +56,32 @@ fn runner<T: Target>(outbox: &Outbox<T>, then: Then, completed: Completed) -> Ar
     T::Db::transactional(&outbox.pool, &outbox.settings(completed), call)
 }
 
-/// The guard row of transactional handlers.
-fn guard(worker: &Worker, counter: i64) -> Guard {
-    Guard { slot: 1, counter, ..worker.guard() }
+/// The fence row of transactional handlers.
+fn fence(worker: &Worker, counter: i64) -> FenceRow {
+    FenceRow { slot: 1, counter, ..worker.fence() }
 }
 
-async fn run<T: Target>(outbox: &Outbox<T>, then: Then, guard: Guard, record: &Record) -> Transacted {
-    run_all(outbox, then, guard, &[record]).await
+async fn run<T: Target>(outbox: &Outbox<T>, then: Then, fence: FenceRow, record: &Record) -> Transacted {
+    run_all(outbox, then, fence, &[record]).await
 }
 
-async fn run_all<T: Target>(outbox: &Outbox<T>, then: Then, guard: Guard, records: &[&Record]) -> Transacted {
+async fn run_all<T: Target>(
+    outbox: &Outbox<T>,
+    then: Then,
+    fence: FenceRow,
+    records: &[&Record],
+) -> Transacted {
     let timeout = Duration::from_millis(if then == Then::Hang { 200 } else { 10_000 });
-    run_on(&*runner(outbox, then, Completed::Delete), guard, records, timeout).await
+    run_on(&*runner(outbox, then, Completed::Delete), fence, records, timeout).await
 }
 
 async fn run_on(
     runner: &dyn TransactionalRun,
-    guard: Guard,
+    fence: FenceRow,
     records: &[&Record],
     timeout: Duration,
 ) -> Transacted {
-    runner.run(guard, &Work { records, states: &States::default(), timeout, may_start: &|| true }).await
+    runner.run(fence, &Work { records, states: &States::default(), timeout, may_start: &|| true }).await
 }
 
 /// How many effects there are; looking must not leave one behind.
@@ -94,11 +99,11 @@ async fn one<T: Target>(outbox: &Outbox<T>) -> (Worker, Record) {
 
 pub(crate) async fn effect_and_completion_are_committed_together<T: Target>(outbox: &Outbox<T>) {
     let (worker, record) = one(outbox).await;
-    let done = run(outbox, Then::Succeed, guard(&worker, 0), &record).await;
+    let done = run(outbox, Then::Succeed, fence(&worker, 0), &record).await;
     assert!(matches!(done, Transacted::Committed), "{done:?}");
     assert!(has_effect(outbox, "order-1").await);
     assert!(outbox.pending().await.is_empty());
-    assert_eq!(outbox.store.resolve(guard(&worker, 0)).await.unwrap(), Resolution::Applied);
+    assert_eq!(outbox.store.resolve(fence(&worker, 0)).await.unwrap(), Resolution::Applied);
 }
 
 pub(crate) async fn completions_in_a_transaction_are_archived_or_kept_too<T: Target>(outbox: &Outbox<T>) {
@@ -108,8 +113,8 @@ pub(crate) async fn completions_in_a_transaction_are_archived_or_kept_too<T: Tar
     let timeout = Duration::from_secs(10);
     for (counter, completed) in [Completed::Archive, Completed::Keep].into_iter().enumerate() {
         let runner = runner(outbox, Then::Succeed, completed);
-        let guard = guard(&worker, counter as i64);
-        let done = run_on(&*runner, guard, &[&records[counter]], timeout).await;
+        let fence = fence(&worker, counter as i64);
+        let done = run_on(&*runner, fence, &[&records[counter]], timeout).await;
         assert!(matches!(done, Transacted::Committed), "{done:?}");
     }
     crate::outbox::a_moment().await;
@@ -122,10 +127,10 @@ pub(crate) async fn nothing_is_called_when_the_right_to_it_has_gone<T: Target>(o
     let (records, timeout) = ([&record], Duration::from_secs(10));
     let runner = runner(outbox, Then::Panic, Completed::Delete);
     let work = Work { records: &records, states: &States::default(), timeout, may_start: &|| false };
-    let done = runner.run(guard(&worker, 0), &work).await;
+    let done = runner.run(fence(&worker, 0), &work).await;
     assert!(matches!(done, Transacted::Untried), "{done:?}");
     assert_eq!(outbox.pending().await.len(), 1);
-    assert_eq!(outbox.store.resolve(guard(&worker, 0)).await.unwrap(), Resolution::NotApplied);
+    assert_eq!(outbox.store.resolve(fence(&worker, 0)).await.unwrap(), Resolution::NotApplied);
 }
 
 pub(crate) async fn a_failure_takes_the_effect_back<T: Target>(outbox: &Outbox<T>) {
@@ -135,47 +140,47 @@ pub(crate) async fn a_failure_takes_the_effect_back<T: Target>(outbox: &Outbox<T
         (Then::Panic, FailureKind::Panic),
         (Then::Hang, FailureKind::Timeout),
     ] {
-        match run(outbox, then, guard(&worker, 0), &record).await {
+        match run(outbox, then, fence(&worker, 0), &record).await {
             Transacted::Failed(error) => assert_eq!(error.kind(), kind),
             other => panic!("{other:?}"),
         }
         assert!(!has_effect(outbox, "order-1").await);
     }
     assert_eq!(outbox.pending().await[0].failures(), 0);
-    // The guard stands where it was.
-    let done = run(outbox, Then::Succeed, guard(&worker, 0), &record).await;
+    // The fence row stands where it was.
+    let done = run(outbox, Then::Succeed, fence(&worker, 0), &record).await;
     assert!(matches!(done, Transacted::Committed), "{done:?}");
 }
 
 pub(crate) async fn an_evicted_instance_commits_no_effect<T: Target>(outbox: &Outbox<T>) {
     let (worker, record) = one(outbox).await;
     outbox.store.evict(worker.id, None).await.unwrap();
-    let refused = run(outbox, Then::Succeed, guard(&worker, 0), &record).await;
+    let refused = run(outbox, Then::Succeed, fence(&worker, 0), &record).await;
     assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
     assert!(!has_effect(outbox, "order-1").await);
     assert_eq!(outbox.pending().await.len(), 1);
 }
 
-pub(crate) async fn a_guard_that_moved_on_commits_no_effect<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn a_fence_row_that_moved_on_commits_no_effect<T: Target>(outbox: &Outbox<T>) {
     let (worker, record) = one(outbox).await;
-    assert_eq!(outbox.store.resolve(guard(&worker, 0)).await.unwrap(), Resolution::NotApplied);
-    let refused = run(outbox, Then::Succeed, guard(&worker, 0), &record).await;
+    assert_eq!(outbox.store.resolve(fence(&worker, 0)).await.unwrap(), Resolution::NotApplied);
+    let refused = run(outbox, Then::Succeed, fence(&worker, 0), &record).await;
     assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
     assert!(!has_effect(outbox, "order-1").await);
-    let done = run(outbox, Then::Succeed, guard(&worker, 0).raised(), &record).await;
+    let done = run(outbox, Then::Succeed, fence(&worker, 0).invalidated(), &record).await;
     assert!(matches!(done, Transacted::Committed), "{done:?}");
 }
 
 pub(crate) async fn a_record_settled_by_another_commits_no_effect<T: Target>(outbox: &Outbox<T>) {
     let (mut worker, record) = one(outbox).await;
     worker.settle([(record.delivery.id, 0, retry_after(Duration::ZERO))]).await;
-    let refused = run(outbox, Then::Succeed, guard(&worker, 0), &record).await;
+    let refused = run(outbox, Then::Succeed, fence(&worker, 0), &record).await;
     assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
     assert!(!has_effect(outbox, "order-1").await);
     assert_eq!(outbox.due().await[0].failures(), 1);
-    // The guard stands where it was.
+    // The fence row stands where it was.
     let again = outbox.due().await.remove(0);
-    let done = run(outbox, Then::Succeed, guard(&worker, 0), &again).await;
+    let done = run(outbox, Then::Succeed, fence(&worker, 0), &again).await;
     assert!(matches!(done, Transacted::Committed), "{done:?}");
 }
 
@@ -183,7 +188,7 @@ pub(crate) async fn an_effect_happens_once_however_often_it_is_tried<T: Target>(
     let (worker, record) = one(outbox).await;
     let mut committed = 0;
     for counter in 0..3 {
-        match run(outbox, Then::Succeed, guard(&worker, counter.min(1)), &record).await {
+        match run(outbox, Then::Succeed, fence(&worker, counter.min(1)), &record).await {
             Transacted::Committed => committed += 1,
             // The handler finds its effect there already, or the completion finds no record.
             Transacted::Failed(_) | Transacted::Fenced => {}
@@ -204,7 +209,7 @@ pub(crate) async fn a_completion_in_a_transaction_lets_its_lane_go_on<T: Target>
     };
     worker.settle([(ids[0], 0, at_once), (ids[1], 0, Change::Hold { behind: ids[0] })]).await;
     let again = outbox.due().await.remove(0);
-    let done = run(outbox, Then::Succeed, guard(&worker, 0), &again).await;
+    let done = run(outbox, Then::Succeed, fence(&worker, 0), &again).await;
     assert!(matches!(done, Transacted::Committed), "{done:?}");
     assert_eq!(outbox.pending_ids("order-1").await, [ids[1]]);
     assert!(outbox.stops().await.is_empty());
@@ -216,12 +221,12 @@ pub(crate) async fn a_dropped_run_leaves_nothing<T: Target>(outbox: &Outbox<T>) 
     for _ in 0..8 {
         // More often than the pool has connections: each of them comes back or is replaced.
         let runner = runner(outbox, Then::Hang, Completed::Delete);
-        let run = run_on(&*runner, guard(&worker, 0), &records, timeout);
+        let run = run_on(&*runner, fence(&worker, 0), &records, timeout);
         assert!(tokio::time::timeout(Duration::from_millis(150), run).await.is_err());
     }
     assert!(!has_effect(outbox, "order-1").await);
     assert_eq!(outbox.pending().await.len(), 1);
-    let done = run(outbox, Then::Succeed, guard(&worker, 0), &record).await;
+    let done = run(outbox, Then::Succeed, fence(&worker, 0), &record).await;
     assert!(matches!(done, Transacted::Committed), "{done:?}");
 }
 
@@ -241,18 +246,18 @@ pub(crate) async fn many_completions_are_one_transaction<T: Target>(outbox: &Out
     let (worker, records) = three(outbox).await;
     let all: Vec<&Record> = records.iter().collect();
     for then in [Then::Fail, Then::Panic, Then::Hang] {
-        let refused = run_all(outbox, then, guard(&worker, 0), &all).await;
+        let refused = run_all(outbox, then, fence(&worker, 0), &all).await;
         assert!(matches!(refused, Transacted::Failed(_)), "{refused:?}");
         assert!(!has_effect(outbox, "order-2").await);
     }
-    let done = run_all(outbox, Then::Succeed, guard(&worker, 0), &all).await;
+    let done = run_all(outbox, Then::Succeed, fence(&worker, 0), &all).await;
     assert!(matches!(done, Transacted::Committed), "{done:?}");
     for key in ["order-1", "order-2", "order-3"] {
         assert!(has_effect(outbox, key).await);
     }
     assert!(outbox.pending().await.is_empty() && outbox.due().await.is_empty());
-    // One move of the guard for all of them.
-    assert_eq!(outbox.store.resolve(guard(&worker, 0)).await.unwrap(), Resolution::Applied);
+    // One move of the fence row for all of them.
+    assert_eq!(outbox.store.resolve(fence(&worker, 0)).await.unwrap(), Resolution::Applied);
 }
 
 pub(crate) async fn many_completions_are_archived_or_kept_too<T: Target>(outbox: &Outbox<T>) {
@@ -264,7 +269,7 @@ pub(crate) async fn many_completions_are_archived_or_kept_too<T: Target>(outbox:
         assert_eq!(records.len(), 2);
         let runner = runner(outbox, Then::Succeed, completed);
         let timeout = Duration::from_secs(10);
-        let done = run_on(&*runner, guard(&worker, counter as i64), &records, timeout).await;
+        let done = run_on(&*runner, fence(&worker, counter as i64), &records, timeout).await;
         assert!(matches!(done, Transacted::Committed), "{done:?}");
     }
     crate::outbox::a_moment().await;
@@ -275,11 +280,11 @@ pub(crate) async fn one_record_settled_by_another_refuses_all<T: Target>(outbox:
     let (mut worker, records) = three(outbox).await;
     worker.settle([(records[2].delivery.id, 0, Change::Complete)]).await;
     let all: Vec<&Record> = records.iter().collect();
-    let refused = run_all(outbox, Then::Succeed, guard(&worker, 0), &all).await;
+    let refused = run_all(outbox, Then::Succeed, fence(&worker, 0), &all).await;
     assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
     assert!(!has_effect(outbox, "order-1").await);
-    // The guard stands where it was.
-    let done = run_all(outbox, Then::Succeed, guard(&worker, 0), &all[..2]).await;
+    // The fence row stands where it was.
+    let done = run_all(outbox, Then::Succeed, fence(&worker, 0), &all[..2]).await;
     assert!(matches!(done, Transacted::Committed), "{done:?}");
 }
 
@@ -287,7 +292,7 @@ pub(crate) async fn an_evicted_instance_commits_none_of_many<T: Target>(outbox: 
     let (worker, records) = three(outbox).await;
     outbox.store.evict(worker.id, None).await.unwrap();
     let all: Vec<&Record> = records.iter().collect();
-    let refused = run_all(outbox, Then::Succeed, guard(&worker, 0), &all).await;
+    let refused = run_all(outbox, Then::Succeed, fence(&worker, 0), &all).await;
     assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
     assert!(!has_effect(outbox, "order-1").await);
     assert_eq!((outbox.pending().await.len(), outbox.due().await.len()), (2, 1));

@@ -146,7 +146,7 @@ fn imports(text: &str) -> Vec<String> {
     found.into_iter().filter(known).collect()
 }
 
-/// `store::sql::x` is `store::sql`, `store::Guard` is `store`.
+/// `store::sql::x` is `store::sql`, `store::FenceRow` is `store`.
 fn segment(path: &str) -> String {
     let word =
         |text: &str| text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("").to_owned();
@@ -185,7 +185,7 @@ fn first_segments(group: &str) -> Vec<String> {
 
 #[test]
 fn the_scanner_sees_what_it_should() {
-    let text = "use crate::{\n    clock::Clock,\n    store::{Guard, sql::X},\n};\nuse crate::store::sql::link;\n// crate::no\n";
+    let text = "use crate::{\n    clock::Clock,\n    store::{FenceRow, sql::X},\n};\nuse crate::store::sql::link;\n// crate::no\n";
     assert_eq!(imports(text), ["clock", "store", "store::sql"]);
     assert_eq!(judge("rules", "delivery"), Some("upwards"));
     assert_eq!(judge("cluster", "delivery"), Some("sideways, and the edge is not listed"));

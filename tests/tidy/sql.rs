@@ -106,7 +106,7 @@ fn migrations_have_the_same_numbers_everywhere() {
 
 /// Statements in which a negative number stands for something, each with the reason.
 const NEGATIVE: &[(&str, &str)] =
-    &[("close_guards.sql", "the counter of a closed guard is what the fence is about")];
+    &[("close_fences.sql", "the counter of a closed fence is what the fence is about")];
 
 /// What a row has not is null, and a column of its own says what a row is.
 #[test]

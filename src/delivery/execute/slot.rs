@@ -1,4 +1,4 @@
-//! Guards for transactional handlers: each call holds one, and clears up after a lost reply.
+//! Fence rows for transactional handlers: each call holds one, and clears up after a lost reply.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -10,8 +10,8 @@ use crate::{
     handler::HandlerError,
     instance::InstanceId,
     store::{
-        ErrorClass, Guard, Resolution, SETTLER_SLOT, Store, StoreError, Transacted as Ran, TransactionalRun,
-        Work,
+        ErrorClass, FenceRow, Resolution, SETTLER_SLOT, Store, StoreError, Transacted as Ran,
+        TransactionalRun, Work,
     },
     telemetry::Observers,
     wake::Wake,
@@ -31,33 +31,33 @@ pub(super) enum Transacted {
     Failed(HandlerError),
 }
 
-/// The guard rows of an instance's transactional handlers.
+/// The fence rows of an instance's transactional handlers.
 pub(super) struct SlotPool {
     /// Never changes.
     store: Arc<dyn Store>,
     /// Never changes.
     observers: Observers,
     /// Fence rows that nobody uses. Taken by `slot`, given back by the drop of a slot.
-    idle: Mutex<Vec<Guard>>,
-    /// Nudged when a guard comes back that no report tells of.
+    idle: Mutex<Vec<FenceRow>>,
+    /// Nudged when a fence row comes back that no report tells of.
     freed: Wake,
-    /// Nudged when a guard was found closed: this instance has been evicted.
+    /// Nudged when a fence row was found closed: this instance has been evicted.
     evicted: Wake,
 }
 
-/// A guard in use. Dropped in the middle of a call, nobody knows what became of its transaction:
-/// that is found out before the guard is used again.
+/// A fence row in use. Dropped in the middle of a call, nobody knows what became of its transaction:
+/// that is found out before the fence row is used again.
 pub(super) struct Slot {
     /// Where it goes back to.
     pool: Arc<SlotPool>,
     /// Moved on by each transaction and by `resolve`.
-    guard: Guard,
+    fence: FenceRow,
     /// Nobody knows what became of its transaction. True while one is under way.
     in_doubt: bool,
 }
 
 impl SlotPool {
-    /// The guards of the slots after the settler's.
+    /// The fence rows of the slots after the settler's.
     pub(super) fn new(
         store: Arc<dyn Store>,
         observers: Observers,
@@ -67,19 +67,19 @@ impl SlotPool {
         evicted: Wake,
     ) -> Self {
         let slots = (SETTLER_SLOT + 1..).take(size);
-        let idle = slots.map(|slot| Guard { instance, slot, counter: 0 }).collect();
+        let idle = slots.map(|slot| FenceRow { instance, slot, counter: 0 }).collect();
         Self { store, observers, idle: Mutex::new(idle), freed, evicted }
     }
 
-    /// A guard that nobody uses, if there is one.
+    /// A fence row that nobody uses, if there is one.
     pub(super) fn slot(self: &Arc<Self>) -> Option<Slot> {
-        let guard = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-        Some(Slot { pool: Arc::clone(self), guard, in_doubt: false })
+        let fence = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        Some(Slot { pool: Arc::clone(self), fence, in_doubt: false })
     }
 }
 
 impl Slot {
-    /// Runs a transactional handler under this guard. A conflict with other transactions is tried again at
+    /// Runs a transactional handler under this fence row. A conflict with other transactions is tried again at
     /// once; a handler that conflicts each time has failed.
     pub(super) async fn run(&mut self, call: &dyn TransactionalRun, work: &Work<'_>) -> Transacted {
         let mut tries = 0;
@@ -97,9 +97,9 @@ impl Slot {
 
     async fn run_once(&mut self, call: &dyn TransactionalRun, work: &Work<'_>) -> Transacted {
         self.in_doubt = true;
-        let transacted = match call.run(self.guard, work).await {
+        let transacted = match call.run(self.fence, work).await {
             Ran::Committed => {
-                self.guard = self.guard.moved();
+                self.fence = self.fence.moved();
                 Transacted::Committed
             }
             Ran::Untried => Transacted::Untried,
@@ -120,10 +120,10 @@ impl Slot {
     }
 
     async fn resolve(&mut self) -> Resolution {
-        let resolution = resolve(&*self.pool.store, &self.pool.observers, self.guard).await;
+        let resolution = resolve(&*self.pool.store, &self.pool.observers, self.fence).await;
         match resolution {
-            Resolution::Applied => self.guard = self.guard.moved(),
-            Resolution::NotApplied => self.guard = self.guard.raised(),
+            Resolution::Applied => self.fence = self.fence.moved(),
+            Resolution::NotApplied => self.fence = self.fence.invalidated(),
             Resolution::Closed => self.pool.evicted.nudge(),
         }
         resolution
@@ -133,12 +133,12 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if !self.in_doubt {
-            self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.guard);
+            self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.fence);
             return;
         }
         // Only inside a runtime can a call be cut off.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let mut slot = Self { pool: Arc::clone(&self.pool), guard: self.guard, in_doubt: false };
+            let mut slot = Self { pool: Arc::clone(&self.pool), fence: self.fence, in_doubt: false };
             runtime.spawn(async move {
                 slot.resolve().await;
                 let pool = Arc::clone(&slot.pool);
@@ -176,31 +176,31 @@ mod tests {
 
     #[async_trait::async_trait]
     impl TransactionalRun for Hangs {
-        async fn run(&self, _: Guard, _: &Work<'_>) -> Ran {
+        async fn run(&self, _: FenceRow, _: &Work<'_>) -> Ran {
             std::future::pending().await
         }
     }
 
-    /// Nobody knows what a transaction has done that was cut off: its guard is raised first, so that a late
+    /// Nobody knows what a transaction has done that was cut off: its fence row is invalidated first, so that a late
     /// commit finds the counter gone.
     #[tokio::test(start_paused = true)]
-    async fn a_guard_that_was_cut_off_is_resolved_before_it_is_used_again() {
+    async fn a_fence_row_that_was_cut_off_is_resolved_before_it_is_used_again() {
         let (pool, me) = (MemoryPool::new(), InstanceId::generate());
         let store = fixtures::store(&pool);
         let (name, version) = (String::new(), String::new());
-        store.join(&NewInstance { id: me, name, version, guard_rows: 2 }).await.unwrap();
+        store.join(&NewInstance { id: me, name, version, fence_rows: 2 }).await.unwrap();
         let freed = Wake::default();
-        let guards = SlotPool::new(store, Observers::default(), me, 1, freed.clone(), Wake::default());
-        let guards = Arc::new(guards);
-        let mut slot = guards.slot().unwrap();
-        assert!(guards.slot().is_none(), "there is one");
+        let fences = SlotPool::new(store, Observers::default(), me, 1, freed.clone(), Wake::default());
+        let fences = Arc::new(fences);
+        let mut slot = fences.slot().unwrap();
+        assert!(fences.slot().is_none(), "there is one");
         let states = States::default();
         let work = Work { records: &[], states: &states, timeout: Duration::MAX, may_start: &|| true };
         let cut_off = tokio::time::timeout(Duration::from_secs(1), slot.run(&Hangs, &work)).await;
         assert!(cut_off.is_err());
         drop(slot);
-        assert!(guards.slot().is_none(), "it is in doubt");
+        assert!(fences.slot().is_none(), "it is in doubt");
         freed.nudged().await;
-        assert_eq!(guards.slot().unwrap().guard.counter, 2, "raised by two");
+        assert_eq!(fences.slot().unwrap().fence.counter, 2, "invalidated");
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     ownership::Ownership,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
-    rules::frontier::Server,
+    rules::watermark::Server,
 };
 
 /// While there is work, the head is asked for once in so many polls.
@@ -181,7 +181,7 @@ impl Planner {
             // What is left is there already, though nobody commits anything.
             self.listening.version = None;
         }
-        let frontier = self.watermark.begin_fetch(missed);
+        let watermark = self.watermark.begin_fetch(missed);
         // What is fetched by itself is not seen by the other fetches at all.
         let due = self.due_wanted || part;
         self.news = false;
@@ -205,7 +205,7 @@ impl Planner {
             skip,
             limit,
             part,
-            frontier,
+            watermark,
         }
     }
 
@@ -225,7 +225,7 @@ impl Planner {
     pub(in crate::delivery) fn answered(&mut self, result: &FetchResult, releasing: PartitionSet) {
         let request = &result.request;
         if !request.part {
-            self.watermark.end_fetch(request.frontier);
+            self.watermark.end_fetch(request.watermark);
         }
         if self.budget.releasing(releasing) {
             self.want();
@@ -283,7 +283,7 @@ impl Planner {
         // Another hand can make a record pending below the watermark: it was repaired, or inserted with an id
         // of its own. Nothing is told of it, so it is fetched from time to time.
         match in_memory {
-            0 => self.watermark.fetch_apart(),
+            0 => self.watermark.fetch_by_partition_next(),
             _ if polls.is_multiple_of(POLLS_A_PROBE) => self.missed = true,
             _ => {}
         }

@@ -6,8 +6,8 @@ use crate::{
     instance::Generation,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Stop},
-    rules::frontier::{Frontier, Plan},
-    store::{Store, StoreError, Suspicion, Sweep},
+    rules::watermark::{LowWatermark, Plan},
+    store::{IdScan, Store, StoreError, Suspicion},
 };
 
 /// What a fetch is to bring.
@@ -32,7 +32,7 @@ pub(in crate::delivery) struct FetchRequest {
     /// Only some of the partitions are fetched, each by itself.
     pub(in crate::delivery) part: bool,
     /// How far the ids are known; moved on by the fetch.
-    pub(in crate::delivery) frontier: Frontier,
+    pub(in crate::delivery) watermark: LowWatermark,
 }
 
 /// What it brought.
@@ -79,7 +79,7 @@ async fn fill(store: &dyn Store, result: &mut FetchResult) -> Result<(), StoreEr
     if result.request.is_in_vain(store).await? {
         return Ok(());
     }
-    let FetchRequest { turn, stops, unread, due, skip, limit, part, frontier, .. } = &mut result.request;
+    let FetchRequest { turn, stops, unread, due, skip, limit, part, watermark, .. } = &mut result.request;
     let owned: PartitionSet = turn.iter().copied().collect();
     if !stops.is_empty() {
         result.stops = store.stops(*stops).await?;
@@ -88,23 +88,23 @@ async fn fill(store: &dyn Store, result: &mut FetchResult) -> Result<(), StoreEr
         result.suspicions = store.suspicions(*unread).await?;
     }
     if *due {
-        let (records, changes) = store.due(owned, skip, *limit).await?;
+        let (records, changes) = store.fetch_due(owned, skip, *limit).await?;
         (result.records, result.cluster_changes) = (records, Some(changes));
         result.more_due = result.records.len() >= *limit;
         result.more = result.more_due;
     }
     let left = limit.saturating_sub(result.records.len()).max(1);
-    let plan = if *part { Plan::Apart } else { plan(store, frontier, owned).await? };
+    let plan = if *part { Plan::ByPartition } else { plan(store, watermark, owned).await? };
     let pending = match plan {
-        Plan::Sweep { from, reach } => {
-            let sweep = Sweep { partitions: owned, from, reach, skip, limit: left };
-            let (records, horizon) = store.sweep(sweep).await?;
+        Plan::ScanById { from, reach } => {
+            let scan = IdScan { partitions: owned, from, reach, skip, limit: left };
+            let (records, horizon) = store.scan_by_id(scan).await?;
             let last = records.last().map_or(from, |record| record.delivery.id);
-            result.more |= frontier.swept((from, reach), left, (records.len(), last), horizon);
+            result.more |= watermark.scanned((from, reach), left, (records.len(), last), horizon);
             records
         }
-        Plan::Apart | Plan::Probe => {
-            let records = store.fetch(turn, skip, left).await?;
+        Plan::ByPartition | Plan::FindHead => {
+            let records = store.fetch_by_partition(turn, skip, left).await?;
             result.more |= records.len() >= left;
             records
         }
@@ -134,9 +134,13 @@ impl FetchRequest {
 }
 
 /// How to fetch, once it is known where the head is.
-async fn plan(store: &dyn Store, frontier: &mut Frontier, owned: PartitionSet) -> Result<Plan, StoreError> {
-    match frontier.plan(owned) {
-        Plan::Probe => Ok(frontier.probed(store.probe(owned).await?)),
+async fn plan(
+    store: &dyn Store,
+    watermark: &mut LowWatermark,
+    owned: PartitionSet,
+) -> Result<Plan, StoreError> {
+    match watermark.plan(owned) {
+        Plan::FindHead => Ok(watermark.head_found(store.find_head(owned).await?)),
         plan => Ok(plan),
     }
 }

@@ -1,16 +1,16 @@
 //! The low watermark of this instance: the id below which it has nothing to fetch; see
-//! [`crate::rules::frontier`].
+//! [`crate::rules::watermark`].
 
 use crate::{
     record::RecordId,
-    rules::frontier::{Frontier, Server},
+    rules::watermark::{LowWatermark, Server},
 };
 
 /// The watermark, and what settles have told of the transactions that are open.
 #[derive(Debug, Default)]
 pub(super) struct Watermark {
     /// Moved on by the fetches.
-    frontier: Frontier,
+    low: LowWatermark,
     /// The number of the last settle and its server, and the last id that was known before it. From the end of
     /// that settle to the next fetch.
     wrote: Option<(RecordId, (i64, Server))>,
@@ -21,7 +21,7 @@ pub(super) struct Watermark {
 impl Watermark {
     /// A settle begins.
     pub(super) fn settle_begins(&mut self) {
-        self.settle_began_at = self.frontier.last_id();
+        self.settle_began_at = self.low.last_id();
     }
 
     /// It has ended, in a transaction of this number.
@@ -30,19 +30,19 @@ impl Watermark {
     }
 
     /// What the next fetch goes by. `missed`: something below may be pending.
-    pub(super) fn begin_fetch(&mut self, missed: bool) -> Frontier {
+    pub(super) fn begin_fetch(&mut self, missed: bool) -> LowWatermark {
         if let Some((last_id, (number, server))) = self.wrote.take() {
-            self.frontier.wrote(last_id, number, server);
+            self.low.wrote(last_id, number, server);
         }
         if missed {
-            self.frontier.reset();
+            self.low.reset();
         }
-        self.frontier
+        self.low
     }
 
     /// The fetch has moved it on.
-    pub(super) fn end_fetch(&mut self, frontier: Frontier) {
-        self.frontier = frontier;
+    pub(super) fn end_fetch(&mut self, low: LowWatermark) {
+        self.low = low;
     }
 
     /// What was known may be of another database.
@@ -51,7 +51,7 @@ impl Watermark {
     }
 
     /// The next fetch is of each partition by itself.
-    pub(super) fn fetch_apart(&mut self) {
-        self.frontier.look_apart();
+    pub(super) fn fetch_by_partition_next(&mut self) {
+        self.low.fetch_by_partition_next();
     }
 }

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use crate::{
     delivery::resolve::{FIRST_PAUSE, LAST_PAUSE, resolve},
     record::{Change, RecordId, Settlement},
-    store::{ErrorClass, Guard, Resolution, SettleError, Settled, Store, StoreError},
+    store::{ErrorClass, FenceRow, Resolution, SettleError, Settled, Store, StoreError},
     telemetry::{Observers, Signal},
 };
 
-/// Writes outcomes under one guard row.
+/// Writes outcomes under one fence row.
 pub(in crate::delivery) struct Settler {
     /// Never changes.
     store: Arc<dyn Store>,
     /// Never changes.
     observers: Observers,
     /// The settler's fence row. Moved on by each settle and by `resolve`.
-    guard: Guard,
+    fence: FenceRow,
 }
 
 /// What became of a batch.
@@ -30,8 +30,8 @@ pub(in crate::delivery) struct Written {
 pub(in crate::delivery) struct Evicted;
 
 impl Settler {
-    pub(in crate::delivery) fn new(store: Arc<dyn Store>, observers: Observers, guard: Guard) -> Self {
-        Self { store, observers, guard }
+    pub(in crate::delivery) fn new(store: Arc<dyn Store>, observers: Observers, fence: FenceRow) -> Self {
+        Self { store, observers, fence }
     }
 
     /// Writes the batch, however long the database is away. Returns once it is durable, or once it
@@ -54,9 +54,9 @@ impl Settler {
     ) -> Result<Result<Settled, StoreError>, Evicted> {
         let mut pause = FIRST_PAUSE;
         loop {
-            let error = match self.store.settle(self.guard, settlements).await {
+            let error = match self.store.settle(self.fence, settlements).await {
                 Ok(settled) => {
-                    self.guard = self.guard.moved();
+                    self.fence = self.fence.moved();
                     self.observers.emit(Signal::Settled { records: settled.applied + settled.held });
                     return Ok(Ok(settled));
                 }
@@ -66,16 +66,16 @@ impl Settler {
             if let Some(error) = &error {
                 self.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
             }
-            match resolve(&*self.store, &self.observers, self.guard).await {
+            match resolve(&*self.store, &self.observers, self.fence).await {
                 Resolution::Closed => return Err(Evicted),
                 // How many holds were refused is not known, nor how many lanes go on in steps: none and all
                 // are the safe answers.
                 Resolution::Applied => {
-                    self.guard = self.guard.moved();
+                    self.fence = self.fence.moved();
                     let (applied, releasing) = (settlements.len(), settlements.len());
                     return Ok(Ok(Settled { applied, releasing, ..Settled::default() }));
                 }
-                Resolution::NotApplied => self.guard = self.guard.raised(),
+                Resolution::NotApplied => self.fence = self.fence.invalidated(),
             }
             if let Some(error) = error.filter(is_refusal) {
                 return Ok(Err(error));

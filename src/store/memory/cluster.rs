@@ -31,7 +31,7 @@ impl ClusterStore for MemoryStore {
                 };
                 outbox.instances.insert(instance.id, row);
                 outbox.cluster_changes += 1;
-                outbox.guards.extend((0..instance.guard_rows).map(|slot| ((instance.id, slot), 0)));
+                outbox.fences.extend((0..instance.fence_rows).map(|slot| ((instance.id, slot), 0)));
             }
             new
         });
@@ -63,7 +63,7 @@ impl ClusterStore for MemoryStore {
             }
             row.state = InstanceState::Dead;
             outbox.cluster_changes += 1;
-            outbox.close_guards(id);
+            outbox.close_fences(id);
             if beat.is_some() {
                 outbox.count_crash(id);
             }
@@ -119,7 +119,7 @@ impl ClusterStore for MemoryStore {
             if let Some(row) = outbox.instances.get_mut(&me).filter(|row| row.state.is_live()) {
                 row.state = InstanceState::Stopped;
             }
-            outbox.close_guards(me);
+            outbox.close_fences(me);
             let claims = outbox.claims.iter_mut().filter(|claim| claim.owner == Some(me));
             claims.for_each(|claim| claim.owner = None);
         })
@@ -153,12 +153,12 @@ fn release(outbox: &mut Outbox, me: InstanceId, claims: &[(Partition, Generation
 
 fn forget(outbox: &mut Outbox, silent_for: Duration, now: Instant) -> usize {
     let before = outbox.instances.len();
-    let Outbox { instances, guards, claims, .. } = outbox;
+    let Outbox { instances, fences, claims, .. } = outbox;
     instances.retain(|id, row| {
         row.state.is_live()
             || now.saturating_duration_since(row.last_beat) < silent_for
             || claims.iter().any(|claim| claim.owner == Some(*id))
     });
-    guards.retain(|(id, _), _| instances.contains_key(id));
+    fences.retain(|(id, _), _| instances.contains_key(id));
     before - instances.len()
 }

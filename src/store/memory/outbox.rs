@@ -13,8 +13,8 @@ use crate::{
     instance::{Claim, InstanceId, InstanceState},
     partition::{PARTITION_COUNT, Partition},
     record::{Lane, RecordId, StopReason},
-    rules::frontier::Horizon,
-    store::{CLOSED, Guard, RETURNED_AT_ONCE, RETURNED_BY_A_STEP},
+    rules::watermark::Horizon,
+    store::{CLOSED, FenceRow, RETURNED_AT_ONCE, RETURNED_BY_A_STEP},
 };
 
 /// The tables of one outbox.
@@ -32,7 +32,7 @@ pub(super) struct Outbox {
     /// The record that stops each of those lanes: a lane stands still once.
     stopped_by: HashMap<Lane, RecordId>,
     pub(super) instances: BTreeMap<InstanceId, InstanceRow>,
-    pub(super) guards: BTreeMap<(InstanceId, u32), i64>,
+    pub(super) fences: BTreeMap<(InstanceId, u32), i64>,
     pub(super) claims: [Claim; PARTITION_COUNT],
     /// When each partition was claimed last.
     pub(super) claimed: [Option<Instant>; PARTITION_COUNT],
@@ -87,7 +87,7 @@ impl Default for Outbox {
             lanes: BTreeMap::new(),
             stopped_by: HashMap::new(),
             instances: BTreeMap::new(),
-            guards: BTreeMap::new(),
+            fences: BTreeMap::new(),
             claims: [Claim::default(); PARTITION_COUNT],
             claimed: [None; PARTITION_COUNT],
             crashes: [0; PARTITION_COUNT],
@@ -119,18 +119,18 @@ impl Outbox {
     }
 
     /// The fence: moves the counter on, or finds it gone.
-    pub(super) fn move_guard(&mut self, guard: Guard) -> bool {
-        self.write_guard(guard, guard.moved())
+    pub(super) fn move_fence(&mut self, fence: FenceRow) -> bool {
+        self.write_fence(fence, fence.moved())
     }
 
     /// Makes a settle whose answer was lost harmless if it has not been written.
-    pub(super) fn raise_guard(&mut self, guard: Guard) {
-        self.write_guard(guard, guard.raised());
+    pub(super) fn invalidate_fence(&mut self, fence: FenceRow) {
+        self.write_fence(fence, fence.invalidated());
     }
 
-    fn write_guard(&mut self, guard: Guard, next: Guard) -> bool {
-        match self.guards.get_mut(&(guard.instance, guard.slot)) {
-            Some(counter) if *counter == guard.counter => {
+    fn write_fence(&mut self, fence: FenceRow, next: FenceRow) -> bool {
+        match self.fences.get_mut(&(fence.instance, fence.slot)) {
+            Some(counter) if *counter == fence.counter => {
                 *counter = next.counter;
                 true
             }
@@ -138,9 +138,9 @@ impl Outbox {
         }
     }
 
-    /// Closes the guard rows of an instance: whatever it still writes finds no counter.
-    pub(super) fn close_guards(&mut self, instance: InstanceId) {
-        let rows = self.guards.range_mut((instance, 0)..=(instance, u32::MAX));
+    /// Closes the fence rows of an instance: whatever it still writes finds no counter.
+    pub(super) fn close_fences(&mut self, instance: InstanceId) {
+        let rows = self.fences.range_mut((instance, 0)..=(instance, u32::MAX));
         rows.for_each(|(_, counter)| *counter = CLOSED);
     }
 

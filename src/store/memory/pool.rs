@@ -227,7 +227,7 @@ mod tests {
         instance::InstanceId,
         partition::{Partition, PartitionSet},
         record::{Change, Settlement},
-        store::{Completed, Guard, NewInstance, Resolution, SETTLER_SLOT, Store, StoreSettings},
+        store::{Completed, FenceRow, NewInstance, Resolution, SETTLER_SLOT, Store, StoreSettings},
     };
 
     fn store(pool: &MemoryPool) -> Arc<dyn Store> {
@@ -265,7 +265,7 @@ mod tests {
         schedule(&pool, Due::After(hour)).await.unwrap();
         schedule(&pool, Due::At(std::time::SystemTime::now() + 2 * hour)).await.unwrap();
         for due in [0, 1, 2] {
-            assert_eq!(store.due(PartitionSet::ALL, &[], 10).await.unwrap().0.len(), due);
+            assert_eq!(store.fetch_due(PartitionSet::ALL, &[], 10).await.unwrap().0.len(), due);
             tokio::time::sleep(hour + Duration::from_secs(60)).await;
         }
     }
@@ -276,22 +276,22 @@ mod tests {
         let store = store(&pool);
         let instance = InstanceId::generate();
         let (name, version) = (String::new(), String::new());
-        store.join(&NewInstance { id: instance, name, version, guard_rows: 1 }).await.unwrap();
-        let mut guard = Guard { instance, slot: SETTLER_SLOT, counter: 0 };
+        store.join(&NewInstance { id: instance, name, version, fence_rows: 1 }).await.unwrap();
+        let mut fence = FenceRow { instance, slot: SETTLER_SLOT, counter: 0 };
         let fates =
             [(Fault::NotApplied, Resolution::NotApplied, 1), (Fault::LostReply, Resolution::Applied, 0)];
         for (fault, resolution, left) in fates {
             schedule(&pool, Due::Now).await.unwrap();
             let partitions = [Partition::of("order-1")];
-            let id = store.fetch(&partitions, &[], 10).await.unwrap()[0].delivery.id;
+            let id = store.fetch_by_partition(&partitions, &[], 10).await.unwrap()[0].delivery.id;
             pool.fail_next("settle", 1, fault);
             let settlement = Settlement { id, failures: 0, change: Change::Complete };
-            assert!(store.settle(guard, std::slice::from_ref(&settlement)).await.is_err());
-            assert_eq!(store.resolve(guard).await.unwrap(), resolution);
-            assert_eq!(store.fetch(&partitions, &[], 10).await.unwrap().len(), left);
-            guard = guard.raised();
-            drop(store.settle(guard, &[settlement]).await);
-            guard = guard.moved();
+            assert!(store.settle(fence, std::slice::from_ref(&settlement)).await.is_err());
+            assert_eq!(store.resolve(fence).await.unwrap(), resolution);
+            assert_eq!(store.fetch_by_partition(&partitions, &[], 10).await.unwrap().len(), left);
+            fence = fence.invalidated();
+            drop(store.settle(fence, &[settlement]).await);
+            fence = fence.moved();
         }
     }
 

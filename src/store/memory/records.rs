@@ -12,53 +12,53 @@ use crate::{
     instance::InstanceId,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Settlement, Stop},
-    rules::frontier::{Horizon, Probe},
-    store::{CLOSED, Guard, RecordStore, Resolution, SettleError, Settled, StoreError, Suspicion, Sweep},
+    rules::watermark::{Head, Horizon},
+    store::{CLOSED, FenceRow, IdScan, RecordStore, Resolution, SettleError, Settled, StoreError, Suspicion},
 };
 
 #[async_trait]
 impl RecordStore for MemoryStore {
-    async fn fetch(
+    async fn fetch_by_partition(
         &self,
         partitions: &[Partition],
         skip: &[RecordId],
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
         let skip: HashSet<RecordId> = skip.iter().copied().collect();
-        self.call("fetch", |outbox, now| {
+        self.call("fetch by partition", |outbox, now| {
             let pending = partitions.iter().flat_map(|partition| outbox.records.pending(*partition, now));
             pending.filter(|record| !skip.contains(&record.delivery.id)).take(limit).collect()
         })
         .await
     }
 
-    async fn probe(&self, partitions: PartitionSet) -> Result<Probe, StoreError> {
-        self.call("probe", |outbox, _| {
+    async fn find_head(&self, partitions: PartitionSet) -> Result<Head, StoreError> {
+        self.call("find head", |outbox, _| {
             let (first, horizon) = (outbox.records.head(partitions), outbox.horizon());
-            Probe { first, horizon, number: Some(outbox.draw_number()) }
+            Head { first, horizon, number: Some(outbox.draw_number()) }
         })
         .await
     }
 
-    async fn sweep(&self, sweep: Sweep<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
-        let skip: HashSet<RecordId> = sweep.skip_above().into_iter().collect();
-        self.call("sweep", |outbox, now| {
-            let ids = sweep.from..sweep.from.saturating_add(sweep.reach);
-            let found = outbox.records.sweep(sweep.partitions, ids, now);
-            let found = found.filter(|record| !skip.contains(&record.delivery.id)).take(sweep.limit);
+    async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
+        let skip: HashSet<RecordId> = scan.skip_above().into_iter().collect();
+        self.call("scan by id", |outbox, now| {
+            let ids = scan.from..scan.from.saturating_add(scan.reach);
+            let found = outbox.records.scan(scan.partitions, ids, now);
+            let found = found.filter(|record| !skip.contains(&record.delivery.id)).take(scan.limit);
             (found.collect(), outbox.horizon())
         })
         .await
     }
 
-    async fn due(
+    async fn fetch_due(
         &self,
         partitions: PartitionSet,
         skip: &[RecordId],
         limit: usize,
     ) -> Result<(Vec<Record>, i64), StoreError> {
         let skip: HashSet<RecordId> = skip.iter().copied().collect();
-        self.call("due", |outbox, now| {
+        self.call("fetch due", |outbox, now| {
             let due = partitions.iter().flat_map(|partition| outbox.records.due(partition, now));
             let due = due.filter(|record| !skip.contains(&record.delivery.id)).take(limit);
             (due.collect(), outbox.cluster_changes)
@@ -125,18 +125,18 @@ impl RecordStore for MemoryStore {
         .await
     }
 
-    async fn settle(&self, guard: Guard, settlements: &[Settlement]) -> Result<Settled, SettleError> {
+    async fn settle(&self, fence: FenceRow, settlements: &[Settlement]) -> Result<Settled, SettleError> {
         let completed = self.completed;
         let written =
-            self.call("settle", |outbox, now| outbox.settle(guard, settlements, completed, now)).await?;
+            self.call("settle", |outbox, now| outbox.settle(fence, settlements, completed, now)).await?;
         written.ok_or(SettleError::Fenced)
     }
 
-    async fn resolve(&self, guard: Guard) -> Result<Resolution, StoreError> {
+    async fn resolve(&self, fence: FenceRow) -> Result<Resolution, StoreError> {
         self.call("resolve", |outbox, _| {
-            outbox.raise_guard(guard);
-            let counter = outbox.guards.get(&(guard.instance, guard.slot)).copied();
-            guard.resolution(counter.unwrap_or(CLOSED))
+            outbox.invalidate_fence(fence);
+            let counter = outbox.fences.get(&(fence.instance, fence.slot)).copied();
+            fence.resolution(counter.unwrap_or(CLOSED))
         })
         .await
     }

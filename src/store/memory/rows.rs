@@ -107,7 +107,7 @@ impl Rows {
     }
 
     /// The pending records of these partitions with ids in a range, in id order.
-    pub(super) fn sweep(
+    pub(super) fn scan(
         &self,
         partitions: PartitionSet,
         ids: Range<RecordId>,

@@ -8,19 +8,19 @@ use tokio::time::Instant;
 use super::outbox::Outbox;
 use crate::{
     record::{Change, OnFailure, RecordId, Settlement, Status, StopReason},
-    store::{Completed, Guard, Settled},
+    store::{Completed, FenceRow, Settled},
 };
 
 impl Outbox {
-    /// Writes outcomes if the guard is found; `None` if it is not.
+    /// Writes outcomes if the fence row is found; `None` if it is not.
     pub(super) fn settle(
         &mut self,
-        guard: Guard,
+        fence: FenceRow,
         settlements: &[Settlement],
         completed: Completed,
         now: Instant,
     ) -> Option<Settled> {
-        if !self.move_guard(guard) {
+        if !self.move_fence(fence) {
             return None;
         }
         let mut settled =

@@ -8,7 +8,7 @@ use super::{Fault, Memory, MemoryPool, MemoryTransaction};
 use crate::{
     handler::{TransactionalBatchCall, guarded},
     record::Record,
-    store::{Guard, StoreSettings, Transacted, TransactionalRun, Work},
+    store::{FenceRow, StoreSettings, Transacted, TransactionalRun, Work},
 };
 
 /// Runs a transactional handler on a transaction of the pool.
@@ -19,8 +19,8 @@ pub(super) struct MemoryTransactional {
 }
 
 impl MemoryTransactional {
-    /// Guard, completions and commit, in one critical section.
-    fn complete(&self, guard: Guard, records: &[&Record], mut tx: MemoryTransaction) -> Transacted {
+    /// Fence row, completions and commit, in one critical section.
+    fn complete(&self, fence: FenceRow, records: &[&Record], mut tx: MemoryTransaction) -> Transacted {
         let lost = match self.pool.shared.faults.next("commit") {
             Some(fault @ Fault::NotApplied) => return Transacted::Unknown(fault.error("commit")),
             lost => lost,
@@ -28,7 +28,7 @@ impl MemoryTransactional {
         let mut data = self.pool.shared.data();
         let outbox = data.outbox(&self.settings.tables);
         let all_there = records.iter().all(|record| outbox.is_open(record.delivery.id, record.failures()));
-        if !all_there || !outbox.move_guard(guard) {
+        if !all_there || !outbox.move_fence(fence) {
             return Transacted::Fenced;
         }
         let now = tokio::time::Instant::now();
@@ -49,7 +49,7 @@ impl MemoryTransactional {
 
 #[async_trait]
 impl TransactionalRun for MemoryTransactional {
-    async fn run(&self, guard: Guard, work: &Work<'_>) -> Transacted {
+    async fn run(&self, fence: FenceRow, work: &Work<'_>) -> Transacted {
         let Work { records, states, timeout, may_start } = *work;
         let mut tx = match self.pool.begin().await {
             Ok(tx) => tx,
@@ -64,7 +64,7 @@ impl TransactionalRun for MemoryTransactional {
             Ok(Ok(())) => {}
         }
         match self.pool.shared.faults.around("complete", || ()) {
-            Ok(()) => self.complete(guard, records, tx),
+            Ok(()) => self.complete(fence, records, tx),
             Err(error) => Transacted::Aborted(error),
         }
     }

@@ -63,9 +63,9 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
             let values =
                 vec![id(instance.id), instance.name.as_str().into(), instance.version.as_str().into()];
             D::execute(&mut conn, safe(&self.sql.join_instance), values).await?;
-            for slot in 0..instance.guard_rows {
+            for slot in 0..instance.fence_rows {
                 let values = vec![id(instance.id), Value::Int(i64::from(slot))];
-                D::execute(&mut conn, safe(&self.sql.join_guard), values).await?;
+                D::execute(&mut conn, safe(&self.sql.join_fence), values).await?;
             }
             D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
             commit::<D>(&mut conn).await?;
@@ -107,7 +107,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
             begin::<D>(&mut conn).await?;
             let evicted = D::execute(&mut conn, safe(sql), values).await? == 1;
             if evicted {
-                D::execute(&mut conn, safe(&self.sql.close_guards), vec![id(who)]).await?;
+                D::execute(&mut conn, safe(&self.sql.close_fences), vec![id(who)]).await?;
                 if beat.is_some() {
                     D::execute(&mut conn, safe(&self.sql.count_crash), vec![id(who)]).await?;
                     D::execute(&mut conn, safe(&self.sql.count_crash_of_calls), vec![id(who)]).await?;
@@ -168,7 +168,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
         self.call("leave", async {
             let mut conn = self.control.borrow().await?;
             begin::<D>(&mut conn).await?;
-            for sql in [&self.sql.stop_instance, &self.sql.close_guards, &self.sql.release_all] {
+            for sql in [&self.sql.stop_instance, &self.sql.close_fences, &self.sql.release_all] {
                 D::execute(&mut conn, safe(sql), vec![id(me)]).await?;
             }
             D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;

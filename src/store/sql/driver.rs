@@ -15,8 +15,8 @@ use crate::{
     handler::BoxFuture,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
-    rules::frontier::{Horizon, Probe, Server},
-    store::{Bell, ErrorClass, Guard, SchemaError, StoreSettings, Sweep},
+    rules::watermark::{Head, Horizon, Server},
+    store::{Bell, ErrorClass, FenceRow, IdScan, SchemaError, StoreSettings},
 };
 
 /// A bound parameter.
@@ -206,26 +206,26 @@ pub(crate) trait Driver: Database {
     /// Runs several statements as text.
     fn script<'c>(conn: &'c mut Self::Connection, sql: AssertSqlSafe<Arc<str>>) -> DriverResult<'c, ()>;
     /// Reads records of these partitions.
-    fn fetch<'c>(
+    fn fetch_by_partition<'c>(
         conn: &'c mut Self::Connection,
         sql: &'c Arc<str>,
         partitions: &'c [Partition],
         skip: &'c [RecordId],
         limit: usize,
     ) -> DriverResult<'c, Vec<Record>>;
-    /// Moves the guard on and completes records with this count of failures in one statement; how many guard rows and records
+    /// Moves the fence row on and completes records with this count of failures in one statement; how many fence rows and records
     /// were written, and the number of the transaction. Only called where [`Statements::settle_at_once`] is one.
     fn complete_at_once<'c>(
         _: &'c mut Self::Connection,
         _: &'c Arc<str>,
-        _: Guard,
+        _: FenceRow,
         _: &'c [RecordId],
         _: u32,
     ) -> DriverResult<'c, (i64, usize, (i64, Server))> {
         Box::pin(async { Err(sqlx::Error::Configuration("no such statement on this database".into())) })
     }
     /// Delayed records that are due, and the number in the row before them.
-    fn due<'c>(
+    fn fetch_due<'c>(
         conn: &'c mut Self::Connection,
         sql: &'c Arc<str>,
         partitions: PartitionSet,
@@ -233,17 +233,17 @@ pub(crate) trait Driver: Database {
         limit: usize,
     ) -> DriverResult<'c, (Vec<Record>, i64)>;
     /// Reads records by id and the horizon.
-    fn sweep<'c>(
+    fn scan_by_id<'c>(
         conn: &'c mut Self::Connection,
         sql: &'c Statements,
-        sweep: Sweep<'c>,
+        scan: IdScan<'c>,
     ) -> DriverResult<'c, (Vec<Record>, Horizon)>;
     /// Reads where the head is.
-    fn probe<'c>(
+    fn find_head<'c>(
         conn: &'c mut Self::Connection,
         sql: &'c Statements,
         partitions: PartitionSet,
-    ) -> DriverResult<'c, Probe>;
+    ) -> DriverResult<'c, Head>;
     /// Inserts records that share their due time, as one statement.
     fn insert_rows<'c>(conn: &'c mut Self::Connection, insert: Insert<'c>) -> DriverResult<'c, ()>;
     /// Applies the migrations.

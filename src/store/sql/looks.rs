@@ -6,10 +6,10 @@ use super::statements::list;
 use crate::{
     partition::PartitionSet,
     record::RecordId,
-    store::{Sweep, sql::records::numbers},
+    store::{IdScan, sql::records::numbers},
 };
 
-/// Rows below a sweep that are read beside those in flight before another way is taken.
+/// Rows below a scan that are read beside those in flight before another way is taken.
 const ROWS_BELOW: usize = 4_096;
 
 type Lists = Vec<(&'static str, String)>;
@@ -27,44 +27,44 @@ pub(super) fn fetch_lists(partitions: PartitionSet, skip: &[RecordId], limit: us
     ]
 }
 
-pub(super) fn probe_lists(partitions: PartitionSet) -> Lists {
+pub(super) fn head_lists(partitions: PartitionSet) -> Lists {
     vec![("{partitions}", numbers(partitions))]
 }
 
-pub(super) fn sweep_lists(sweep: &Sweep<'_>) -> Lists {
+pub(super) fn scan_lists(scan: &IdScan<'_>) -> Lists {
     vec![
-        ("{partitions}", numbers(sweep.partitions)),
-        ("{from}", sweep.from.to_string()),
-        ("{to}", sweep.from.saturating_add(sweep.reach).to_string()),
-        ("{skip}", skipped(sweep.skip_above())),
-        ("{limit}", sweep.limit.to_string()),
+        ("{partitions}", numbers(scan.partitions)),
+        ("{from}", scan.from.to_string()),
+        ("{to}", scan.from.saturating_add(scan.reach).to_string()),
+        ("{skip}", skipped(scan.skip_above())),
+        ("{limit}", scan.limit.to_string()),
     ]
 }
 
 /// Also the number of rows at which the statement stops.
-pub(super) fn below_lists(sweep: &Sweep<'_>) -> (Lists, usize) {
-    let most = sweep.skip.len() + ROWS_BELOW;
+pub(super) fn below_lists(scan: &IdScan<'_>) -> (Lists, usize) {
+    let most = scan.skip.len() + ROWS_BELOW;
     let lists = vec![
-        ("{partitions}", numbers(sweep.partitions)),
-        ("{to}", sweep.from.to_string()),
+        ("{partitions}", numbers(scan.partitions)),
+        ("{to}", scan.from.to_string()),
         ("{limit}", most.to_string()),
     ];
     (lists, most)
 }
 
-/// The first of the pending ids below a sweep that are not in memory, if there are any.
-pub(super) fn late_lists(mut below: Vec<RecordId>, sweep: &Sweep<'_>) -> Option<Lists> {
-    let skip: HashSet<RecordId> = sweep.skip.iter().copied().collect();
+/// The first of the pending ids below a scan that are not in memory, if there are any.
+pub(super) fn late_lists(mut below: Vec<RecordId>, scan: &IdScan<'_>) -> Option<Lists> {
+    let skip: HashSet<RecordId> = scan.skip.iter().copied().collect();
     below.retain(|id| !skip.contains(id));
     below.sort_unstable();
-    below.truncate(sweep.limit);
+    below.truncate(scan.limit);
     (!below.is_empty()).then(|| vec![("{ids}", list(below))])
 }
 
 /// Looks of databases that take lists of integers in the text of a statement only.
 macro_rules! sqlx_looks {
     ($connection:ty) => {
-        fn fetch<'c>(
+        fn fetch_by_partition<'c>(
             conn: &'c mut $connection,
             sql: &'c std::sync::Arc<str>,
             partitions: &'c [crate::partition::Partition],
@@ -87,7 +87,7 @@ macro_rules! sqlx_looks {
             })
         }
 
-        fn due<'c>(
+        fn fetch_due<'c>(
             conn: &'c mut $connection,
             sql: &'c std::sync::Arc<str>,
             partitions: crate::partition::PartitionSet,
@@ -101,10 +101,10 @@ macro_rules! sqlx_looks {
             })
         }
 
-        fn sweep<'c>(
+        fn scan_by_id<'c>(
             conn: &'c mut $connection,
             sql: &'c crate::store::sql::statements::Statements,
-            sweep: crate::store::Sweep<'c>,
+            scan: crate::store::IdScan<'c>,
         ) -> crate::store::sql::driver::DriverResult<'c, (Vec<crate::record::Record>, Horizon)> {
             use crate::store::sql::{
                 looks,
@@ -113,43 +113,44 @@ macro_rules! sqlx_looks {
             Box::pin(async move {
                 let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
                 let horizon = Horizon { last_id, open_from: None, ..Horizon::default() };
-                let mut records = read(conn, &sql.sweep, &looks::sweep_lists(&sweep)).await?;
-                let (Some(below), Some(below_apart), Some(late)) = (&sql.below, &sql.below_apart, &sql.late)
+                let mut records = read(conn, &sql.scan_by_id, &looks::scan_lists(&scan)).await?;
+                let (Some(below), Some(below_by_partition), Some(late)) =
+                    (&sql.below, &sql.below_by_partition, &sql.late)
                 else {
                     return Ok((records, horizon));
                 };
-                // After the sweep: whatever was committed before something that it has seen is seen here.
-                let (lists, most) = looks::below_lists(&sweep);
+                // After the scan: whatever was committed before something that it has seen is seen here.
+                let (lists, most) = looks::below_lists(&scan);
                 let mut rows = sqlx::raw_sql(fill(below, &lists)).fetch_all(&mut *conn).await?;
                 if rows.len() >= most {
-                    rows = sqlx::raw_sql(fill(below_apart, &lists)).fetch_all(&mut *conn).await?;
+                    rows = sqlx::raw_sql(fill(below_by_partition, &lists)).fetch_all(&mut *conn).await?;
                 }
                 let below = rows.iter().filter_map(|row| get::<i64>(row, 0).transpose());
                 let below = below.collect::<Result<_, sqlx::Error>>()?;
-                if let Some(lists) = looks::late_lists(below, &sweep) {
+                if let Some(lists) = looks::late_lists(below, &scan) {
                     records.extend(read(conn, late, &lists).await?);
                     records.sort_unstable_by_key(|record| record.delivery.id);
-                    records.truncate(sweep.limit);
+                    records.truncate(scan.limit);
                 }
                 Ok((records, horizon))
             })
         }
 
-        fn probe<'c>(
+        fn find_head<'c>(
             conn: &'c mut $connection,
             sql: &'c crate::store::sql::statements::Statements,
             partitions: crate::partition::PartitionSet,
-        ) -> crate::store::sql::driver::DriverResult<'c, crate::rules::frontier::Probe> {
+        ) -> crate::store::sql::driver::DriverResult<'c, crate::rules::watermark::Head> {
             use crate::store::sql::{
                 looks,
                 statements::{fill, safe},
             };
             Box::pin(async move {
                 let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
-                let first = fill(&sql.probe, &looks::probe_lists(partitions));
+                let first = fill(&sql.find_head, &looks::head_lists(partitions));
                 let first = get::<i64>(&sqlx::raw_sql(first).fetch_one(conn).await?, 0)?;
                 let horizon = Horizon { last_id, open_from: None, ..Horizon::default() };
-                Ok(crate::rules::frontier::Probe { first, horizon, number: None })
+                Ok(crate::rules::watermark::Head { first, horizon, number: None })
             })
         }
     };

@@ -16,7 +16,7 @@ use super::{
     statements::{fill, template},
 };
 use crate::{
-    rules::frontier::Horizon,
+    rules::watermark::Horizon,
     store::{ErrorClass, SchemaError, Tables},
 };
 

@@ -23,8 +23,8 @@ use crate::{
     naming,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
-    rules::frontier::{Horizon, Probe, Server},
-    store::{Bell, ErrorClass, Guard, SchemaError, StoreSettings, Sweep, Tables},
+    rules::watermark::{Head, Horizon, Server},
+    store::{Bell, ErrorClass, FenceRow, IdScan, SchemaError, StoreSettings, Tables},
 };
 
 /// PgBouncer has one state for all that it says itself: what begins so, waiting does not mend.
@@ -119,7 +119,7 @@ impl Driver for Postgres {
         })
     }
 
-    fn fetch<'c>(
+    fn fetch_by_partition<'c>(
         conn: &'c mut PgConnection,
         sql: &'c Arc<str>,
         partitions: &'c [Partition],
@@ -140,7 +140,7 @@ impl Driver for Postgres {
         })
     }
 
-    fn due<'c>(
+    fn fetch_due<'c>(
         conn: &'c mut PgConnection,
         sql: &'c Arc<str>,
         partitions: PartitionSet,
@@ -160,16 +160,16 @@ impl Driver for Postgres {
     fn complete_at_once<'c>(
         conn: &'c mut PgConnection,
         sql: &'c Arc<str>,
-        guard: Guard,
+        fence: FenceRow,
         ids: &'c [RecordId],
         failures: u32,
     ) -> DriverResult<'c, (i64, usize, (i64, Server))> {
         Box::pin(async move {
             let (moved, applied, number, server): (i64, i64, i64, i64) =
                 sqlx::query_as(AssertSqlSafe(Arc::clone(sql)))
-                    .bind(guard.instance.to_string())
-                    .bind(i64::from(guard.slot))
-                    .bind(guard.counter)
+                    .bind(fence.instance.to_string())
+                    .bind(i64::from(fence.slot))
+                    .bind(fence.counter)
                     .bind(ids)
                     .bind(i32::try_from(failures).unwrap_or(i32::MAX))
                     .fetch_one(conn)
@@ -178,18 +178,18 @@ impl Driver for Postgres {
         })
     }
 
-    fn sweep<'c>(
+    fn scan_by_id<'c>(
         conn: &'c mut PgConnection,
         sql: &'c Statements,
-        sweep: Sweep<'c>,
+        scan: IdScan<'c>,
     ) -> DriverResult<'c, (Vec<Record>, Horizon)> {
-        let limit = i64::try_from(sweep.limit).unwrap_or(i64::MAX);
+        let limit = i64::try_from(scan.limit).unwrap_or(i64::MAX);
         Box::pin(async move {
-            let mut rows = sqlx::query(safe(&sql.sweep))
-                .bind(sweep.from)
-                .bind(sweep.from.saturating_add(sweep.reach))
-                .bind(sweep.partitions.to_bytes().to_vec())
-                .bind(sweep.skip_above())
+            let mut rows = sqlx::query(safe(&sql.scan_by_id))
+                .bind(scan.from)
+                .bind(scan.from.saturating_add(scan.reach))
+                .bind(scan.partitions.to_bytes().to_vec())
+                .bind(scan.skip_above())
                 .bind(limit)
                 .fetch(conn);
             let mut horizon = Horizon { open_from: Some(0), ..Horizon::default() };
@@ -210,18 +210,18 @@ impl Driver for Postgres {
         })
     }
 
-    fn probe<'c>(
+    fn find_head<'c>(
         conn: &'c mut PgConnection,
         sql: &'c Statements,
         partitions: PartitionSet,
-    ) -> DriverResult<'c, Probe> {
+    ) -> DriverResult<'c, Head> {
         let numbers: Vec<i16> = partitions.iter().map(|partition| i16::from(partition.number())).collect();
         Box::pin(async move {
             let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
             let (first, number, open_from, server): (Option<i64>, i64, i64, i64) =
-                sqlx::query_as(safe(&sql.probe)).bind(numbers).fetch_one(conn).await?;
+                sqlx::query_as(safe(&sql.find_head)).bind(numbers).fetch_one(conn).await?;
             let horizon = Horizon { server: Server(server), last_id, open_from: Some(open_from) };
-            Ok(Probe { first, horizon, number: Some(number) })
+            Ok(Head { first, horizon, number: Some(number) })
         })
     }
 

@@ -128,7 +128,7 @@ impl<D: Driver> SqlStore<D> {
         .await
     }
 
-    /// A batch of instances gone for long, with their guard rows.
+    /// A batch of instances gone for long, with their fence rows.
     pub(super) async fn forget_some(&self, silent_for: Duration) -> Result<usize, StoreError> {
         let values = vec![micros(silent_for), Value::Int(BATCH as i64)];
         let gone = self.read("forget", safe(&self.sql.old_instances), values, &[Kind::Text]).await?;
@@ -143,7 +143,7 @@ impl<D: Driver> SqlStore<D> {
             begin::<D>(&mut conn).await?;
             let forget = fill(&self.sql.forget_instances, &instances);
             let forgotten = D::execute(&mut conn, forget, Vec::new()).await?;
-            D::execute(&mut conn, fill(&self.sql.forget_guards, &instances), Vec::new()).await?;
+            D::execute(&mut conn, fill(&self.sql.purge_fences, &instances), Vec::new()).await?;
             commit::<D>(&mut conn).await?;
             conn.keep();
             Ok(forgotten as usize)

@@ -14,43 +14,45 @@ use crate::{
     instance::InstanceId,
     partition::{Partition, PartitionSet},
     record::{Lane, Record, RecordId, Settlement, Stop, StopReason},
-    rules::frontier::{Horizon, Probe},
-    store::{CLOSED, Guard, RecordStore, Resolution, SettleError, Settled, StoreError, Suspicion, Sweep},
+    rules::watermark::{Head, Horizon},
+    store::{CLOSED, FenceRow, IdScan, RecordStore, Resolution, SettleError, Settled, StoreError, Suspicion},
 };
 
 #[async_trait]
 impl<D: Driver> RecordStore for SqlStore<D> {
-    async fn fetch(
+    async fn fetch_by_partition(
         &self,
         partitions: &[Partition],
         skip: &[RecordId],
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
-        self.call("fetch", async {
+        self.call("fetch by partition", async {
             let mut conn = self.poll.borrow().await?;
-            let records = D::fetch(&mut conn, &self.sql.fetch, partitions, skip, limit).await?;
+            let records =
+                D::fetch_by_partition(&mut conn, &self.sql.fetch_by_partition, partitions, skip, limit)
+                    .await?;
             conn.keep();
             Ok(records)
         })
         .await
     }
 
-    async fn probe(&self, partitions: PartitionSet) -> Result<Probe, StoreError> {
-        self.call("probe", async {
+    async fn find_head(&self, partitions: PartitionSet) -> Result<Head, StoreError> {
+        self.call("find head", async {
             let mut conn = self.poll.borrow().await?;
-            let probe = D::probe(&mut conn, &self.sql, partitions).await?;
+            let head = D::find_head(&mut conn, &self.sql, partitions).await?;
             conn.keep();
-            Ok(probe)
+            Ok(head)
         })
         .await
     }
 
-    async fn sweep(&self, sweep: Sweep<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
-        self.call("sweep", async {
+    async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
+        self.call("scan by id", async {
             let mut conn = self.poll.borrow().await?;
-            let swept = D::sweep(&mut conn, &self.sql, sweep).await?;
+            let scanned = D::scan_by_id(&mut conn, &self.sql, scan).await?;
             conn.keep();
-            Ok(swept)
+            Ok(scanned)
         })
         .await
     }
@@ -66,15 +68,15 @@ impl<D: Driver> RecordStore for SqlStore<D> {
         .await
     }
 
-    async fn due(
+    async fn fetch_due(
         &self,
         partitions: PartitionSet,
         skip: &[RecordId],
         limit: usize,
     ) -> Result<(Vec<Record>, i64), StoreError> {
-        self.call("due", async {
+        self.call("fetch due", async {
             let mut conn = self.poll.borrow().await?;
-            let due = D::due(&mut conn, &self.sql.due, partitions, skip, limit).await?;
+            let due = D::fetch_due(&mut conn, &self.sql.fetch_due, partitions, skip, limit).await?;
             conn.keep();
             Ok(due)
         })
@@ -136,20 +138,20 @@ impl<D: Driver> RecordStore for SqlStore<D> {
         .await
     }
 
-    async fn settle(&self, guard: Guard, settlements: &[Settlement]) -> Result<Settled, SettleError> {
-        self.settle_batch(guard, settlements).await
+    async fn settle(&self, fence: FenceRow, settlements: &[Settlement]) -> Result<Settled, SettleError> {
+        self.settle_batch(fence, settlements).await
     }
 
-    async fn resolve(&self, guard: Guard) -> Result<Resolution, StoreError> {
-        let who = || vec![Value::from(guard.instance.to_string()), Value::Int(i64::from(guard.slot))];
+    async fn resolve(&self, fence: FenceRow) -> Result<Resolution, StoreError> {
+        let who = || vec![Value::from(fence.instance.to_string()), Value::Int(i64::from(fence.slot))];
         self.call("resolve", async {
             let mut conn = self.settle.borrow().await?;
-            let mut raise = who();
-            raise.push(Value::Int(guard.counter));
-            D::execute(&mut conn, safe(&self.sql.raise_guard), raise).await?;
-            let rows = query::<D>(&mut conn, safe(&self.sql.read_guard), who(), &[Kind::Int]).await?;
+            let mut invalidate = who();
+            invalidate.push(Value::Int(fence.counter));
+            D::execute(&mut conn, safe(&self.sql.invalidate_fence), invalidate).await?;
+            let rows = query::<D>(&mut conn, safe(&self.sql.read_fence), who(), &[Kind::Int]).await?;
             conn.keep();
-            Ok(guard.resolution(rows.first().map_or(CLOSED, |row| row.int(0))))
+            Ok(fence.resolution(rows.first().map_or(CLOSED, |row| row.int(0))))
         })
         .await
     }

@@ -1,4 +1,4 @@
-//! Writing outcomes: the guard first, then everything of the batch, in one transaction.
+//! Writing outcomes: the fence row first, then everything of the batch, in one transaction.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     record::{Change, OnFailure, RecordId, Settlement, Status, StopReason},
-    store::{Completed, Guard, SettleError, Settled, StoreError},
+    store::{Completed, FenceRow, SettleError, Settled, StoreError},
 };
 
 /// A batch sorted by what is written.
@@ -143,40 +143,44 @@ impl Batch {
 impl<D: Driver> SqlStore<D> {
     pub(super) async fn settle_batch(
         &self,
-        guard: Guard,
+        fence: FenceRow,
         settlements: &[Settlement],
     ) -> Result<Settled, SettleError> {
         let batch = Batch::sort(settlements);
         let done = match (self.sql.settle_at_once(self.settings.completed), batch.completes_alike()) {
-            (Some(sql), Some((failures, ids))) => self.settle_at_once(sql, guard, ids, failures).await?,
-            _ => self.settle_in_steps(guard, batch).await?,
+            (Some(sql), Some((failures, ids))) => self.settle_at_once(sql, fence, ids, failures).await?,
+            _ => self.settle_in_steps(fence, batch).await?,
         };
         done.ok_or(SettleError::Fenced)
     }
 
-    /// Guard and completions with one count of failures in one statement.
+    /// Fence row and completions with one count of failures in one statement.
     async fn settle_at_once(
         &self,
         sql: &Arc<str>,
-        guard: Guard,
+        fence: FenceRow,
         ids: &[RecordId],
         failures: u32,
     ) -> Result<Option<Settled>, StoreError> {
         self.call("settle", async {
             let mut conn = self.settle.borrow().await?;
-            let (moved, applied, number) = D::complete_at_once(&mut conn, sql, guard, ids, failures).await?;
+            let (moved, applied, number) = D::complete_at_once(&mut conn, sql, fence, ids, failures).await?;
             conn.keep();
             Ok((moved == 1).then_some(Settled { applied, number: Some(number), ..Settled::default() }))
         })
         .await
     }
 
-    /// Guard first, then one statement a kind of outcome, then the commit.
-    async fn settle_in_steps(&self, guard: Guard, mut batch: Batch) -> Result<Option<Settled>, StoreError> {
+    /// Fence row first, then one statement a kind of outcome, then the commit.
+    async fn settle_in_steps(
+        &self,
+        fence: FenceRow,
+        mut batch: Batch,
+    ) -> Result<Option<Settled>, StoreError> {
         self.call("settle", async {
             let mut conn = self.settle.borrow().await?;
             begin::<D>(&mut conn).await?;
-            if !move_guard::<D>(&mut conn, &self.sql.move_guard, guard).await? {
+            if !move_fence::<D>(&mut conn, &self.sql.move_fence, fence).await? {
                 rollback::<D>(&mut conn).await?;
                 conn.keep();
                 return Ok(None);
@@ -187,7 +191,7 @@ impl<D: Driver> SqlStore<D> {
                 // Which of them cannot be told any more, so it begins again with a look at them.
                 rollback::<D>(&mut conn).await?;
                 begin::<D>(&mut conn).await?;
-                if !move_guard::<D>(&mut conn, &self.sql.move_guard, guard).await? {
+                if !move_fence::<D>(&mut conn, &self.sql.move_fence, fence).await? {
                     return Ok(None);
                 }
                 batch.leave_out_stale(&self.look_at_records(&mut conn, &batch).await?);
@@ -306,12 +310,12 @@ pub(super) async fn complete<D: Driver>(
 }
 
 /// The fence: moves the counter on; false if it was not found.
-pub(super) async fn move_guard<D: Driver>(
+pub(super) async fn move_fence<D: Driver>(
     conn: &mut D::Connection,
     sql: &Arc<str>,
-    guard: Guard,
+    fence: FenceRow,
 ) -> Result<bool, sqlx::Error> {
     let values =
-        vec![guard.instance.to_string().into(), Value::Int(i64::from(guard.slot)), Value::Int(guard.counter)];
+        vec![fence.instance.to_string().into(), Value::Int(i64::from(fence.slot)), Value::Int(fence.counter)];
     Ok(D::execute(conn, safe(sql), values).await? == 1)
 }

@@ -10,13 +10,13 @@ use super::{
     release::resume_lanes,
     settle::complete,
     statements::{Statements, filled, safe},
-    work::{Fence, begin_marked, move_fence},
+    work::{Fence, begin_marked, move_marked_fence},
 };
 use crate::{
     handler::{HandlerError, TransactionalBatchCall, guarded},
     naming::with_names,
     record::{Record, RecordId},
-    store::{Completed, Guard, StoreError, StoreSettings, Transacted, TransactionalRun, Work},
+    store::{Completed, FenceRow, StoreError, StoreSettings, Transacted, TransactionalRun, Work},
 };
 
 const ENDED: &str = "the handler has ended the transaction of its completion by a statement of its own, such as \
@@ -79,17 +79,17 @@ impl<D: Driver> SqlTransactional<D> {
         }
     }
 
-    /// The fence and the completions, last before the commit so that the guard row is held briefly. A
+    /// The fence and the completions, last before the commit so that the fence row is held briefly. A
     /// record that is not there as expected is another owner's.
     async fn complete(
         &self,
         conn: &mut D::Connection,
-        guard: Guard,
+        fence: FenceRow,
         records: &[&Record],
     ) -> Result<Fence, sqlx::Error> {
-        let fence = move_fence::<D>(conn, &self.sql.move_fence, guard).await?;
-        if fence != Fence::Moved {
-            return Ok(fence);
+        let moved = move_marked_fence::<D>(conn, &self.sql.move_marked_fence, fence).await?;
+        if moved != Fence::Moved {
+            return Ok(moved);
         }
         let completed = match records {
             [record] => self.complete_one(conn, record).await?,
@@ -118,7 +118,7 @@ impl<D: Driver> SqlTransactional<D> {
 
 #[async_trait]
 impl<D: Driver> TransactionalRun for SqlTransactional<D> {
-    async fn run(&self, guard: Guard, work: &Work<'_>) -> Transacted {
+    async fn run(&self, fence: FenceRow, work: &Work<'_>) -> Transacted {
         let Work { records, states, timeout, may_start } = *work;
         let mut conn = match self.open().await {
             Ok(conn) => conn,
@@ -138,7 +138,7 @@ impl<D: Driver> TransactionalRun for SqlTransactional<D> {
             Err(error) => return Transacted::Failed(error),
         }
         let limit = self.settings.call_timeout;
-        let completing = with_names(self.named, self.complete(&mut conn, guard, records));
+        let completing = with_names(self.named, self.complete(&mut conn, fence, records));
         match within::<D, _>("complete", limit, completing).await {
             Ok(Fence::Moved) => {}
             Ok(Fence::Lost) => return Transacted::Fenced,

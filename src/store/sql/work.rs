@@ -15,7 +15,7 @@ use super::{
     driver::{Driver, Kind},
     statements::{filled, safe},
 };
-use crate::store::{ErrorClass, Guard, StoreError};
+use crate::store::{ErrorClass, FenceRow, StoreError};
 
 /// What the mark is called in an error about it.
 const MARK: &str = "keylane_work";
@@ -23,9 +23,9 @@ const MARK: &str = "keylane_work";
 /// Why the fence has not moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fence {
-    /// It has: the same transaction is open, and the guard was as expected.
+    /// It has: the same transaction is open, and the fence row was as expected.
     Moved,
-    /// The guard row was closed or moved on by another.
+    /// The fence row was closed or moved on by another.
     Lost,
     /// The user's code has ended the transaction.
     Ended,
@@ -55,19 +55,19 @@ pub(crate) async fn check<D: Driver>(conn: &mut D::Connection) -> Result<(), Sto
     Err(StoreError::new("commit", ErrorClass::Setup, problem))
 }
 
-/// Moves the guard on in a marked transaction, and takes the mark away.
-pub(super) async fn move_fence<D: Driver>(
+/// Moves the fence row on in a marked transaction, and takes the mark away.
+pub(super) async fn move_marked_fence<D: Driver>(
     conn: &mut D::Connection,
     sql: &Arc<str>,
-    guard: Guard,
+    fence: FenceRow,
 ) -> Result<Fence, sqlx::Error> {
     match D::depth(conn).await? {
         0 => return Ok(Fence::Ended),
         1 => {}
         _ => return Ok(Fence::Nested),
     }
-    let instance = guard.instance.to_string();
-    let (slot, counter) = (i64::from(guard.slot), guard.counter);
+    let instance = fence.instance.to_string();
+    let (slot, counter) = (i64::from(fence.slot), fence.counter);
     let with = |[instance, slot, counter]: [String; 3]| {
         filled(sql, &[("{instance}", instance), ("{slot}", slot), ("{counter}", counter)])
     };

@@ -5,13 +5,13 @@
 
 mod assignment;
 mod convergence;
-mod frontier;
 mod lease;
 mod lifecycle;
 mod liveness;
 mod pacing;
 mod retry;
 mod table;
+mod watermark;
 mod world;
 
 use std::time::Duration;

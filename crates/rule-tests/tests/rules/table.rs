@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use keylane::{Partition, RecordId, partition::PartitionSet, rules::frontier::Horizon};
+use keylane::{Partition, RecordId, partition::PartitionSet, rules::watermark::Horizon};
 
 pub(crate) const PARTITIONS: usize = 3;
 pub(crate) const KEYS: usize = 4;
@@ -12,12 +12,12 @@ pub(crate) const KEYS: usize = 4;
 /// The transaction of the settler, beside those of the writers.
 pub(crate) const SETTLER: usize = usize::MAX;
 
-/// How the database lets a reader know when an id is final.
+/// How the database lets a reader know when an id is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// By numbers of transactions, each drawn before the ids: PostgreSQL, memory.
     Numbered,
-    /// Not at all; a sweep brings what is late: MySQL.
+    /// Not at all; a scan brings what is late: MySQL.
     Late,
     /// Ids become visible in their order, because there is one writer at a time: SQLite.
     Serial,
@@ -126,7 +126,7 @@ impl Table {
         (self.kind == Kind::Numbered).then(|| first.unwrap_or(self.last_number + 1))
     }
 
-    /// As the answer to a settle or a probe says.
+    /// As the answer to a settle or to `find_head` says.
     pub(crate) fn told(&self, number: i64) -> Option<i64> {
         (self.kind == Kind::Numbered).then_some(number)
     }

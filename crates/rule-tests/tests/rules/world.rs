@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use keylane::{
     RecordId,
     partition::PartitionSet,
-    rules::frontier::{Frontier, Horizon, Plan, Probe},
+    rules::watermark::{Head, Horizon, LowWatermark, Plan},
 };
 use proptest::{prelude::*, test_runner::TestCaseResult};
 
@@ -16,12 +16,12 @@ use super::table::{KEYS, Kind, PARTITIONS, SETTLER, Table, partition};
 
 /// The next statement of a look.
 enum Next {
-    /// Of a probe: the first record, after the last id.
+    /// Of a query of the head: the first record, after the last id.
     Head(RecordId),
     /// Its number, after the snapshot.
     Number(Option<RecordId>, Horizon),
     LastId(RecordId, i64),
-    Sweep(RecordId, i64, RecordId),
+    ScanById(RecordId, i64, RecordId),
     /// What is late, or the last id as it is after the snapshot.
     Rest(RecordId, i64, Vec<RecordId>, Horizon),
     Heads,
@@ -29,7 +29,7 @@ enum Next {
 }
 
 struct Look {
-    frontier: Frontier,
+    watermark: LowWatermark,
     owned: PartitionSet,
     grants: [u32; PARTITIONS],
     skip: BTreeSet<RecordId>,
@@ -51,7 +51,7 @@ struct Settle {
 pub(crate) struct World {
     pub(crate) table: Table,
     limit: usize,
-    pub(crate) frontier: Frontier,
+    pub(crate) watermark: LowWatermark,
     pub(crate) owned: PartitionSet,
     /// How often each partition was granted.
     grants: [u32; PARTITIONS],
@@ -73,7 +73,7 @@ impl World {
         Self {
             table: Table::new(kind),
             limit,
-            frontier: Frontier::default(),
+            watermark: LowWatermark::default(),
             owned: all(),
             grants: [0; PARTITIONS],
             looked: PartitionSet::EMPTY,
@@ -95,10 +95,10 @@ impl World {
 
     fn begin_look(&mut self, kept: bool) {
         if let Some((last_id, number)) = self.wrote.take() {
-            self.frontier.wrote(last_id, number, Default::default());
+            self.watermark.wrote(last_id, number, Default::default());
         }
         if std::mem::take(&mut self.given_back) {
-            self.frontier.reset();
+            self.watermark.reset();
         }
         let idle = |key: &usize| !self.memory.values().any(|of| partition(*of) == partition(*key));
         let idle: PartitionSet = (0..PARTITIONS).filter(idle).map(partition).collect();
@@ -106,13 +106,13 @@ impl World {
         if owned.is_empty() {
             return;
         }
-        let mut frontier = self.frontier;
+        let mut watermark = self.watermark;
         let next = match kept {
             true => Next::Heads,
-            false => match frontier.plan(owned) {
-                Plan::Probe => Next::Head(self.table.last_id()),
-                Plan::Sweep { from, reach } => Next::LastId(from, reach),
-                Plan::Apart => Next::Heads,
+            false => match watermark.plan(owned) {
+                Plan::FindHead => Next::Head(self.table.last_id()),
+                Plan::ScanById { from, reach } => Next::LastId(from, reach),
+                Plan::ByPartition => Next::Heads,
             },
         };
         if !kept {
@@ -120,7 +120,7 @@ impl World {
         }
         let skip = self.memory.keys().copied().collect();
         let tainted = BTreeSet::new();
-        self.look = Some(Look { frontier, owned, grants: self.grants, skip, tainted, kept, next });
+        self.look = Some(Look { watermark, owned, grants: self.grants, skip, tainted, kept, next });
     }
 
     /// The next statement of a look; each sees the table as it is now.
@@ -137,16 +137,16 @@ impl World {
             Next::Number(first, horizon) => {
                 let number = table.draw_number();
                 let number = table.told(number);
-                match look.frontier.probed(Probe { first, horizon, number }) {
-                    Plan::Sweep { from, reach } => Next::LastId(from, reach),
+                match look.watermark.head_found(Head { first, horizon, number }) {
+                    Plan::ScanById { from, reach } => Next::LastId(from, reach),
                     plan => {
-                        prop_assert_eq!(plan, Plan::Apart);
+                        prop_assert_eq!(plan, Plan::ByPartition);
                         Next::Heads
                     }
                 }
             }
-            Next::LastId(from, reach) => Next::Sweep(from, reach, table.last_id()),
-            Next::Sweep(from, reach, last_id) => {
+            Next::LastId(from, reach) => Next::ScanById(from, reach, table.last_id()),
+            Next::ScanById(from, reach, last_id) => {
                 let within = |id: &RecordId| (from..from + reach).contains(id);
                 let found = brings(&mut table.pending(look.owned).filter(within));
                 Next::Rest(
@@ -167,7 +167,7 @@ impl World {
                     Kind::Serial => {}
                 }
                 let last = found.last().copied().unwrap_or(from);
-                look.frontier.swept((from, reach), self.limit, (found.len(), last), horizon);
+                look.watermark.scanned((from, reach), self.limit, (found.len(), last), horizon);
                 Next::TakeIn(found)
             }
             Next::Heads => Next::TakeIn(brings(&mut table.heads(look.owned).into_iter())),
@@ -179,7 +179,7 @@ impl World {
 
     fn take_in(&mut self, look: &Look, found: &[RecordId]) -> TestCaseResult {
         if !look.kept {
-            self.frontier = look.frontier;
+            self.watermark = look.watermark;
         }
         let mut taken = Vec::new();
         for id in found {
@@ -207,7 +207,7 @@ impl World {
         let Some(mut settle) = self.settle.take() else {
             let ids: BTreeSet<RecordId> = self.memory.keys().take(most).copied().collect();
             let begins = !ids.is_empty();
-            let began_at = self.frontier.last_id();
+            let began_at = self.watermark.last_id();
             self.settle = begins.then_some(Settle { ids, hold, began_at, number: None });
             return;
         };
@@ -278,7 +278,7 @@ impl World {
     /// The look under way fails, and with it all that was known of the database.
     pub(crate) fn fail(&mut self) {
         if self.look.take().is_some() {
-            (self.frontier, self.wrote) = (Frontier::default(), None);
+            (self.watermark, self.wrote) = (LowWatermark::default(), None);
             self.settle.iter_mut().for_each(|settle| settle.began_at = 0);
         }
     }

@@ -1,3 +1,2 @@
--- As move_guard, in a transaction in which code of the user's has run: only if it still bears its mark.
-UPDATE {outbox}fence {by:PRIMARY} SET counter = counter + 1
-WHERE instance_id = {instance} AND slot = {slot} AND counter = {counter} {marked}
+-- The fence: moves the counter on, or finds it gone. First statement of every settle.
+UPDATE {outbox}fence {by:PRIMARY} SET counter = counter + 1 WHERE instance_id = $1 AND slot = $2 AND counter = $3

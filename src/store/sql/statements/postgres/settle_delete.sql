@@ -1,12 +1,12 @@
--- Guard and completions in one statement: what is deleted is joined to the guard row written here,
+-- Fence row and completions in one statement: what is deleted is joined to the fence row written here,
 -- so nothing is deleted unless the counter was found and moved on.
-WITH guard AS (
+WITH fence AS (
     UPDATE {outbox}fence SET counter = counter + 1
     WHERE instance_id = $1 AND slot = $2 AND counter = $3 RETURNING slot
 ), done AS (
-    DELETE FROM {outbox}record r USING guard
+    DELETE FROM {outbox}record r USING fence
     WHERE r.id = ANY ($4) AND r.attempts = $5 AND r.status IN (0, 4)
     RETURNING 1
 )
-SELECT (SELECT count(*) FROM guard), (SELECT count(*) FROM done), pg_current_xact_id()::text::int8,
+SELECT (SELECT count(*) FROM fence), (SELECT count(*) FROM done), pg_current_xact_id()::text::int8,
        {server}

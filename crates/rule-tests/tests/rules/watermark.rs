@@ -1,7 +1,7 @@
-//! Looks that follow the frontier, step by step between the statements of writers: nothing is passed
+//! Looks that follow the low watermark, step by step between the statements of writers: nothing is passed
 //! over, and nothing comes before what it may depend on.
 
-use keylane::rules::frontier::Plan;
+use keylane::rules::watermark::Plan;
 use proptest::{collection::vec, prelude::*, test_runner::TestCaseResult};
 
 use super::{
@@ -90,7 +90,7 @@ impl World {
             Event::Look => return self.go_on_looking(false),
             Event::LookAtIdle => return self.go_on_looking(true),
             Event::Fail => self.fail(),
-            Event::LookApart => self.frontier.look_apart(),
+            Event::LookApart => self.watermark.fetch_by_partition_next(),
             Event::Settle(most, hold) => self.go_on_settling(most, hold),
             Event::GiveBack(key) => self.give_back(|of| of == key),
             Event::Return(key) => self.return_held(key),
@@ -157,7 +157,7 @@ proptest! {
 
     /// While records come and go, a look does not stay behind for ever.
     #[test]
-    fn the_frontier_comes_along(kind in kind(), events in vec(event(), 1..100)) {
+    fn the_low_watermark_comes_along(kind in kind(), events in vec(event(), 1..100)) {
         let mut world = World::new(kind, 10);
         for event in events {
             world.happen(event)?;
@@ -168,9 +168,9 @@ proptest! {
             world.happen(Event::Whole(0))?;
             world.round()?;
             let last_id = world.table.horizon().last_id;
-            let mut frontier = world.frontier;
-            near |= matches!(frontier.plan(all()), Plan::Sweep { from, .. } if from > last_id - 10);
+            let mut watermark = world.watermark;
+            near |= matches!(watermark.plan(all()), Plan::ScanById { from, .. } if from > last_id - 10);
         }
-        prop_assert!(near, "{:?} is far behind {:?}", world.frontier, world.table.horizon());
+        prop_assert!(near, "{:?} is far behind {:?}", world.watermark, world.table.horizon());
     }
 }

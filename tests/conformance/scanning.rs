@@ -1,12 +1,12 @@
-//! Sweeps and probes: what one statement brings of the ids it looks at.
+//! Scans and heads: what one statement brings of the ids it looks at.
 
 use std::time::Duration;
 
 use keylane::{
     Completed, OnFailure, Record, RecordId,
-    inner::{Change, Due, NewRecord, Sweep},
+    inner::{Change, Due, IdScan, NewRecord},
     partition::PartitionSet,
-    rules::frontier::{Horizon, Probe},
+    rules::watermark::{Head, Horizon},
 };
 
 use crate::{
@@ -17,20 +17,20 @@ use crate::{
 const REACH: i64 = 4_096;
 
 /// Of all partitions, from the first id.
-fn whole(skip: &[RecordId]) -> Sweep<'_> {
-    Sweep { partitions: PartitionSet::ALL, from: 1, reach: REACH, skip, limit: ALL }
+fn whole(skip: &[RecordId]) -> IdScan<'_> {
+    IdScan { partitions: PartitionSet::ALL, from: 1, reach: REACH, skip, limit: ALL }
 }
 
-async fn sweep<T: Target>(outbox: &Outbox<T>, sweep: Sweep<'_>) -> Vec<RecordId> {
-    ids(&outbox.store.sweep(sweep).await.unwrap().0)
+async fn scan<T: Target>(outbox: &Outbox<T>, scan: IdScan<'_>) -> Vec<RecordId> {
+    ids(&outbox.store.scan_by_id(scan).await.unwrap().0)
 }
 
-async fn probe<T: Target>(outbox: &Outbox<T>, partitions: PartitionSet) -> Probe {
-    outbox.store.probe(partitions).await.unwrap()
+async fn head<T: Target>(outbox: &Outbox<T>, partitions: PartitionSet) -> Head {
+    outbox.store.find_head(partitions).await.unwrap()
 }
 
 async fn horizon<T: Target>(outbox: &Outbox<T>) -> Horizon {
-    outbox.store.sweep(whole(&[])).await.unwrap().1
+    outbox.store.scan_by_id(whole(&[])).await.unwrap().1
 }
 
 fn of(numbers: &[i64]) -> PartitionSet {
@@ -45,71 +45,71 @@ async fn schedule_in<T: Target>(outbox: &Outbox<T>, numbers: &[i64]) -> Vec<Reco
     outbox.ids_of(&records).await
 }
 
-pub(crate) async fn a_sweep_of_an_empty_outbox_is_empty<T: Target>(outbox: &Outbox<T>) {
-    let (records, horizon) = outbox.store.sweep(whole(&[])).await.unwrap();
+pub(crate) async fn a_scan_of_an_empty_outbox_is_empty<T: Target>(outbox: &Outbox<T>) {
+    let (records, horizon) = outbox.store.scan_by_id(whole(&[])).await.unwrap();
     assert!(records.is_empty());
     assert_eq!(horizon.last_id, 0);
-    let probe = probe(outbox, PartitionSet::ALL).await;
-    assert_eq!((probe.first, probe.horizon.last_id), (None, 0));
+    let head = head(outbox, PartitionSet::ALL).await;
+    assert_eq!((head.first, head.horizon.last_id), (None, 0));
 }
 
-pub(crate) async fn a_sweep_is_in_id_order_across_partitions<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn a_scan_is_in_id_order_across_partitions<T: Target>(outbox: &Outbox<T>) {
     let all = schedule_in(outbox, &[200, 3, 255, 0, 3, 64, 200, 63, 128]).await;
     assert!(all.is_sorted());
-    assert_eq!(sweep(outbox, whole(&[])).await, all);
+    assert_eq!(scan(outbox, whole(&[])).await, all);
 }
 
-pub(crate) async fn a_sweep_brings_only_its_partitions<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn a_scan_brings_only_its_partitions<T: Target>(outbox: &Outbox<T>) {
     // The last bits of each byte and word of the set.
     let numbers: Vec<i64> = (0..256).collect();
     let all = schedule_in(outbox, &numbers).await;
     for some in [vec![0], vec![7, 8], vec![63, 64, 191, 192], vec![255], vec![1, 128, 254]] {
         let expected: Vec<RecordId> = some.iter().map(|number| all[*number as usize]).collect();
-        assert_eq!(sweep(outbox, Sweep { partitions: of(&some), ..whole(&[]) }).await, expected);
+        assert_eq!(scan(outbox, IdScan { partitions: of(&some), ..whole(&[]) }).await, expected);
     }
 }
 
-pub(crate) async fn a_sweep_begins_at_its_first_id_and_reaches_so_far<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn a_scan_begins_at_its_first_id_and_reaches_so_far<T: Target>(outbox: &Outbox<T>) {
     let all = schedule_in(outbox, &[1, 2, 3, 1, 2, 3, 1, 2]).await;
     let from = all[2];
     for (reach, last) in [(1, 3), (2, 4), (4, 6), (6, 8), (REACH, 8)] {
         // What is below is in memory already.
-        let found = sweep(outbox, Sweep { from, reach, ..whole(&all[..2]) }).await;
+        let found = scan(outbox, IdScan { from, reach, ..whole(&all[..2]) }).await;
         assert_eq!(found, all[2..last], "{reach} ids from {from}");
     }
-    assert!(sweep(outbox, Sweep { from: all[7] + 1, ..whole(&all) }).await.is_empty());
+    assert!(scan(outbox, IdScan { from: all[7] + 1, ..whole(&all) }).await.is_empty());
 }
 
-pub(crate) async fn a_sweep_stops_at_its_limit<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn a_scan_stops_at_its_limit<T: Target>(outbox: &Outbox<T>) {
     let all = schedule_in(outbox, &[9, 8, 7, 6, 5, 4, 3, 2]).await;
     for limit in [1, 3, 8, 9] {
-        let found = sweep(outbox, Sweep { limit, ..whole(&[]) }).await;
+        let found = scan(outbox, IdScan { limit, ..whole(&[]) }).await;
         assert_eq!(found, all[..limit.min(8)], "the lowest ids come first");
     }
 }
 
-pub(crate) async fn what_a_sweep_skips_does_not_use_up_its_limit<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn what_a_scan_skips_does_not_use_up_its_limit<T: Target>(outbox: &Outbox<T>) {
     let all = schedule_in(outbox, &[9, 8, 7, 6, 5, 4, 3, 2]).await;
     // Ids far away are skipped, too: those in memory may be anywhere.
     let skip = [all[0], all[1], all[4], all[7] + 70_000, RecordId::MAX];
-    let found = sweep(outbox, Sweep { limit: 3, ..whole(&skip) }).await;
+    let found = scan(outbox, IdScan { limit: 3, ..whole(&skip) }).await;
     assert_eq!(found, [all[2], all[3], all[5]]);
-    let found = sweep(outbox, Sweep { from: all[3], limit: 3, ..whole(&all[..3]) }).await;
+    let found = scan(outbox, IdScan { from: all[3], limit: 3, ..whole(&all[..3]) }).await;
     assert_eq!(found, all[3..6]);
-    assert!(sweep(outbox, whole(&all)).await.is_empty());
+    assert!(scan(outbox, whole(&all)).await.is_empty());
 }
 
-pub(crate) async fn a_sweep_skips_as_many_as_memory_holds<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn a_scan_skips_as_many_as_memory_holds<T: Target>(outbox: &Outbox<T>) {
     let keys: Vec<NewRecord> = (0..3_000).map(|n| record(&format!("order-{n}"))).collect();
     outbox.schedule(&keys).await;
-    let all = sweep(outbox, whole(&[])).await;
+    let all = scan(outbox, whole(&[])).await;
     assert_eq!(all.len(), 3_000);
-    assert_eq!(sweep(outbox, whole(&all[..2_990])).await, all[2_990..]);
-    assert_eq!(sweep(outbox, Sweep { from: all[1_000], ..whole(&all[..2_990]) }).await, all[2_990..]);
+    assert_eq!(scan(outbox, whole(&all[..2_990])).await, all[2_990..]);
+    assert_eq!(scan(outbox, IdScan { from: all[1_000], ..whole(&all[..2_990]) }).await, all[2_990..]);
 }
 
-/// What waits, failed or is done stands between pending records: no look brings it, and no probe.
-pub(crate) async fn only_pending_records_are_swept_and_probed<T: Target>(outbox: &Outbox<T>) {
+/// What waits, failed or is done stands between pending records: no scan brings it, and it is nowhere the head.
+pub(crate) async fn only_pending_records_are_scanned_and_found_as_head<T: Target>(outbox: &Outbox<T>) {
     let (key, neighbour) = neighbours();
     let first = outbox.schedule_keys(&[&key, &key, "order-1", "order-2", "order-3", "order-4", &key]).await;
     outbox.schedule(&[due_record("order-5", Due::After(Duration::from_secs(3600)))]).await;
@@ -121,15 +121,15 @@ pub(crate) async fn only_pending_records_are_swept_and_probed<T: Target>(outbox:
     worker.settle([(first[2], 0, fail(OnFailure::Block)), (first[3], 0, fail(OnFailure::Continue))]).await;
     worker.settle([(first[4], 0, Change::Complete), (first[5], 0, Change::Unroutable)]).await;
     worker.settle([(first[6], 0, Change::Hold { behind: first[0] })]).await;
-    assert_eq!(sweep(outbox, whole(&[])).await, pending);
-    assert_eq!(probe(outbox, PartitionSet::ALL).await.first, Some(pending[0]));
+    assert_eq!(scan(outbox, whole(&[])).await, pending);
+    assert_eq!(head(outbox, PartitionSet::ALL).await.first, Some(pending[0]));
     // A lane that goes on brings its held records back to where they were.
     worker.settle([(first[0], 1, Change::CompleteAndResume)]).await;
-    assert_eq!(sweep(outbox, whole(&[])).await, [&[first[1], first[6]], pending.as_slice()].concat());
-    assert_eq!(probe(outbox, PartitionSet::ALL).await.first, Some(first[1]));
+    assert_eq!(scan(outbox, whole(&[])).await, [&[first[1], first[6]], pending.as_slice()].concat());
+    assert_eq!(head(outbox, PartitionSet::ALL).await.first, Some(first[1]));
 }
 
-pub(crate) async fn a_sweep_brings_the_same_fields_as_a_fetch<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn a_scan_brings_the_same_fields_as_a_fetch<T: Target>(outbox: &Outbox<T>) {
     let rich = NewRecord {
         handler: "billing:invoice/2".to_owned(),
         content_type: "application/cbor".to_owned(),
@@ -153,34 +153,34 @@ pub(crate) async fn a_sweep_brings_the_same_fields_as_a_fetch<T: Target>(outbox:
         };
         records.into_iter().map(but_age).collect::<Vec<_>>()
     };
-    let swept = outbox.store.sweep(whole(&[])).await.unwrap().0;
-    assert_eq!(swept.iter().map(|record| record.delivery.attempt).collect::<Vec<_>>(), [1, 1, 2]);
-    assert_eq!(fields(swept), fields(outbox.pending().await));
+    let scanned = outbox.store.scan_by_id(whole(&[])).await.unwrap().0;
+    assert_eq!(scanned.iter().map(|record| record.delivery.attempt).collect::<Vec<_>>(), [1, 1, 2]);
+    assert_eq!(fields(scanned), fields(outbox.pending().await));
 }
 
-pub(crate) async fn a_probe_names_the_least_pending_id_of_its_partitions<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn a_head_names_the_least_pending_id_of_its_partitions<T: Target>(outbox: &Outbox<T>) {
     let all = schedule_in(outbox, &[9, 4, 255, 4, 9]).await;
     for (numbers, first) in [(vec![4, 9, 255], 0), (vec![4, 255], 1), (vec![255], 2), (vec![0, 4], 1)] {
-        assert_eq!(probe(outbox, of(&numbers)).await.first, Some(all[first]), "{numbers:?}");
+        assert_eq!(head(outbox, of(&numbers)).await.first, Some(all[first]), "{numbers:?}");
     }
-    assert_eq!(probe(outbox, of(&[0, 5, 254])).await.first, None);
+    assert_eq!(head(outbox, of(&[0, 5, 254])).await.first, None);
     let mut worker = outbox.join().await;
     worker.settle([(all[0], 0, Change::Complete), (all[1], 0, Change::Complete)]).await;
-    assert_eq!(probe(outbox, PartitionSet::ALL).await.first, Some(all[2]));
-    assert_eq!(probe(outbox, of(&[4])).await.first, Some(all[3]));
+    assert_eq!(head(outbox, PartitionSet::ALL).await.first, Some(all[2]));
+    assert_eq!(head(outbox, of(&[4])).await.first, Some(all[3]));
 }
 
 pub(crate) async fn the_horizon_grows_with_every_id<T: Target>(outbox: &Outbox<T>) {
     let mut open_from = None;
     for _ in 0..3 {
         let last = *schedule_in(outbox, &[1, 2, 3]).await.last().unwrap();
-        let (swept, probed) = (horizon(outbox).await, probe(outbox, PartitionSet::ALL).await);
-        assert_eq!([swept.last_id, probed.horizon.last_id], [last; 2]);
+        let (scanned, head) = (horizon(outbox).await, head(outbox, PartitionSet::ALL).await);
+        assert_eq!([scanned.last_id, head.horizon.last_id], [last; 2]);
         // Either both tell by numbers or neither does, and numbers grow.
-        assert_eq!(swept.open_from.is_some(), probed.number.is_some());
-        assert!(swept.open_from >= open_from, "{:?} after {open_from:?}", swept.open_from);
-        assert!(probed.number >= probed.horizon.open_from, "its own number is not below what is open");
-        open_from = swept.open_from;
+        assert_eq!(scanned.open_from.is_some(), head.number.is_some());
+        assert!(scanned.open_from >= open_from, "{:?} after {open_from:?}", scanned.open_from);
+        assert!(head.number >= head.horizon.open_from, "its own number is not below what is open");
+        open_from = scanned.open_from;
     }
 }
 
@@ -188,9 +188,9 @@ pub(crate) async fn the_horizon_grows_with_every_id<T: Target>(outbox: &Outbox<T
 pub(crate) async fn the_least_pending_id_is_found_behind_a_gap<T: SqlTarget>(outbox: &Outbox<T>) {
     let low = schedule_in(outbox, &[1, 2]).await;
     outbox.execute(&format!("UPDATE {{outbox}}record SET id = id + 100000 WHERE id = {}", low[1])).await;
-    let probed = probe(outbox, of(&[2])).await;
-    assert_eq!(probed.first, Some(low[1] + 100_000));
+    let head = head(outbox, of(&[2])).await;
+    assert_eq!(head.first, Some(low[1] + 100_000));
     let from = low[1] + 100_000;
-    assert_eq!(sweep(outbox, Sweep { from, reach: 1, ..whole(&low[..1]) }).await, [from]);
-    assert!(sweep(outbox, Sweep { from: from - REACH, ..whole(&low[..1]) }).await.is_empty());
+    assert_eq!(scan(outbox, IdScan { from, reach: 1, ..whole(&low[..1]) }).await, [from]);
+    assert!(scan(outbox, IdScan { from: from - REACH, ..whole(&low[..1]) }).await.is_empty());
 }

@@ -5,34 +5,34 @@ use crate::instance::InstanceId;
 /// The right to write outcomes: a row of `outbox_fence` at a counter value. Each write moves the
 /// counter on by one; an evictor closes the row, and every later write finds its value gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Guard {
+pub struct FenceRow {
     /// Whose.
     pub instance: InstanceId,
-    /// Which of its guard rows: 0 is the settler's, transactional handlers have one each.
+    /// Which of its fence rows: 0 is the settler's, transactional handlers have one each.
     pub slot: u32,
     /// The value that must be found.
     pub counter: i64,
 }
 
-impl Guard {
-    /// The guard after a write under it.
+impl FenceRow {
+    /// The fence row after a write under it.
     #[must_use]
     pub fn moved(self) -> Self {
         Self { counter: self.counter + 1, ..self }
     }
 
-    /// The guard after [`RecordStore::resolve`](super::RecordStore::resolve) has raised it: by two, so that a write that did run
-    /// and a raise whose own reply was lost can be told apart.
+    /// The fence row after [`RecordStore::resolve`](super::RecordStore::resolve) has invalidated it: by two, so that a write that did run
+    /// and an invalidation whose own reply was lost can be told apart.
     #[must_use]
-    pub fn raised(self) -> Self {
+    pub fn invalidated(self) -> Self {
         Self { counter: self.counter + 2, ..self }
     }
 
-    /// What a counter read after raising says about the write under this guard.
+    /// What a counter read after an invalidation says about the write under this fence row.
     pub fn resolution(self, counter: i64) -> Resolution {
         match counter {
             counter if counter == self.moved().counter => Resolution::Applied,
-            counter if counter == self.raised().counter => Resolution::NotApplied,
+            counter if counter == self.invalidated().counter => Resolution::NotApplied,
             _ => Resolution::Closed,
         }
     }
@@ -43,7 +43,7 @@ impl Guard {
 pub enum Resolution {
     /// It was written.
     Applied,
-    /// It was not, and it never will be: the counter has been raised, see [`Guard::raised`].
+    /// It was not, and it never will be: the counter has been moved by two, see [`FenceRow::invalidated`].
     NotApplied,
     /// This instance has been evicted.
     Closed,
@@ -51,5 +51,5 @@ pub enum Resolution {
 
 /// The slot of the settler.
 pub const SETTLER_SLOT: u32 = 0;
-/// The counter of a closed guard row.
+/// The counter of a closed fence row.
 pub const CLOSED: i64 = -1;

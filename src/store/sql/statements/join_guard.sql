@@ -1,2 +1,0 @@
--- A guard row of a process that joins. Called by ClusterStore::join, once a slot.
-INSERT INTO {outbox}fence (instance_id, slot, counter) VALUES ($1, $2, 0)
