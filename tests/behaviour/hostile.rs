@@ -199,6 +199,8 @@ pub(crate) async fn a_lane_released_by_another_process_goes_on_in_a_crowded_part
     let running = outbox.start().await.unwrap();
     stage.schedule(&outbox, &run_of(&blocked, 3)).await;
     let (record, _, _) = stage.signals.failed().await;
+    // It is told before it is durable.
+    until_count(&outbox, Status::Failed, 1).await;
     stage.schedule(&outbox, &run_of(hung, 300)).await;
     // Memory is full of the slow key once nothing more is fetched of it.
     let fetched = |signal: &Signal| matches!(signal, Signal::Fetched { .. });

@@ -193,7 +193,7 @@ impl Driver for Postgres {
                 .bind(limit)
                 .fetch(conn);
             let mut horizon = Horizon { open_from: Some(0), ..Horizon::default() };
-            let mut records = Vec::with_capacity(sweep.limit);
+            let mut records = Vec::with_capacity(scan.limit);
             // Row by row: they are decoded while the server still looks for the others.
             while let Some(row) = rows.try_next().await? {
                 match get::<i64>(&row, AFTER_RECORD)? {
