@@ -2,7 +2,7 @@
 //!
 //! The first letter to each of three people cannot be delivered; later letters to them wait, letters
 //! to others do not. A person looks at the list and decides for each: try again (the cause is
-//! mended), replace the payload (it was wrong), or discard (it no longer matters). Then what waited is
+//! fixed), replace the payload (it was wrong), or discard (it no longer matters). Then what waited is
 //! delivered as well. Prints the list and, by key, what was delivered.
 #![allow(clippy::print_stdout)]
 

@@ -2,7 +2,7 @@
 //!
 //! A customer makes four payments. The bank does not answer twice at the second one: it is retried,
 //! and the later payments of this customer wait. The card of the third one is stolen, which no retry
-//! can mend: the fallback handler takes it. Prints each call in order.
+//! can fix: the fallback handler takes it. Prints each call in order.
 #![allow(clippy::print_stdout)]
 
 use std::{error::Error, path::Path, time::Duration};

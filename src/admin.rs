@@ -30,7 +30,7 @@ use crate::{
     config::RetentionConfig,
     notifications::Announcer,
     record::RecordId,
-    store::{Mend, PURGED_AT_ONCE, Store, StoreError},
+    store::{PURGED_AT_ONCE, Repair, Store, StoreError},
     wake::Wake,
 };
 pub use crate::{
@@ -70,7 +70,7 @@ impl Admin {
     }
 
     /// Lists live instances, then those that have ended, the latest first. Rows of ended instances stay for
-    /// `cluster.forget_instances_after`.
+    /// `cluster.purge_instances_after`.
     pub async fn instances(&self, limit: usize) -> Result<Vec<Instance>, StoreError> {
         self.store.instances(limit).await
     }
@@ -115,29 +115,29 @@ impl Admin {
     /// Delivers a failed record again, from attempt 1; if it blocks its lane, the lane goes on after
     /// it. False if there is no such failed record.
     pub async fn retry(&self, record: RecordId) -> Result<bool, StoreError> {
-        self.mend(record, Mend::Retry).await
+        self.repair(record, Repair::Retry).await
     }
 
     /// Deletes a failed record; if it blocks its lane, the lane goes on without it. False if there is
     /// no such failed record.
     pub async fn discard(&self, record: RecordId) -> Result<bool, StoreError> {
-        self.mend(record, Mend::Discard).await
+        self.repair(record, Repair::Discard).await
     }
 
     /// As [`retry`](Self::retry), with another payload.
     pub async fn replace_payload(&self, record: RecordId, payload: Vec<u8>) -> Result<bool, StoreError> {
-        self.mend(record, Mend::Replace(payload)).await
+        self.repair(record, Repair::Replace(payload)).await
     }
 
     /// [Retries](Self::retry) the next failed records above `after`, a hundred of them, in one transaction.
     /// Call it again with [`Step::next`] until there is none.
     pub async fn retry_all(&self, filter: &Filter, after: RecordId) -> Result<Step, StoreError> {
-        self.mend_step(filter, after, &Mend::Retry).await
+        self.repair_step(filter, after, &Repair::Retry).await
     }
 
     /// [Discards](Self::discard) the next failed records above `after`, as [`retry_all`](Self::retry_all).
     pub async fn discard_all(&self, filter: &Filter, after: RecordId) -> Result<Step, StoreError> {
-        self.mend_step(filter, after, &Mend::Discard).await
+        self.repair_step(filter, after, &Repair::Discard).await
     }
 
     /// [Replaces the payloads](Self::replace_payload) of the next failed records above `after`, each by what
@@ -179,15 +179,20 @@ impl Admin {
         }
     }
 
-    async fn mend(&self, record: RecordId, mend: Mend) -> Result<bool, StoreError> {
-        let mended = self.store.mend(record, &mend).await?;
+    async fn repair(&self, record: RecordId, repair: Repair) -> Result<bool, StoreError> {
+        let repaired = self.store.repair(record, &repair).await?;
         self.tell_workers();
-        Ok(mended)
+        Ok(repaired)
     }
 
-    async fn mend_step(&self, filter: &Filter, after: RecordId, mend: &Mend) -> Result<Step, StoreError> {
+    async fn repair_step(
+        &self,
+        filter: &Filter,
+        after: RecordId,
+        repair: &Repair,
+    ) -> Result<Step, StoreError> {
         let ids = self.store.failed_ids(filter, after, STEP).await?;
-        let changed = if ids.is_empty() { 0 } else { self.store.mend_all(&ids, mend).await? };
+        let changed = if ids.is_empty() { 0 } else { self.store.repair_all(&ids, repair).await? };
         self.tell_workers();
         Ok(Step { changed, next: next_of(ids.into_iter()) })
     }

@@ -217,7 +217,7 @@ setters! { ClusterConfig {
     rebalance_interval: Duration,
     graceful_shutdown_timeout: Duration,
     handover_timeout: Duration,
-    forget_instances_after: Duration
+    purge_instances_after: Duration
     ; some instance_name: String
 } }
 
@@ -238,7 +238,7 @@ setters! { DatabaseConfig {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub struct ConfigError {
-    /// Each problem as one sentence: the value, the limit, the mend.
+    /// Each problem as one sentence: the value, the limit, the remedy.
     pub problems: Vec<String>,
 }
 
@@ -296,7 +296,7 @@ impl Config {
         let others = [
             ("cluster.graceful_shutdown_timeout", self.cluster.graceful_shutdown_timeout),
             ("cluster.handover_timeout", self.cluster.handover_timeout),
-            ("cluster.forget_instances_after", self.cluster.forget_instances_after),
+            ("cluster.purge_instances_after", self.cluster.purge_instances_after),
             ("retention.completed_for", self.retention.completed_for),
             ("retention.dedup_for", self.retention.dedup_for),
         ];

@@ -31,7 +31,7 @@ keys! {
     rebalance_interval "cluster.rebalance_interval",
     graceful_shutdown_timeout "cluster.graceful_shutdown_timeout",
     handover_timeout "cluster.handover_timeout",
-    forget_instances_after "cluster.forget_instances_after",
+    purge_instances_after "cluster.purge_instances_after",
     max_delay "retry.max_delay",
     max_unavailable "retry.max_unavailable",
     fixed_delay "retry.backoff.fixed.delay",

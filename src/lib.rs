@@ -57,7 +57,7 @@
 //! | schedule | [`Outbox`], [`ScheduleOptions`], [`RawEvent`] |
 //! | handle | [`handler`]: typed, generic, batch, transactional, fallback |
 //! | set | [`Config`] and its parts, [`RetryPolicy`] |
-//! | look after it, mend what failed | [`Outbox::admin`], [`admin`] |
+//! | look after it, repair what failed | [`Outbox::admin`], [`admin`] |
 //! | watch | [`telemetry`]: [`Signal`], [`Observer`] |
 //! | be generic over the database, sort its errors | [`database`] |
 //! | test | [`memory`]: the same semantics without a server, on a clock that can be paused |

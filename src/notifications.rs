@@ -24,7 +24,7 @@ use crate::{
 const GAP: Duration = Duration::from_millis(3);
 /// The pause after one that could not be sent, and before the next try to listen.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The same where only a person can mend it.
+/// The same where only a person can fix it.
 const LONG_PAUSE: Duration = Duration::from_secs(60);
 /// A connection that has not told anything for so long is closed.
 const UNUSED_FOR: Duration = Duration::from_secs(10);
@@ -70,7 +70,7 @@ impl Announcer {
                     Ok(Ok(())) => {}
                     Ok(Err(_)) => return,
                     Err(_) => {
-                        bell.rest(UNUSED_FOR / 2).await;
+                        bell.close_idle(UNUSED_FOR / 2).await;
                         continue;
                     }
                 }
@@ -127,7 +127,7 @@ impl Absence {
         GAP
     }
 
-    /// It does not: said once where only a person can mend it. The pause until the next try.
+    /// It does not: said once where only a person can fix it. The pause until the next try.
     fn report(&mut self, observers: &Observers, error: &StoreError) -> Duration {
         if !matches!(error.class, ErrorClass::Setup | ErrorClass::WrongNode | ErrorClass::Record) {
             observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
@@ -164,7 +164,7 @@ mod tests {
             std::future::pending().await
         }
 
-        async fn rest(&self, _: Duration) {}
+        async fn close_idle(&self, _: Duration) {}
     }
 
     #[tokio::test(start_paused = true)]

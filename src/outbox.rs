@@ -174,7 +174,7 @@ impl<DB: Database> Outbox<DB> {
     /// Joins the cluster and starts to deliver. Waits, with back-off, while the database is down.
     ///
     /// # Errors
-    /// [`StartError`] for what waiting cannot mend.
+    /// [`StartError`] for what waiting cannot fix.
     pub async fn start(&self) -> Result<Running, StartError> {
         start(&self.inner).await
     }

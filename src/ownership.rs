@@ -169,8 +169,8 @@ impl Ownership {
         Partition::all().filter(idle).collect()
     }
 
-    /// Forgets partitions after they were released.
-    pub(crate) fn forget(&self, partitions: PartitionSet) {
+    /// Clears partitions after they were released.
+    pub(crate) fn clear(&self, partitions: PartitionSet) {
         for partition in partitions.iter() {
             let slot = &self.0.slots[partition.index()];
             slot.generation.store(0, SeqCst);

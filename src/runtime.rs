@@ -37,7 +37,7 @@ pub enum StartError {
     /// An outbox without handlers only schedules.
     #[error("this outbox has no handlers: it can schedule, but there is nothing to start")]
     NoHandlers,
-    /// The schema does not fit this build, or the database refuses what only a person can mend.
+    /// The schema does not fit this build, or the database refuses what only a person can fix.
     #[error(transparent)]
     Schema(#[from] SchemaError),
     /// The system gave no thread for the heartbeat.
@@ -65,7 +65,7 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
                 inner.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
             }
             Err(error) => {
-                inner.store.rest(Duration::ZERO).await;
+                inner.store.close_idle(Duration::ZERO).await;
                 return Err(error.into());
             }
         }
@@ -104,9 +104,9 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
 async fn compare(store: &dyn Store, own: Option<&dyn Store>) -> Result<(), SchemaError> {
     let Some(own) = own else { return Ok(()) };
     let pool = own.identity().await;
-    own.rest(Duration::ZERO).await;
+    own.close_idle(Duration::ZERO).await;
     let (pool, worker_pool) = (pool?, store.identity().await?);
-    store.rest(Duration::ZERO).await;
+    store.close_idle(Duration::ZERO).await;
     if pool == worker_pool { Ok(()) } else { Err(SchemaError::WorkerPool { pool, worker_pool }) }
 }
 
@@ -155,9 +155,9 @@ impl Worker {
             break if drained { Finished::Drained { report } } else { Finished::Shutdown { report } };
         };
         // The outbox may live on, and only schedule.
-        self.store.rest(Duration::ZERO).await;
+        self.store.close_idle(Duration::ZERO).await;
         if let Some(bell) = &self.bell {
-            bell.rest(Duration::ZERO).await;
+            bell.close_idle(Duration::ZERO).await;
         }
         reason
     }
@@ -283,7 +283,7 @@ impl Worker {
     }
 
     /// Joins, however long the database is away. False: asked to stop before it came to that, or refused
-    /// while `start` waits for it. Later nothing is given up: somebody may mend it.
+    /// while `start` waits for it. Later nothing is given up: somebody may fix it.
     async fn join(&mut self, me: InstanceId, joined: &mut Option<Joined>) -> bool {
         let instance = NewInstance {
             id: me,
@@ -351,7 +351,7 @@ impl Worker {
                     Err(error) => self.report(&error),
                 },
             }
-            self.store.rest(UNUSED_FOR).await;
+            self.store.close_idle(UNUSED_FOR).await;
             // One instance does it for all: the owner of partition 0.
             let mine = Partition::new(0).is_some_and(|first| ownership.is_open(first));
             if Instant::now() < purge_at || !mine || !ownership.lease_holds() {
@@ -363,7 +363,7 @@ impl Worker {
                 Ok(_) => {}
                 Err(error) => self.report(&error),
             }
-            if let Err(error) = self.store.forget(self.config.cluster.forget_instances_after).await {
+            if let Err(error) = self.store.purge_instances(self.config.cluster.purge_instances_after).await {
                 self.report(&error);
             }
         }

@@ -118,7 +118,7 @@ impl Beating {
     /// Beats until it is stopped or the instance is evicted, and closes its connection.
     async fn run(self, stopped: watch::Receiver<bool>) {
         self.keep_beating(stopped).await;
-        self.store.rest(Duration::ZERO).await;
+        self.store.close_idle(Duration::ZERO).await;
     }
 
     async fn keep_beating(&self, mut stopped: watch::Receiver<bool>) {

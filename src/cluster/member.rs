@@ -208,7 +208,7 @@ impl Member {
         let lost: PartitionSet = self.ownership.held().iter().filter(is_other).collect();
         // Nothing is worked on there: it was released, and only the answer was lost.
         let released = PartitionSet::from_iter(lost.iter().filter(|p| self.ownership.drained().contains(*p)));
-        self.ownership.forget(released);
+        self.ownership.clear(released);
         let partitions = lost.without(released);
         if !partitions.is_empty() {
             self.observers.emit(Signal::ClaimsLost { partitions });
@@ -288,7 +288,7 @@ impl Member {
         let claims: Vec<(Partition, Generation)> = drained.iter().filter_map(claim).collect();
         match self.store.release(self.me, &claims).await {
             Ok(_) => {
-                self.ownership.forget(drained);
+                self.ownership.clear(drained);
                 self.observers.emit(Signal::PartitionsReleased { partitions: drained });
             }
             Err(error) => self.report(&error),

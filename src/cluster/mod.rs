@@ -50,8 +50,8 @@ pub struct ClusterConfig {
     #[serde(with = "crate::duration::handover_timeout")]
     pub handover_timeout: Duration,
     /// Rows of stopped and dead instances are deleted after this time.
-    #[serde(with = "crate::duration::forget_instances_after")]
-    pub forget_instances_after: Duration,
+    #[serde(with = "crate::duration::purge_instances_after")]
+    pub purge_instances_after: Duration,
     /// The name of this process, for people; the host name and process id if not given.
     pub instance_name: Option<String>,
 }
@@ -64,7 +64,7 @@ impl Default for ClusterConfig {
             rebalance_interval: Duration::from_secs(10),
             graceful_shutdown_timeout: Duration::from_secs(15),
             handover_timeout: Duration::from_secs(60),
-            forget_instances_after: Duration::from_secs(24 * 3600),
+            purge_instances_after: Duration::from_secs(24 * 3600),
             instance_name: None,
         }
     }
@@ -75,11 +75,11 @@ impl ClusterConfig {
         if let Some(name) = self.instance_name.as_ref().filter(|name| !(1..=255).contains(&name.len())) {
             problems.push(format!("cluster.instance_name has {} bytes, but must have 1 to 255", name.len()));
         }
-        if self.forget_instances_after < self.stale_instance_timeout.saturating_mul(10) {
+        if self.purge_instances_after < self.stale_instance_timeout.saturating_mul(10) {
             problems.push(format!(
-                "cluster.forget_instances_after is {:?}, but must be at least ten times \
+                "cluster.purge_instances_after is {:?}, but must be at least ten times \
                  cluster.stale_instance_timeout ({:?})",
-                self.forget_instances_after, self.stale_instance_timeout
+                self.purge_instances_after, self.stale_instance_timeout
             ));
         }
     }

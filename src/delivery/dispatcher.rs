@@ -259,7 +259,7 @@ impl Dispatcher {
         }
         signals.into_iter().for_each(|signal| self.outside.observers.emit(signal));
         for record in tracks_ended {
-            self.executor.call(|store| async move { store.end_call(record).await });
+            self.executor.call(|store| async move { store.end_tracking(record).await });
         }
         let now = Instant::now();
         due_in.into_iter().for_each(|pause| self.planner.due_in(pause, now));

@@ -79,7 +79,7 @@ impl HandlerError {
         }
     }
 
-    /// An error that no retry can mend: straight to the fallback handler, or FAILED.
+    /// An error that no retry can fix: straight to the fallback handler, or FAILED.
     pub fn permanent(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { permanent: true, ..Self::new(error) }
     }

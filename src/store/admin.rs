@@ -14,7 +14,7 @@ pub(crate) const PURGED_AT_ONCE: u64 = 200_000;
 /// What to do with a failed record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(hidden)]
-pub enum Mend {
+pub enum Repair {
     /// Deliver it again, from attempt 1.
     Retry,
     /// Deliver it again with another payload.
@@ -54,12 +54,12 @@ pub trait AdminStore: Send + Sync + 'static {
         after: RecordId,
         limit: usize,
     ) -> Result<Vec<RecordId>, StoreError>;
-    /// Mends those of these records that have failed, and lets the lanes go on that they have stopped, in one
+    /// Repairs those of these records that have failed, and lets the lanes go on that they have stopped, in one
     /// transaction. Returns how many there were.
-    async fn mend_all(&self, ids: &[RecordId], mend: &Mend) -> Result<usize, StoreError>;
+    async fn repair_all(&self, ids: &[RecordId], repair: &Repair) -> Result<usize, StoreError>;
     /// The same for one record. Returns whether there was such a failed record.
-    async fn mend(&self, id: RecordId, mend: &Mend) -> Result<bool, StoreError> {
-        Ok(self.mend_all(&[id], mend).await? == 1)
+    async fn repair(&self, id: RecordId, repair: &Repair) -> Result<bool, StoreError> {
+        Ok(self.repair_all(&[id], repair).await? == 1)
     }
     /// Deletes completed, archived and dedup rows older than this, and keys of the strict order that nobody
     /// has locked: in batches, up to a limit. Returns how many.

@@ -19,7 +19,7 @@ pub trait Store: RecordStore + ClusterStore + AdminStore + SchemaStore {
         Vec::new()
     }
     /// Closes connections that have not been used for so long; they are opened again when needed.
-    async fn rest(&self, _: Duration) {}
+    async fn close_idle(&self, _: Duration) {}
     /// What tells other processes of commits, over connections of its own; `None` where the database
     /// has nothing of the kind.
     fn bell(&self) -> Option<Arc<dyn Bell>> {

@@ -15,10 +15,10 @@ pub trait Bell: Send + Sync + 'static {
     /// Begins to listen.
     ///
     /// # Errors
-    /// Of a class that only a person can mend where notifications do not arrive.
+    /// Of a class that only a person can fix where notifications do not arrive.
     async fn listen(&self) -> Result<Box<dyn Listener>, StoreError>;
     /// Closes what has not rung for so long.
-    async fn rest(&self, unused_for: Duration);
+    async fn close_idle(&self, unused_for: Duration);
 }
 
 /// Hears another process ring.

@@ -41,7 +41,7 @@ pub trait ClusterStore: Send + Sync + 'static {
     async fn leave(&self, me: InstanceId) -> Result<(), StoreError>;
     /// Deletes rows of stopped and dead instances that own nothing and have been silent that long, some
     /// thousands at most.
-    async fn forget(&self, silent_for: Duration) -> Result<usize, StoreError>;
+    async fn purge_instances(&self, silent_for: Duration) -> Result<usize, StoreError>;
 }
 
 /// A process that joins.

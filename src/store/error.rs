@@ -38,7 +38,7 @@ impl ErrorClass {
         Self::Setup,
     ];
 
-    /// Whether the same call may succeed later though nobody has mended anything.
+    /// Whether the same call may succeed later though nobody has fixed anything.
     pub(crate) fn may_pass(self) -> bool {
         match self {
             Self::Retry | Self::Reconnect | Self::WrongNode | Self::Resource | Self::Duplicate => true,

@@ -25,7 +25,7 @@ pub(crate) mod sql;
 mod tables;
 mod transactional;
 
-pub use admin::{AdminStore, Mend};
+pub use admin::{AdminStore, Repair};
 pub use backend::Store;
 pub use bell::{Bell, Listener};
 pub use cluster::{ClusterStore, NewInstance};

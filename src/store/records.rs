@@ -51,12 +51,12 @@ pub trait RecordStore: Send + Sync + 'static {
     /// Crashes of earlier owners of these partitions, and of calls there that had not ended.
     async fn suspicions(&self, partitions: PartitionSet) -> Result<Vec<Suspicion>, StoreError>;
 
-    /// Notes that an instance is about to handle a record: a crash of it counts against the record until
-    /// [`RecordStore::end_call`].
-    async fn note_call(&self, me: InstanceId, partition: Partition, id: RecordId) -> Result<(), StoreError>;
+    /// Tracks that an instance is about to handle a record: a crash of it counts against the record until
+    /// [`RecordStore::end_tracking`].
+    async fn track_call(&self, me: InstanceId, partition: Partition, id: RecordId) -> Result<(), StoreError>;
 
-    /// The call has ended, or the record is not tried again: what was noted of it is gone.
-    async fn end_call(&self, id: RecordId) -> Result<(), StoreError>;
+    /// The call has ended, or the record is not tried again: what was tracked of it is gone.
+    async fn end_tracking(&self, id: RecordId) -> Result<(), StoreError>;
 
     /// Nothing has crashed here for long: what was counted of partitions that `me` owns is forgotten.
     async fn calm(&self, me: InstanceId, partitions: PartitionSet) -> Result<(), StoreError>;

@@ -1,4 +1,4 @@
-//! Looking after an outbox that runs: draining an instance, mending many records in steps.
+//! Looking after an outbox that runs: draining an instance, repairing many records in steps.
 
 use keylane::{
     Finished, Outbox, Signal,
@@ -60,7 +60,7 @@ pub(crate) async fn the_only_instance_can_be_drained<T: User>(stage: &Stage<T>) 
     assert!(outbox.admin().partitions().await.unwrap().iter().all(|row| row.owner.is_none()));
 }
 
-pub(crate) async fn what_has_failed_is_mended_in_steps<T: User>(stage: &Stage<T>) {
+pub(crate) async fn what_has_failed_is_repaired_in_steps<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let handler = failing(&ledger, 1, u32::MAX, refused).retry(keylane::RetryPolicy::never());
     let (outbox, running) = stage.run([handler]).await;

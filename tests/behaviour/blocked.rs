@@ -227,7 +227,7 @@ pub(crate) async fn thousands_behind_a_blocked_key_cost_the_others_nothing<T: Us
     assert_eq!(ledger.done_of("blocked"), (1..=2000).collect::<Vec<_>>());
 }
 
-pub(crate) async fn a_record_mended_behind_a_lane_that_went_on_is_found<T: User>(stage: &Stage<T>) {
+pub(crate) async fn a_record_repaired_behind_a_lane_that_went_on_is_found<T: User>(stage: &Stage<T>) {
     let (ledger, refusing) = (Ledger::default(), Refusing::these([2]));
     let handler = refusing.handler(&ledger).on_failure(keylane::OnFailure::Continue);
     let (outbox, running) = stage.run([handler]).await;
@@ -243,7 +243,7 @@ pub(crate) async fn a_record_mended_behind_a_lane_that_went_on_is_found<T: User>
         ledger.until_done(number as usize - 1).await;
     }
     refusing.accept(2);
-    // Another process mends it, so that nobody here is told.
+    // Another process repairs it, so that nobody here is told.
     let elsewhere = stage.outbox([]).await;
     assert!(elsewhere.admin().retry(failed.id).await.unwrap());
     ledger.until_done(19).await;

@@ -174,15 +174,15 @@ pub(crate) async fn a_lane_released_by_another_process_goes_on_in_a_crowded_part
 ) {
     let (ledger, hung, blocked) = (Ledger::default(), "slow", neighbour("slow"));
     let (note, key) = (ledger.clone(), blocked.clone());
-    let mended = Arc::new(AtomicUsize::new(0));
-    let seen = Arc::clone(&mended);
+    let repaired = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&repaired);
     let handler = typed("bookkeeper", move |event: Placed, delivery| {
-        let (ledger, key, mended) = (note.clone(), key.clone(), Arc::clone(&seen));
+        let (ledger, key, repaired) = (note.clone(), key.clone(), Arc::clone(&seen));
         async move {
             if event.key != key {
                 return std::future::pending().await;
             }
-            if mended.load(SeqCst) == 0 {
+            if repaired.load(SeqCst) == 0 {
                 return Err(HandlerError::permanent("not yet"));
             }
             ledger.note(Step::Done, &event, &delivery);
@@ -205,7 +205,7 @@ pub(crate) async fn a_lane_released_by_another_process_goes_on_in_a_crowded_part
     // Memory is full of the slow key once nothing more is fetched of it.
     let fetched = |signal: &Signal| matches!(signal, Signal::Fetched { .. });
     stage.signals.at_least(3, "looks that fill the memory", fetched).await;
-    mended.store(1, SeqCst);
+    repaired.store(1, SeqCst);
     let elsewhere = stage.outbox([]).await;
     assert!(elsewhere.admin().retry(record).await.unwrap());
     ledger.until(Step::Done, Some(&blocked), 3).await;

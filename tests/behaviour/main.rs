@@ -126,7 +126,7 @@ macro_rules! everywhere {
             }
             blocked {
                 a_blocked_lane_is_listed_with_what_waits_behind
-                a_record_mended_behind_a_lane_that_went_on_is_found
+                a_record_repaired_behind_a_lane_that_went_on_is_found
                 retry_lets_a_lane_go_on_in_order
                 replace_payload_delivers_another_payload
                 discard_lets_a_lane_go_on_without_the_record
@@ -191,7 +191,7 @@ macro_rules! everywhere {
             admin {
                 a_drained_instance_hands_over_and_stays_away
                 the_only_instance_can_be_drained
-                what_has_failed_is_mended_in_steps
+                what_has_failed_is_repaired_in_steps
             }
             stopping {
                 a_shutdown_finishes_what_is_in_flight

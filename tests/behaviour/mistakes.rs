@@ -1,4 +1,4 @@
-//! Mistakes that waiting does not mend: `start` tells them at once.
+//! Mistakes that waiting does not fix: `start` tells them at once.
 
 use std::time::Duration;
 

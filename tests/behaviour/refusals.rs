@@ -1,4 +1,4 @@
-//! What `schedule` refuses: before anything is written, with the value, the limit and the mend.
+//! What `schedule` refuses: before anything is written, with the value, the limit and the remedy.
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 

@@ -139,9 +139,9 @@ fn a_problem_says_what_to_do() {
     );
     let batch = problems(|config| config.delivery.max_in_flight = 500);
     assert_eq!(batch, ["delivery.max_in_flight is 500, but must be at least delivery.batch_size (1000)"]);
-    let forget = problems(|config| config.cluster.forget_instances_after = s(60));
-    assert_eq!(forget.len(), 1);
-    assert!(forget[0].contains("60s") && forget[0].contains("ten times"), "{forget:?}");
+    let purge = problems(|config| config.cluster.purge_instances_after = s(60));
+    assert_eq!(purge.len(), 1);
+    assert!(purge[0].contains("60s") && purge[0].contains("ten times"), "{purge:?}");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn durations_without_end_are_refused_and_overflow_nothing() {
         ("cluster.rebalance_interval", |config| &mut config.cluster.rebalance_interval),
         ("cluster.graceful_shutdown_timeout", |config| &mut config.cluster.graceful_shutdown_timeout),
         ("cluster.handover_timeout", |config| &mut config.cluster.handover_timeout),
-        ("cluster.forget_instances_after", |config| &mut config.cluster.forget_instances_after),
+        ("cluster.purge_instances_after", |config| &mut config.cluster.purge_instances_after),
         ("retention.purge_interval", |config| &mut config.retention.purge_interval),
         ("database.call_timeout", |config| &mut config.database.call_timeout),
         ("retry.max_delay", |config| &mut config.retry.max_delay),

@@ -1,5 +1,5 @@
 //! Chance against order: instances come and go, calls of the database fail or lose their replies,
-//! records fail and are mended, all on a paused clock. One number decides everything but the
+//! records fail and are repaired, all on a paused clock. One number decides everything but the
 //! interleaving; `KEYLANE_SEEDS=1000..2000` tries others than usual.
 
 use std::{
@@ -148,7 +148,7 @@ impl World {
     }
 
     /// Somebody looks after the failed records.
-    async fn mend(&mut self) {
+    async fn repair(&mut self) {
         let outbox = self.stage.outbox([]).await;
         for failed in outbox.admin().failed(&Filter::all(), 0, 100).await.unwrap() {
             self.poison.lock().unwrap().retain(|(key, _)| *key != failed.lane.key);
@@ -174,7 +174,7 @@ impl World {
                 };
                 self.stage.pool.fail_next(call, 1 + self.dice.roll(3), fault);
             }
-            4 => self.mend().await,
+            4 => self.repair().await,
             5 if manners == Manners::Rough && self.running.len() > 1 => {
                 let place = self.dice.roll(self.running.len());
                 drop(self.running.remove(place));
@@ -197,7 +197,7 @@ impl World {
             self.join().await;
         }
         for _ in 0..400 {
-            self.mend().await;
+            self.repair().await;
             sleep(s(1)).await;
             if self.running[0].0.admin().counts().await.unwrap().records.is_empty() {
                 break;

@@ -2,7 +2,7 @@
 
 use keylane::{
     OnFailure, RecordId,
-    inner::{Change, Mend, Suspicion},
+    inner::{Change, Repair, Suspicion},
     partition::PartitionSet,
 };
 
@@ -39,25 +39,25 @@ pub(crate) async fn a_crash_counts_for_what_was_owned_and_for_calls_that_had_not
 ) {
     for round in 1..=2 {
         let worker = owner(outbox).await;
-        outbox.store.note_call(worker.id, partition(1), 7).await.unwrap();
-        outbox.store.note_call(worker.id, partition(1), 8).await.unwrap();
-        outbox.store.end_call(8).await.unwrap();
+        outbox.store.track_call(worker.id, partition(1), 7).await.unwrap();
+        outbox.store.track_call(worker.id, partition(1), 8).await.unwrap();
+        outbox.store.end_tracking(8).await.unwrap();
         crash(outbox, &worker).await;
         let expected = [suspicion(1, None, round), suspicion(1, Some(7), round), suspicion(2, None, round)];
         assert_eq!(suspicions(outbox).await, expected);
     }
     let elsewhere = [partition(2)].into_iter().collect();
     assert_eq!(outbox.store.suspicions(elsewhere).await.unwrap(), [suspicion(2, None, 2)]);
-    outbox.store.end_call(7).await.unwrap();
+    outbox.store.end_tracking(7).await.unwrap();
     assert_eq!(suspicions(outbox).await.len(), 2);
 }
 
 pub(crate) async fn who_lets_go_or_is_late_has_not_crashed<T: Target>(outbox: &Outbox<T>) {
     let worker = owner(outbox).await;
-    outbox.store.note_call(worker.id, partition(1), 7).await.unwrap();
+    outbox.store.track_call(worker.id, partition(1), 7).await.unwrap();
     assert!(outbox.store.evict(worker.id, None).await.unwrap(), "it beat, and did not let go");
     let worker = owner(outbox).await;
-    outbox.store.note_call(worker.id, partition(1), 8).await.unwrap();
+    outbox.store.track_call(worker.id, partition(1), 8).await.unwrap();
     outbox.store.leave(worker.id).await.unwrap();
     assert!(suspicions(outbox).await.is_empty());
 }
@@ -66,7 +66,7 @@ pub(crate) async fn a_partition_that_is_calm_is_suspected_no_more<T: Target>(out
     let id = outbox.schedule_keys(&["order-1"]).await[0];
     let worker = owner(outbox).await;
     for record in [id, id + 1] {
-        outbox.store.note_call(worker.id, partition(1), record).await.unwrap();
+        outbox.store.track_call(worker.id, partition(1), record).await.unwrap();
     }
     crash(outbox, &worker).await;
     let worker = owner(outbox).await;
@@ -77,13 +77,13 @@ pub(crate) async fn a_partition_that_is_calm_is_suspected_no_more<T: Target>(out
     assert_eq!(suspicions(outbox).await, [suspicion(1, Some(id), 1)], "the record is still there");
 }
 
-pub(crate) async fn mending_a_record_forgets_its_crashes<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn repairing_a_record_clears_its_crashes<T: Target>(outbox: &Outbox<T>) {
     let id = outbox.schedule_keys(&["order-1"]).await[0];
     let worker = owner(outbox).await;
-    outbox.store.note_call(worker.id, partition(1), id).await.unwrap();
+    outbox.store.track_call(worker.id, partition(1), id).await.unwrap();
     crash(outbox, &worker).await;
     let fail = Change::Fail { error: "crashed".to_owned(), lane: OnFailure::Block };
     outbox.join().await.settle([(id, 0, fail)]).await;
-    assert!(outbox.store.mend(id, &Mend::Retry).await.unwrap());
+    assert!(outbox.store.repair(id, &Repair::Retry).await.unwrap());
     assert!(suspicions(outbox).await.iter().all(|suspicion| suspicion.record.is_none()));
 }

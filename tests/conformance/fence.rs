@@ -127,12 +127,12 @@ pub(crate) async fn fence_refuses_without_a_fence_row<T: Target>(outbox: &Outbox
     every.are_refused(outbox, FenceRow { slot: 2, ..worker.fence() }).await;
 }
 
-pub(crate) async fn fence_refuses_a_forgotten_instance<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn fence_refuses_a_purged_instance<T: Target>(outbox: &Outbox<T>) {
     let mut worker = outbox.join().await;
     let every = EveryChange::prepare(outbox, &mut worker).await;
     outbox.store.leave(worker.id).await.unwrap();
     crate::outbox::a_moment().await;
-    assert_eq!(outbox.store.forget(Duration::from_millis(1)).await.unwrap(), 1);
+    assert_eq!(outbox.store.purge_instances(Duration::from_millis(1)).await.unwrap(), 1);
     every.are_refused(outbox, worker.fence()).await;
 }
 

@@ -19,7 +19,7 @@ macro_rules! everywhere {
                 a_crash_counts_for_what_was_owned_and_for_calls_that_had_not_ended
                 who_lets_go_or_is_late_has_not_crashed
                 a_partition_that_is_calm_is_suspected_no_more
-                mending_a_record_forgets_its_crashes
+                repairing_a_record_clears_its_crashes
             }
             overview {
                 instances_are_listed_with_their_partitions
@@ -27,8 +27,8 @@ macro_rules! everywhere {
                 a_failed_record_is_shown_with_all_that_it_carries
                 filters_find_by_handler_key_and_partition
                 pages_of_a_filter_follow_one_another
-                many_are_mended_at_once
-                mending_many_leaves_others_as_they_are
+                many_are_repaired_at_once
+                repairing_many_leaves_others_as_they_are
             }
             releasing {
                 much_that_is_held_returns_in_steps_and_in_order
@@ -37,7 +37,7 @@ macro_rules! everywhere {
                 new_records_wait_behind_a_release
                 a_lane_that_is_releasing_can_be_stopped_again
                 a_retry_during_a_release_stops_it
-                mending_before_a_large_backlog_returns_it_in_steps
+                repairing_before_a_large_backlog_returns_it_in_steps
                 a_release_leaves_the_lanes_beside_it_alone
             }
             fetching {
@@ -132,8 +132,8 @@ macro_rules! everywhere {
                 a_draining_member_can_be_evicted
                 leave_ends_beats_and_closes_fence_rows
                 an_evicted_instance_that_leaves_stays_fenced
-                forget_takes_the_gone_and_keeps_the_living
-                forget_keeps_the_dead_that_still_own_something
+                purge_takes_the_gone_and_keeps_the_living
+                purge_keeps_the_dead_that_still_own_something
                 the_heartbeats_store_is_the_same_database
             }
             claims {
@@ -162,7 +162,7 @@ macro_rules! everywhere {
                 fence_refuses_an_evicted_instance
                 fence_refuses_an_instance_that_has_left
                 fence_refuses_without_a_fence_row
-                fence_refuses_a_forgotten_instance
+                fence_refuses_a_purged_instance
                 a_valid_fence_row_lets_every_change_through
                 slots_count_apart
                 of_two_settles_with_one_fence_row_one_is_written
@@ -228,13 +228,13 @@ macro_rules! everywhere {
                 several_unroutable_records_of_a_lane_come_back_together
                 an_unroutable_record_in_a_stopped_lane_comes_back_with_it
             }
-            mending {
+            repairing {
                 a_failed_record_is_retried_from_the_first_attempt
                 a_failed_record_is_retried_with_another_payload
                 a_discarded_record_is_gone_and_its_lane_goes_on
-                only_failed_records_are_mended
-                a_record_is_mended_once
-                a_failure_that_continued_can_be_mended_too
+                only_failed_records_are_repaired
+                a_record_is_repaired_once
+                a_failure_that_continued_can_be_repaired_too
                 records_are_counted_by_status
                 stopped_lanes_say_what_stops_them
                 a_lane_whose_record_is_gone_is_still_listed

@@ -31,12 +31,12 @@ macro_rules! by_sql {
             scanning {
                 the_least_pending_id_is_found_behind_a_gap
             }
-            mending {
+            repairing {
                 a_lane_of_an_unknown_reason_is_told
             }
             purging {
                 a_purge_takes_more_than_a_batch
-                forgetting_takes_the_stopped_and_their_fence_rows
+                purging_takes_the_stopped_and_their_fence_rows
             }
             schema {
                 a_missing_schema_is_named
@@ -76,7 +76,7 @@ macro_rules! on_servers {
             plans {
                 statements_find_their_rows_by_a_key
                 an_open_user_transaction_holds_back_no_outcome
-                an_open_user_transaction_holds_back_no_mending
+                an_open_user_transaction_holds_back_no_repairing
                 an_open_user_transaction_holds_back_no_purge
             }
             purging {

@@ -158,16 +158,20 @@ pub(crate) async fn an_evicted_instance_that_leaves_stays_fenced<T: Target>(outb
     assert_eq!(outbox.pending().await.len(), 1);
 }
 
-pub(crate) async fn forget_takes_the_gone_and_keeps_the_living<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn purge_takes_the_gone_and_keeps_the_living<T: Target>(outbox: &Outbox<T>) {
     let [alive, draining, dead, gone] =
         [outbox.join().await, outbox.join().await, outbox.join().await, outbox.join().await];
     outbox.store.drain(draining.id).await.unwrap();
     outbox.store.evict(dead.id, None).await.unwrap();
     outbox.store.leave(gone.id).await.unwrap();
-    assert_eq!(outbox.store.forget(Duration::from_secs(3600)).await.unwrap(), 0, "not silent for an hour");
+    assert_eq!(
+        outbox.store.purge_instances(Duration::from_secs(3600)).await.unwrap(),
+        0,
+        "not silent for an hour"
+    );
     crate::outbox::a_moment().await;
-    assert_eq!(outbox.store.forget(Duration::from_millis(10)).await.unwrap(), 2);
-    assert_eq!(outbox.store.forget(Duration::from_millis(10)).await.unwrap(), 0);
+    assert_eq!(outbox.store.purge_instances(Duration::from_millis(10)).await.unwrap(), 2);
+    assert_eq!(outbox.store.purge_instances(Duration::from_millis(10)).await.unwrap(), 0);
     assert_eq!(members(outbox).await.len(), 2);
     for (worker, fate) in [
         (&alive, Resolution::NotApplied),
@@ -179,15 +183,15 @@ pub(crate) async fn forget_takes_the_gone_and_keeps_the_living<T: Target>(outbox
     }
 }
 
-pub(crate) async fn forget_keeps_the_dead_that_still_own_something<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn purge_keeps_the_dead_that_still_own_something<T: Target>(outbox: &Outbox<T>) {
     let (dead, heir) = (outbox.join().await, outbox.join().await);
     let first = crate::outbox::partition(0);
     let owned = outbox.store.claim(dead.id, &[(first, keylane::admin::Generation(0))]).await.unwrap();
     outbox.store.evict(dead.id, None).await.unwrap();
     crate::outbox::a_moment().await;
-    assert_eq!(outbox.store.forget(Duration::from_millis(1)).await.unwrap(), 0);
+    assert_eq!(outbox.store.purge_instances(Duration::from_millis(1)).await.unwrap(), 0);
     outbox.store.claim(heir.id, &owned).await.unwrap();
-    assert_eq!(outbox.store.forget(Duration::from_millis(1)).await.unwrap(), 1);
+    assert_eq!(outbox.store.purge_instances(Duration::from_millis(1)).await.unwrap(), 1);
 }
 
 pub(crate) async fn the_heartbeats_store_is_the_same_database<T: Target>(outbox: &Outbox<T>) {

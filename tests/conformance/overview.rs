@@ -1,11 +1,11 @@
-//! What people are shown, in pages and by filters; and mending of many at once.
+//! What people are shown, in pages and by filters; and repairing of many at once.
 
 use std::time::Duration;
 
 use keylane::{
     OnFailure, Partition, RecordId,
     admin::{Filter, Generation, Instance, InstanceState, Status},
-    inner::{Change, Mend, NewInstance, NewRecord},
+    inner::{Change, NewInstance, NewRecord, Repair},
 };
 
 use crate::{
@@ -126,19 +126,19 @@ pub(crate) async fn pages_of_a_filter_follow_one_another<T: Target>(outbox: &Out
     assert!(outbox.store.failed_ids(&filter, ids[4], 2).await.unwrap().is_empty());
 }
 
-pub(crate) async fn many_are_mended_at_once<T: Target>(outbox: &Outbox<T>) {
-    for mend in [Mend::Retry, Mend::Discard] {
+pub(crate) async fn many_are_repaired_at_once<T: Target>(outbox: &Outbox<T>) {
+    for repair in [Repair::Retry, Repair::Discard] {
         let (one, _, failed) = six_failures(outbox).await;
         let held = NewRecord { handler: "books".to_owned(), ..record(&one) };
         outbox.schedule(std::slice::from_ref(&held)).await;
         let held = outbox.ids_of(&[held]).await[0];
         outbox.join().await.settle([(held, 0, Change::Hold { behind: failed[0] })]).await;
-        assert_eq!(outbox.store.mend_all(&failed, &mend).await.unwrap(), 6);
-        assert_eq!(outbox.store.mend_all(&failed, &mend).await.unwrap(), 0, "each is mended once");
+        assert_eq!(outbox.store.repair_all(&failed, &repair).await.unwrap(), 6);
+        assert_eq!(outbox.store.repair_all(&failed, &repair).await.unwrap(), 0, "each is repaired once");
         assert!(outbox.stops().await.is_empty());
         let pending = outbox.pending().await;
-        let returned = if mend == Mend::Retry { 7 } else { 1 };
-        assert_eq!(pending.len(), returned, "{mend:?}, and the one that was held");
+        let returned = if repair == Repair::Retry { 7 } else { 1 };
+        assert_eq!(pending.len(), returned, "{repair:?}, and the one that was held");
         let mut worker = outbox.join().await;
         for id in ids(&pending) {
             worker.settle([(id, 0, Change::Complete)]).await;
@@ -146,12 +146,12 @@ pub(crate) async fn many_are_mended_at_once<T: Target>(outbox: &Outbox<T>) {
     }
 }
 
-pub(crate) async fn mending_many_leaves_others_as_they_are<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn repairing_many_leaves_others_as_they_are<T: Target>(outbox: &Outbox<T>) {
     let ids = outbox.schedule_keys(&["order-1", "order-2", "order-3"]).await;
     let mut worker = outbox.join().await;
     worker.settle([(ids[0], 0, stop()), (ids[1], 0, fails(OnFailure::Block))]).await;
     let named = [ids[0], ids[1], ids[2], ids[2] + 999];
-    assert_eq!(outbox.store.mend_all(&named, &Mend::Retry).await.unwrap(), 1);
+    assert_eq!(outbox.store.repair_all(&named, &Repair::Retry).await.unwrap(), 1);
     let stopped: Vec<RecordId> = outbox.stops().await.iter().map(|stop| stop.record).collect();
     assert_eq!(stopped, [ids[0]], "a lane whose record is retried by the workers stands still as before");
     assert_eq!(outbox.store.counts().await.unwrap().of(Status::Pending), 2);

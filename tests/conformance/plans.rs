@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylane::{
     Completed, Database, OnFailure,
-    inner::{Change, Mend},
+    inner::{Change, Repair},
 };
 
 use crate::{
@@ -18,13 +18,13 @@ use crate::{
 const SMALL: &[&str] = &[
     "release_all",
     "retire_handler",
-    "forget_instances",
+    "purge_instances",
     "purge_fences",
     "stop_lanes",
     "resume_lanes",
     "count_crash",
     "clear_calls",
-    "end_calls",
+    "end_tracking_of",
 ];
 
 /// What stands for a list or a parameter.
@@ -160,7 +160,7 @@ pub(crate) async fn an_open_user_transaction_holds_back_no_outcome<T: Server>(ou
     }
 }
 
-pub(crate) async fn an_open_user_transaction_holds_back_no_mending<T: Server>(outbox: &Outbox<T>) {
+pub(crate) async fn an_open_user_transaction_holds_back_no_repairing<T: Server>(outbox: &Outbox<T>) {
     let ids = outbox.schedule_keys(&["order-1", "order-2", "order-3", "order-1"]).await;
     let mut worker = outbox.join().await;
     for id in &ids[..3] {
@@ -169,12 +169,12 @@ pub(crate) async fn an_open_user_transaction_holds_back_no_mending<T: Server>(ou
     }
     worker.settle([(ids[3], 0, Change::Hold { behind: ids[0] })]).await;
     let _open = open_transaction(outbox).await;
-    for (id, mend) in ids.iter().zip([Mend::Retry, Mend::Replace(b"{}".to_vec()), Mend::Discard]) {
-        assert!(promptly(outbox.store.mend(*id, &mend)).await.unwrap(), "{mend:?}");
+    for (id, repair) in ids.iter().zip([Repair::Retry, Repair::Replace(b"{}".to_vec()), Repair::Discard]) {
+        assert!(promptly(outbox.store.repair(*id, &repair)).await.unwrap(), "{repair:?}");
     }
     promptly(outbox.store.evict(worker.id, None)).await.unwrap();
     promptly(outbox.store.leave(worker.id)).await.unwrap();
-    assert_eq!(promptly(outbox.store.forget(Duration::ZERO)).await.unwrap(), 1);
+    assert_eq!(promptly(outbox.store.purge_instances(Duration::ZERO)).await.unwrap(), 1);
 }
 
 pub(crate) async fn an_open_user_transaction_holds_back_no_purge<T: Server>(outbox: &Outbox<T>) {

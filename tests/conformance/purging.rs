@@ -32,14 +32,14 @@ pub(crate) async fn a_purge_takes_more_than_a_batch<T: SqlTarget>(outbox: &Outbo
     assert_eq!(outbox.store.purge(Duration::ZERO, Duration::ZERO).await.unwrap(), MANY as u64);
 }
 
-pub(crate) async fn forgetting_takes_the_stopped_and_their_fence_rows<T: SqlTarget>(outbox: &Outbox<T>) {
+pub(crate) async fn purging_takes_the_stopped_and_their_fence_rows<T: SqlTarget>(outbox: &Outbox<T>) {
     for _ in 0..3 {
         let worker = outbox.join().await;
         outbox.store.leave(worker.id).await.unwrap();
     }
     let alive = outbox.join().await;
     a_moment().await;
-    assert_eq!(outbox.store.forget(Duration::ZERO).await.unwrap(), 3);
+    assert_eq!(outbox.store.purge_instances(Duration::ZERO).await.unwrap(), 3);
     assert_eq!(outbox.fence_rows().await, (2, 1), "those of the living stay");
     assert!(outbox.store.beat(alive.id).await.unwrap().is_some());
 }

@@ -3,7 +3,7 @@
 use keylane::{
     OnFailure, RecordId,
     admin::{Filter, Status, StopReason},
-    inner::{Change, Mend},
+    inner::{Change, Repair},
 };
 
 use crate::{
@@ -107,7 +107,7 @@ pub(crate) async fn a_lane_that_is_releasing_can_be_stopped_again<T: Target>(out
     assert!(outbox.pending().await.is_empty());
     let stops = outbox.stops().await;
     assert_eq!((stops.len(), stops[0].reason, stops[0].record), (1, StopReason::Blocked, tail[0]));
-    assert!(outbox.store.mend(tail[0], &Mend::Retry).await.unwrap());
+    assert!(outbox.store.repair(tail[0], &Repair::Retry).await.unwrap());
     for _ in 0..3 {
         step(outbox, &mut worker, tail[0]).await;
     }
@@ -123,10 +123,10 @@ pub(crate) async fn a_retry_during_a_release_stops_it<T: Target>(outbox: &Outbox
     assert_eq!((stops[0].reason, stops[0].record, stops[0].released_to), (StopReason::Retrying, tail[0], 0));
 }
 
-pub(crate) async fn mending_before_a_large_backlog_returns_it_in_steps<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn repairing_before_a_large_backlog_returns_it_in_steps<T: Target>(outbox: &Outbox<T>) {
     let fail = Change::Fail { error: "spent".to_owned(), lane: OnFailure::Block };
     let (mut worker, failed, tail) = stopped(outbox, "order-1", fail).await;
-    assert!(outbox.store.mend(failed, &Mend::Discard).await.unwrap());
+    assert!(outbox.store.repair(failed, &Repair::Discard).await.unwrap());
     assert!(!outbox.stops().await[0].record_exists, "and yet the lane is not free");
     assert_eq!(outbox.store.counts().await.unwrap().of(Status::Held), HELD as u64);
     for _ in 0..3 {

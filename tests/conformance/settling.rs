@@ -219,8 +219,8 @@ pub(crate) async fn a_store_that_rests_works_on<T: Target>(outbox: &Outbox<T>) {
     for id in ids {
         assert!(outbox.pending().await.iter().any(|record| record.delivery.id == id));
         worker.settle([(id, 0, Change::Complete)]).await;
-        outbox.store.rest(Duration::from_secs(60)).await;
-        outbox.store.rest(Duration::ZERO).await;
+        outbox.store.close_idle(Duration::from_secs(60)).await;
+        outbox.store.close_idle(Duration::ZERO).await;
         assert!(outbox.store.beat(worker.id).await.unwrap().is_some());
     }
     assert!(outbox.pending().await.is_empty());

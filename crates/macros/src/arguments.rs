@@ -88,8 +88,8 @@ impl HandlerArguments {
         let read = |input: ParseStream<'_>| options.read(input, |name, input| arguments.take(name, input));
         read.parse2(attribute)?;
         if arguments.id.is_empty() {
-            let mend = format!("a handler needs an id, which is stored with its records: write `{ID}`");
-            return Err(Error::new(Span::call_site(), mend));
+            let advice = format!("a handler needs an id, which is stored with its records: write `{ID}`");
+            return Err(Error::new(Span::call_site(), advice));
         }
         Ok(arguments)
     }
@@ -126,8 +126,8 @@ impl HandlerArguments {
 
     fn take_types(&mut self, types: RecordTypes, span: Span) -> Result<()> {
         if self.record_types.replace((types, span)).is_some() {
-            let mend = "`every` takes all types, `types(…)` only some: keep one of them";
-            return Err(Error::new(span, mend));
+            let advice = "`every` takes all types, `types(…)` only some: keep one of them";
+            return Err(Error::new(span, advice));
         }
         Ok(())
     }
@@ -203,9 +203,9 @@ impl FallbackArguments {
                 Err(Error::new(span, "`of` is for one handler, `default` for all others: keep one of them"))
             }
             (None, None) => {
-                let mend =
+                let advice =
                     format!("whose fallback is it? Write `{OF}`, or `default` for all handlers without one");
-                Err(Error::new(Span::call_site(), mend))
+                Err(Error::new(Span::call_site(), advice))
             }
             (of, _) => Ok(Self { keylane, of }),
         }

@@ -21,9 +21,9 @@ const UNITS: [(&str, u64); 7] = [
 pub(crate) fn read(literal: &LitStr) -> Result<Duration> {
     parse(&literal.value()).ok_or_else(|| {
         let text = literal.value();
-        let mend =
+        let advice =
             format!("{text:?} is not a duration: write it like \"500ms\", \"30s\", \"1m 30s\" or \"2h\"");
-        Error::new(literal.span(), mend)
+        Error::new(literal.span(), advice)
     })
 }
 

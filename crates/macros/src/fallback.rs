@@ -40,25 +40,25 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenS
 fn check(arguments: &FallbackArguments, function: &Function) -> Result<()> {
     match &function.takes {
         Taken::Event(event) if arguments.of.is_none() => {
-            let mend =
+            let advice =
                 "the default fallback takes records of every type: make the first argument a `&Record`";
-            return Err(Error::new_spanned(event, mend));
+            return Err(Error::new_spanned(event, advice));
         }
         Taken::Events(events) => {
-            let mend =
+            let advice =
                 "a fallback takes one event at a time: make the first argument an event `E` or a `&Record`";
-            return Err(Error::new_spanned(events, mend));
+            return Err(Error::new_spanned(events, advice));
         }
         Taken::Event(_) | Taken::Record => {}
     }
     for (given, ty) in &function.given {
-        let mend = match given {
+        let advice = match given {
             Given::Delivery => "the delivery is in the failure: take `&Failure` and use `failure.delivery`",
             Given::Deliveries => "a fallback takes one event at a time: take `&Failure`",
             Given::Connection(_) => "a fallback has no transaction: take a `State` with a pool",
             Given::Failure | Given::State(_) => continue,
         };
-        return Err(Error::new_spanned(ty, mend));
+        return Err(Error::new_spanned(ty, advice));
     }
     Ok(())
 }

@@ -38,8 +38,8 @@ impl<'a> Form<'a> {
         function: &'a Function,
         connection: Option<(&'a Type, &Type)>,
     ) -> Result<Self> {
-        let refuse = |span, mend: &str| Err(Error::new(span, mend));
-        let refuse_type = |ty: &Type, mend: &str| Err(Error::new_spanned(ty, mend));
+        let refuse = |span, advice: &str| Err(Error::new(span, advice));
+        let refuse_type = |ty: &Type, advice: &str| Err(Error::new_spanned(ty, advice));
         match (&function.takes, arguments.batch, connection, arguments.transactional) {
             (Taken::Events(event), None, ..) => refuse_type(
                 event,
@@ -67,7 +67,7 @@ impl<'a> Form<'a> {
     }
 
     fn check(&self, takes: &Taken, given: &Given, ty: &Type) -> Result<()> {
-        let refuse = |mend: &str| Err(Error::new_spanned(ty, mend));
+        let refuse = |advice: &str| Err(Error::new_spanned(ty, advice));
         match (given, self) {
             (Given::Failure, _) => refuse("only a fallback handler is told about a failure: take it out"),
             (Given::Delivery, _) if matches!(takes, Taken::Record) => {
@@ -98,12 +98,12 @@ fn check_returns(returns: &Type) -> Result<()> {
 fn check_takes(arguments: &HandlerArguments, function: &Function) -> Result<()> {
     match (&function.takes, &arguments.record_types) {
         (Taken::Record, None) => {
-            let mend = "which records does it take? Add `every`, or `types(\"order.placed\", …)`";
-            Err(Error::new(function.name.span(), mend))
+            let advice = "which records does it take? Add `every`, or `types(\"order.placed\", …)`";
+            Err(Error::new(function.name.span(), advice))
         }
         (Taken::Event(_) | Taken::Events(_), Some((_, span))) => {
-            let mend = "its event says which records it takes: take this out, or make the first argument a `&Record`";
-            Err(Error::new(*span, mend))
+            let advice = "its event says which records it takes: take this out, or make the first argument a `&Record`";
+            Err(Error::new(*span, advice))
         }
         _ => Ok(()),
     }

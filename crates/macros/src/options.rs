@@ -61,12 +61,12 @@ impl Options {
 
 /// The value after `name =`. An error shows the example.
 pub(crate) fn value<T: Parse>(name: &Ident, input: ParseStream<'_>, example: &str) -> Result<T> {
-    let mend = |span| Error::new(span, format!("write it as `{example}`"));
+    let advice = |span| Error::new(span, format!("write it as `{example}`"));
     if input.parse::<Option<Token![=]>>()?.is_none() || input.is_empty() {
-        return Err(mend(name.span()));
+        return Err(advice(name.span()));
     }
     let span = input.span();
-    input.parse().map_err(|_| mend(span))
+    input.parse().map_err(|_| advice(span))
 }
 
 /// The whole number after `name =`. An error shows the example.
@@ -76,8 +76,8 @@ pub(crate) fn count<T: FromStr<Err: fmt::Display>>(
     example: &str,
 ) -> Result<(T, Span)> {
     let literal: LitInt = value(name, input, example)?;
-    let mend = |_| Error::new(literal.span(), format!("write it as `{example}`"));
-    Ok((literal.base10_parse().map_err(mend)?, literal.span()))
+    let advice = |_| Error::new(literal.span(), format!("write it as `{example}`"));
+    Ok((literal.base10_parse().map_err(advice)?, literal.span()))
 }
 
 /// Nothing: the option is said by its name alone.

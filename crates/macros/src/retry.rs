@@ -128,8 +128,8 @@ impl Retry {
 
     fn check(&self) -> Result<()> {
         let lacks = |option: &str, example: &str| {
-            let mend = format!("{} retries need `{option}`: write `{example}`", self.kind);
-            Err(Error::new(self.kind.span(), mend))
+            let advice = format!("{} retries need `{option}`: write `{example}`", self.kind);
+            Err(Error::new(self.kind.span(), advice))
         };
         if self.kind == "fixed" && self.delay.is_none() {
             return lacks("delay", "retry(fixed, delay = \"5s\")");
@@ -140,8 +140,8 @@ impl Retry {
         let retried: Vec<String> = self.retry_on.iter().map(LitStr::value).collect();
         match self.never_on.iter().find(|never| retried.contains(&never.value())) {
             Some(class) => {
-                let mend = "this class is in `retry_on` as well: keep it in one of the lists";
-                Err(Error::new(class.span(), mend))
+                let advice = "this class is in `retry_on` as well: keep it in one of the lists";
+                Err(Error::new(class.span(), advice))
             }
             None => Ok(()),
         }

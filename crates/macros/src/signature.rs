@@ -74,8 +74,8 @@ impl Function {
         let returns = match signature.output {
             ReturnType::Type(_, returns) => *returns,
             ReturnType::Default => {
-                let mend = "a handler says whether it succeeded: return `Result<(), E>`";
-                return Err(Error::new(signature.ident.span(), mend));
+                let advice = "a handler says whether it succeeded: return `Result<(), E>`";
+                return Err(Error::new(signature.ident.span(), advice));
             }
         };
         let mut types = signature.inputs.iter().filter_map(|argument| match argument {
@@ -83,8 +83,8 @@ impl Function {
             FnArg::Receiver(_) => None,
         });
         let Some(first) = types.next() else {
-            let mend = "a handler takes what it handles: add the event as its first argument";
-            return Err(Error::new(signature.paren_token.span.join(), mend));
+            let advice = "a handler takes what it handles: add the event as its first argument";
+            return Err(Error::new(signature.paren_token.span.join(), advice));
         };
         let takes = Taken::of(first)?;
         let given = types.map(|ty| Ok((Given::of(ty)?, ty.clone()))).collect::<Result<_>>()?;
@@ -102,7 +102,7 @@ impl Function {
 
 impl Taken {
     fn of(ty: &Type) -> Result<Self> {
-        let refuse = |mend: &str| Err(Error::new_spanned(ty, mend));
+        let refuse = |advice: &str| Err(Error::new_spanned(ty, advice));
         match ty {
             Type::Path(_) if named(ty, "State") => {
                 refuse("the first argument is the event: put `State` after it")
@@ -131,7 +131,7 @@ impl Taken {
 
 impl Given {
     fn of(ty: &Type) -> Result<Self> {
-        let refuse = |mend: &str| Err(Error::new_spanned(ty, mend));
+        let refuse = |advice: &str| Err(Error::new_spanned(ty, advice));
         if let Some(state) = inner(ty, "State") {
             return Ok(Self::State(state.clone()));
         }
@@ -165,7 +165,7 @@ impl Given {
 }
 
 fn check_kind(signature: &Signature) -> Result<()> {
-    let refuse = |tokens: &dyn ToTokens, mend| Err(Error::new_spanned(tokens.to_token_stream(), mend));
+    let refuse = |tokens: &dyn ToTokens, advice| Err(Error::new_spanned(tokens.to_token_stream(), advice));
     if let Some(receiver) = signature.receiver() {
         return refuse(
             receiver,

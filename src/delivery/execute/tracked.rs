@@ -30,12 +30,12 @@ pub(super) async fn fly_tracked(
     (store, me): (Arc<dyn Store>, InstanceId),
     context: Arc<ExecContext>,
 ) {
-    if !tell(store.note_call(me, partition, record), &context).await {
+    if !tell(store.track_call(me, partition, record), &context).await {
         // What is not tried is ready again at once.
         return tokio::time::sleep(ERROR_PAUSE).await;
     }
     fly(together, Arc::clone(&context)).await;
-    tell(store.end_call(record), &context).await;
+    tell(store.end_tracking(record), &context).await;
 }
 
 /// Whether a call of the store succeeded; that it failed is told.

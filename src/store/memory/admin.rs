@@ -1,4 +1,4 @@
-//! What people do: look, mend, clear away; the published routes; and a schema that needs nothing.
+//! What people do: look, repair, clear away; the published routes; and a schema that needs nothing.
 
 use std::{cmp::Reverse, collections::BTreeMap, ops::Bound, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     partition::Partition,
     record::{RecordId, Status},
     store::{
-        AdminStore, Counts, FailedRecord, Filter, Instance, Mend, PartitionOwner, Rights, SchemaError,
+        AdminStore, Counts, FailedRecord, Filter, Instance, PartitionOwner, Repair, Rights, SchemaError,
         SchemaStore, StoppedLane, StoreError,
     },
 };
@@ -114,18 +114,18 @@ impl AdminStore for MemoryStore {
         .await
     }
 
-    async fn mend_all(&self, ids: &[RecordId], mend: &Mend) -> Result<usize, StoreError> {
-        self.call("mend", |outbox, _| {
-            let mut mended = 0;
+    async fn repair_all(&self, ids: &[RecordId], repair: &Repair) -> Result<usize, StoreError> {
+        self.call("repair", |outbox, _| {
+            let mut repaired = 0;
             for id in ids {
                 let failed = outbox.records.get(*id).is_some_and(|row| row.status == Status::Failed);
-                if failed && apply(outbox, *id, mend) {
+                if failed && apply(outbox, *id, repair) {
                     outbox.starts.remove(id);
                     outbox.resume_lane(*id);
-                    mended += 1;
+                    repaired += 1;
                 }
             }
-            mended
+            repaired
         })
         .await
     }
@@ -185,19 +185,19 @@ fn failed_record(id: RecordId, row: &Row, now: Instant) -> FailedRecord {
     }
 }
 
-fn apply(outbox: &mut Outbox, id: RecordId, mend: &Mend) -> bool {
+fn apply(outbox: &mut Outbox, id: RecordId, repair: &Repair) -> bool {
     let again = |row: &mut Row| {
         row.status = Status::Pending;
         row.attempts = 0;
         row.next_attempt = None;
     };
-    match mend {
-        Mend::Retry => outbox.records.change(id, again),
-        Mend::Replace(payload) => outbox.records.change(id, |row| {
+    match repair {
+        Repair::Retry => outbox.records.change(id, again),
+        Repair::Replace(payload) => outbox.records.change(id, |row| {
             again(row);
             row.new.payload.clone_from(payload);
         }),
-        Mend::Discard => outbox.records.remove(id).is_some(),
+        Repair::Discard => outbox.records.remove(id).is_some(),
     }
 }
 

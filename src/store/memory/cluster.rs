@@ -126,8 +126,8 @@ impl ClusterStore for MemoryStore {
         .await
     }
 
-    async fn forget(&self, silent_for: Duration) -> Result<usize, StoreError> {
-        self.call("forget", |outbox, now| forget(outbox, silent_for, now)).await
+    async fn purge_instances(&self, silent_for: Duration) -> Result<usize, StoreError> {
+        self.call("purge instances", |outbox, now| purge_instances(outbox, silent_for, now)).await
     }
 }
 
@@ -151,7 +151,7 @@ fn release(outbox: &mut Outbox, me: InstanceId, claims: &[(Partition, Generation
     given.len()
 }
 
-fn forget(outbox: &mut Outbox, silent_for: Duration, now: Instant) -> usize {
+fn purge_instances(outbox: &mut Outbox, silent_for: Duration, now: Instant) -> usize {
     let before = outbox.instances.len();
     let Outbox { instances, fences, claims, .. } = outbox;
     instances.retain(|id, row| {

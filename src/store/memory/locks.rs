@@ -53,7 +53,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.held.clear();
-        self.locks.forget_unused();
+        self.locks.remove_unused();
     }
 }
 
@@ -63,7 +63,7 @@ impl Locks {
         Arc::clone(locks.entry(lock.clone()).or_default())
     }
 
-    fn forget_unused(&self) {
+    fn remove_unused(&self) {
         let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         locks.retain(|_, lock| Arc::strong_count(lock) > 1);
     }

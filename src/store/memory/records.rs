@@ -99,16 +99,16 @@ impl RecordStore for MemoryStore {
         .await
     }
 
-    async fn note_call(&self, me: InstanceId, partition: Partition, id: RecordId) -> Result<(), StoreError> {
-        self.call("note call", |outbox, _| {
+    async fn track_call(&self, me: InstanceId, partition: Partition, id: RecordId) -> Result<(), StoreError> {
+        self.call("track call", |outbox, _| {
             let start = outbox.starts.entry(id).or_insert(StartRow { partition, instance: None, crashes: 0 });
             start.instance = Some(me);
         })
         .await
     }
 
-    async fn end_call(&self, id: RecordId) -> Result<(), StoreError> {
-        self.call("end call", |outbox, _| {
+    async fn end_tracking(&self, id: RecordId) -> Result<(), StoreError> {
+        self.call("end tracking", |outbox, _| {
             outbox.starts.remove(&id);
         })
         .await

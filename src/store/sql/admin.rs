@@ -1,4 +1,4 @@
-//! What people do: look, mend, clear away; and the published routes.
+//! What people do: look, repair, clear away; and the published routes.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     handler::Route,
     record::{RecordId, Status},
     store::{
-        AdminStore, Counts, FailedRecord, Filter, Instance, Mend, PartitionOwner, StoppedLane, StoreError,
+        AdminStore, Counts, FailedRecord, Filter, Instance, PartitionOwner, Repair, StoppedLane, StoreError,
     },
 };
 
@@ -70,13 +70,13 @@ impl<D: Driver> AdminStore for SqlStore<D> {
         self.list_failed_ids(filter, after, limit).await
     }
 
-    async fn mend_all(&self, ids: &[RecordId], mend: &Mend) -> Result<usize, StoreError> {
-        let (sql, values) = match mend {
-            Mend::Retry => (&self.sql.mend_retry, vec![]),
-            Mend::Replace(payload) => (&self.sql.mend_replace, vec![payload.clone().into()]),
-            Mend::Discard => (&self.sql.mend_discard, vec![]),
+    async fn repair_all(&self, ids: &[RecordId], repair: &Repair) -> Result<usize, StoreError> {
+        let (sql, values) = match repair {
+            Repair::Retry => (&self.sql.repair_retry, vec![]),
+            Repair::Replace(payload) => (&self.sql.repair_replace, vec![payload.clone().into()]),
+            Repair::Discard => (&self.sql.repair_discard, vec![]),
         };
-        self.call("mend", async {
+        self.call("repair", async {
             let mut conn = self.control.borrow().await?;
             begin::<D>(&mut conn).await?;
             let named = [("{ids}", list(ids.iter().copied()))];
@@ -86,7 +86,7 @@ impl<D: Driver> AdminStore for SqlStore<D> {
             if !failed.is_empty() {
                 let failed_ids = [("{ids}", list(failed.iter().copied()))];
                 D::execute(&mut conn, fill(sql, &failed_ids), values).await?;
-                D::execute(&mut conn, fill(&self.sql.end_calls, &failed_ids), Vec::new()).await?;
+                D::execute(&mut conn, fill(&self.sql.end_tracking_of, &failed_ids), Vec::new()).await?;
                 resume_lanes::<D>(&mut conn, &self.sql, &failed).await?;
             }
             commit::<D>(&mut conn).await?;

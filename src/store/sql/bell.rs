@@ -108,13 +108,13 @@ impl Bell for PgBell {
             Err(_) => return Err(StoreError::new("listen", ErrorClass::Setup, NOTHING_ARRIVES)),
         }
         // A process that only delivers has no more use for it.
-        self.rest(Duration::ZERO).await;
+        self.close_idle(Duration::ZERO).await;
         Ok(Box::new(PgEar { listener, sender: self.sender.clone() }))
     }
 
-    async fn rest(&self, unused_for: Duration) {
+    async fn close_idle(&self, unused_for: Duration) {
         let closing = async {
-            self.ringing.rest(unused_for).await;
+            self.ringing.close_idle(unused_for).await;
             Ok(())
         };
         // It is of no more use, whatever comes of saying so.

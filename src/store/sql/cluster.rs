@@ -179,8 +179,8 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
         .await
     }
 
-    async fn forget(&self, silent_for: Duration) -> Result<usize, StoreError> {
-        self.forget_some(silent_for).await
+    async fn purge_instances(&self, silent_for: Duration) -> Result<usize, StoreError> {
+        self.purge_some_instances(silent_for).await
     }
 }
 

@@ -53,7 +53,7 @@ impl<D: Driver> Link<D> {
     }
 
     /// Closes the connection if nobody has used it for so long. The next who borrows it opens another.
-    pub(crate) async fn rest(&self, unused_for: Duration) {
+    pub(crate) async fn close_idle(&self, unused_for: Duration) {
         let Ok(mut place) = self.place.try_lock() else { return };
         if place.used_at.elapsed() < unused_for {
             return;
@@ -177,9 +177,9 @@ mod tests {
         let options = SqliteConnectOptions::new().in_memory(true);
         let link = Link::<Sqlite>::new(SqlitePool::connect_lazy_with(options), session, Proof::default());
         link.borrow().await.unwrap().keep();
-        link.rest(Duration::from_secs(60)).await;
+        link.close_idle(Duration::from_secs(60)).await;
         assert!(link.place.lock().await.idle.is_some(), "used just now");
-        link.rest(Duration::ZERO).await;
+        link.close_idle(Duration::ZERO).await;
         assert!(link.place.lock().await.idle.is_none(), "used by nobody");
         link.borrow().await.unwrap().keep();
         assert!(link.place.lock().await.idle.is_some(), "opened again");

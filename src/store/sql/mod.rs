@@ -132,10 +132,10 @@ impl<D: Driver> Store for SqlStore<D> {
         self.sql.named()
     }
 
-    async fn rest(&self, unused_for: Duration) {
+    async fn close_idle(&self, unused_for: Duration) {
         for link in [&self.poll, &self.settle, &self.control, &self.plain] {
             within::<D, _>("close", self.settings.call_timeout, async {
-                link.rest(unused_for).await;
+                link.close_idle(unused_for).await;
                 Ok(())
             })
             .await

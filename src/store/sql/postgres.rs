@@ -27,7 +27,7 @@ use crate::{
     store::{Bell, ErrorClass, FenceRow, IdScan, SchemaError, StoreSettings, Tables},
 };
 
-/// PgBouncer has one state for all that it says itself: what begins so, waiting does not mend.
+/// PgBouncer has one state for all that it says itself: what begins so, waiting does not fix.
 const REFUSED_BY_POOLERS: [&str; 3] = ["unsupported startup parameter", "no such database", "no such user"];
 
 sqlx_codec!(Postgres, PgArguments, |row| {

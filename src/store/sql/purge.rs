@@ -129,24 +129,24 @@ impl<D: Driver> SqlStore<D> {
     }
 
     /// A batch of instances gone for long, with their fence rows.
-    pub(super) async fn forget_some(&self, silent_for: Duration) -> Result<usize, StoreError> {
+    pub(super) async fn purge_some_instances(&self, silent_for: Duration) -> Result<usize, StoreError> {
         let values = vec![micros(silent_for), Value::Int(BATCH as i64)];
-        let gone = self.read("forget", safe(&self.sql.old_instances), values, &[Kind::Text]).await?;
+        let gone = self.read("purge instances", safe(&self.sql.old_instances), values, &[Kind::Text]).await?;
         let gone = gone.iter().filter_map(|row| row.text(0).parse::<InstanceId>().ok());
         let gone: Vec<String> = gone.map(|instance| format!("'{instance}'")).collect();
         if gone.is_empty() {
             return Ok(0);
         }
         let instances = [("{instances}", gone.join(","))];
-        self.call("forget", async {
+        self.call("purge instances", async {
             let mut conn = self.control.borrow().await?;
             begin::<D>(&mut conn).await?;
-            let forget = fill(&self.sql.forget_instances, &instances);
-            let forgotten = D::execute(&mut conn, forget, Vec::new()).await?;
+            let purge = fill(&self.sql.purge_instances, &instances);
+            let purged = D::execute(&mut conn, purge, Vec::new()).await?;
             D::execute(&mut conn, fill(&self.sql.purge_fences, &instances), Vec::new()).await?;
             commit::<D>(&mut conn).await?;
             conn.keep();
-            Ok(forgotten as usize)
+            Ok(purged as usize)
         })
         .await
     }

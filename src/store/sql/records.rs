@@ -116,13 +116,13 @@ impl<D: Driver> RecordStore for SqlStore<D> {
         Ok(suspicions.collect())
     }
 
-    async fn note_call(&self, me: InstanceId, partition: Partition, id: RecordId) -> Result<(), StoreError> {
+    async fn track_call(&self, me: InstanceId, partition: Partition, id: RecordId) -> Result<(), StoreError> {
         let values = vec![id.into(), i64::from(partition.number()).into(), me.to_string().into()];
-        self.write("note call", &self.sql.note_call, values).await.map(drop)
+        self.write("track call", &self.sql.track_call, values).await.map(drop)
     }
 
-    async fn end_call(&self, id: RecordId) -> Result<(), StoreError> {
-        self.write("end call", &self.sql.end_call, vec![id.into()]).await.map(drop)
+    async fn end_tracking(&self, id: RecordId) -> Result<(), StoreError> {
+        self.write("end tracking", &self.sql.end_tracking, vec![id.into()]).await.map(drop)
     }
 
     async fn calm(&self, me: InstanceId, partitions: PartitionSet) -> Result<(), StoreError> {

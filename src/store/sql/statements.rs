@@ -64,15 +64,15 @@ pub(crate) use template;
 statements! {
     shared:
         join_instance join_fence beat view evict_silent evict_overdue close_fences
-        claim owned release release_all drain_instance stop_instance old_instances forget_instances purge_fences
+        claim owned release release_all drain_instance stop_instance old_instances purge_instances purge_fences
         move_fence move_marked_fence lock_records invalidate_fence read_fence complete_delete complete_keep copy_to_archive reason_of_lanes stop_lanes
         set_aside count_held resume_lanes return_held begin_release release_step stop_release return_some stops
-        suspicions end_call calm_partitions clear_calls count_crash count_crash_of_calls
-        counts count_lanes stopped_lanes failed failed_ids lock_failed mend_retry mend_replace mend_discard end_calls instances partitions
+        suspicions end_tracking calm_partitions clear_calls count_crash count_crash_of_calls
+        counts count_lanes stopped_lanes failed failed_ids lock_failed repair_retry repair_replace repair_discard end_tracking_of instances partitions
         old_completed old_archived old_dedup
         routes retire_handler
         meta shape note_version identity note_change count_partitions probe_write;
-    own: publish_routes fetch_by_partition fetch_due write_failures scan_by_id last_id find_head lanes_of held_of_lane note_call delete_old;
+    own: publish_routes fetch_by_partition fetch_due write_failures scan_by_id last_id find_head lanes_of held_of_lane track_call delete_old;
     postgres: beat_and_view settle_delete settle_archive settle_keep;
     mysql: below below_by_partition late unlocked_keys;
 }

@@ -1,4 +1,4 @@
-//! People: looking at what stands still, mending what failed, clearing away.
+//! People: looking at what stands still, repairing what failed, clearing away.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use keylane::{
     Completed, OnFailure, RecordId,
     admin::{Filter, Status, StopReason},
     database::ErrorClass,
-    inner::{Change, Mend},
+    inner::{Change, Repair},
 };
 
 use crate::{
@@ -33,7 +33,7 @@ async fn blocked<T: Target>(outbox: &Outbox<T>) -> (RecordId, Vec<RecordId>) {
 
 pub(crate) async fn a_failed_record_is_retried_from_the_first_attempt<T: Target>(outbox: &Outbox<T>) {
     let (failed, held) = blocked(outbox).await;
-    assert!(outbox.store.mend(failed, &Mend::Retry).await.unwrap());
+    assert!(outbox.store.repair(failed, &Repair::Retry).await.unwrap());
     assert_eq!(outbox.pending_ids("order-1").await, [vec![failed], held].concat());
     assert_eq!(outbox.pending().await[0].delivery.attempt, 1);
     assert!(outbox.stops().await.is_empty());
@@ -43,48 +43,50 @@ pub(crate) async fn a_failed_record_is_retried_from_the_first_attempt<T: Target>
 pub(crate) async fn a_failed_record_is_retried_with_another_payload<T: Target>(outbox: &Outbox<T>) {
     let (failed, held) = blocked(outbox).await;
     let payload = vec![0, 159, 146, 150, 0];
-    assert!(outbox.store.mend(failed, &Mend::Replace(payload.clone())).await.unwrap());
+    assert!(outbox.store.repair(failed, &Repair::Replace(payload.clone())).await.unwrap());
     assert_eq!(outbox.pending_ids("order-1").await, [vec![failed], held].concat());
-    let mended = outbox.pending().await.remove(0);
-    assert_eq!((mended.payload, mended.delivery.attempt), (payload, 1));
+    let repaired = outbox.pending().await.remove(0);
+    assert_eq!((repaired.payload, repaired.delivery.attempt), (payload, 1));
 }
 
 pub(crate) async fn a_discarded_record_is_gone_and_its_lane_goes_on<T: Target>(outbox: &Outbox<T>) {
     let (failed, held) = blocked(outbox).await;
-    assert!(outbox.store.mend(failed, &Mend::Discard).await.unwrap());
+    assert!(outbox.store.repair(failed, &Repair::Discard).await.unwrap());
     assert_eq!(outbox.pending_ids("order-1").await, held);
     assert!(outbox.stops().await.is_empty());
     assert_eq!(outbox.store.counts().await.unwrap().of(Status::Failed), 0);
 }
 
-pub(crate) async fn only_failed_records_are_mended<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn only_failed_records_are_repaired<T: Target>(outbox: &Outbox<T>) {
     let ids = outbox.schedule_keys(&["order-1", "order-1", "order-2"]).await;
     let mut worker = outbox.join().await;
     worker.settle([(ids[0], 0, stop()), (ids[1], 0, Change::Hold { behind: ids[0] })]).await;
     for id in [ids[0], ids[1], ids[2], ids[2] + 999] {
-        for mend in [Mend::Retry, Mend::Replace(vec![1]), Mend::Discard] {
-            assert!(!outbox.store.mend(id, &mend).await.unwrap(), "{mend:?}");
+        for repair in [Repair::Retry, Repair::Replace(vec![1]), Repair::Discard] {
+            assert!(!outbox.store.repair(id, &repair).await.unwrap(), "{repair:?}");
         }
     }
     assert_eq!(outbox.stops().await.len(), 1);
     assert_eq!(outbox.pending().await.len(), 1);
 }
 
-pub(crate) async fn a_record_is_mended_once<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn a_record_is_repaired_once<T: Target>(outbox: &Outbox<T>) {
     let (failed, _) = blocked(outbox).await;
     let second_store = outbox.store_that(Completed::Delete);
-    let (one, other) =
-        tokio::join!(outbox.store.mend(failed, &Mend::Retry), second_store.mend(failed, &Mend::Discard));
-    assert!(one.unwrap() ^ other.unwrap(), "exactly one of two people mends it");
+    let (one, other) = tokio::join!(
+        outbox.store.repair(failed, &Repair::Retry),
+        second_store.repair(failed, &Repair::Discard)
+    );
+    assert!(one.unwrap() ^ other.unwrap(), "exactly one of two people repairs it");
     assert!(outbox.pending().await.len() >= 2);
 }
 
-pub(crate) async fn a_failure_that_continued_can_be_mended_too<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn a_failure_that_continued_can_be_repaired_too<T: Target>(outbox: &Outbox<T>) {
     let id = outbox.schedule_keys(&["order-1"]).await[0];
     let mut worker = outbox.join().await;
     let error = "spent".to_owned();
     worker.settle([(id, 0, Change::Fail { error, lane: OnFailure::Continue })]).await;
-    assert!(outbox.store.mend(id, &Mend::Retry).await.unwrap());
+    assert!(outbox.store.repair(id, &Repair::Retry).await.unwrap());
     assert_eq!(outbox.pending_ids("order-1").await, [id]);
 }
 
