@@ -180,3 +180,61 @@ impl Budget {
 fn some(budget: FetchBudget) -> Room {
     if budget.limit == 0 || budget.partitions.is_empty() { Room::Nothing } else { Room::For(budget) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::fixtures;
+
+    const WANTED: Wanted = Wanted { at_all: true, news: true };
+
+    /// A budget with one hot partition of all that are owned.
+    fn with_a_hot_one() -> (Budget, Ownership, PartitionSet) {
+        let mut budget = Budget::new(DeliveryConfig::default());
+        let hot: PartitionSet = [Partition::of("a")].into_iter().collect();
+        budget.cut(hot);
+        (budget, fixtures::owning_all(), hot)
+    }
+
+    fn fetched(budget: &mut Budget, ownership: &Ownership) -> PartitionSet {
+        match budget.room((0, 0), WANTED, ownership, Instant::now()) {
+            Room::For(budget) => budget.partitions,
+            Room::CutQueues(_) | Room::Nothing => PartitionSet::EMPTY,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_exhausted_partition_is_fetched_again_once_there_is_news() {
+        let (mut budget, ownership, hot) = with_a_hot_one();
+        assert_eq!(fetched(&mut budget, &ownership), hot, "by itself, and first");
+        budget.exhausted(hot);
+        assert_eq!(fetched(&mut budget, &ownership), PartitionSet::ALL.without(hot));
+        budget.news();
+        assert_eq!(fetched(&mut budget, &ownership), hot);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_partition_that_has_brought_all_is_like_the_others() {
+        let (mut budget, ownership, hot) = with_a_hot_one();
+        assert!(!budget.cool(hot, hot), "it stays hot while a lane of it goes on in steps");
+        assert!(budget.cool(hot, PartitionSet::EMPTY));
+        assert_eq!(fetched(&mut budget, &ownership), PartitionSet::ALL);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_memory_is_cut_when_it_stays_full_and_the_idle_are_still_fetched() {
+        let (mut budget, ownership, _) = with_a_hot_one();
+        budget.close(|_| false);
+        let full = (budget.config.max_in_flight - budget.config.max_in_flight / 4, 0);
+        let now = Instant::now();
+        let Room::For(idle) = budget.room(full, WANTED, &ownership, now) else { panic!("room for the idle") };
+        assert!(idle.part && idle.limit < 100, "the last quarter, a little at a time");
+        let later = now + BUSY_FOR;
+        assert_eq!(
+            budget.room(full, WANTED, &ownership, later),
+            Room::CutQueues(budget.config.max_in_flight / SHARES)
+        );
+        let quiet = Wanted { at_all: true, news: false };
+        assert_eq!(budget.room(full, quiet, &ownership, later), Room::Nothing);
+    }
+}

@@ -118,8 +118,10 @@ async fn what_would_overtake_a_hold_is_missed() {
     stage.fetch(3, "a");
     assert_eq!(stage.waiting(), [(1, "retry"), (2, "hold"), (3, "hold")]);
     stage.lanes.0.resume(LaneId(0), 1);
+    stage.wishes();
     stage.fetch(4, "a");
     assert!(missed(&mut stage), "it would be delivered before the second");
+    assert!(!stage.lanes.0.memory.knows(4));
     stage.settle(0);
     assert!(stage.wishes().fetch, "the lane goes on: it is to be fetched");
     stage.fetch(4, "a");
