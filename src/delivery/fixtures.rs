@@ -99,7 +99,7 @@ pub(super) fn dispatcher() -> Dispatcher {
         config: DeliveryConfig::default(),
         ownership: owning_all(),
         wake: Default::default(),
-        hearing: Default::default(),
+        listen_state: Default::default(),
         observers: Default::default(),
         instance: InstanceId::generate(),
         longest_hold: Duration::from_secs(55),

@@ -77,7 +77,7 @@ async fn an_id_is_used_once() {
 
 #[tokio::test]
 async fn ids_and_record_types_are_plain() {
-    let (told, _heard) = unbounded_channel();
+    let (told, _received) = unbounded_channel();
     let takes = Takes::types(["order placed", "order.placed", "*"]);
     let long = "x".repeat(129);
     let problems =
@@ -148,7 +148,7 @@ async fn a_fallback_names_a_handler_that_has_none_yet() {
 
 #[tokio::test]
 async fn options_are_in_range() {
-    let (told, _heard) = unbounded_channel();
+    let (told, _received) = unbounded_channel();
     let policy = RetryPolicy::fixed(Duration::from_secs(120)).jitter(1.5);
     let problems = problems([
         Registration::generic("audit", Takes::every(), Tell(told)).timeout(Duration::ZERO),
