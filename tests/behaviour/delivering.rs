@@ -3,8 +3,8 @@
 use std::{convert::Infallible, time::Duration};
 
 use keylane::{
-    GenericHandler, HandlerError, Record, Registration, RetryPolicy, ScheduleError, ScheduleOptions, Takes,
-    TransactionError,
+    GenericHandler, HandlerError, Record, RecordTypes, Registration, RetryPolicy, ScheduleError,
+    ScheduleOptions, TransactionError,
     admin::{Filter, StopReason},
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -180,7 +180,7 @@ impl IntoHandlerError for &'static str {
 
 pub(crate) async fn a_generic_handler_takes_every_type<T: User>(stage: &Stage<T>) {
     let (told, mut received) = unbounded_channel();
-    let every = Registration::generic("audit", Takes::every(), Tell(told));
+    let every = Registration::generic("audit", RecordTypes::all(), Tell(told));
     let (outbox, running) = stage.run([every, Ledger::default().keeper("bookkeeper")]).await;
     let mut work = T::begin(&stage.pool).await;
     assert_eq!(outbox.schedule(&mut work, &placed("order-1", 1)).await.unwrap().records, 2);
@@ -198,7 +198,7 @@ pub(crate) async fn a_generic_handler_takes_every_type<T: User>(stage: &Stage<T>
 
 pub(crate) async fn a_generic_handler_takes_the_types_of_its_list<T: User>(stage: &Stage<T>) {
     let (told, mut received) = unbounded_channel();
-    let takes = Takes::types(["order.cancelled", "order.returned"]);
+    let takes = RecordTypes::types(["order.cancelled", "order.returned"]);
     let (outbox, running) = stage.run([Registration::generic("stock", takes, Tell(told))]).await;
     let mut work = T::begin(&stage.pool).await;
     let refused = outbox.schedule(&mut work, &placed("order-1", 1)).await.unwrap_err();
@@ -214,7 +214,7 @@ pub(crate) async fn a_generic_handler_takes_the_types_of_its_list<T: User>(stage
 
 pub(crate) async fn a_raw_event_is_delivered_as_it_is<T: User>(stage: &Stage<T>) {
     let (told, mut received) = unbounded_channel();
-    let takes = Takes::types(["image.scanned"]);
+    let takes = RecordTypes::types(["image.scanned"]);
     let (outbox, running) = stage.run([Registration::generic("archive", takes, Tell(told))]).await;
     let payload = vec![0, 159, 146, 150, 255];
     let event =

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylane::{
-    Delivery, Handler, HandlerError, Outbox, OutboxEvent, Registration, Signal, Takes,
+    Delivery, Handler, HandlerError, Outbox, OutboxEvent, RecordTypes, Registration, Signal,
     admin::{Filter, Status, StopReason, StoppedLane},
 };
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ pub(crate) async fn an_instance_that_knows_the_handler_takes_the_lane_up<T: User
 pub(crate) async fn a_type_that_its_handler_does_not_know_waits<T: User>(stage: &Stage<T>) {
     publish_mail(stage).await;
     let (told, mut received) = unbounded_channel();
-    let takes = Takes::types(["order.cancelled"]);
+    let takes = RecordTypes::types(["order.cancelled"]);
     let (outbox, running) = stage.run([Registration::generic("mail", takes, Tell(told))]).await;
     stage.schedule(&outbox, &run_of("order-1", 3)).await;
     the_lane::<T>(&outbox, 2).await;
@@ -110,7 +110,7 @@ pub(crate) async fn a_type_that_its_handler_does_not_know_waits<T: User>(stage: 
 pub(crate) async fn unroutable_records_of_many_keys_cost_the_others_nothing<T: User>(stage: &Stage<T>) {
     publish_mail(stage).await;
     let (told, mut received) = unbounded_channel();
-    let takes = Takes::types(["order.placed"]);
+    let takes = RecordTypes::types(["order.placed"]);
     let (outbox, running) = stage.run([Registration::generic("bookkeeper", takes, Tell(told))]).await;
     let events: Vec<_> = (0..300).map(|key| placed(&format!("order-{key}"), 1)).collect();
     stage.schedule(&outbox, &events).await;
