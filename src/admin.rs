@@ -82,7 +82,7 @@ impl Admin {
 
     /// Drains an instance: it finishes what it has begun, hands its partitions over to the others, and stops, as
     /// if its service had called [`shutdown`](crate::Running::shutdown). It does not join again until its
-    /// process starts workers anew; its service hears of it by [`Finished::Drained`](crate::Finished::Drained).
+    /// process starts workers anew; its service is told by [`Finished::Drained`](crate::Finished::Drained).
     /// False if no active instance has this id.
     ///
     /// An instance that is evicted before it has read this (its connection to the database was away) joins again

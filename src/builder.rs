@@ -149,10 +149,10 @@ impl<DB: Database> OutboxBuilder<DB> {
             named: DB::names_statements(&pool),
         };
         let observers = Observers(Arc::new(observers));
-        let bell = store.bell().filter(|_| config.database.notifications);
+        let notifier = store.notifier().filter(|_| config.database.notifications);
         let owned = Owned::default();
-        let announce = |bell| Announcer::start(bell, Arc::clone(&owned), observers.clone());
-        let announcer = bell.clone().and_then(announce).map(Arc::new);
+        let announce = |notifier| Announcer::start(notifier, Arc::clone(&owned), observers.clone());
+        let announcer = notifier.clone().and_then(announce).map(Arc::new);
         Ok(Outbox {
             inner: Arc::new(Parts {
                 pool,
@@ -162,7 +162,7 @@ impl<DB: Database> OutboxBuilder<DB> {
                 registry: Arc::new(registry),
                 scheduler,
                 wake: Wake::default(),
-                bell,
+                notifier,
                 announcer,
                 owned,
                 observers,

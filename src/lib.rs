@@ -117,7 +117,7 @@ pub use database::Database;
 pub use delivery::DeliveryConfig;
 pub use handler::{
     BatchHandler, BatchResults, ClassifiedError, Failure, FallbackHandler, GenericBatchHandler,
-    GenericFallbackHandler, GenericHandler, Handler, HandlerError, Registration, State, Takes,
+    GenericFallbackHandler, GenericHandler, Handler, HandlerError, RecordTypes, Registration, State,
     TransactionalBatchHandler, TransactionalHandler,
 };
 pub use name::Name;

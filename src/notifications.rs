@@ -1,4 +1,4 @@
-//! Telling other processes of commits, and hearing of theirs: a hint that saves the wait for a poll.
+//! Telling other processes of commits, and being told of theirs: a hint that saves the wait for a poll.
 //!
 //! It is sent outside the user's transactions: inside, it would make their commits wait for one another.
 
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use crate::{
     ownership::Ownership,
     partition::PartitionSet,
-    store::{Bell, ErrorClass, StoreError},
+    store::{ErrorClass, Notifier, StoreError},
     telemetry::{Observers, Signal},
     wake::Wake,
 };
@@ -29,17 +29,17 @@ const LONG_PAUSE: Duration = Duration::from_secs(60);
 /// A connection that has not told anything for so long is closed.
 const UNUSED_FOR: Duration = Duration::from_secs(10);
 
-/// Whether this process hears of the commits of others.
+/// Whether this process is told of the commits of others.
 #[derive(Clone, Default)]
-pub(crate) struct Hearing(Arc<AtomicBool>);
+pub(crate) struct ListenState(Arc<AtomicBool>);
 
-impl Hearing {
-    pub(crate) fn hears(&self) -> bool {
+impl ListenState {
+    pub(crate) fn is_listening(&self) -> bool {
         self.0.load(Relaxed)
     }
 
-    pub(crate) fn set(&self, hears: bool) {
-        self.0.store(hears, Relaxed);
+    pub(crate) fn set(&self, listens: bool) {
+        self.0.store(listens, Relaxed);
     }
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Announcer {
 
 impl Announcer {
     /// `None` outside a runtime.
-    pub(crate) fn start(bell: Arc<dyn Bell>, owned: Owned, observers: Observers) -> Option<Self> {
+    pub(crate) fn start(notifier: Arc<dyn Notifier>, owned: Owned, observers: Observers) -> Option<Self> {
         let runtime = tokio::runtime::Handle::try_current().ok()?;
         let (committed, mut commits) = watch::channel(());
         runtime.spawn(async move {
@@ -70,11 +70,11 @@ impl Announcer {
                     Ok(Ok(())) => {}
                     Ok(Err(_)) => return,
                     Err(_) => {
-                        bell.close_idle(UNUSED_FOR / 2).await;
+                        notifier.close_idle(UNUSED_FOR / 2).await;
                         continue;
                     }
                 }
-                let pause = match bell.ring().await {
+                let pause = match notifier.notify().await {
                     Ok(()) => absence.over(),
                     Err(error) => absence.report(&observers, &error),
                 };
@@ -94,21 +94,26 @@ impl Announcer {
 }
 
 /// Nudges `wake` whenever another process has announced something. Never ends.
-pub(crate) async fn listen(bell: &dyn Bell, wake: &Wake, hearing: &Hearing, observers: &Observers) {
+pub(crate) async fn listen(
+    notifier: &dyn Notifier,
+    wake: &Wake,
+    listen_state: &ListenState,
+    observers: &Observers,
+) {
     let mut absence = Absence::default();
     loop {
         let failed = async {
-            let mut listener = bell.listen().await?;
+            let mut listener = notifier.listen().await?;
             absence.over();
-            hearing.set(true);
+            listen_state.set(true);
             loop {
                 // Also before the first: something may have been announced meanwhile.
                 wake.nudge();
-                listener.heard().await?;
+                listener.recv().await?;
             }
         };
         let failed: Result<(), StoreError> = failed.await;
-        hearing.set(false);
+        listen_state.set(false);
         let pause = failed.map_or_else(|error| absence.report(observers, &error), |()| PAUSE);
         tokio::time::sleep(pause).await;
     }
@@ -149,13 +154,13 @@ mod tests {
     use super::*;
     use crate::{clock::Clock, instance::Generation, partition::Partition, store::Listener};
 
-    /// Counts how often it is rung.
+    /// Counts how often it notifies.
     #[derive(Default)]
     struct Counting(AtomicUsize);
 
     #[async_trait]
-    impl Bell for Counting {
-        async fn ring(&self) -> Result<(), StoreError> {
+    impl Notifier for Counting {
+        async fn notify(&self) -> Result<(), StoreError> {
             self.0.fetch_add(1, Relaxed);
             Ok(())
         }
@@ -169,25 +174,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_delivers_everything_tells_nobody() {
-        let (bell, owned) = (Arc::new(Counting::default()), Owned::default());
-        let announcer = Announcer::start(bell.clone(), Arc::clone(&owned), Observers::default()).unwrap();
-        let rings = async || {
+        let (notifier, owned) = (Arc::new(Counting::default()), Owned::default());
+        let announcer = Announcer::start(notifier.clone(), Arc::clone(&owned), Observers::default()).unwrap();
+        let notified = async || {
             announcer.announce();
             tokio::time::sleep(2 * GAP).await;
-            bell.0.load(Relaxed)
+            notifier.0.load(Relaxed)
         };
-        assert_eq!(rings().await, 1, "no workers");
+        assert_eq!(notified().await, 1, "no workers");
         let ownership = Ownership::new(Clock::pausable());
         let all: Vec<_> = Partition::all().map(|partition| (partition, Generation(1))).collect();
         ownership.grant(&all);
         ownership.renew(ownership.clock().now(), Duration::from_secs(10));
         owned.send_replace(Some(ownership.clone()));
-        assert_eq!(rings().await, 1, "it owns all");
+        assert_eq!(notified().await, 1, "it owns all");
         ownership.drain(PartitionSet::from_iter([Partition::of("a")]));
-        assert_eq!(rings().await, 2, "it is about to give one away");
+        assert_eq!(notified().await, 2, "it is about to give one away");
         ownership.grant(&[(Partition::of("a"), Generation(2))]);
-        assert_eq!(rings().await, 2, "it has it again");
+        assert_eq!(notified().await, 2, "it has it again");
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(rings().await, 3, "others may have evicted it");
+        assert_eq!(notified().await, 3, "others may have evicted it");
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     handler::Registry,
     notifications::{Announcer, Owned},
     schedule::Scheduler,
-    store::{Bell, Store},
+    store::{Notifier, Store},
     telemetry::Observers,
     wake::Wake,
 };
@@ -22,8 +22,8 @@ pub(crate) struct Parts<DB: Database> {
     pub(crate) registry: Arc<Registry>,
     pub(crate) scheduler: Scheduler,
     pub(crate) wake: Wake,
-    /// How to hear of the commits of other processes, if asked for.
-    pub(crate) bell: Option<Arc<dyn Bell>>,
+    /// How to be told of the commits of other processes, if asked for.
+    pub(crate) notifier: Option<Arc<dyn Notifier>>,
     pub(crate) announcer: Option<Arc<Announcer>>,
     pub(crate) owned: Owned,
     pub(crate) observers: Observers,

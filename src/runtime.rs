@@ -9,20 +9,20 @@ use tokio::{
 
 use crate::{
     clock::Clock,
-    cluster::{Departure, Heartbeat, Member, Pulse},
+    cluster::{Departure, Heartbeat, Pulse, Rebalancer},
     config::Config,
     database::Database,
     delivery::{Dispatcher, Ended, Setup},
     handler::Registry,
     instance::InstanceId,
-    notifications::{Hearing, Owned, listen},
+    notifications::{ListenState, Owned, listen},
     ownership::Ownership,
     partition::Partition,
     parts::Parts,
     patience::Patience,
     running::{Finished, Running, ShutdownReport},
     schedule::Routes,
-    store::{Bell, ErrorClass, NewInstance, PURGED_AT_ONCE, SchemaError, Store, StoreError},
+    store::{ErrorClass, NewInstance, Notifier, PURGED_AT_ONCE, SchemaError, Store, StoreError},
     telemetry::{Observers, Signal},
     wake::Wake,
 };
@@ -80,7 +80,7 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
         routes: Arc::clone(&inner.scheduler.routes),
         config: inner.config.clone(),
         wake: inner.wake.clone(),
-        bell: inner.bell.clone(),
+        notifier: inner.notifier.clone(),
         owned: Arc::clone(&inner.owned),
         observers: inner.observers.clone(),
         stopped,
@@ -119,7 +119,7 @@ struct Worker {
     routes: Arc<Routes>,
     config: Config,
     wake: Wake,
-    bell: Option<Arc<dyn Bell>>,
+    notifier: Option<Arc<dyn Notifier>>,
     owned: Owned,
     observers: Observers,
     stopped: watch::Receiver<bool>,
@@ -156,8 +156,8 @@ impl Worker {
         };
         // The outbox may live on, and only schedule.
         self.store.close_idle(Duration::ZERO).await;
-        if let Some(bell) = &self.bell {
-            bell.close_idle(Duration::ZERO).await;
+        if let Some(notifier) = &self.notifier {
+            notifier.close_idle(Duration::ZERO).await;
         }
         reason
     }
@@ -215,14 +215,14 @@ impl Worker {
         pulse: Pulse,
         evicted: &Wake,
     ) -> Session {
-        let hearing = Hearing::default();
+        let listen_state = ListenState::default();
         let dispatcher = Dispatcher::new(Setup {
             store: Arc::clone(&self.store),
             registry: Arc::clone(&self.registry),
             config: self.config.delivery.clone(),
             ownership: ownership.clone(),
             wake: self.wake.clone(),
-            hearing: hearing.clone(),
+            listen_state: listen_state.clone(),
             observers: self.observers.clone(),
             instance: me,
             longest_hold: self
@@ -231,7 +231,7 @@ impl Worker {
                 .handover_timeout
                 .saturating_sub(self.config.database.call_timeout),
         });
-        let member = Member {
+        let rebalancer = Rebalancer {
             store: Arc::clone(&self.store),
             me,
             config: self.config.cluster.clone(),
@@ -250,7 +250,7 @@ impl Worker {
         };
         tokio::select! {
             ended = dispatcher.run() => match ended { Ended::Evicted | Ended::Broken => Session::Evicted },
-            departure = member.run() => match departure {
+            departure = rebalancer.run() => match departure {
                 Departure::Evicted => Session::Evicted,
                 Departure::Drained => Session::Left(ShutdownReport { graceful: true, cancelled: 0 }),
             },
@@ -261,7 +261,7 @@ impl Worker {
             }
             () = pulse.keep(self.config.cluster.heartbeat_interval) => Session::Evicted,
             () = self.housekeeping(ownership) => Session::Evicted,
-            () = self.hear_of_others(&hearing) => Session::Evicted,
+            () = self.listen_to_others(&listen_state) => Session::Evicted,
             () = self.stop_when_drained() => Session::Evicted,
         }
     }
@@ -275,9 +275,9 @@ impl Worker {
     }
 
     /// Looks when another process says that it has committed something. Never ends.
-    async fn hear_of_others(&self, hearing: &Hearing) {
-        match &self.bell {
-            Some(bell) => listen(&**bell, &self.wake, hearing, &self.observers).await,
+    async fn listen_to_others(&self, listen_state: &ListenState) {
+        match &self.notifier {
+            Some(notifier) => listen(&**notifier, &self.wake, listen_state, &self.observers).await,
             None => std::future::pending().await,
         }
     }

@@ -41,18 +41,18 @@ impl Pulse {
 pub(crate) struct Heartbeat {
     stop: watch::Sender<bool>,
     task: Option<JoinHandle<()>>,
-    views: watch::Receiver<Option<Beheld>>,
+    views: watch::Receiver<Option<ViewSnapshot>>,
 }
 
 /// The cluster at some time of this instance's clock, as a beat has brought it.
 #[derive(Clone)]
-pub(crate) struct Beheld {
+pub(crate) struct ViewSnapshot {
     pub(super) at: Duration,
     pub(super) view: ClusterView,
 }
 
 /// What the heartbeat works with.
-pub(crate) struct Beating {
+pub(crate) struct HeartbeatTask {
     store: Arc<dyn Store>,
     me: InstanceId,
     config: ClusterConfig,
@@ -60,7 +60,7 @@ pub(crate) struct Beating {
     observers: Observers,
     pulse: Pulse,
     evicted: Wake,
-    views: watch::Sender<Option<Beheld>>,
+    views: watch::Sender<Option<ViewSnapshot>>,
 }
 
 impl Heartbeat {
@@ -78,8 +78,8 @@ impl Heartbeat {
         evicted: &Wake,
     ) -> std::io::Result<Self> {
         let (stop, stopped) = watch::channel(false);
-        let (beheld, views) = watch::channel(None);
-        let beating = Beating {
+        let (snapshots, views) = watch::channel(None);
+        let task = HeartbeatTask {
             store: store.for_heartbeat(),
             me,
             config: config.clone(),
@@ -87,20 +87,20 @@ impl Heartbeat {
             observers: observers.clone(),
             pulse: pulse.clone(),
             evicted: evicted.clone(),
-            views: beheld,
+            views: snapshots,
         };
         if !store.own_thread() {
-            return Ok(Self { stop, task: Some(tokio::spawn(beating.run(stopped))), views });
+            return Ok(Self { stop, task: Some(tokio::spawn(task.run(stopped))), views });
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new()
             .name("keylane-heartbeat".to_owned())
-            .spawn(move || runtime.block_on(beating.run(stopped)))?;
+            .spawn(move || runtime.block_on(task.run(stopped)))?;
         Ok(Self { stop, task: None, views })
     }
 
     /// What the beats bring.
-    pub(crate) fn views(&self) -> watch::Receiver<Option<Beheld>> {
+    pub(crate) fn views(&self) -> watch::Receiver<Option<ViewSnapshot>> {
         self.views.clone()
     }
 }
@@ -114,7 +114,7 @@ impl Drop for Heartbeat {
     }
 }
 
-impl Beating {
+impl HeartbeatTask {
     /// Beats until it is stopped or the instance is evicted, and closes its connection.
     async fn run(self, stopped: watch::Receiver<bool>) {
         self.keep_beating(stopped).await;
@@ -152,7 +152,7 @@ impl Beating {
             Ok(Some(view)) => {
                 // After the answer: no window of silence begins before the beat that opens it was read.
                 let at = self.ownership.clock().now();
-                self.views.send_replace(Some(Beheld { at, view }));
+                self.views.send_replace(Some(ViewSnapshot { at, view }));
                 self.ownership.renew(sent_at, self.config.stale_instance_timeout);
                 self.observers.emit(Signal::BeatAnswered);
                 Some(self.config.heartbeat_interval)

@@ -22,10 +22,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 mod heartbeat;
-mod member;
+mod rebalancer;
 
 pub(crate) use heartbeat::{Heartbeat, Pulse};
-pub(crate) use member::{Departure, Member};
+pub(crate) use rebalancer::{Departure, Rebalancer};
 
 /// How partitions are shared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

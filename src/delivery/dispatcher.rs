@@ -19,7 +19,7 @@ use super::{
 use crate::{
     handler::Registry,
     instance::InstanceId,
-    notifications::Hearing,
+    notifications::ListenState,
     ownership::Ownership,
     record::Record,
     store::{FenceRow, SETTLER_SLOT, Store},
@@ -34,7 +34,7 @@ pub(crate) struct Setup {
     pub(crate) config: DeliveryConfig,
     pub(crate) ownership: Ownership,
     pub(crate) wake: Wake,
-    pub(crate) hearing: Hearing,
+    pub(crate) listen_state: ListenState,
     pub(crate) observers: Observers,
     pub(crate) instance: InstanceId,
     /// How long others wait for a partition, less the write of the last outcome.
@@ -83,8 +83,17 @@ type Settled = (Settler, Batch, Result<Written, Evicted>);
 
 impl Dispatcher {
     pub(crate) fn new(setup: Setup) -> Self {
-        let Setup { store, registry, config, ownership, wake, hearing, observers, instance, longest_hold } =
-            setup;
+        let Setup {
+            store,
+            registry,
+            config,
+            ownership,
+            wake,
+            listen_state,
+            observers,
+            instance,
+            longest_hold,
+        } = setup;
         let fence = FenceRow { instance, slot: SETTLER_SLOT, counter: 0 };
         let context = ExecContext {
             states: registry.states.clone(),
@@ -94,7 +103,7 @@ impl Dispatcher {
         };
         let executor = ExecutorSetup { store: Arc::clone(&store), instance, config: &config, context };
         Self {
-            planner: Planner::new(&config, instance, hearing, Instant::now()),
+            planner: Planner::new(&config, instance, listen_state, Instant::now()),
             lanes: Lanes::new(config.max_crashes),
             executor: Executor::new(executor),
             queue: SettleQueue::default(),

@@ -14,7 +14,7 @@ use crate::{
     clock::Clock,
     database::Database,
     handler::{
-        BoxFuture, Call, Context, Defaults, Entry, HandlerError, Registration, Registry, States, Takes,
+        BoxFuture, Call, Context, Defaults, Entry, HandlerError, RecordTypes, Registration, Registry, States,
     },
     instance::{Generation, InstanceId},
     memory::{Memory, MemoryPool},
@@ -46,7 +46,7 @@ pub(super) fn registry(
         stop_on_first_failure: true,
         on_failure: None,
     };
-    let handler = Registration::single("h", Takes::every(), Act(act));
+    let handler = Registration::single("h", RecordTypes::all(), Act(act));
     Arc::new(Registry::build(vec![handler], States::default(), &defaults, "memory", &|_| None).unwrap())
 }
 
@@ -99,7 +99,7 @@ pub(super) fn dispatcher() -> Dispatcher {
         config: DeliveryConfig::default(),
         ownership: owning_all(),
         wake: Default::default(),
-        hearing: Default::default(),
+        listen_state: Default::default(),
         observers: Default::default(),
         instance: InstanceId::generate(),
         longest_hold: Duration::from_secs(55),

@@ -31,7 +31,7 @@ pub use forms::{
     Handler, TransactionalBatchHandler, TransactionalHandler,
 };
 pub(crate) use guard::guarded;
-pub use registration::{Declare, Registration, Takes};
+pub use registration::{Declare, RecordTypes, Registration};
 pub(crate) use registry::{Defaults, EVERY_TYPE, Entry, Form, Registry, is_valid_name};
 pub use registry::{RegistryError, Route};
 

@@ -30,14 +30,14 @@ pub trait Declare {
 
 /// Which record types a handler takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Takes {
+pub struct RecordTypes {
     /// `None` for every record type.
     pub(crate) record_types: Option<Vec<String>>,
     /// The Rust type that the handler decodes them into, if it is one.
     pub(crate) event: Option<&'static str>,
 }
 
-impl Takes {
+impl RecordTypes {
     /// The record type of one event.
     pub fn event<E: OutboxEvent>() -> Self {
         Self { record_types: Some(vec![E::RECORD_TYPE.to_owned()]), event: Some(type_name::<E>()) }
@@ -49,7 +49,7 @@ impl Takes {
     }
 
     /// Every record type.
-    pub fn every() -> Self {
+    pub fn all() -> Self {
         Self { record_types: None, event: None }
     }
 }
@@ -63,7 +63,7 @@ pub struct Registration {
 }
 
 pub(crate) enum Kind {
-    Handler { id: String, takes: Takes, form: DeclaredForm },
+    Handler { id: String, takes: RecordTypes, form: DeclaredForm },
     Fallback { of: Option<String>, call: Arc<dyn FallbackCall> },
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Options {
 }
 
 impl Registration {
-    fn handler(id: impl Into<String>, takes: Takes, form: DeclaredForm) -> Self {
+    fn handler(id: impl Into<String>, takes: RecordTypes, form: DeclaredForm) -> Self {
         Self {
             kind: Kind::Handler { id: id.into(), takes, form },
             needs: Vec::new(),
@@ -103,32 +103,32 @@ impl Registration {
 
     /// A handler of one event type.
     pub fn typed<H: Handler>(id: impl Into<String>, handler: H) -> Self {
-        Self::single(id, Takes::event::<H::Event>(), Typed(handler))
+        Self::single(id, RecordTypes::event::<H::Event>(), Typed(handler))
     }
 
     /// A handler of raw records.
-    pub fn generic<H: GenericHandler>(id: impl Into<String>, takes: Takes, handler: H) -> Self {
+    pub fn generic<H: GenericHandler>(id: impl Into<String>, takes: RecordTypes, handler: H) -> Self {
         Self::single(id, takes, Generic(handler))
     }
 
     /// A handler of up to `size` records at once: a contiguous run of one lane.
     pub fn batch<H: BatchHandler>(id: impl Into<String>, size: usize, handler: H) -> Self {
-        Self::many(id, Takes::event::<H::Event>(), size, false, Batch(handler))
+        Self::batch_call(id, RecordTypes::event::<H::Event>(), size, false, Batch(handler))
     }
 
     /// A handler of up to `size` records at once, from several lanes, each lane's in order.
     pub fn mixed_batch<H: BatchHandler>(id: impl Into<String>, size: usize, handler: H) -> Self {
-        Self::many(id, Takes::event::<H::Event>(), size, true, Batch(handler))
+        Self::batch_call(id, RecordTypes::event::<H::Event>(), size, true, Batch(handler))
     }
 
     /// A handler of up to `size` raw records at once, from several lanes, each lane's in order.
     pub fn generic_batch<H: GenericBatchHandler>(
         id: impl Into<String>,
-        takes: Takes,
+        takes: RecordTypes,
         size: usize,
         handler: H,
     ) -> Self {
-        Self::many(id, takes, size, true, GenericBatch(handler))
+        Self::batch_call(id, takes, size, true, GenericBatch(handler))
     }
 
     /// A handler inside the transaction of its completion.
@@ -136,7 +136,7 @@ impl Registration {
         id: impl Into<String>,
         handler: H,
     ) -> Self {
-        Self::within(id, Takes::event::<H::Event>(), InTransaction::<DB, H>::new(handler))
+        Self::transactional_call(id, RecordTypes::event::<H::Event>(), InTransaction::<DB, H>::new(handler))
     }
 
     /// A handler of up to `size` records inside the transaction of their completions: a contiguous run
@@ -147,7 +147,7 @@ impl Registration {
         handler: H,
     ) -> Self {
         let call = BatchInTransaction::<DB, H>::new(handler);
-        Self::many_within(id, Takes::event::<H::Event>(), size, false, call)
+        Self::transactional_batch_call(id, RecordTypes::event::<H::Event>(), size, false, call)
     }
 
     /// A handler of up to `size` records inside the transaction of their completions, from several
@@ -158,7 +158,7 @@ impl Registration {
         handler: H,
     ) -> Self {
         let call = BatchInTransaction::<DB, H>::new(handler);
-        Self::many_within(id, Takes::event::<H::Event>(), size, true, call)
+        Self::transactional_batch_call(id, RecordTypes::event::<H::Event>(), size, true, call)
     }
 
     /// The fallback handler of the handler `of`.
@@ -172,29 +172,35 @@ impl Registration {
     }
 
     /// A handler in its object-safe form.
-    pub fn single(id: impl Into<String>, takes: Takes, call: impl Call) -> Self {
+    pub fn single(id: impl Into<String>, takes: RecordTypes, call: impl Call) -> Self {
         Self::handler(id, takes, DeclaredForm::Single(Arc::new(call)))
     }
 
     /// A batch handler in its object-safe form. `mixed`: records of several lanes in one call.
-    pub fn many(id: impl Into<String>, takes: Takes, size: usize, mixed: bool, call: impl BatchCall) -> Self {
+    pub fn batch_call(
+        id: impl Into<String>,
+        takes: RecordTypes,
+        size: usize,
+        mixed: bool,
+        call: impl BatchCall,
+    ) -> Self {
         Self::handler(id, takes, DeclaredForm::Batch { call: Arc::new(call), size, mixed })
     }
 
     /// A transactional handler in its object-safe form.
-    pub fn within<DB: Database>(
+    pub fn transactional_call<DB: Database>(
         id: impl Into<String>,
-        takes: Takes,
+        takes: RecordTypes,
         call: impl TransactionalCall<DB>,
     ) -> Self {
-        Self::many_within(id, takes, 1, false, Each(call))
+        Self::transactional_batch_call(id, takes, 1, false, Each(call))
     }
 
     /// A transactional batch handler in its object-safe form. `mixed`: records of several lanes in one
     /// transaction.
-    pub fn many_within<DB: Database>(
+    pub fn transactional_batch_call<DB: Database>(
         id: impl Into<String>,
-        takes: Takes,
+        takes: RecordTypes,
         size: usize,
         mixed: bool,
         call: impl TransactionalBatchCall<DB>,

@@ -9,7 +9,7 @@ use std::{
 use super::{
     calls::{BatchCall, Call, FallbackCall},
     context::States,
-    registration::{DeclaredForm, Kind, Options, Registration, Takes},
+    registration::{DeclaredForm, Kind, Options, RecordTypes, Registration},
 };
 use crate::{
     record::{NAME_LIMIT_BYTES, OnFailure},
@@ -129,7 +129,7 @@ impl Form {
 /// One handler with everything needed to call it and to judge the result.
 pub(crate) struct Entry {
     pub(crate) id: String,
-    pub(crate) takes: Takes,
+    pub(crate) takes: RecordTypes,
     pub(crate) form: Form,
     pub(crate) retry: RetryPolicy,
     pub(crate) timeout: Duration,
@@ -238,7 +238,7 @@ impl Registry {
     }
 }
 
-fn entry(id: String, takes: Takes, form: Form, options: Options, defaults: &Defaults) -> Entry {
+fn entry(id: String, takes: RecordTypes, form: Form, options: Options, defaults: &Defaults) -> Entry {
     let stop_on_first_failure = options.stop_on_first_failure.unwrap_or(defaults.stop_on_first_failure);
     let by_stop = if stop_on_first_failure { OnFailure::Block } else { OnFailure::Continue };
     let on_failure = options.on_failure.or(defaults.on_failure).unwrap_or(by_stop);
@@ -261,7 +261,7 @@ pub(crate) fn is_valid_name(name: &str) -> bool {
 
 fn check_names(
     id: &str,
-    takes: &Takes,
+    takes: &RecordTypes,
     events: &mut HashMap<String, &'static str>,
     problems: &mut Vec<RegistryError>,
 ) {

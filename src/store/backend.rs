@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use super::{AdminStore, Bell, ClusterStore, RecordStore, SchemaStore};
+use super::{AdminStore, ClusterStore, Notifier, RecordStore, SchemaStore};
 
 /// All of them.
 #[async_trait]
@@ -22,7 +22,7 @@ pub trait Store: RecordStore + ClusterStore + AdminStore + SchemaStore {
     async fn close_idle(&self, _: Duration) {}
     /// What tells other processes of commits, over connections of its own; `None` where the database
     /// has nothing of the kind.
-    fn bell(&self) -> Option<Arc<dyn Bell>> {
+    fn notifier(&self) -> Option<Arc<dyn Notifier>> {
         None
     }
 }

@@ -11,11 +11,11 @@
 
 mod admin;
 mod backend;
-mod bell;
 mod cluster;
 mod error;
 mod fence;
 pub(crate) mod memory;
+mod notifier;
 mod overview;
 mod records;
 mod schema;
@@ -27,10 +27,10 @@ mod transactional;
 
 pub use admin::{AdminStore, Repair};
 pub use backend::Store;
-pub use bell::{Bell, Listener};
 pub use cluster::{ClusterStore, NewInstance};
 pub use error::{ErrorClass, OpenError, SchemaError, StoreError};
 pub use fence::{CLOSED, FenceRow, Resolution, SETTLER_SLOT};
+pub use notifier::{Listener, Notifier};
 pub use overview::{Counts, FailedRecord, Filter, Instance, PartitionOwner, StoppedLane};
 pub use records::{IdScan, RecordStore, SettleError, Settled, Suspicion};
 pub use schema::{Rights, SchemaStore};

@@ -162,7 +162,7 @@ pub enum Signal {
         /// The error and its sources.
         error: String,
     },
-    /// Other processes cannot be told of commits, or not be heard, on this address: polls go on alone.
+    /// Other processes cannot be told of commits, or their notifications do not arrive, on this address: polls go on alone.
     NotificationsAbsent {
         /// Why, and what to do.
         error: String,

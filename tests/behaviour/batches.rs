@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use keylane::{
-    BatchHandler, BatchResults, Delivery, GenericBatchHandler, HandlerError, Record, Registration,
-    RetryPolicy, ScheduleOptions, Takes,
+    BatchHandler, BatchResults, Delivery, GenericBatchHandler, HandlerError, Record, RecordTypes,
+    Registration, RetryPolicy, ScheduleOptions,
     admin::{Filter, Status},
     handler::OnUndecodable,
 };
@@ -243,7 +243,8 @@ impl GenericBatchHandler for Relay {
 async fn relayed<T: User>(stage: &Stage<T>, away: bool) -> Vec<Vec<(String, String, u32)>> {
     let calls = Arc::new(Log::default());
     let relay = Relay { calls: Arc::clone(&calls), away: away.into() };
-    let relay = Registration::generic_batch("relay", Takes::every(), 100, relay).retry(RetryPolicy::never());
+    let relay =
+        Registration::generic_batch("relay", RecordTypes::all(), 100, relay).retry(RetryPolicy::never());
     let outbox = stage.outbox([relay]).await;
     // The first start publishes what the relay takes.
     outbox.start().await.unwrap().shutdown().await;

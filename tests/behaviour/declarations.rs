@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylane::{
     BuildError, Delivery, Failure, FallbackHandler, GenericFallbackHandler, Handler, HandlerError, Outbox,
-    OutboxEvent, Record, Registration, RetryPolicy, Takes, TransactionalHandler, memory::MemoryPool,
+    OutboxEvent, Record, RecordTypes, Registration, RetryPolicy, TransactionalHandler, memory::MemoryPool,
 };
 use serde::{Deserialize, Serialize};
 use sqlx::{postgres::PgPoolOptions, sqlite::SqlitePoolOptions};
@@ -77,8 +77,8 @@ async fn an_id_is_used_once() {
 
 #[tokio::test]
 async fn ids_and_record_types_are_plain() {
-    let (told, _heard) = unbounded_channel();
-    let takes = Takes::types(["order placed", "order.placed", "*"]);
+    let (told, _received) = unbounded_channel();
+    let takes = RecordTypes::types(["order placed", "order.placed", "*"]);
     let long = "x".repeat(129);
     let problems =
         problems([Registration::generic("", takes, Tell(told)), keeper("Käse"), keeper(&long)]).await;
@@ -148,10 +148,10 @@ async fn a_fallback_names_a_handler_that_has_none_yet() {
 
 #[tokio::test]
 async fn options_are_in_range() {
-    let (told, _heard) = unbounded_channel();
+    let (told, _received) = unbounded_channel();
     let policy = RetryPolicy::fixed(Duration::from_secs(120)).jitter(1.5);
     let problems = problems([
-        Registration::generic("audit", Takes::every(), Tell(told)).timeout(Duration::ZERO),
+        Registration::generic("audit", RecordTypes::all(), Tell(told)).timeout(Duration::ZERO),
         keeper("mail").retry(policy),
     ])
     .await;

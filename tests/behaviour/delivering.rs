@@ -3,8 +3,8 @@
 use std::{convert::Infallible, time::Duration};
 
 use keylane::{
-    GenericHandler, HandlerError, Record, Registration, RetryPolicy, ScheduleError, ScheduleOptions, Takes,
-    TransactionError,
+    GenericHandler, HandlerError, Record, RecordTypes, Registration, RetryPolicy, ScheduleError,
+    ScheduleOptions, TransactionError,
     admin::{Filter, StopReason},
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -26,7 +26,7 @@ impl GenericHandler for Tell {
 }
 
 pub(crate) async fn an_event_is_delivered_once_with_all_that_is_known_of_it<T: User>(stage: &Stage<T>) {
-    let (told, mut heard) = unbounded_channel();
+    let (told, mut received) = unbounded_channel();
     let handler = typed("bookkeeper", move |event, delivery| {
         let told = told.clone();
         async move { Ok(told.send((event, delivery))?) }
@@ -39,7 +39,7 @@ pub(crate) async fn an_event_is_delivered_once_with_all_that_is_known_of_it<T: U
     T::commit(work).await;
     outbox.wake();
 
-    let (event, delivery) = bounded("the event", heard.recv()).await.unwrap();
+    let (event, delivery) = bounded("the event", received.recv()).await.unwrap();
     assert_eq!(event, placed("order-1", 7));
     assert_eq!(delivery.event_id, scheduled.event_id);
     assert_eq!(delivery.key, "order-1");
@@ -54,7 +54,7 @@ pub(crate) async fn an_event_is_delivered_once_with_all_that_is_known_of_it<T: U
     assert!(delivery.id > 0 && delivery.age < Duration::from_secs(20), "{delivery:?}");
     until_empty(&outbox).await;
     assert!(running.shutdown().await.graceful);
-    assert!(heard.try_recv().is_err(), "it was delivered twice");
+    assert!(received.try_recv().is_err(), "it was delivered twice");
 }
 
 pub(crate) async fn a_rollback_delivers_nothing<T: User>(stage: &Stage<T>) {
@@ -179,8 +179,8 @@ impl IntoHandlerError for &'static str {
 }
 
 pub(crate) async fn a_generic_handler_takes_every_type<T: User>(stage: &Stage<T>) {
-    let (told, mut heard) = unbounded_channel();
-    let every = Registration::generic("audit", Takes::every(), Tell(told));
+    let (told, mut received) = unbounded_channel();
+    let every = Registration::generic("audit", RecordTypes::all(), Tell(told));
     let (outbox, running) = stage.run([every, Ledger::default().keeper("bookkeeper")]).await;
     let mut work = T::begin(&stage.pool).await;
     assert_eq!(outbox.schedule(&mut work, &placed("order-1", 1)).await.unwrap().records, 2);
@@ -188,8 +188,8 @@ pub(crate) async fn a_generic_handler_takes_every_type<T: User>(stage: &Stage<T>
     assert_eq!(outbox.schedule(&mut work, &cancelled).await.unwrap().records, 1);
     T::commit(work).await;
     outbox.wake();
-    let first = bounded("the first", heard.recv()).await.unwrap();
-    let second = bounded("the second", heard.recv()).await.unwrap();
+    let first = bounded("the first", received.recv()).await.unwrap();
+    let second = bounded("the second", received.recv()).await.unwrap();
     assert_eq!(first.payload, br#"{"key":"order-1","number":1}"#);
     assert_eq!(first.delivery.record_type, "order.placed");
     assert_eq!(second.delivery.record_type, "order.cancelled");
@@ -197,8 +197,8 @@ pub(crate) async fn a_generic_handler_takes_every_type<T: User>(stage: &Stage<T>
 }
 
 pub(crate) async fn a_generic_handler_takes_the_types_of_its_list<T: User>(stage: &Stage<T>) {
-    let (told, mut heard) = unbounded_channel();
-    let takes = Takes::types(["order.cancelled", "order.returned"]);
+    let (told, mut received) = unbounded_channel();
+    let takes = RecordTypes::types(["order.cancelled", "order.returned"]);
     let (outbox, running) = stage.run([Registration::generic("stock", takes, Tell(told))]).await;
     let mut work = T::begin(&stage.pool).await;
     let refused = outbox.schedule(&mut work, &placed("order-1", 1)).await.unwrap_err();
@@ -206,15 +206,15 @@ pub(crate) async fn a_generic_handler_takes_the_types_of_its_list<T: User>(stage
     outbox.schedule(&mut work, &Cancelled { key: "order-1".to_owned() }).await.unwrap();
     T::commit(work).await;
     outbox.wake();
-    let record = bounded("the record", heard.recv()).await.unwrap();
+    let record = bounded("the record", received.recv()).await.unwrap();
     assert_eq!(record.delivery.record_type, "order.cancelled");
     running.shutdown().await;
-    assert!(heard.try_recv().is_err());
+    assert!(received.try_recv().is_err());
 }
 
 pub(crate) async fn a_raw_event_is_delivered_as_it_is<T: User>(stage: &Stage<T>) {
-    let (told, mut heard) = unbounded_channel();
-    let takes = Takes::types(["image.scanned"]);
+    let (told, mut received) = unbounded_channel();
+    let takes = RecordTypes::types(["image.scanned"]);
     let (outbox, running) = stage.run([Registration::generic("archive", takes, Tell(told))]).await;
     let payload = vec![0, 159, 146, 150, 255];
     let event =
@@ -223,7 +223,7 @@ pub(crate) async fn a_raw_event_is_delivered_as_it_is<T: User>(stage: &Stage<T>)
     outbox.schedule_raw(&mut work, event.clone(), ScheduleOptions::new()).await.unwrap();
     T::commit(work).await;
     outbox.wake();
-    let Record { delivery, payload } = bounded("the record", heard.recv()).await.unwrap();
+    let Record { delivery, payload } = bounded("the record", received.recv()).await.unwrap();
     assert_eq!(
         (payload, delivery.content_type.as_str(), delivery.key.as_str()),
         (event.payload, &*event.content_type, &*event.key)

@@ -49,18 +49,18 @@ impl GenericFallbackHandler for Fallback {
 }
 
 fn fallback(name: &'static str) -> (Fallback, UnboundedReceiver<Told>) {
-    let (told, heard) = unbounded_channel();
-    (Fallback { name, told, error: None }, heard)
+    let (told, received) = unbounded_channel();
+    (Fallback { name, told, error: None }, received)
 }
 
 pub(crate) async fn a_fallback_takes_over_what_is_spent<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
-    let (takes, mut heard) = fallback("own");
+    let (takes, mut received) = fallback("own");
     let nested = || HandlerError::new(std::io::Error::other("the bank is closed")).class("closed");
     let handlers = [failing(&ledger, 2, u32::MAX, nested), Registration::fallback("bookkeeper", takes)];
     let (outbox, running) = stage.run(handlers).await;
     stage.schedule(&outbox, &run_of("order-1", 3)).await;
-    let (_, event, failure) = bounded("the fallback", heard.recv()).await.unwrap();
+    let (_, event, failure) = bounded("the fallback", received.recv()).await.unwrap();
     assert_eq!(event, placed("order-1", 2));
     assert_eq!((failure.attempts, failure.retries_exhausted), (3, true));
     assert_eq!((failure.error.as_str(), failure.class.as_deref()), ("the bank is closed", Some("closed")));
@@ -75,13 +75,13 @@ pub(crate) async fn a_fallback_takes_over_what_is_spent<T: User>(stage: &Stage<T
     let of = |signal: &Signal| matches!(signal, Signal::FallbackTaken { .. });
     assert_eq!(stage.signals.count(of), 1);
     assert_eq!(stage.signals.count(|signal| matches!(signal, Signal::RecordFailed { .. })), 0);
-    assert!(heard.try_recv().is_err(), "it was called twice");
+    assert!(received.try_recv().is_err(), "it was called twice");
 }
 
 pub(crate) async fn the_default_takes_what_has_none_of_its_own<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
-    let (own, mut own_heard) = fallback("own");
-    let (default, mut default_heard) = fallback("default");
+    let (own, mut own_received) = fallback("own");
+    let (default, mut default_received) = fallback("default");
     let fails = |id: &str| ledger.handler(id, |_, _| Err(HandlerError::permanent("no")));
     let handlers = [
         Registration::default_fallback(default),
@@ -91,23 +91,23 @@ pub(crate) async fn the_default_takes_what_has_none_of_its_own<T: User>(stage: &
     ];
     let (outbox, running) = stage.run(handlers).await;
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;
-    let (_, _, failure) = bounded("the own one", own_heard.recv()).await.unwrap();
+    let (_, _, failure) = bounded("the own one", own_received.recv()).await.unwrap();
     assert_eq!(failure.delivery.handler, "bank");
-    let (_, _, failure) = bounded("the default", default_heard.recv()).await.unwrap();
+    let (_, _, failure) = bounded("the default", default_received.recv()).await.unwrap();
     assert_eq!(failure.delivery.handler, "mail");
     until_empty(&outbox).await;
     running.shutdown().await;
-    assert!(own_heard.try_recv().is_err() && default_heard.try_recv().is_err());
+    assert!(own_received.try_recv().is_err() && default_received.try_recv().is_err());
 }
 
 pub(crate) async fn a_fallback_that_fails_leaves_the_record_failed<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
-    let (takes, mut heard) = fallback("own");
+    let (takes, mut received) = fallback("own");
     let takes = Fallback { error: Some("nobody at home"), ..takes };
     let handlers = [failing(&ledger, 1, u32::MAX, refused), Registration::fallback("bookkeeper", takes)];
     let (outbox, running) = stage.run(handlers).await;
     stage.schedule(&outbox, &run_of("order-1", 2)).await;
-    bounded("the fallback", heard.recv()).await.unwrap();
+    bounded("the fallback", received.recv()).await.unwrap();
     until_count(&outbox, Status::Failed, 1).await;
     let failed = outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().remove(0);
     assert_eq!(failed.attempts, 3);
@@ -119,7 +119,7 @@ pub(crate) async fn a_fallback_that_fails_leaves_the_record_failed<T: User>(stag
 
 /// A panic, a timeout, a payload that does not fit, a permanent error: each of its kind, at once.
 pub(crate) async fn a_fallback_is_told_what_ended_the_attempt<T: User>(stage: &Stage<T>) {
-    let (default, mut heard) = fallback("default");
+    let (default, mut received) = fallback("default");
     let handler = typed("bookkeeper", |event: Placed, _| async move {
         match event.number {
             1 => panic!("out of luck"),
@@ -132,7 +132,7 @@ pub(crate) async fn a_fallback_is_told_what_ended_the_attempt<T: User>(stage: &S
     stage.schedule(&outbox, &run_of("order-1", 3)).await;
     let mut kinds = Vec::new();
     for _ in 0..3 {
-        let (_, event, failure) = bounded("the fallback", heard.recv()).await.unwrap();
+        let (_, event, failure) = bounded("the fallback", received.recv()).await.unwrap();
         kinds.push((event.number, failure.kind, failure.retries_exhausted, failure.error));
     }
     running.shutdown().await;

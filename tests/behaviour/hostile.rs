@@ -129,7 +129,7 @@ pub(crate) async fn an_observer_that_panics_stops_nothing<T: User>(stage: &Stage
     assert!(signals.load(SeqCst) > 3);
     assert!(
         stage.signals.count(|signal| matches!(signal, Signal::Settled { .. })) > 0,
-        "the other hears all"
+        "the other is told of all"
     );
 }
 

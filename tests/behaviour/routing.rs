@@ -130,7 +130,7 @@ async fn refund(event: Cancelled, delivery: &Delivery, State(told): State<Told>)
 }
 
 pub(crate) async fn handlers_of_the_macros_are_called<T: User>(stage: &Stage<T>) {
-    let (told, mut heard): (Told, _) = unbounded_channel();
+    let (told, mut received): (Told, _) = unbounded_channel();
     let builder = stage.builder().await.state(told).handlers(handlers![book, refund]);
     let outbox = builder.build().await.unwrap();
     let running = outbox.start().await.unwrap();
@@ -143,7 +143,7 @@ pub(crate) async fn handlers_of_the_macros_are_called<T: User>(stage: &Stage<T>)
         .await
         .unwrap();
     for _ in 0..3 {
-        calls.push(bounded("a call", heard.recv()).await.unwrap());
+        calls.push(bounded("a call", received.recv()).await.unwrap());
     }
     calls.sort();
     let order_2 = || "order-2".to_owned();

@@ -101,7 +101,7 @@ pub(crate) async fn payloads_and_keys_are_never_logged<T: User>(stage: &Stage<T>
     running.shutdown().await;
 
     let (lines, alerts) = (LINES.load(SeqCst) - before.0, ALERTS.load(SeqCst) - before.1);
-    assert!(lines > 20 && alerts >= 2, "nothing was heard: {lines} lines, {alerts} alerts");
+    assert!(lines > 20 && alerts >= 2, "nothing was received: {lines} lines, {alerts} alerts");
     assert_eq!(SUNG.lock().unwrap().as_slice(), [] as [String; 0]);
     // A signal that somebody prints tells no key either.
     let printed = format!("{:?}", stage.signals.all());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylane::{
-    Delivery, Handler, HandlerError, Outbox, OutboxEvent, Registration, Signal, Takes,
+    Delivery, Handler, HandlerError, Outbox, OutboxEvent, RecordTypes, Registration, Signal,
     admin::{Filter, Status, StopReason, StoppedLane},
 };
 use serde::{Deserialize, Serialize};
@@ -87,8 +87,8 @@ pub(crate) async fn an_instance_that_knows_the_handler_takes_the_lane_up<T: User
 /// The handler's id is known, but this build's takes other types: as unroutable as any, once.
 pub(crate) async fn a_type_that_its_handler_does_not_know_waits<T: User>(stage: &Stage<T>) {
     publish_mail(stage).await;
-    let (told, mut heard) = unbounded_channel();
-    let takes = Takes::types(["order.cancelled"]);
+    let (told, mut received) = unbounded_channel();
+    let takes = RecordTypes::types(["order.cancelled"]);
     let (outbox, running) = stage.run([Registration::generic("mail", takes, Tell(told))]).await;
     stage.schedule(&outbox, &run_of("order-1", 3)).await;
     the_lane::<T>(&outbox, 2).await;
@@ -96,7 +96,7 @@ pub(crate) async fn a_type_that_its_handler_does_not_know_waits<T: User>(stage: 
     let alarms = stage.signals.count(is_unroutable);
     assert!(alarms == 1, "{alarms} alarms: each poll takes the lane up and puts it down again");
     until_count(&outbox, Status::Held, 3).await;
-    assert!(heard.try_recv().is_err());
+    assert!(received.try_recv().is_err());
     running.shutdown().await;
     // A build whose handler takes the type.
     let ledger = Ledger::default();
@@ -109,13 +109,13 @@ pub(crate) async fn a_type_that_its_handler_does_not_know_waits<T: User>(stage: 
 
 pub(crate) async fn unroutable_records_of_many_keys_cost_the_others_nothing<T: User>(stage: &Stage<T>) {
     publish_mail(stage).await;
-    let (told, mut heard) = unbounded_channel();
-    let takes = Takes::types(["order.placed"]);
+    let (told, mut received) = unbounded_channel();
+    let takes = RecordTypes::types(["order.placed"]);
     let (outbox, running) = stage.run([Registration::generic("bookkeeper", takes, Tell(told))]).await;
     let events: Vec<_> = (0..300).map(|key| placed(&format!("order-{key}"), 1)).collect();
     stage.schedule(&outbox, &events).await;
     for _ in 0..300 {
-        bounded("each of them", heard.recv()).await.unwrap();
+        bounded("each of them", received.recv()).await.unwrap();
     }
     until_count(&outbox, Status::Held, 300).await;
     assert_eq!(stage.signals.count(is_unroutable), 300);

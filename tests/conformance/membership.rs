@@ -1,4 +1,4 @@
-//! Instances: joining, beating, eviction, leaving.
+//! Instances: joining, heartbeats, eviction, leaving.
 
 use std::time::Duration;
 

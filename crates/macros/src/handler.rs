@@ -27,17 +27,17 @@ fn registration(arguments: &HandlerArguments, function: &Function, form: &Form<'
     let takes = match (&function.takes, &arguments.record_types) {
         (Taken::Event(event) | Taken::Events(event), _) => quote!(event::<#event>()),
         (Taken::Record, Some((RecordTypes::These(types), _))) => quote!(types([#(#types),*])),
-        (Taken::Record, _) => quote!(every()),
+        (Taken::Record, _) => quote!(all()),
     };
-    let takes = quote!(#keylane::handler::Takes::#takes);
+    let takes = quote!(#keylane::handler::RecordTypes::#takes);
     let start = match form {
         Form::Single => quote!(single(#id, #takes, #name {})),
-        Form::Batch(_, Batch { size, mixed }) => quote!(many(#id, #takes, #size, #mixed, #name {})),
+        Form::Batch(_, Batch { size, mixed }) => quote!(batch_call(#id, #takes, #size, #mixed, #name {})),
         Form::Transactional(connection) => {
-            quote!(within::<<#connection as #keylane::database::HasDatabase>::Database>(#id, #takes, #name {}))
+            quote!(transactional_call::<<#connection as #keylane::database::HasDatabase>::Database>(#id, #takes, #name {}))
         }
         Form::TransactionalBatch { connection, batch: Batch { size, mixed }, .. } => quote! {
-            many_within::<<#connection as #keylane::database::HasDatabase>::Database>(#id, #takes, #size, #mixed, #name {})
+            transactional_batch_call::<<#connection as #keylane::database::HasDatabase>::Database>(#id, #takes, #size, #mixed, #name {})
         },
     };
     let retry = arguments.retry.iter().map(|retry| retry.tokens(keylane));

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{notifications::Hearing, rules::pacing};
+use crate::{notifications::ListenState, rules::pacing};
 
 /// What is known of the others' commits.
 pub(super) struct Listening {
     /// Whether another station tells of the commits of other processes. Changed by the runtime.
-    hearing: Hearing,
+    listen_state: ListenState,
     /// When a record of theirs was found last, unless that is long ago.
     found_at: Option<Instant>,
     /// Something in this process has asked for the next look at all partitions.
@@ -24,8 +24,8 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    pub(super) fn new(hearing: Hearing) -> Self {
-        Self { hearing, found_at: None, asked: true, next: None, version: None }
+    pub(super) fn new(listen_state: ListenState) -> Self {
+        Self { listen_state, found_at: None, asked: true, next: None, version: None }
     }
 
     /// There is a reason in this process to look.
@@ -58,7 +58,7 @@ impl Listening {
         now: Instant,
     ) {
         self.version = version;
-        if found && !asked && !self.hearing.hears() {
+        if found && !asked && !self.listen_state.is_listening() {
             self.found_at = Some(now);
         }
         let pause = self.found_at.map(|at| pacing::pause_of_silence(now - at, poll_interval));
@@ -93,7 +93,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn fetches_follow_what_was_found_unasked_until_all_is_silent() {
-        let mut listening = Listening::new(Hearing::default());
+        let mut listening = Listening::new(ListenState::default());
         assert_eq!(pause_after(&mut listening, true, true), None, "of this process");
         assert_eq!(pause_after(&mut listening, false, false), None);
         let ms = Duration::from_millis;
@@ -105,18 +105,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_hears_of_the_others_does_not_look_for_their_records() {
-        let hearing = Hearing::default();
-        hearing.set(true);
-        let mut listening = Listening::new(hearing.clone());
+    async fn who_is_told_of_the_others_does_not_look_for_their_records() {
+        let listen_state = ListenState::default();
+        listen_state.set(true);
+        let mut listening = Listening::new(listen_state.clone());
         assert_eq!(pause_after(&mut listening, false, true), None);
-        hearing.set(false);
+        listen_state.set(false);
         assert!(pause_after(&mut listening, false, true).is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_look_is_asked_for_once() {
-        let mut listening = Listening::new(Hearing::default());
+        let mut listening = Listening::new(ListenState::default());
         assert!(listening.begin(), "the first");
         listening.ask();
         listening.asked_only(false);

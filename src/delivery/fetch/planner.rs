@@ -15,7 +15,7 @@ use super::{
 use crate::{
     delivery::{ERROR_PAUSE, config::DeliveryConfig},
     instance::{Generation, InstanceId},
-    notifications::Hearing,
+    notifications::ListenState,
     ownership::Ownership,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
@@ -68,7 +68,7 @@ impl Planner {
     pub(in crate::delivery) fn new(
         config: &DeliveryConfig,
         instance: InstanceId,
-        hearing: Hearing,
+        listen_state: ListenState,
         now: Instant,
     ) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Planner {
             watermark: Watermark::default(),
             stop_reads: StopReads::none(),
             timers: Timers::new(instance, config.poll_interval, now),
-            listening: Listening::new(hearing),
+            listening: Listening::new(listen_state),
             turn: 0,
             wanted: true,
             due_wanted: true,
@@ -353,7 +353,7 @@ mod tests {
     impl Stage {
         fn new() -> Self {
             let (ownership, now) = (fixtures::owning_all(), Instant::now());
-            let planner = Planner::new(&config(), InstanceId::generate(), Hearing::default(), now);
+            let planner = Planner::new(&config(), InstanceId::generate(), ListenState::default(), now);
             Self { planner, ownership, now, in_memory: 0, waiting: 0, seq: 0 }
         }
 

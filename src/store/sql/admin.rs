@@ -101,7 +101,7 @@ impl<D: Driver> AdminStore for SqlStore<D> {
     }
 
     async fn publish_routes(&self, routes: &[Route]) -> Result<(), StoreError> {
-        // In one transaction, the list before the word of it: who has heard of a change reads all of it.
+        // In one transaction, the list before the word of it: who is told of a change reads all of it.
         let mut sorted: Vec<&Route> = routes.iter().collect();
         sorted.sort_unstable();
         let json = serde_json::to_string(&sorted).map_err(|error| sqlx::Error::Encode(error.into()));

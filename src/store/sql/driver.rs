@@ -16,7 +16,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
     rules::watermark::{Head, Horizon, Server},
-    store::{Bell, ErrorClass, FenceRow, IdScan, SchemaError, StoreSettings},
+    store::{ErrorClass, FenceRow, IdScan, Notifier, SchemaError, StoreSettings},
 };
 
 /// A bound parameter.
@@ -165,7 +165,7 @@ pub(crate) trait Driver: Database {
         Box::pin(async { Ok(None) })
     }
     /// What tells other processes of commits, if the database has such a thing.
-    fn bell(_: &Self::Pool, _: &StoreSettings) -> Option<Arc<dyn Bell>> {
+    fn notifier(_: &Self::Pool, _: &StoreSettings) -> Option<Arc<dyn Notifier>> {
         None
     }
     /// The code of an error of the server, as the server's manual lists it.

@@ -14,11 +14,9 @@ use self::{
     proof::Proof,
     statements::Statements,
 };
-use super::{Bell, Store, StoreError, StoreSettings};
+use super::{Notifier, Store, StoreError, StoreSettings};
 
 mod admin;
-#[cfg(feature = "postgres")]
-mod bell;
 mod call;
 mod cause;
 mod cluster;
@@ -36,6 +34,8 @@ mod link;
 mod looks;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(feature = "postgres")]
+mod notifier;
 mod overview;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -143,7 +143,7 @@ impl<D: Driver> Store for SqlStore<D> {
         }
     }
 
-    fn bell(&self) -> Option<Arc<dyn Bell>> {
-        D::bell(&self.pool, &self.settings)
+    fn notifier(&self) -> Option<Arc<dyn Notifier>> {
+        D::notifier(&self.pool, &self.settings)
     }
 }

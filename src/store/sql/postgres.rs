@@ -10,12 +10,12 @@ use sqlx::{
 use uuid::Uuid;
 
 use super::{
-    bell::PgBell,
     dialect::{Dialect, Family, Mark},
     driver::{AFTER_RECORD, Driver, DriverResult, Session},
     engine,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     insert::{Insert, headers_text},
+    notifier::PgNotifier,
     sessions,
     statements::{Statements, safe, template},
 };
@@ -24,7 +24,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
     rules::watermark::{Head, Horizon, Server},
-    store::{Bell, ErrorClass, FenceRow, IdScan, SchemaError, StoreSettings, Tables},
+    store::{ErrorClass, FenceRow, IdScan, Notifier, SchemaError, StoreSettings, Tables},
 };
 
 /// PgBouncer has one state for all that it says itself: what begins so, waiting does not fix.
@@ -88,8 +88,8 @@ impl Driver for Postgres {
         Box::pin(sessions::find_pooler(pool))
     }
 
-    fn bell(pool: &sqlx::PgPool, settings: &StoreSettings) -> Option<Arc<dyn Bell>> {
-        Some(PgBell::shared(pool, settings))
+    fn notifier(pool: &sqlx::PgPool, settings: &StoreSettings) -> Option<Arc<dyn Notifier>> {
+        Some(PgNotifier::shared(pool, settings))
     }
 
     fn class_of(error: &dyn sqlx::error::DatabaseError) -> ErrorClass {

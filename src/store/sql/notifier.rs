@@ -17,7 +17,7 @@ use super::{
     proof::Proof,
     sessions,
 };
-use crate::store::{Bell, ErrorClass, Listener, StoreError, StoreSettings, Tables};
+use crate::store::{ErrorClass, Listener, Notifier, StoreError, StoreSettings, Tables};
 
 /// What a listener sends to itself begins with this: nobody has committed anything.
 const PROBE: &str = "probe ";
@@ -25,35 +25,35 @@ const NOTHING_ARRIVES: &str = "what is notified does not arrive here, as behind 
                                the workers a direct address, or set database.notifications to false";
 
 /// The channel of one set of tables.
-pub(super) struct PgBell {
+pub(super) struct PgNotifier {
     channel: String,
     /// Whose notifications are its own.
     sender: String,
     timeout: Duration,
-    ringing: Link<Postgres>,
+    notifying: Link<Postgres>,
     pool: PgPool,
 }
 
-struct PgEar {
+struct PgNotifyListener {
     listener: PgListener,
     sender: String,
 }
 
-impl PgBell {
-    pub(super) fn shared(pool: &PgPool, settings: &StoreSettings) -> Arc<dyn Bell> {
+impl PgNotifier {
+    pub(super) fn shared(pool: &PgPool, settings: &StoreSettings) -> Arc<dyn Notifier> {
         let timeout = settings.call_timeout;
         let session = Session { role: Role::Plain, timeout, async_commit: false };
         Arc::new(Self {
             channel: channel(&settings.tables),
             sender: Uuid::now_v7().to_string(),
             timeout,
-            ringing: Link::new(pool.clone(), session, Proof::default()),
+            notifying: Link::new(pool.clone(), session, Proof::default()),
             pool: pool.clone(),
         })
     }
 }
 
-impl PgBell {
+impl PgNotifier {
     /// A pool of one connection, which is closed with its listener. It waits without an end, so it gets no
     /// limit on statements.
     fn listening(&self) -> PgPool {
@@ -62,8 +62,8 @@ impl PgBell {
     }
 
     /// As text, which any pooler passes on; channel and text are made of hexadecimal digits and a word.
-    async fn notify(&self, text: &str) -> Result<(), sqlx::Error> {
-        let mut conn = self.ringing.borrow().await?;
+    async fn send(&self, text: &str) -> Result<(), sqlx::Error> {
+        let mut conn = self.notifying.borrow().await?;
         let notify = AssertSqlSafe(format!("SELECT pg_notify('{}', '{text}')", self.channel));
         sqlx::raw_sql(notify).execute(&mut *conn).await?;
         conn.keep();
@@ -71,7 +71,7 @@ impl PgBell {
     }
 }
 
-async fn hear_probe(listener: &mut PgListener, probe: &str) -> Result<(), StoreError> {
+async fn recv_probe(listener: &mut PgListener, probe: &str) -> Result<(), StoreError> {
     loop {
         match listener.try_recv().await {
             Ok(Some(notification)) if notification.payload() == probe => return Ok(()),
@@ -88,9 +88,9 @@ fn channel(tables: &Tables) -> String {
 }
 
 #[async_trait]
-impl Bell for PgBell {
-    async fn ring(&self) -> Result<(), StoreError> {
-        within::<Postgres, _>("notify", self.timeout, self.notify(&self.sender)).await
+impl Notifier for PgNotifier {
+    async fn notify(&self) -> Result<(), StoreError> {
+        within::<Postgres, _>("notify", self.timeout, self.send(&self.sender)).await
     }
 
     async fn listen(&self) -> Result<Box<dyn Listener>, StoreError> {
@@ -102,19 +102,19 @@ impl Bell for PgBell {
         .await?;
         // A pooler in transaction mode takes the LISTEN, and nothing ever arrives.
         let probe = format!("{PROBE}{}", Uuid::now_v7());
-        within::<Postgres, _>("notify", self.timeout, self.notify(&probe)).await?;
-        match tokio::time::timeout(self.timeout, hear_probe(&mut listener, &probe)).await {
-            Ok(heard) => heard?,
+        within::<Postgres, _>("notify", self.timeout, self.send(&probe)).await?;
+        match tokio::time::timeout(self.timeout, recv_probe(&mut listener, &probe)).await {
+            Ok(received) => received?,
             Err(_) => return Err(StoreError::new("listen", ErrorClass::Setup, NOTHING_ARRIVES)),
         }
         // A process that only delivers has no more use for it.
         self.close_idle(Duration::ZERO).await;
-        Ok(Box::new(PgEar { listener, sender: self.sender.clone() }))
+        Ok(Box::new(PgNotifyListener { listener, sender: self.sender.clone() }))
     }
 
     async fn close_idle(&self, unused_for: Duration) {
         let closing = async {
-            self.ringing.close_idle(unused_for).await;
+            self.notifying.close_idle(unused_for).await;
             Ok(())
         };
         // It is of no more use, whatever comes of saying so.
@@ -123,11 +123,12 @@ impl Bell for PgBell {
 }
 
 #[async_trait]
-impl Listener for PgEar {
-    async fn heard(&mut self) -> Result<(), StoreError> {
+impl Listener for PgNotifyListener {
+    async fn recv(&mut self) -> Result<(), StoreError> {
         loop {
             match self.listener.try_recv().await {
-                Ok(Some(heard)) if heard.payload() == self.sender || heard.payload().starts_with(PROBE) => {}
+                Ok(Some(received))
+                    if received.payload() == self.sender || received.payload().starts_with(PROBE) => {}
                 // None: the connection was lost and will be opened again.
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(store_error::<Postgres>("listen", error)),

@@ -9,22 +9,22 @@ use super::StoreError;
 /// Tells other processes that there may be work. Nothing relies on it.
 #[async_trait]
 #[doc(hidden)]
-pub trait Bell: Send + Sync + 'static {
-    /// Rings for all others who listen.
-    async fn ring(&self) -> Result<(), StoreError>;
+pub trait Notifier: Send + Sync + 'static {
+    /// Notifies all others who listen.
+    async fn notify(&self) -> Result<(), StoreError>;
     /// Begins to listen.
     ///
     /// # Errors
     /// Of a class that only a person can fix where notifications do not arrive.
     async fn listen(&self) -> Result<Box<dyn Listener>, StoreError>;
-    /// Closes what has not rung for so long.
+    /// Closes what has not notified for so long.
     async fn close_idle(&self, unused_for: Duration);
 }
 
-/// Hears another process ring.
+/// Receives the notifications of other processes.
 #[async_trait]
 #[doc(hidden)]
 pub trait Listener: Send {
-    /// Returns when somebody else has rung, or may have rung unheard.
-    async fn heard(&mut self) -> Result<(), StoreError>;
+    /// Returns when somebody else has notified, or may have while nobody listened.
+    async fn recv(&mut self) -> Result<(), StoreError>;
 }

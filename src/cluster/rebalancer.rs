@@ -1,4 +1,4 @@
-//! The member: one look at the cluster after another, and this instance's part of what follows.
+//! The rebalancer: one look at the cluster after another, and this instance's part of what follows.
 //!
 //! Each heartbeat brings a view of the cluster, in the same statement. It is good enough to see that there
 //! is nothing to do; whatever is done is done by a view read for it. (By the other a partition could be
@@ -14,7 +14,7 @@ use std::{
 
 use tokio::{sync::watch, time::Instant};
 
-use super::{ClusterConfig, heartbeat::Beheld};
+use super::{ClusterConfig, heartbeat::ViewSnapshot};
 use crate::{
     instance::{ClusterView, Generation, InstanceId, InstanceState},
     ownership::Ownership,
@@ -27,7 +27,7 @@ use crate::{
     telemetry::{Observers, Signal},
 };
 
-/// Why a member came to its end.
+/// Why a rebalancer came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Departure {
     /// Another instance has declared this one dead, or owns what this one works on.
@@ -52,8 +52,8 @@ enum Looked {
     Settled,
 }
 
-/// One instance in the cluster.
-pub(crate) struct Member {
+/// The task that takes and gives away the partitions of one instance.
+pub(crate) struct Rebalancer {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) me: InstanceId,
     pub(crate) config: ClusterConfig,
@@ -66,10 +66,10 @@ pub(crate) struct Member {
     /// Where this wing says that a person has told the instance to drain.
     pub(crate) drained: watch::Sender<bool>,
     /// What the heartbeats bring.
-    pub(crate) views: watch::Receiver<Option<Beheld>>,
+    pub(crate) views: watch::Receiver<Option<ViewSnapshot>>,
 }
 
-impl Member {
+impl Rebalancer {
     /// Takes part until evicted or drained.
     pub(crate) async fn run(mut self) -> Departure {
         let mut observations = Observations::default();
@@ -131,7 +131,7 @@ impl Member {
 
     /// Whether there is nothing to do by the view that the last beat has brought.
     fn is_at_rest(&mut self, observations: &mut Observations) -> bool {
-        let Some(Beheld { at, view }) = self.views.borrow_and_update().clone() else { return false };
+        let Some(ViewSnapshot { at, view }) = self.views.borrow_and_update().clone() else { return false };
         if self.state_in(&view) != Some(InstanceState::Active) {
             return false;
         }
