@@ -15,24 +15,10 @@ pub struct LogObserver(Mutex<Outage>);
 
 impl Observer for LogObserver {
     fn on(&self, signal: &Signal) {
+        if alarm(signal) {
+            return;
+        }
         match signal {
-            Signal::RecordFailed { record, event_id, trace_id, lane, attempts, error, blocked } => {
-                tracing::error!(
-                    target: "keylane", record, %event_id, trace_id, partition = %lane.partition,
-                    handler = %lane.handler, attempts, error, blocked, "[ALERT] record failed for good"
-                )
-            }
-            Signal::Unroutable { record, lane, record_type } => tracing::error!(
-                target: "keylane", record, partition = %lane.partition, handler = %lane.handler, record_type,
-                "[ALERT] no handler for this record in this build; its key waits"
-            ),
-            Signal::Undecodable { record, lane, record_type, error } => tracing::error!(
-                target: "keylane", record, partition = %lane.partition, handler = %lane.handler, record_type, error,
-                "[ALERT] this build cannot decode this record; its key waits"
-            ),
-            Signal::Quarantined { record, partition, belongs } => tracing::error!(
-                target: "keylane", record, %partition, %belongs, "[ALERT] record stood in a wrong partition"
-            ),
             Signal::Evicted { instance } => {
                 tracing::warn!(target: "keylane", %instance, "evicted by another instance; joining again");
             }
@@ -88,6 +74,31 @@ impl Observer for LogObserver {
             _ => tracing::info!(target: "keylane", ?signal),
         }
     }
+}
+
+/// Writes the signals that a person is to act on. Returns whether this was one.
+fn alarm(signal: &Signal) -> bool {
+    match signal {
+        Signal::RecordFailed { record, event_id, trace_id, lane, attempts, error, blocked } => {
+            tracing::error!(
+                target: "keylane", record, %event_id, trace_id, partition = %lane.partition,
+                handler = %lane.handler, attempts, error, blocked, "[ALERT] record failed for good"
+            )
+        }
+        Signal::Unroutable { record, lane, record_type } => tracing::error!(
+            target: "keylane", record, partition = %lane.partition, handler = %lane.handler, record_type,
+            "[ALERT] no handler for this record in this build; its key waits"
+        ),
+        Signal::Undecodable { record, lane, record_type, error } => tracing::error!(
+            target: "keylane", record, partition = %lane.partition, handler = %lane.handler, record_type, error,
+            "[ALERT] this build cannot decode this record; its key waits"
+        ),
+        Signal::Quarantined { record, partition, belongs } => tracing::error!(
+            target: "keylane", record, %partition, %belongs, "[ALERT] record stood in a wrong partition"
+        ),
+        _ => return false,
+    }
+    true
 }
 
 impl LogObserver {

@@ -42,6 +42,7 @@ const FLOORS: &[(&str, u8)] = &[
 
 /// Edges within one floor. A new one is argued in the commit that adds it.
 const SIDEWAYS: &[(&str, &str)] = &[
+    ("codec", "record"),
     ("record", "partition"),
     ("record", "instance"),
     ("record", "name"),
