@@ -22,6 +22,7 @@ use crate::{
     notifications::ListenState,
     ownership::Ownership,
     record::Record,
+    rules::pacing,
     store::{FenceRow, SETTLER_SLOT, Store},
     telemetry::{Observers, Signal},
     wake::Wake,
@@ -77,6 +78,7 @@ struct Outside {
     observers: Observers,
     instance: InstanceId,
     longest_hold: Duration,
+    max_in_flight: usize,
 }
 
 type Settled = (Settler, Batch, Result<Written, Evicted>);
@@ -102,6 +104,7 @@ impl Dispatcher {
             longest_hold,
         };
         let executor = ExecutorSetup { store: Arc::clone(&store), instance, config: &config, context };
+        let max_in_flight = config.max_in_flight;
         Self {
             planner: Planner::new(&config, instance, listen_state, Instant::now()),
             lanes: Lanes::new(config.max_crashes),
@@ -109,7 +112,16 @@ impl Dispatcher {
             queue: SettleQueue::default(),
             settler: Some(Settler::new(Arc::clone(&store), observers.clone(), fence)),
             leased: false,
-            outside: Outside { store, registry, ownership, wake, observers, instance, longest_hold },
+            outside: Outside {
+                store,
+                registry,
+                ownership,
+                wake,
+                observers,
+                instance,
+                longest_hold,
+                max_in_flight,
+            },
         }
     }
 
@@ -233,7 +245,7 @@ impl Dispatcher {
 
     fn start_settle(&mut self) -> Option<Task<Settled>> {
         let mut settler = self.settler.take()?;
-        if self.lanes.ask_for_steps() {
+        if self.lanes.ask_for_steps(self.step_pause(), Instant::now()) {
             self.follow_wishes();
         }
         let Some(batch) = self.queue.next_batch() else {
@@ -245,6 +257,14 @@ impl Dispatcher {
             let result = settler.settle(&batch.settlements).await;
             (settler, batch, result)
         }))
+    }
+
+    /// The pause between two steps of releases, by what others have in memory.
+    fn step_pause(&self) -> Duration {
+        let permits = |partition| self.outside.ownership.permits(partition);
+        let of_releases: usize = self.lanes.releasing().iter().map(permits).sum();
+        let of_others = self.lanes.in_memory().0.saturating_sub(of_releases);
+        pacing::step_pause(of_others, self.outside.max_in_flight)
     }
 
     fn settled(&mut self, batch: Batch, Written { settled, refused }: &Written) {
@@ -292,7 +312,9 @@ impl Dispatcher {
         let now = Instant::now();
         let left = self.outside.ownership.lease_left();
         let lapse = (!left.is_zero()).then(|| now + left);
-        let others = [lapse, self.queue.next_retry()].into_iter().flatten();
+        // A step whose time has come waits for the settle under way, not for time.
+        let step = self.lanes.next_step().filter(|at| *at > now);
+        let others = [lapse, self.queue.next_retry(), step].into_iter().flatten();
         others.fold(self.planner.next_timer(now), Instant::min)
     }
 

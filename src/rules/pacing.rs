@@ -55,6 +55,17 @@ pub fn pause_of_silence(silence: Duration, poll_interval: Duration) -> Duration 
     (silence / PART).max(SHORTEST).min(poll_interval)
 }
 
+/// The pause between two steps of releases while others are busy, and the part of memory that others have to take
+/// for that.
+const STEP_PAUSE: Duration = Duration::from_millis(100);
+const BUSY_PART: usize = 8;
+
+/// The pause between two steps of releases, with so many records in memory. Held records that return in steps take
+/// the time of the database and of this process: when others are busy, they wait a little; alone, they do not.
+pub fn step_pause(in_flight: usize, max_in_flight: usize) -> Duration {
+    if in_flight > max_in_flight / BUSY_PART { STEP_PAUSE } else { Duration::ZERO }
+}
+
 /// The first and the longest pause between tries while the database is away.
 const FIRST_TRY: Duration = Duration::from_millis(100);
 const LAST_TRY: Duration = Duration::from_secs(5);
@@ -117,6 +128,13 @@ mod tests {
         let pause = |of, longest| pause_of_silence(silence(of), interval(longest)).as_millis();
         assert_eq!([0, 20, 100, 4_000, 90_000].map(|of| pause(of, 2_000)), [5, 5, 25, 1_000, 2_000]);
         assert_eq!(pause(0, 1), 1, "no further apart than polls");
+    }
+
+    #[test]
+    fn steps_are_paced_while_others_are_busy() {
+        assert_eq!(step_pause(0, 4_000), Duration::ZERO);
+        assert_eq!(step_pause(500, 4_000), Duration::ZERO);
+        assert_eq!(step_pause(501, 4_000), Duration::from_millis(100));
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! `releasing` and the id up to which its records are pending again: those are delivered, later ones are
 //! held like the rest. When most of a step has been taken, the next one is asked for. No async, no IO.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
+
+use tokio::time::Instant;
 
 use crate::{
     partition::PartitionSet,
@@ -43,21 +45,28 @@ impl Release {
 
 /// All lanes of this instance that go on in steps.
 #[derive(Default)]
-pub(super) struct Releases(HashMap<Lane, Release>);
+pub(super) struct Releases {
+    /// From the lists of stops, until a list has the lane no more.
+    lanes: HashMap<Lane, Release>,
+    /// When steps were asked for last. Written by `due`.
+    last_step: Option<Instant>,
+    /// When a step that is due may be asked for. Written by `due`, while the pace holds one back.
+    next_step: Option<Instant>,
+}
 
 impl Releases {
     /// Whether there are none, which is usually so.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.lanes.is_empty()
     }
 
     pub(super) fn of(&self, lane: &Lane) -> Option<Release> {
-        self.0.get(lane).copied()
+        self.lanes.get(lane).copied()
     }
 
     /// Where there are such lanes.
     pub(super) fn partitions(&self) -> PartitionSet {
-        self.0.keys().map(|lane| lane.partition).collect()
+        self.lanes.keys().map(|lane| lane.partition).collect()
     }
 
     /// Takes over a list of stops of these partitions. `stopped` lanes are stopped by something later than
@@ -68,32 +77,44 @@ impl Releases {
         of: PartitionSet,
         stopped: impl Fn(&Lane) -> bool,
     ) -> PartitionSet {
-        let before = std::mem::take(&mut self.0);
+        let before = std::mem::take(&mut self.lanes);
         let (listed, others): (HashMap<_, _>, _) =
             before.into_iter().partition(|(lane, _)| of.contains(lane.partition));
-        self.0 = others;
+        self.lanes = others;
         let releasing = stops.iter().filter(|stop| stop.reason == StopReason::Releasing);
         for Stop { lane, record, released_to, .. } in releasing.filter(|stop| !stopped(&stop.lane)) {
             let (record, released_to) = (*record, *released_to);
             let new = Release { record, released_to, seen: false, asked: false, moved: false };
             let known = listed.get(lane).filter(|known| known.released_to == released_to && !known.moved);
-            self.0.insert(lane.clone(), known.copied().unwrap_or(new));
+            self.lanes.insert(lane.clone(), known.copied().unwrap_or(new));
         }
-        listed.keys().filter(|lane| !self.0.contains_key(lane)).map(|lane| lane.partition).collect()
+        listed.keys().filter(|lane| !self.lanes.contains_key(lane)).map(|lane| lane.partition).collect()
     }
 
     /// A look has brought all that was pending in these partitions.
     pub(super) fn see(&mut self, partitions: PartitionSet) {
-        let seen = self.0.iter_mut().filter(|(lane, _)| partitions.contains(lane.partition));
+        let seen = self.lanes.iter_mut().filter(|(lane, _)| partitions.contains(lane.partition));
         seen.for_each(|(_, release)| release.seen = true);
     }
 
-    /// The lanes whose next step is due, with the records that name their rows. `few_left`: whether a lane
-    /// with no more records in memory than this can take more.
-    pub(super) fn due(&mut self, few_left: impl Fn(&Lane, usize) -> bool) -> Vec<(Lane, RecordId)> {
-        let due = self.0.iter_mut().filter(|(lane, release)| {
+    /// The lanes whose next step is due, with the records that name their rows; none within `pause` of the last time.
+    /// `few_left`: whether a lane with no more records in memory than this can take more.
+    pub(super) fn due(
+        &mut self,
+        pause: Duration,
+        now: Instant,
+        few_left: impl Fn(&Lane, usize) -> bool,
+    ) -> Vec<(Lane, RecordId)> {
+        let is_due = |lane: &Lane, release: &Release| {
             release.seen && !release.asked && few_left(lane, RETURNED_BY_A_STEP / 2)
-        });
+        };
+        let mut due = self.lanes.iter_mut().filter(|(lane, release)| is_due(lane, release)).peekable();
+        let paced = self.last_step.map(|last| last + pause).filter(|next| *next > now);
+        self.next_step = paced.filter(|_| due.peek().is_some());
+        if paced.is_some() || due.peek().is_none() {
+            return Vec::new();
+        }
+        self.last_step = Some(now);
         let due = due.take(STEPS_A_SETTLE).map(|(lane, release)| {
             release.asked = true;
             (lane.clone(), release.record)
@@ -101,20 +122,25 @@ impl Releases {
         due.collect()
     }
 
+    /// When a step that is due may be asked for, if the pace holds one back.
+    pub(super) fn next_step(&self) -> Option<Instant> {
+        self.next_step
+    }
+
     /// A step of the lane is durable; how far it went, the next list of stops says.
     pub(super) fn step_ends(&mut self, lane: &Lane) {
-        if let Some(release) = self.0.get_mut(lane) {
+        if let Some(release) = self.lanes.get_mut(lane) {
             (release.seen, release.asked, release.moved) = (false, false, true);
         }
     }
 
     /// The lane stands still again, or its partition is given up.
     pub(super) fn end(&mut self, lane: &Lane) -> Option<Release> {
-        self.0.remove(lane)
+        self.lanes.remove(lane)
     }
 
     pub(super) fn end_where(&mut self, closed: impl Fn(&Lane) -> bool) {
-        self.0.retain(|lane, _| !closed(lane));
+        self.lanes.retain(|lane, _| !closed(lane));
     }
 }
 
@@ -132,24 +158,43 @@ mod tests {
         [Stop { lane: lane(), reason, record, record_exists: false, released_to }]
     }
 
+    fn due(releases: &mut Releases, few_left: impl Fn(&Lane, usize) -> bool) -> Vec<(Lane, RecordId)> {
+        releases.due(Duration::ZERO, Instant::now(), few_left)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn steps_keep_their_pace() {
+        let (mut releases, now, pause) = (Releases::default(), Instant::now(), Duration::from_millis(100));
+        releases.take_list(&listed(20), PartitionSet::ALL, |_| false);
+        releases.see(PartitionSet::ALL);
+        assert_eq!(releases.due(pause, now, |_, _| true).len(), 1, "the first is at once");
+        releases.step_ends(&lane());
+        releases.take_list(&listed(40), PartitionSet::ALL, |_| false);
+        releases.see(PartitionSet::ALL);
+        assert!(releases.due(pause, now, |_, _| true).is_empty());
+        assert_eq!(releases.next_step(), Some(now + pause), "somebody is to ask again then");
+        assert_eq!(releases.due(pause, now + pause, |_, _| true).len(), 1);
+        assert_eq!(releases.next_step(), None);
+    }
+
     #[test]
     fn a_step_is_asked_for_once_what_the_last_one_returned_was_seen() {
         let mut releases = Releases::default();
         releases.take_list(&listed(0), PartitionSet::ALL, |_| false);
-        assert!(releases.due(|_, _| true).is_empty(), "there may be more that is pending");
+        assert!(due(&mut releases, |_, _| true).is_empty(), "there may be more that is pending");
         releases.see(releases.partitions());
-        assert!(releases.due(|_, _| false).is_empty(), "too many are in memory");
+        assert!(due(&mut releases, |_, _| false).is_empty(), "too many are in memory");
         assert!(!releases.of(&lane()).unwrap().may_have_moved());
-        assert_eq!(releases.due(|_, _| true), [(lane(), 7)]);
+        assert_eq!(due(&mut releases, |_, _| true), [(lane(), 7)]);
         releases.take_list(&listed(0), PartitionSet::ALL, |_| false);
         assert!(releases.of(&lane()).unwrap().may_have_moved(), "the list may be from before the step");
-        assert!(releases.due(|_, _| true).is_empty(), "it is on its way");
+        assert!(due(&mut releases, |_, _| true).is_empty(), "it is on its way");
         releases.step_ends(&lane());
         assert!(releases.of(&lane()).unwrap().may_have_moved(), "nobody has said how far");
         releases.take_list(&listed(500), PartitionSet::ALL, |_| false);
-        assert!(releases.due(|_, _| true).is_empty(), "a look has to bring what it returned");
+        assert!(due(&mut releases, |_, _| true).is_empty(), "a look has to bring what it returned");
         releases.see(releases.partitions());
-        assert_eq!(releases.due(|_, _| true).len(), 1);
+        assert_eq!(due(&mut releases, |_, _| true).len(), 1);
     }
 
     #[test]

@@ -288,8 +288,9 @@ impl Lanes {
         }
     }
 
-    /// Asks for the next held records of lanes that go on in steps. Returns whether there are such lanes.
-    pub(in crate::delivery) fn ask_for_steps(&mut self) -> bool {
+    /// Asks for the next held records of lanes that go on in steps, so long after the last time. Returns whether there
+    /// are such lanes.
+    pub(in crate::delivery) fn ask_for_steps(&mut self, pause: Duration, now: Instant) -> bool {
         if self.0.releases.is_empty() {
             return false;
         }
@@ -298,11 +299,16 @@ impl Lanes {
             let state = table.of(lane).and_then(|lane| table.get(lane));
             state.is_none_or(|state| state.queue.len() <= most && state.holds == 0)
         };
-        for (lane, record) in self.0.releases.due(has_few) {
+        for (lane, record) in self.0.releases.due(pause, now, has_few) {
             let lane = self.0.table.of_or_insert(&lane);
             self.0.write(lane, (record, 0), Change::Release, None);
         }
         true
+    }
+
+    /// When to ask for steps again, if their pace holds one back.
+    pub(in crate::delivery) fn next_step(&self) -> Option<Instant> {
+        self.0.releases.next_step()
     }
 
     /// Takes over what a settle has written.

@@ -180,7 +180,7 @@ async fn nothing_is_held_behind_a_release_that_may_have_moved() {
     assert_eq!(stage.waiting(), [(20, "hold")]);
     stage.settle(0);
     stage.lanes.fetched_all_of(PartitionSet::ALL);
-    stage.lanes.ask_for_steps();
+    stage.lanes.ask_for_steps(Duration::ZERO, Instant::now());
     assert_eq!(stage.waiting(), [(1, "release")]);
     stage.fetch(11, "a");
     assert!(missed(&mut stage), "the step may have returned it");
