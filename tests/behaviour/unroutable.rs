@@ -58,7 +58,7 @@ pub(crate) async fn a_record_of_an_unknown_handler_waits_and_counts_no_attempt<T
     assert_eq!((stopped.record, stopped.attempts, stopped.last_error), (record, 0, None));
     assert_eq!(stopped.lane, lane);
     assert_eq!(outbox.admin().counts().await.unwrap().of(Status::Failed), 0);
-    // The lane is looked at again and again, but not more than looked at.
+    // The lane is fetched again and again, but not more than fetched.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(stage.signals.count(is_unroutable), 1);
     running.shutdown().await;

@@ -278,8 +278,8 @@ async fn create_schema<D: Driver>(conn: &mut D::Connection, schema: &str) -> Res
 }
 
 async fn has_schema<D: Driver>(conn: &mut D::Connection, schema: &str) -> Result<bool, sqlx::Error> {
-    let look = AssertSqlSafe(Arc::from("SELECT count(*) FROM pg_namespace WHERE nspname = $1"));
-    let found = query::<D>(conn, look, vec![schema.into()], &[Kind::Int]).await?;
+    let search = AssertSqlSafe(Arc::from("SELECT count(*) FROM pg_namespace WHERE nspname = $1"));
+    let found = query::<D>(conn, search, vec![schema.into()], &[Kind::Int]).await?;
     Ok(found.first().is_some_and(|row| row.int(0) > 0))
 }
 
