@@ -100,7 +100,7 @@ impl<D: Driver> SchemaStore for SqlStore<D> {
         .map_or(Ok(()), Err)?;
         match self.write("probe write", &self.sql.probe_write, Vec::new()).await {
             Err(StoreError { class: ErrorClass::WrongNode, .. }) => Err(SchemaError::ReadOnly),
-            probed => probed.map(|_| ()).map_err(SchemaError::from),
+            answer => answer.map(|_| ()).map_err(SchemaError::from),
         }
     }
 

@@ -34,7 +34,7 @@ enum Event {
     /// A settle of so many begins, which holds them or completes them, or it takes its next step.
     Settle(usize, bool),
     /// What is queued of this key is given up in memory.
-    GiveBack(usize),
+    Requeue(usize),
     /// Held records of this key are pending again.
     Return(usize),
     Lose(usize),
@@ -46,8 +46,8 @@ enum Event {
 impl Event {
     /// Whether fetches begin at the head afterwards.
     fn unsettles(self) -> bool {
-        use Event::{Fail, FetchByPartition, GiveBack, Lose, Return};
-        matches!(self, Fail | FetchByPartition | GiveBack(_) | Return(_) | Lose(_))
+        use Event::{Fail, FetchByPartition, Lose, Requeue, Return};
+        matches!(self, Fail | FetchByPartition | Requeue(_) | Return(_) | Lose(_))
     }
 }
 
@@ -66,7 +66,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Fail),
         1 => Just(Event::FetchByPartition),
         9 => (1..6_usize, prop::bool::weighted(0.2)).prop_map(|(most, hold)| Event::Settle(most, hold)),
-        1 => key.clone().prop_map(Event::GiveBack),
+        1 => key.clone().prop_map(Event::Requeue),
         1 => key.prop_map(Event::Return),
         1 => (0..PARTITIONS).prop_map(Event::Lose),
         2 => (0..PARTITIONS).prop_map(Event::Gain),
@@ -92,7 +92,7 @@ impl World {
             Event::Fail => self.fail(),
             Event::FetchByPartition => self.watermark.fetch_by_partition_next(),
             Event::Settle(most, hold) => self.go_on_settling(most, hold),
-            Event::GiveBack(key) => self.give_back(|of| of == key),
+            Event::Requeue(key) => self.requeue(|of| of == key),
             Event::Return(key) => self.return_held(key),
             Event::Lose(number) => self.lose(number),
             Event::Gain(number) => self.gain(number),

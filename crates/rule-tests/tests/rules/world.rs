@@ -34,7 +34,7 @@ struct Fetch {
     grants: [u32; PARTITIONS],
     skip: BTreeSet<RecordId>,
     /// Keys of which records were given back or returned meanwhile.
-    tainted: BTreeSet<usize>,
+    stale: BTreeSet<usize>,
     kept: bool,
     next: Next,
 }
@@ -58,7 +58,7 @@ pub(crate) struct World {
     /// What was owned at the last fetch.
     fetched_of: PartitionSet,
     memory: BTreeMap<RecordId, usize>,
-    given_back: bool,
+    requeued: bool,
     wrote: Option<(RecordId, i64)>,
     fetch: Option<Fetch>,
     settle: Option<Settle>,
@@ -78,7 +78,7 @@ impl World {
             grants: [0; PARTITIONS],
             fetched_of: PartitionSet::EMPTY,
             memory: BTreeMap::new(),
-            given_back: false,
+            requeued: false,
             wrote: None,
             fetch: None,
             settle: None,
@@ -97,7 +97,7 @@ impl World {
         if let Some((last_id, number)) = self.wrote.take() {
             self.watermark.wrote(last_id, number, Default::default());
         }
-        if std::mem::take(&mut self.given_back) {
+        if std::mem::take(&mut self.requeued) {
             self.watermark.reset();
         }
         let idle = |key: &usize| !self.memory.values().any(|of| partition(*of) == partition(*key));
@@ -119,8 +119,8 @@ impl World {
             self.fetched_of = owned;
         }
         let skip = self.memory.keys().copied().collect();
-        let tainted = BTreeSet::new();
-        self.fetch = Some(Fetch { watermark, owned, grants: self.grants, skip, tainted, kept, next });
+        let stale = BTreeSet::new();
+        self.fetch = Some(Fetch { watermark, owned, grants: self.grants, skip, stale, kept, next });
     }
 
     /// The next statement of a fetch; each sees the table as it is now.
@@ -188,9 +188,9 @@ impl World {
             let number = |key: usize| key % PARTITIONS;
             let still = |key: &usize| fetch.grants[number(*key)] == self.grants[number(*key)];
             let mine = |key: &usize| self.owned.contains(partition(*key)) && still(key);
-            match key.filter(|key| mine(key) && !fetch.tainted.contains(key)) {
+            match key.filter(|key| mine(key) && !fetch.stale.contains(key)) {
                 Some(key) => taken.push((*id, key)),
-                None => self.given_back = true,
+                None => self.requeued = true,
             }
         }
         for (id, key) in &taken {
@@ -232,11 +232,11 @@ impl World {
         self.settle = Some(settle);
     }
 
-    pub(crate) fn give_back(&mut self, of: impl Fn(usize) -> bool) {
+    pub(crate) fn requeue(&mut self, of: impl Fn(usize) -> bool) {
         let settling = |id: &RecordId| self.settle.as_ref().is_some_and(|settle| settle.ids.contains(id));
         self.memory.retain(|id, key| !of(*key) || settling(id));
-        self.given_back = true;
-        self.fetch.iter_mut().for_each(|fetch| fetch.tainted.extend((0..KEYS).filter(|key| of(*key))));
+        self.requeued = true;
+        self.fetch.iter_mut().for_each(|fetch| fetch.stale.extend((0..KEYS).filter(|key| of(*key))));
     }
 
     fn is_settling(&self, of: impl Fn(usize) -> bool) -> bool {
@@ -253,7 +253,7 @@ impl World {
         }
         held.iter_mut().for_each(|row| row.held = false);
         if self.owned.contains(partition(key)) {
-            self.give_back(|of| of == key);
+            self.requeue(|of| of == key);
         }
     }
 
@@ -261,7 +261,7 @@ impl World {
     pub(crate) fn lose(&mut self, number: usize) {
         let of = |key: usize| partition(key) == partition(number);
         if !self.is_settling(of) {
-            self.give_back(of);
+            self.requeue(of);
             self.owned.remove(partition(number));
         }
     }
@@ -271,7 +271,7 @@ impl World {
             self.owned.insert(partition(number));
             self.grants[number] += 1;
             // Only who reads the generations can tell that it was away between two fetches.
-            self.given_back |= self.fetched_of.contains(partition(number));
+            self.requeued |= self.fetched_of.contains(partition(number));
         }
     }
 
