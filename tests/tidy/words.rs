@@ -79,7 +79,8 @@ fn has(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let before = text[..at].chars().next_back();
         let after = text[at + word.len()..].chars().next();
-        !before.is_some_and(joins) && !(ends_open && after.is_some_and(joins))
+        let is_part = before.is_some_and(joins) || (ends_open && after.is_some_and(joins));
+        !is_part
     })
 }
 
