@@ -48,7 +48,7 @@ fn retry_delay(bencher: Bencher<'_, '_>) {
     bencher.bench(|| black_box(&policy).delay(black_box(5), Fault::default(), black_box(0.3)));
 }
 
-/// The low watermark: planned and moved once a look.
+/// The low watermark: planned and moved once a fetch.
 #[divan::bench]
 fn watermark(bencher: Bencher<'_, '_>) {
     let mut known = LowWatermark::default();

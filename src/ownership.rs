@@ -43,7 +43,7 @@ struct Shared {
     changed: Wake,
     /// How often the cluster has changed, as the delivery wing has last seen it.
     changes: watch::Sender<i64>,
-    /// When it has last looked, in microseconds on the clock.
+    /// When it last had a view, in microseconds on the clock.
     polled_at: AtomicU64,
 }
 
@@ -176,7 +176,7 @@ impl Ownership {
             slot.generation.store(0, SeqCst);
             slot.draining.store(false, SeqCst);
         }
-        // A look at the cluster that changes nothing is no reason to look at the records.
+        // A view of the cluster that changes nothing is no reason to fetch.
         if !partitions.is_empty() {
             self.0.changed.nudge();
         }

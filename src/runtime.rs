@@ -274,7 +274,7 @@ impl Worker {
         std::future::pending().await
     }
 
-    /// Looks when another process says that it has committed something. Never ends.
+    /// Fetches when another process says that it has committed something. Never ends.
     async fn listen_to_others(&self, listen_state: &ListenState) {
         match &self.notifier {
             Some(notifier) => listen(&**notifier, &self.wake, listen_state, &self.observers).await,

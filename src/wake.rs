@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-/// Many nudges before a look count as one.
+/// Many nudges before a fetch count as one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wake(Arc<Notify>);
 

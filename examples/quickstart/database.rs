@@ -1,4 +1,4 @@
-//! What the quickstart asks of a database besides the outbox: a table of its own, a look at the
+//! What the quickstart asks of a database besides the outbox: a table of its own, a query of the
 //! owners of the partitions, and the removal of all of it.
 
 use std::{str::FromStr, time::Duration};

@@ -12,7 +12,7 @@
 //! out its own part; views that differ cost a lost compare-and-set, never two owners. Liveness is a
 //! beat counter watched with the observer's own clock. An instance stops trusting itself before the
 //! others may declare it dead, and its fence rows are closed in the transaction that does so, so
-//! even one that wakes from a long sleep between its last look and its write changes nothing.
+//! even one that wakes from a long sleep between its last check of the lease and its write changes nothing.
 //!
 //! Words: to *evict* is to turn a live instance DEAD; *draining* is a partition (or an instance) that
 //! finishes what it has and starts nothing; *overdue* is an instance that beats but does not let go.
@@ -84,8 +84,8 @@ impl ClusterConfig {
         }
     }
 
-    /// A look later than this after the one before counts as an interruption: well above the usual
-    /// distance of two looks, and low enough that an outage this long brings no beat near its limit.
+    /// A view later than this after the one before counts as an interruption: well above the usual
+    /// distance of two views, and low enough that an outage this long brings no beat near its limit.
     pub(crate) fn gap_limit(&self) -> Duration {
         (self.stale_instance_timeout / 2).max(self.rebalance_interval * 3 / 2)
     }

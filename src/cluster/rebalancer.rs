@@ -1,8 +1,8 @@
-//! The rebalancer: one look at the cluster after another, and this instance's part of what follows.
+//! The rebalancer: one view of the cluster after another, and this instance's part of what follows.
 //!
 //! Each heartbeat brings a view of the cluster, in the same statement. It is good enough to see that there
 //! is nothing to do; whatever is done is done by a view read for it. (By the other a partition could be
-//! taken for one's own that was released since.) Such a look is taken when a beat's view asks for it, when
+//! taken for one's own that was released since.) Such a view is read when a beat's view asks for it, when
 //! the delivery wing's polls say that the cluster has changed, again and again while others hold what this
 //! instance is to own, and when no beat has come for an interval.
 
@@ -36,13 +36,13 @@ pub(crate) enum Departure {
     Drained,
 }
 
-/// The share of the usual time between two looks after which one that waits for others looks again.
+/// The share of the usual time between two views after which one that waits for others reads the next.
 const AWAITING_SHARE: u32 = 10;
-/// The share after which the next look may come when the cluster is known to have changed.
+/// The share after which the next view may be read when the cluster is known to have changed.
 const CHANGED_SHARE: u32 = 20;
 
-/// What a look came to.
-enum Looked {
+/// What a view came to.
+enum Ticked {
     /// This instance is not among the living any more, or not the owner of what it works on.
     Evicted,
     /// A person has told this instance to drain.
@@ -57,7 +57,7 @@ pub(crate) struct Rebalancer {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) me: InstanceId,
     pub(crate) config: ClusterConfig,
-    /// How long a look may be late before the windows start afresh.
+    /// How long a view may be late before the windows start afresh.
     pub(crate) gap_limit: Duration,
     pub(crate) ownership: Ownership,
     pub(crate) observers: Observers,
@@ -83,13 +83,13 @@ impl Rebalancer {
                 return self.leave().await;
             }
             let pause = match self.tick(&mut observations).await {
-                Ok(Looked::Evicted) => return Departure::Evicted,
-                Ok(Looked::Drained) => {
+                Ok(Ticked::Evicted) => return Departure::Evicted,
+                Ok(Ticked::Drained) => {
                     self.drained.send_replace(true);
                     return self.leave().await;
                 }
-                Ok(Looked::Awaiting) => interval / AWAITING_SHARE,
-                Ok(Looked::Settled) => interval,
+                Ok(Ticked::Awaiting) => interval / AWAITING_SHARE,
+                Ok(Ticked::Settled) => interval,
                 Err(error) => {
                     self.report(&error);
                     interval
@@ -167,22 +167,22 @@ impl Rebalancer {
     /// Those who have been silent for too long at the time of a view.
     fn suspects(&self, view: &ClusterView, at: Duration, observations: &mut Observations) -> Vec<Suspect> {
         let stale = self.config.stale_instance_timeout;
-        let (suspects, interrupted) = observations.look(&view.members, at, stale, self.gap_limit);
+        let (suspects, interrupted) = observations.observe(&view.members, at, stale, self.gap_limit);
         if interrupted {
             self.observers.emit(Signal::ObservationInterrupted);
         }
         suspects.into_iter().filter(|suspect| suspect.id != self.me).collect()
     }
 
-    /// One look and what follows.
-    async fn tick(&self, observations: &mut Observations) -> Result<Looked, StoreError> {
+    /// One view and what follows.
+    async fn tick(&self, observations: &mut Observations) -> Result<Ticked, StoreError> {
         let mut view = self.store.view().await?;
-        let Some(state) = self.state_in(&view) else { return Ok(Looked::Evicted) };
+        let Some(state) = self.state_in(&view) else { return Ok(Ticked::Evicted) };
         if self.has_lost_claims(&view) {
-            return Ok(Looked::Evicted);
+            return Ok(Ticked::Evicted);
         }
         if state == InstanceState::Draining {
-            return Ok(Looked::Drained);
+            return Ok(Ticked::Drained);
         }
         // A claim whose answer was lost may have been written: what is this instance's own by now is
         // wanted by nobody, so nobody would work on it.
@@ -193,7 +193,7 @@ impl Rebalancer {
         let moves = self.moves(&view);
         self.carry_out(&moves, &view).await?;
         self.evict_overdue(&moves, &view, observations).await?;
-        Ok(if moves.awaited.is_empty() { Looked::Settled } else { Looked::Awaiting })
+        Ok(if moves.awaited.is_empty() { Ticked::Settled } else { Ticked::Awaiting })
     }
 
     /// Whether somebody else has taken, or the database has forgotten, what this instance works on: an
@@ -226,7 +226,7 @@ impl Rebalancer {
                 let silent_for = Some(suspect.silent_for);
                 self.observers.emit(Signal::PeerEvicted { instance: suspect.id, silent_for });
             }
-            // Evicted by us or by another, or alive after all: the next look tells. Its partitions
+            // Evicted by us or by another, or alive after all: the next view tells. Its partitions
             // are claimed by compare-and-set, so a wrong guess costs nothing.
             view.members.retain(|member| member.id != suspect.id);
         }

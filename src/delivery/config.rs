@@ -11,8 +11,8 @@ use crate::record::OnFailure;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DeliveryConfig {
-    /// The longest pause between two looks when nothing wakes the poller. Where no notification tells of the
-    /// commits of other processes, looks are closer together while there are any.
+    /// The longest pause between two fetches when nothing wakes the poller. Where no notification tells of the
+    /// commits of other processes, fetches are closer together while there are any.
     #[serde(with = "crate::duration::poll_interval")]
     pub poll_interval: Duration,
     /// Records a fetch at most.

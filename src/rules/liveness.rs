@@ -11,10 +11,10 @@ use crate::{
     partition::PartitionSet,
 };
 
-/// What an observer remembers between its looks.
+/// What an observer remembers between its views.
 #[derive(Clone, Debug, Default)]
 pub struct Observations {
-    looked_at: Option<Duration>,
+    observed_at: Option<Duration>,
     beats: BTreeMap<InstanceId, (i64, Duration)>,
     awaited: BTreeMap<InstanceId, Duration>,
 }
@@ -33,21 +33,21 @@ pub struct Suspect {
 impl Observations {
     /// Takes in a view of the live members at `now` and names those silent for `stale_timeout`.
     ///
-    /// If more than `gap_limit` passed since the last look, every window starts at `now`; the second
+    /// If more than `gap_limit` passed since the last view, every window starts at `now`; the second
     /// value tells so.
-    pub fn look(
+    pub fn observe(
         &mut self,
         members: &[Member],
         now: Duration,
         stale_timeout: Duration,
         gap_limit: Duration,
     ) -> (Vec<Suspect>, bool) {
-        let interrupted = self.looked_at.is_some_and(|last| now.saturating_sub(last) > gap_limit);
+        let interrupted = self.observed_at.is_some_and(|last| now.saturating_sub(last) > gap_limit);
         if interrupted {
             self.beats.clear();
             self.awaited.clear();
         }
-        self.looked_at = Some(now);
+        self.observed_at = Some(now);
         let live = members.iter().filter(|member| member.state.is_live());
         self.beats = live
             .map(|member| match self.beats.get(&member.id) {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     fn suspects(seen: &mut Observations, members: &[Member], now: u64) -> Vec<u128> {
-        let (suspects, _) = seen.look(members, s(now), s(30), s(20));
+        let (suspects, _) = seen.observe(members, s(now), s(30), s(20));
         suspects.iter().map(|suspect| suspect.id.as_uuid().as_u128()).collect()
     }
 

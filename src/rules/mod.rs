@@ -11,9 +11,9 @@
 //! | [`lease`] | how long an instance may trust its own last heartbeat |
 //! | [`lifecycle`] | what follows from an attempt, and what is written |
 //! | [`retry`] | whether and when a failed record is tried again |
-//! | [`pacing`] | how many records to fetch, and when to look again |
+//! | [`pacing`] | how many records to fetch, and when to fetch again |
 //! | [`crashes`] | what crashes of its owners say about a record |
-//! | [`watermark`] | from which id on a look must read |
+//! | [`watermark`] | from which id on a fetch must read |
 
 pub mod assignment;
 mod backoff;

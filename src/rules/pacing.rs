@@ -1,4 +1,4 @@
-//! How many records to fetch, and when to look again.
+//! How many records to fetch, and when to fetch again.
 
 use std::time::Duration;
 
@@ -37,20 +37,20 @@ pub fn runs_per_task(mean: Duration) -> usize {
     usize::try_from(runs).unwrap_or(usize::MAX).clamp(1, TASK_RUNS)
 }
 
-/// The pause before the next look when nothing wakes the poller: the interval, a tenth to either
+/// The pause before the next fetch when nothing wakes the poller: the interval, a tenth to either
 /// side by `roll` (0 to 1), so that replicas do not poll in step.
 pub fn pause(poll_interval: Duration, roll: f64) -> Duration {
     poll_interval.mul_f64(0.9 + 0.2 * roll.clamp(0.0, 1.0))
 }
 
-/// The shortest pause between looks for what other processes schedule, and the part of their silence that it
+/// The shortest pause between fetches for what other processes schedule, and the part of their silence that it
 /// is otherwise.
 const SHORTEST: Duration = Duration::from_millis(5);
 const PART: u32 = 4;
 
-/// The pause before the next look for what other processes schedule, where nothing tells of it. It grows with
+/// The pause before the next fetch for what other processes schedule, where nothing tells of it. It grows with
 /// the time since their last record: a record waits for at most a quarter of the time since the one before
-/// it, and a silence of any length takes a few dozen looks, before they are an interval apart again.
+/// it, and a silence of any length takes a few dozen fetches, before they are an interval apart again.
 pub fn pause_of_silence(silence: Duration, poll_interval: Duration) -> Duration {
     (silence / PART).max(SHORTEST).min(poll_interval)
 }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_for_the_records_of_others_are_a_part_of_their_silence_apart() {
+    fn fetches_for_the_records_of_others_are_a_part_of_their_silence_apart() {
         let [silence, interval] = [Duration::from_millis, Duration::from_millis];
         let pause = |of, longest| pause_of_silence(silence(of), interval(longest)).as_millis();
         assert_eq!([0, 20, 100, 4_000, 90_000].map(|of| pause(of, 2_000)), [5, 5, 25, 1_000, 2_000]);
@@ -138,13 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_takes_few_looks() {
+    fn a_silence_takes_few_fetches() {
         let interval = Duration::from_secs(2);
-        let (mut silence, mut looks) = (Duration::ZERO, 0);
+        let (mut silence, mut fetches) = (Duration::ZERO, 0);
         while pause_of_silence(silence, interval) < interval {
             silence += pause_of_silence(silence, interval);
-            looks += 1;
+            fetches += 1;
         }
-        assert!(looks <= 40, "{looks}");
+        assert!(fetches <= 40, "{fetches}");
     }
 }

@@ -1,4 +1,4 @@
-//! From which id on a look must read, so that it need not begin at the head of the table each time.
+//! From which id on a fetch must read, so that it need not begin at the head of the table each time.
 //!
 //! Ids are drawn in order, but become visible in the order of commits: a reader that goes on behind
 //! the last id it saw passes over what commits late. An id is *resolved* once its transaction has
@@ -6,11 +6,11 @@
 //! database: an id that was drawn before transaction `x` got its number is resolved once no transaction
 //! below `x` is open. Whatever else can make an earlier id pending again (a lane released, a
 //! partition claimed, a record given up by this process) makes the low watermark unknown, and the next
-//! look asks the database where the head is.
+//! fetch asks the database where the head is.
 
 use crate::{partition::PartitionSet, record::RecordId};
 
-/// The least and the most ids that one scan looks at.
+/// The least and the most ids that one scan covers.
 const LEAST_REACH: i64 = 4_096;
 const MOST_REACH: i64 = 65_536;
 /// A scan that finds fewer records than one id in so many is worth less than a fetch by partition.
@@ -46,7 +46,7 @@ pub struct Head {
     pub number: Option<i64>,
 }
 
-/// How to take a look.
+/// How to fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// Each partition by itself, from its head on.
@@ -84,7 +84,7 @@ impl LowWatermark {
         self.last_id
     }
 
-    /// How to look at these partitions next.
+    /// How to fetch from these partitions next.
     pub fn plan(&mut self, owned: PartitionSet) -> Plan {
         if !owned.without(self.covers).is_empty() {
             self.next = None;
@@ -103,7 +103,7 @@ impl LowWatermark {
         self.next = None;
     }
 
-    /// The next look is at each partition by itself. What is known stays so.
+    /// The next fetch is by partition. What is known stays so.
     pub fn fetch_by_partition_next(&mut self) {
         self.by_partition = self.by_partition.max(1);
     }
@@ -217,7 +217,7 @@ mod tests {
         watermark
     }
 
-    /// The next look, which is a scan that finds so many records up to an id. Returns its first id, its
+    /// The next fetch, which is a scan that finds so many records up to an id. Returns its first id, its
     /// reach, and whether there may be more.
     fn scan(
         watermark: &mut LowWatermark,

@@ -95,7 +95,7 @@ pub enum SettleError {
     Store(#[from] StoreError),
 }
 
-/// Some ids of the table to look at, in their order.
+/// Some ids of the table to scan, in their order.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
 pub struct IdScan<'a> {

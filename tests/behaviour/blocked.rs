@@ -237,7 +237,7 @@ pub(crate) async fn a_record_repaired_behind_a_lane_that_went_on_is_found<T: Use
         outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().pop()
     })
     .await;
-    // Many looks have begun behind it by then.
+    // Many fetches have begun behind it by then.
     for number in 6..20 {
         stage.schedule(&outbox, &[placed("order-1", number)]).await;
         ledger.until_done(number as usize - 1).await;

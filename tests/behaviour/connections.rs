@@ -142,7 +142,7 @@ pub(crate) async fn an_idle_process_holds_few_connections<T: Doorman>(stage: &St
     let (ledger, user) = (Ledger::default(), format!("u{}", stage.unique()));
     let pool = T::pool_of(&stage.pool, &user).await;
     let mut config = stage.config.clone();
-    // As by default, the answers to heartbeats come often enough to be the only looks at the cluster.
+    // As by default, the answers to heartbeats come often enough to be the only views of the cluster.
     config.cluster.rebalance_interval = Duration::from_secs(2);
     let builder = Outbox::builder(pool).config(config).observer(stage.signals.clone());
     let outbox = builder.handler(ledger.keeper("bookkeeper")).build().await.unwrap();

@@ -90,16 +90,16 @@ async fn cross<T: User>(stage: &Stage<T>, batch_size: Option<usize>) {
     assert!(running.shutdown().await.graceful);
 }
 
-pub(crate) async fn looks_of_ten_pass_over_nothing<T: User>(stage: &Stage<T>) {
+pub(crate) async fn fetches_of_ten_pass_over_nothing<T: User>(stage: &Stage<T>) {
     cross(stage, Some(10)).await;
 }
 
-pub(crate) async fn large_looks_pass_over_nothing<T: User>(stage: &Stage<T>) {
+pub(crate) async fn large_fetches_pass_over_nothing<T: User>(stage: &Stage<T>) {
     cross(stage, None).await;
 }
 
-/// A second instance takes half of the partitions and later all of them, wherever its looks were.
-pub(crate) async fn a_handover_between_looks_passes_over_nothing<T: User>(stage: &Stage<T>) {
+/// A second instance takes half of the partitions and later all of them, wherever its fetches were.
+pub(crate) async fn a_handover_between_fetches_passes_over_nothing<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let written = Written::default();
     let (first, running) = stage.run([unlucky_once(&ledger)]).await;

@@ -87,7 +87,7 @@ pub(crate) async fn many_that_are_due_at_once_are_all_delivered<T: User>(stage: 
     assert_eq!(ledger.assert_in_order(), 200);
 }
 
-/// More is due at once than a look brings: the next look follows at once, not at the next poll.
+/// More is due at once than a fetch brings: the next fetch follows at once, not at the next poll.
 #[tokio::test(start_paused = true)]
 async fn what_is_due_does_not_wait_for_the_next_poll() {
     let mut stage = crate::leases::Paused::new();

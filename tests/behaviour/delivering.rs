@@ -74,7 +74,7 @@ pub(crate) async fn a_rollback_delivers_nothing<T: User>(stage: &Stage<T>) {
 pub(crate) async fn a_transaction_of_the_outbox_commits_and_wakes<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let mut config = stage.config.clone();
-    // Nobody looks again by itself before the case is over.
+    // Nobody fetches again by itself before the case is over.
     config.delivery.poll_interval = Duration::from_secs(600);
     let builder = stage.builder().await.config(config).handler(ledger.keeper("bookkeeper"));
     let outbox = builder.build().await.unwrap();

@@ -68,7 +68,7 @@ async fn a_lost_reply_around_a_failure_keeps_the_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn looks_that_fail_are_told_and_tried_again() {
+async fn fetches_that_fail_are_told_and_tried_again() {
     let stage = Paused::new();
     let ledger = Ledger::default();
     let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;

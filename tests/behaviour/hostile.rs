@@ -204,7 +204,7 @@ pub(crate) async fn a_lane_released_by_another_process_goes_on_in_a_crowded_part
     stage.schedule(&outbox, &run_of(hung, 300)).await;
     // Memory is full of the slow key once nothing more is fetched of it.
     let fetched = |signal: &Signal| matches!(signal, Signal::Fetched { .. });
-    stage.signals.at_least(3, "looks that fill the memory", fetched).await;
+    stage.signals.at_least(3, "fetches that fill the memory", fetched).await;
     repaired.store(1, SeqCst);
     let elsewhere = stage.outbox([]).await;
     assert!(elsewhere.admin().retry(record).await.unwrap());

@@ -88,7 +88,7 @@ macro_rules! everywhere {
                 handlers_of_the_macros_are_called
             }
             notifications {
-                traffic_of_another_process_is_looked_for
+                traffic_of_another_process_is_found_early
             }
             ordering {
                 nothing_overtakes_what_fails_once
@@ -317,9 +317,9 @@ macro_rules! several_writers {
     ($target:ident) => {
         stamp! { $target;
             crossing {
-                looks_of_ten_pass_over_nothing
-                large_looks_pass_over_nothing
-                a_handover_between_looks_passes_over_nothing
+                fetches_of_ten_pass_over_nothing
+                large_fetches_pass_over_nothing
+                a_handover_between_fetches_passes_over_nothing
             }
         }
     };

@@ -1,4 +1,4 @@
-//! Commits of one process told to another by the database, or found by looks that follow its traffic. Polls
+//! Commits of one process told to another by the database, or found by fetches that follow its traffic. Polls
 //! are further apart than a case may take.
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ type PgStage = Stage<PostgresTarget>;
 fn config(stage: &PgStage) -> Config {
     let mut config = stage.config.clone();
     config.delivery.poll_interval = Duration::from_secs(300);
-    // A look at the cluster is followed by one at the records.
+    // A view of the cluster is followed by a fetch.
     config.cluster.rebalance_interval = Duration::from_secs(100);
     config.cluster.stale_instance_timeout = Duration::from_secs(200);
     assert!(config.database.notifications, "the default");
@@ -33,12 +33,12 @@ async fn producer(stage: &PgStage) -> Outbox<sqlx::Postgres> {
 }
 
 /// The first record waits for a poll, those that follow it for a small part of the interval.
-pub(crate) async fn traffic_of_another_process_is_looked_for<T: User>(stage: &Stage<T>) {
+pub(crate) async fn traffic_of_another_process_is_found_early<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let mut config = stage.config.clone();
     config.database.notifications = false;
     config.delivery.poll_interval = Duration::from_secs(2);
-    // A look at the cluster is followed by one at the records.
+    // A view of the cluster is followed by a fetch.
     config.cluster.rebalance_interval = Duration::from_secs(7);
     let interval = config.delivery.poll_interval;
     let builder = stage.builder().await.config(config.clone()).handler(ledger.keeper("bookkeeper"));

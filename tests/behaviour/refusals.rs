@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
-use keylane::{OrderLevel, Outbox, OutboxEvent, RawEvent, ScheduleError, ScheduleOptions, admin::Status};
+use keylane::{
+    OrderLevel, Outbox, OutboxEvent, RawEvent, RetryPolicy, ScheduleError, ScheduleOptions, admin::Status,
+    handler::OnUndecodable,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -125,7 +128,8 @@ pub(crate) async fn a_refusal_leaves_the_transaction_as_it_was<T: User>(stage: &
     config.schedule.max_payload_bytes = 1000;
     config.schedule.max_header_bytes = 20;
     let builder = stage.builder().await.config(config);
-    let outbox = builder.handler(ledger.keeper("bookkeeper")).build().await.unwrap();
+    let policy = RetryPolicy::default().undecodable(OnUndecodable::Fail);
+    let outbox = builder.handler(ledger.keeper("bookkeeper").retry(policy)).build().await.unwrap();
     let new = ScheduleOptions::new;
     let mut work = T::begin(&stage.pool).await;
     outbox.schedule(&mut work, &placed("order-1", 1)).await.unwrap();

@@ -13,6 +13,7 @@ use std::{
 use keylane::{
     HandlerError, RawEvent, RetryPolicy, ScheduleOptions, Signal,
     admin::{Filter, Status},
+    handler::OnUndecodable,
 };
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
 
@@ -78,6 +79,7 @@ pub(crate) async fn payloads_and_keys_are_never_logged<T: User>(stage: &Stage<T>
         _ => Ok(()),
     });
     let policy = RetryPolicy::fixed(Duration::from_millis(20)).max_retries(1);
+    let policy = policy.undecodable(OnUndecodable::Fail);
     let (outbox, running) = stage.run([handler.retry(policy)]).await;
     let key = format!("key-{CANARY}");
     let options = || ScheduleOptions::new().header("secret", CANARY).trace_id("4bf92f35").dedup_key(CANARY);

@@ -209,7 +209,7 @@ pub(crate) async fn two_outboxes_in_one_database_do_not_meet<T: User>(stage: &St
     assert_eq!((ledger.done_of("order-1"), beside.done_of("order-1")), (vec![1], vec![2]));
 }
 
-/// Looks at the cluster and beats, which bring a view, are further apart than a case may take: polls
+/// Views of the cluster and beats, which bring one, are further apart than a case may take: polls
 /// tell who has come and gone.
 pub(crate) async fn polls_tell_of_changes_in_the_cluster<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();

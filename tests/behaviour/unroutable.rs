@@ -58,7 +58,7 @@ pub(crate) async fn a_record_of_an_unknown_handler_waits_and_counts_no_attempt<T
     assert_eq!((stopped.record, stopped.attempts, stopped.last_error), (record, 0, None));
     assert_eq!(stopped.lane, lane);
     assert_eq!(outbox.admin().counts().await.unwrap().of(Status::Failed), 0);
-    // The lane is looked at again and again, but not more than looked at.
+    // The lane is fetched again and again, but not more than fetched.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(stage.signals.count(is_unroutable), 1);
     running.shutdown().await;
@@ -149,7 +149,7 @@ impl Handler for Later {
 
 /// A rolling deploy: the first instance has the earlier build, the second the later one.
 pub(crate) async fn a_payload_of_a_later_version_waits_for_a_build_that_reads_it<T: User>(stage: &Stage<T>) {
-    let (told, mut heard) = unbounded_channel();
+    let (told, mut received) = unbounded_channel();
     let earlier = Ledger::default();
     let (outbox, running) = stage.run([earlier.keeper("bookkeeper")]).await;
     let mut work = T::begin(&stage.pool).await;
@@ -173,7 +173,7 @@ pub(crate) async fn a_payload_of_a_later_version_waits_for_a_build_that_reads_it
     let (second, joined) = stage.run([Registration::typed("bookkeeper", Later(told))]).await;
     running.shutdown().await;
     for expected in [("order-1".to_owned(), 7, 1), ("order-1".to_owned(), 8, 1)] {
-        assert_eq!(bounded("the record", heard.recv()).await.unwrap(), expected);
+        assert_eq!(bounded("the record", received.recv()).await.unwrap(), expected);
     }
     until_empty(&second).await;
     joined.shutdown().await;

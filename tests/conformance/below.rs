@@ -30,7 +30,7 @@ async fn scan_of<T: Target>(
 ) -> Vec<RecordId> {
     let scan = IdScan { partitions, from, reach: 4_096, skip, limit };
     let (records, horizon) = outbox.store.scan_by_id(scan).await.unwrap();
-    assert_eq!(horizon.open_from, None, "whoever gives numbers need not look below");
+    assert_eq!(horizon.open_from, None, "whoever gives numbers need not fetch below");
     ids(&records)
 }
 

@@ -79,9 +79,9 @@ macro_rules! everywhere {
                 the_horizon_grows_with_every_id
             }
             passing {
-                looks_bring_everything_once
+                fetches_bring_everything_once
                 what_is_pending_again_is_found_after_a_reset
-                a_partition_that_is_gained_is_looked_at_from_its_head
+                a_partition_that_is_gained_is_fetched_from_its_head
                 an_id_that_was_rolled_back_is_not_waited_for
             }
             content {

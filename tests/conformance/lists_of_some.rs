@@ -14,8 +14,8 @@ macro_rules! several_writers {
             passing {
                 late_commits_are_not_passed_over
                 a_late_commit_is_found_among_thousands_that_are_done
-                a_look_that_brings_a_record_has_its_causes
-                looks_beside_writers_invert_and_lose_nothing
+                a_fetch_that_brings_a_record_has_its_causes
+                fetches_beside_writers_invert_and_lose_nothing
             }
             strict {
                 strict_does_not_make_other_keys_wait
@@ -124,7 +124,7 @@ macro_rules! by_numbers {
         stamp! { $target;
             numbers {
                 the_number_is_given_out_before_the_id
-                rows_by_plain_sql_are_looked_at_like_any_other
+                rows_by_plain_sql_are_fetched_like_any_other
                 an_id_drawn_in_a_savepoint_is_waited_for
                 a_number_without_an_id_holds_back_no_record
                 a_scan_and_its_horizon_agree

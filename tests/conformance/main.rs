@@ -14,7 +14,7 @@
 //! | [`on_a_file`] | all but SQLite | about the one file and its one writer |
 //! | [`from_sql`] | all but PostgreSQL | the others have a documented statement, no functions |
 //! | [`by_numbers`] | all but PostgreSQL | numbers of transactions that SQL can draw and ask for |
-//! | [`late_below`] | all but MariaDB and MySQL | the others need no look below: by numbers, or by one writer; and lock no rows for keys |
+//! | [`late_below`] | all but MariaDB and MySQL | the others need no fetch below: by numbers, or by one writer; and lock no rows for keys |
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a case fails by panicking")]
 
@@ -30,11 +30,11 @@ mod contention;
 mod crashes;
 mod dedup;
 mod fence;
+mod fetcher;
 mod fetching;
 mod from_sql;
 mod interleaving;
 mod lanes;
-mod looker;
 mod lost_reply;
 mod membership;
 mod numbers;

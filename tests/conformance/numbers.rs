@@ -4,7 +4,7 @@
 use keylane::{Partition, inner::IdScan, partition::PartitionSet};
 
 use crate::{
-    looker::Looker,
+    fetcher::Fetcher,
     outbox::{ALL, Outbox, a_moment, ids, keys, record},
     target::{SqlTarget, Tx},
 };
@@ -46,24 +46,24 @@ pub(crate) async fn the_number_is_given_out_before_the_id<T: SqlTarget>(outbox: 
     assert_eq!(outbox.number(default).await, 1);
 }
 
-pub(crate) async fn rows_by_plain_sql_are_looked_at_like_any_other<T: SqlTarget>(outbox: &Outbox<T>) {
-    let mut looker = Looker::join(outbox).await;
-    looker.until_behind(outbox.schedule_keys(&["first"]).await[0]).await;
+pub(crate) async fn rows_by_plain_sql_are_fetched_like_any_other<T: SqlTarget>(outbox: &Outbox<T>) {
+    let mut fetcher = Fetcher::join(outbox).await;
+    fetcher.until_behind(outbox.schedule_keys(&["first"]).await[0]).await;
     let mut late = outbox.begin().await;
     run(outbox, &mut late, INSERT).await;
     for _ in 0..8 {
         outbox.schedule(&[record("order-1")]).await;
-        assert_eq!(keys(&looker.look().await), ["order-1"]);
-        looker.settle(ALL).await;
+        assert_eq!(keys(&fetcher.fetch().await), ["order-1"]);
+        fetcher.settle(ALL).await;
     }
     outbox.commit(late).await;
-    assert_eq!(keys(&looker.drain().await), ["by-hand"]);
+    assert_eq!(keys(&fetcher.drain().await), ["by-hand"]);
 }
 
 /// A savepoint has a number of its own; what counts is that of the whole transaction.
 pub(crate) async fn an_id_drawn_in_a_savepoint_is_waited_for<T: SqlTarget>(outbox: &Outbox<T>) {
-    let mut looker = Looker::join(outbox).await;
-    looker.until_behind(outbox.schedule_keys(&["first"]).await[0]).await;
+    let mut fetcher = Fetcher::join(outbox).await;
+    fetcher.until_behind(outbox.schedule_keys(&["first"]).await[0]).await;
     let mut late = outbox.begin().await;
     run(outbox, &mut late, "SAVEPOINT one").await;
     run(outbox, &mut late, INSERT).await;
@@ -72,33 +72,33 @@ pub(crate) async fn an_id_drawn_in_a_savepoint_is_waited_for<T: SqlTarget>(outbo
     run(outbox, &mut late, "RELEASE one").await;
     let after = outbox.schedule_keys(&["order-1"]).await[0];
     for _ in 0..8 {
-        looker.look().await;
-        looker.settle(ALL).await;
+        fetcher.fetch().await;
+        fetcher.settle(ALL).await;
         outbox.schedule(&[record("order-1")]).await;
-        assert!(looker.next().is_none_or(|from| from < after), "{:?}", looker.watermark);
+        assert!(fetcher.next().is_none_or(|from| from < after), "{:?}", fetcher.watermark);
     }
-    looker.drain().await;
+    fetcher.drain().await;
     outbox.commit(late).await;
-    assert_eq!(keys(&looker.drain().await), ["by-hand"]);
-    looker.until_behind(after).await;
+    assert_eq!(keys(&fetcher.drain().await), ["by-hand"]);
+    fetcher.until_behind(after).await;
 }
 
 /// It keeps the low watermark where it is, as any other with a number does, but no record from being found.
 pub(crate) async fn a_number_without_an_id_holds_back_no_record<T: SqlTarget>(outbox: &Outbox<T>) {
-    let mut looker = Looker::join(outbox).await;
-    looker.until_behind(outbox.schedule_keys(&["first"]).await[0]).await;
+    let mut fetcher = Fetcher::join(outbox).await;
+    fetcher.until_behind(outbox.schedule_keys(&["first"]).await[0]).await;
     let mut idle = outbox.begin().await;
     run(outbox, &mut idle, "SELECT pg_current_xact_id()").await;
     let first = outbox.schedule_keys(&["order-1"]).await[0];
     for round in 0..20 {
         let new = outbox.schedule_keys(&["order-1", "order-2"]).await;
-        assert_eq!(looker.look().await.len(), 2 + usize::from(round == 0));
-        assert!(looker.next().is_none_or(|from| from <= first), "{:?}", looker.watermark);
-        assert!(new.iter().all(|id| looker.memory.contains(id)));
-        looker.settle(ALL).await;
+        assert_eq!(fetcher.fetch().await.len(), 2 + usize::from(round == 0));
+        assert!(fetcher.next().is_none_or(|from| from <= first), "{:?}", fetcher.watermark);
+        assert!(new.iter().all(|id| fetcher.memory.contains(id)));
+        fetcher.settle(ALL).await;
     }
     outbox.commit(idle).await;
-    looker.until_behind(first + 40).await;
+    fetcher.until_behind(first + 40).await;
 }
 
 /// Ids that are read and the horizon are of one moment, though they are read by one statement only.
@@ -129,7 +129,7 @@ pub(crate) async fn a_scan_and_its_horizon_agree<T: SqlTarget>(outbox: &Outbox<T
 /// Sessions with ids in stock use them in any order, and their numbers say nothing of that.
 pub(crate) async fn ids_drawn_in_advance_are_not_passed_over<T: SqlTarget>(outbox: &Outbox<T>) {
     outbox.execute("ALTER SEQUENCE {outbox}record_id_seq CACHE 10").await;
-    let mut looker = Looker::join(outbox).await;
+    let mut fetcher = Fetcher::join(outbox).await;
     let mut sessions = [outbox.begin().await, outbox.begin().await, outbox.begin().await];
     let mut brought = Vec::new();
     // Each has its stock by the first round; the next ids of the first are lower than the last of others.
@@ -137,9 +137,9 @@ pub(crate) async fn ids_drawn_in_advance_are_not_passed_over<T: SqlTarget>(outbo
         for session in &mut sessions {
             run(outbox, session, INSERT).await;
             run(outbox, session, "COMMIT; BEGIN").await;
-            brought.extend(ids(&looker.look().await));
-            looker.settle(ALL).await;
-            assert_eq!(looker.scanned, None);
+            brought.extend(ids(&fetcher.fetch().await));
+            fetcher.settle(ALL).await;
+            assert_eq!(fetcher.scanned, None);
         }
         assert_eq!(brought.len(), (round + 1) * sessions.len(), "{brought:?}");
     }

@@ -1,4 +1,4 @@
-//! Nothing is passed over: looks that follow the low watermark, while ids are drawn in one order and become
+//! Nothing is passed over: fetches that follow the low watermark, while ids are drawn in one order and become
 //! visible in another.
 
 use std::{
@@ -18,7 +18,7 @@ use tokio::{
 use uuid::Uuid;
 
 use crate::{
-    looker::Looker,
+    fetcher::Fetcher,
     outbox::{ALL, Outbox, ids, keys, record, settlement, stop},
     target::{Target, Tx},
 };
@@ -55,11 +55,11 @@ async fn fill<T: Target>(outbox: &Outbox<T>, rows: usize) -> Vec<RecordId> {
 }
 
 /// Schedules and completes records until ids are scanned, from behind all there were.
-async fn swept_to_the_end<T: Target>(outbox: &Outbox<T>) -> Looker<'_, T> {
-    let mut looker = Looker::join(outbox).await;
+async fn scanned_to_the_end<T: Target>(outbox: &Outbox<T>) -> Fetcher<'_, T> {
+    let mut fetcher = Fetcher::join(outbox).await;
     let first = outbox.schedule_keys(&["first"]).await[0];
-    looker.until_behind(first).await;
-    looker
+    fetcher.until_behind(first).await;
+    fetcher
 }
 
 /// Opens a transaction that has drawn an id.
@@ -69,8 +69,8 @@ async fn open<T: Target>(outbox: &Outbox<T>, key: &str) -> Tx<T> {
     tx
 }
 
-pub(crate) async fn looks_bring_everything_once<T: Target>(outbox: &Outbox<T>) {
-    let mut looker = swept_to_the_end(outbox).await;
+pub(crate) async fn fetches_bring_everything_once<T: Target>(outbox: &Outbox<T>) {
+    let mut fetcher = scanned_to_the_end(outbox).await;
     let mut dice = Dice::new(1);
     let mut scheduled = BTreeSet::new();
     let mut brought = BTreeSet::new();
@@ -79,57 +79,57 @@ pub(crate) async fn looks_bring_everything_once<T: Target>(outbox: &Outbox<T>) {
             (0..dice.roll(30)).map(|_| record(&format!("order-{}", dice.roll(50)))).collect();
         outbox.schedule(&records).await;
         scheduled.extend(records.iter().map(|record| record.event_id));
-        looker.limit = 1 + dice.roll(20);
-        let found = looker.look().await;
+        fetcher.limit = 1 + dice.roll(20);
+        let found = fetcher.fetch().await;
         assert!(found.iter().all(|record| brought.insert(record.delivery.event_id)));
-        looker.settle(dice.roll(25)).await;
+        fetcher.settle(dice.roll(25)).await;
     }
-    looker.limit = ALL;
-    brought.extend(looker.drain().await.iter().map(|record| record.delivery.event_id));
+    fetcher.limit = ALL;
+    brought.extend(fetcher.drain().await.iter().map(|record| record.delivery.event_id));
     assert_eq!(brought, scheduled);
     assert!(outbox.pending().await.is_empty());
 }
 
 /// What was held and is let go, or given up in memory, lies behind the low watermark.
 pub(crate) async fn what_is_pending_again_is_found_after_a_reset<T: Target>(outbox: &Outbox<T>) {
-    let mut looker = swept_to_the_end(outbox).await;
+    let mut fetcher = scanned_to_the_end(outbox).await;
     let new = outbox.schedule_keys(&["order-1", "order-1", "order-2"]).await;
-    assert_eq!(ids(&looker.look().await), new);
+    assert_eq!(ids(&fetcher.fetch().await), new);
     let mut worker = outbox.join().await;
     worker.settle([(new[0], 0, stop()), (new[1], 0, Change::Hold { behind: new[0] })]).await;
-    looker.until_behind(new[2]).await;
+    fetcher.until_behind(new[2]).await;
     worker.settle([(new[0], 1, Change::CompleteAndResume)]).await;
-    looker.memory.clear();
-    looker.watermark.reset();
-    assert_eq!(ids(&looker.look().await), new[1..], "the one that was held and the one that was given up");
+    fetcher.memory.clear();
+    fetcher.watermark.reset();
+    assert_eq!(ids(&fetcher.fetch().await), new[1..], "the one that was held and the one that was given up");
 }
 
-pub(crate) async fn a_partition_that_is_gained_is_looked_at_from_its_head<T: Target>(outbox: &Outbox<T>) {
-    let mut looker = Looker::join(outbox).await;
+pub(crate) async fn a_partition_that_is_gained_is_fetched_from_its_head<T: Target>(outbox: &Outbox<T>) {
+    let mut fetcher = Fetcher::join(outbox).await;
     let other = record("order-1");
     assert_ne!(other.partition, record("behind").partition);
-    looker.owned.remove(other.partition);
+    fetcher.owned.remove(other.partition);
     let id = outbox.schedule_keys(&["order-1"]).await[0];
-    looker.until_behind(id).await;
-    assert!(looker.memory.is_empty());
-    looker.owned.insert(other.partition);
-    assert_eq!(ids(&looker.look().await), [id]);
+    fetcher.until_behind(id).await;
+    assert!(fetcher.memory.is_empty());
+    fetcher.owned.insert(other.partition);
+    assert_eq!(ids(&fetcher.fetch().await), [id]);
 }
 
 pub(crate) async fn an_id_that_was_rolled_back_is_not_waited_for<T: Target>(outbox: &Outbox<T>) {
-    let mut looker = swept_to_the_end(outbox).await;
+    let mut fetcher = scanned_to_the_end(outbox).await;
     for _ in 0..3 {
         drop(open(outbox, "order-1").await);
     }
     let after = outbox.schedule_keys(&["order-2"]).await[0];
-    looker.until_behind(after).await;
-    assert!(looker.memory.is_empty());
+    fetcher.until_behind(after).await;
+    assert!(fetcher.memory.is_empty());
 }
 
 /// The last to draw an id commits first, and looks go on all the while.
 pub(crate) async fn late_commits_are_not_passed_over<T: Target>(outbox: &Outbox<T>) {
     fill(outbox, 2_000).await;
-    let mut looker = swept_to_the_end(outbox).await;
+    let mut fetcher = scanned_to_the_end(outbox).await;
     let mut late = Vec::new();
     for number in 0..3 {
         late.push(open(outbox, &format!("late-{number}")).await);
@@ -139,40 +139,40 @@ pub(crate) async fn late_commits_are_not_passed_over<T: Target>(outbox: &Outbox<
         let mut begins = BTreeSet::new();
         for _ in 0..12 {
             outbox.schedule_keys(&["order-1", "order-2"]).await;
-            looker.look().await;
-            begins.extend(looker.next());
-            looker.settle(ALL).await;
+            fetcher.fetch().await;
+            begins.extend(fetcher.next());
+            fetcher.settle(ALL).await;
         }
         outbox.commit(tx).await;
-        let found = looker.drain().await;
+        let found = fetcher.drain().await;
         let found: Vec<_> =
             found.iter().map(|record| (record.delivery.key.as_str(), record.delivery.id)).collect();
         let [(key, id)] = found[..] else { panic!("one was committed late, but {found:?} came") };
         assert_eq!(key, format!("late-{}", late.len()));
-        let (_, horizon) = looker.scanned.expect("it was scanned");
+        let (_, horizon) = fetcher.scanned.expect("it was scanned");
         let last = *begins.last().unwrap();
         match horizon.open_from {
             Some(_) => assert!(last <= id, "went on to {last}, but {id} was open"),
             None => assert!(last > id, "stayed at {last}, so {id} was not late"),
         }
     }
-    looker.until_behind(outbox.schedule_keys(&["order-1"]).await[0]).await;
+    fetcher.until_behind(outbox.schedule_keys(&["order-1"]).await[0]).await;
 }
 
-/// Thousands of rows that are no look's concern lie between what comes late and where scans begin.
+/// Thousands of rows that are no fetch's concern lie between what comes late and where scans begin.
 pub(crate) async fn a_late_commit_is_found_among_thousands_that_are_done<T: Target>(outbox: &Outbox<T>) {
     fill(outbox, 5_000).await;
-    let mut looker = swept_to_the_end(outbox).await;
+    let mut fetcher = scanned_to_the_end(outbox).await;
     let late = open(outbox, "late").await;
     let done = fill(outbox, 4_200).await;
-    assert!(looker.drain().await.is_empty());
-    let (from, horizon) = looker.scanned.unwrap();
+    assert!(fetcher.drain().await.is_empty());
+    let (from, horizon) = fetcher.scanned.unwrap();
     assert!(horizon.open_from.is_some() || from > *done.iter().max().unwrap(), "scans begin at {from}");
     // Others wait in memory meanwhile.
     outbox.schedule_keys(&["order-1", "order-2", "order-3"]).await;
-    assert_eq!(looker.look().await.len(), 3);
+    assert_eq!(fetcher.fetch().await.len(), 3);
     outbox.commit(late).await;
-    let found = looker.look().await;
+    let found = fetcher.fetch().await;
     assert_eq!(keys(&found), ["late"]);
     assert!(found[0].delivery.id < *done.iter().min().unwrap());
 }
@@ -186,7 +186,7 @@ struct Course {
 }
 
 impl Course {
-    /// Takes in a look: what was committed before something that it brought was scheduled, and has the
+    /// Takes in a fetch: what was committed before something that it brought was scheduled, and has the
     /// same key, was brought by then, too.
     fn bring(&mut self, events: impl Iterator<Item = Uuid>, at: &str) {
         let new: Vec<Uuid> = events.collect();
@@ -205,7 +205,7 @@ impl Course {
 /// Three connections insert, commit and roll back in the order of the dice, and looks come in between.
 async fn interleave<T: Target>(outbox: &Outbox<T>, seed: u64) {
     let mut dice = Dice::new(seed);
-    let mut looker = swept_to_the_end(outbox).await;
+    let mut fetcher = scanned_to_the_end(outbox).await;
     let mut course = Course::default();
     let mut open: [Option<(Tx<T>, Vec<Uuid>)>; 3] = [const { None }; 3];
     for step in 0..150 {
@@ -231,23 +231,23 @@ async fn interleave<T: Target>(outbox: &Outbox<T>, seed: u64) {
             }
             8 => drop(open[place].take()),
             _ => {
-                looker.limit = 1 + dice.roll(12);
-                let found = looker.look().await;
-                let at = format!("seed {seed}, step {step}, {:?}", looker.watermark);
+                fetcher.limit = 1 + dice.roll(12);
+                let found = fetcher.fetch().await;
+                let at = format!("seed {seed}, step {step}, {:?}", fetcher.watermark);
                 course.bring(found.iter().map(|record| record.delivery.event_id), &at);
-                looker.settle(dice.roll(8)).await;
+                fetcher.settle(dice.roll(8)).await;
             }
         }
     }
     drop(open);
-    looker.limit = ALL;
-    let rest = looker.drain().await;
+    fetcher.limit = ALL;
+    let rest = fetcher.drain().await;
     course.bring(rest.iter().map(|record| record.delivery.event_id), &format!("seed {seed}, the end"));
     assert_eq!(course.brought.len(), course.committed.len(), "seed {seed}: some were never brought");
 }
 
 /// `KEYLANE_SEEDS=1000..2000` tries others than usual.
-pub(crate) async fn a_look_that_brings_a_record_has_its_causes<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn a_fetch_that_brings_a_record_has_its_causes<T: Target>(outbox: &Outbox<T>) {
     let seeds = std::env::var("KEYLANE_SEEDS").unwrap_or_else(|_| "0..8".to_owned());
     let (first, end) = seeds.split_once("..").expect("KEYLANE_SEEDS is first..end");
     fill(outbox, 2_000).await;
@@ -275,7 +275,7 @@ async fn write<T: Target>(outbox: &Outbox<T>, keys: &[Mutex<Vec<Uuid>>], seed: u
     }
 }
 
-pub(crate) async fn looks_beside_writers_invert_and_lose_nothing<T: Target>(outbox: &Outbox<T>) {
+pub(crate) async fn fetches_beside_writers_invert_and_lose_nothing<T: Target>(outbox: &Outbox<T>) {
     fill(outbox, 2_000).await;
     let keys: [Mutex<Vec<Uuid>>; 8] = std::array::from_fn(|_| Mutex::default());
     let ended = AtomicBool::new(false);
@@ -283,22 +283,22 @@ pub(crate) async fn looks_beside_writers_invert_and_lose_nothing<T: Target>(outb
         tokio::join!(write(outbox, &keys, 1), write(outbox, &keys, 2), write(outbox, &keys, 3));
         ended.store(true, SeqCst);
     };
-    let mut looker = swept_to_the_end(outbox).await;
-    let looks = async {
+    let mut fetcher = scanned_to_the_end(outbox).await;
+    let fetches = async {
         let mut dice = Dice::new(4);
         let mut brought = Vec::new();
         let started = Instant::now();
         while !ended.load(SeqCst) {
             assert!(started.elapsed() < Duration::from_secs(120), "the writers do not come to an end");
-            looker.limit = 1 + dice.roll(20);
-            brought.extend(looker.look().await);
-            looker.settle(dice.roll(20)).await;
+            fetcher.limit = 1 + dice.roll(20);
+            brought.extend(fetcher.fetch().await);
+            fetcher.settle(dice.roll(20)).await;
         }
-        looker.limit = ALL;
-        brought.extend(looker.drain().await);
+        fetcher.limit = ALL;
+        brought.extend(fetcher.drain().await);
         brought
     };
-    let ((), brought) = tokio::join!(writers, looks);
+    let ((), brought) = tokio::join!(writers, fetches);
     for (key, committed) in keys.into_iter().enumerate() {
         let key = format!("order-{key}");
         let of_key = brought.iter().filter(|record| record.delivery.key == key);

@@ -1,4 +1,4 @@
-//! Scans and heads: what one statement brings of the ids it looks at.
+//! Scans and heads: what one statement brings of the ids it covers.
 
 use std::time::Duration;
 

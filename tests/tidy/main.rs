@@ -10,6 +10,7 @@ mod package;
 mod shape;
 mod sql;
 mod stations;
+mod words;
 
 use std::{fs, path::Path};
 

@@ -22,8 +22,8 @@ use super::{
     watch::{rates, watched},
 };
 
-/// Between two looks for those who wait for a lock.
-const LOOK: Duration = Duration::from_millis(50);
+/// Between two samples for those who wait for a lock.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Options of `bench cluster`.
 #[derive(Clone, Debug, Args)]
@@ -152,6 +152,6 @@ async fn count_lock_waits<E: Engine>(stage: &Stage<E>, seen: &mut Option<i64>) -
     let mut conn = E::connect(&stage.pool).await?;
     loop {
         *seen = Some(seen.unwrap_or(0) + E::number(&mut conn, sql).await?);
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(SAMPLE_INTERVAL).await;
     }
 }

@@ -18,7 +18,7 @@ use super::{
 
 /// Arrivals before those that count: connections are opened and statements prepared.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// Between two looks of the reference.
+/// Between two fetches of the reference.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Options of `bench latency`.

@@ -1,4 +1,4 @@
-//! Looks at a run while it goes on: progress, rate over time, and whether it goes on at all.
+//! Watches a run while it goes on: progress, rate over time, and whether it goes on at all.
 
 use std::{future::Future, time::Duration};
 
@@ -7,8 +7,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::{Result, tally::Tally};
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(20);
+/// Between two samples.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// Nothing handled for so long: it never will be.
 const STALL: Duration = Duration::from_secs(60);
 
@@ -35,8 +35,8 @@ pub(super) async fn watched<T>(
 ) -> Result<(T, Course)> {
     let started = Instant::now();
     let mut course = vec![(0.0, 0)];
-    let looks = async {
-        let mut ticks = interval(LOOK);
+    let samples = async {
+        let mut ticks = interval(SAMPLE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut moved = started;
         loop {
@@ -54,20 +54,20 @@ pub(super) async fn watched<T>(
     };
     let done = tokio::select! {
         done = work => done?,
-        stall = looks => return Err(stall.into()),
+        stall = samples => return Err(stall.into()),
     };
     course.push((started.elapsed().as_secs_f64(), tally.handled()));
     Ok((done, course))
 }
 
-/// The course as records a second, between looks that lie apart enough to tell.
+/// The course as records a second, between samples that lie apart enough to tell.
 pub(super) fn rates(course: &Course) -> Vec<(f64, f64)> {
     const STEPS: usize = 100;
     let every = course.len().div_ceil(STEPS).max(2);
-    let looks: Vec<_> = course.iter().step_by(every).chain(course.last()).collect();
+    let samples: Vec<_> = course.iter().step_by(every).chain(course.last()).collect();
     let rate = |pair: &[&(f64, usize)]| {
         let (seconds, records) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
         (seconds > 0.0).then(|| (pair[1].0, records as f64 / seconds))
     };
-    looks.windows(2).filter_map(rate).collect()
+    samples.windows(2).filter_map(rate).collect()
 }

@@ -6,7 +6,7 @@ use keylane::Config;
 
 /// Time without a beat until an instance is declared dead.
 pub const STALE: Duration = Duration::from_secs(2);
-/// Time between two looks at the cluster.
+/// Time between two views of the cluster.
 pub const TICK: Duration = Duration::from_millis(400);
 
 /// The settings of worker processes on tables with this prefix.

@@ -35,7 +35,7 @@ async fn run_lane(
     context: &ExecContext,
 ) {
     while let Some(item) = flight.next(lane) {
-        // The last look at the lease, as close to the call as can be.
+        // The last check of the lease, as close to the call as can be.
         let Some(started) = item.permit.starts_at() else { return flight.stop(lane) };
         let record = Arc::clone(&item.record);
         flight.begin(lane, 1, started);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_call_looks_at_the_lease_and_at_the_owner() {
+    async fn each_call_checks_the_lease_and_the_owner() {
         assert_eq!(calls_after(|_| {}).await, (3, 0));
         assert_eq!(calls_after(Ownership::lose).await, (1, 2), "the lease is gone");
         let partition = Partition::of("a");

@@ -1,4 +1,4 @@
-//! When to look for what other processes have committed, where nothing tells of it.
+//! When to fetch what other processes have committed, where nothing tells of it.
 //!
 //! A fetch that nobody has asked for and that finds new records has found those of others: more will come. The
 //! next fetches follow shortly, further and further apart the longer nothing comes.
@@ -15,11 +15,11 @@ pub(super) struct Listening {
     listen_state: ListenState,
     /// When a record of theirs was found last, unless that is long ago.
     found_at: Option<Instant>,
-    /// Something in this process has asked for the next look at all partitions.
+    /// Something in this process has asked for the next fetch of all partitions.
     asked: bool,
-    /// When to look though nobody asks.
+    /// When to fetch though nobody asks.
     next: Option<Instant>,
-    /// The version of the database at the last look of this kind.
+    /// The version of the database at the last fetch of this kind.
     pub(super) version: Option<i64>,
 }
 
@@ -28,7 +28,7 @@ impl Listening {
         Self { listen_state, found_at: None, asked: true, next: None, version: None }
     }
 
-    /// There is a reason in this process to look.
+    /// There is a reason in this process to fetch.
     pub(super) fn ask(&mut self) {
         self.asked = true;
     }
@@ -38,7 +38,7 @@ impl Listening {
         self.asked
     }
 
-    /// Polls ask for the next look as they do for all, and yet nobody knows of anything.
+    /// Polls ask for the next fetch as they do for all, and yet nobody knows of anything.
     pub(super) fn asked_only(&mut self, before: bool) {
         self.asked = before;
     }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_told_of_the_others_does_not_look_for_their_records() {
+    async fn who_is_told_of_the_others_does_not_poll_for_their_records() {
         let listen_state = ListenState::default();
         listen_state.set(true);
         let mut listening = Listening::new(listen_state.clone());
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_is_asked_for_once() {
+    async fn a_fetch_is_asked_for_once() {
         let mut listening = Listening::new(ListenState::default());
         assert!(listening.begin(), "the first");
         listening.ask();

@@ -22,7 +22,7 @@ pub(super) struct Release {
     pub(super) record: RecordId,
     /// Up to which id its held records have returned. Never changes: a list makes a new release.
     released_to: RecordId,
-    /// All that the last step has returned was seen by a look.
+    /// All that the last step has returned was seen by a fetch.
     seen: bool,
     /// The next step is on its way.
     asked: bool,
@@ -37,7 +37,7 @@ impl Release {
     }
 
     /// Whether a step may have returned more than is known. What comes then may be of it: on its way to be
-    /// held, it would be overtaken by what the next look brings.
+    /// held, it would be overtaken by what the next fetch brings.
     pub(super) fn may_have_moved(&self) -> bool {
         self.asked || self.moved
     }
@@ -91,7 +91,7 @@ impl Releases {
         listed.keys().filter(|lane| !self.lanes.contains_key(lane)).map(|lane| lane.partition).collect()
     }
 
-    /// A look has brought all that was pending in these partitions.
+    /// A fetch has brought all that was pending in these partitions.
     pub(super) fn see(&mut self, partitions: PartitionSet) {
         let seen = self.lanes.iter_mut().filter(|(lane, _)| partitions.contains(lane.partition));
         seen.for_each(|(_, release)| release.seen = true);
@@ -192,7 +192,7 @@ mod tests {
         releases.step_ends(&lane());
         assert!(releases.of(&lane()).unwrap().may_have_moved(), "nobody has said how far");
         releases.take_list(&listed(500), PartitionSet::ALL, |_| false);
-        assert!(due(&mut releases, |_, _| true).is_empty(), "a look has to bring what it returned");
+        assert!(due(&mut releases, |_, _| true).is_empty(), "a fetch has to bring what it returned");
         releases.see(releases.partitions());
         assert_eq!(due(&mut releases, |_, _| true).len(), 1);
     }

@@ -389,8 +389,8 @@ impl Lanes {
 
     /// Where a lane waits for a person or for another build.
     pub(in crate::delivery) fn waiting_for_others(&self) -> PartitionSet {
-        let outside = |stop: StopState| matches!(stop.reason, StopReason::Blocked | StopReason::Unroutable);
-        let waiting = self.0.table.iter().filter(|(_, state)| state.stop.is_some_and(outside));
+        let waiting =
+            self.0.table.iter().filter(|(_, state)| state.stop.is_some_and(|stop| stop.waits_for_others()));
         waiting.map(|(_, state)| state.name.partition).collect()
     }
 }

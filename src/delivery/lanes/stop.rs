@@ -27,6 +27,11 @@ impl StopState {
         self.durable_since.is_some_and(|since| since < seq)
     }
 
+    /// Whether a person or another build is to end it.
+    pub(super) fn waits_for_others(&self) -> bool {
+        matches!(self.reason, StopReason::Blocked | StopReason::Unroutable)
+    }
+
     /// Whether an instance that knows the handler may try its luck: another has stopped the lane as
     /// unroutable. If this one did, the handler does not take the record's type, and trying again
     /// would move the lane's records out of the way and back for ever.

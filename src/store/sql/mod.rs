@@ -24,14 +24,14 @@ pub(crate) mod dialect;
 pub(crate) mod driver;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod engine;
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+mod fetches;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod files;
 pub(crate) mod glue;
 mod grants;
 mod insert;
 mod link;
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
-mod looks;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "postgres")]

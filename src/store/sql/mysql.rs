@@ -9,9 +9,9 @@ use super::{
     dialect::{Dialect, Family, Mark},
     driver::{Driver, DriverResult, Session},
     engine,
+    fetches::sqlx_fetches,
     files::blame,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
-    looks::sqlx_looks,
     rows::{kept_parts, sqlx_insert},
     statements::{fill, template},
 };
@@ -101,7 +101,7 @@ impl Driver for MySql {
 
     sqlx_insert!(MySqlConnection, template!("", insert), as_bytes);
     sqlx_driver!(MySql, MySqlConnection);
-    sqlx_looks!(MySqlConnection);
+    sqlx_fetches!(MySqlConnection);
 }
 
 /// Reads records by a statement with lists.

@@ -17,11 +17,11 @@ impl Proof {
     /// # Errors
     /// The server's, or [`SchemaError::Pooler`] within [`sqlx::Error::Configuration`].
     pub(super) async fn of<D: Driver>(&self, pool: &D::Pool) -> Result<(), sqlx::Error> {
-        let look = async || match D::find_pooler(pool).await? {
+        let find = async || match D::find_pooler(pool).await? {
             Some(pooler) => Err(sqlx::Error::Configuration(Box::new(pooler))),
             None => Ok(()),
         };
-        self.0.get_or_try_init(look).await.copied()
+        self.0.get_or_try_init(find).await.copied()
     }
 
     pub(super) fn is_given(&self) -> bool {

@@ -69,7 +69,7 @@ impl<D: Driver> SqlStore<D> {
         Ok(purged)
     }
 
-    /// Looks first, then deletes by the keys: where both are one statement, the look locks what it passes,
+    /// Looks first, then deletes by the keys: where both are one statement, the search locks what it passes,
     /// and waits for rows of open transactions.
     async fn purge_found(&self, old: &Old<'_>, values: Vec<Value>) -> Result<u64, StoreError> {
         let found = self.read("purge", safe(old.find), values, old.kind).await?;

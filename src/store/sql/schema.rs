@@ -100,7 +100,7 @@ impl<D: Driver> SchemaStore for SqlStore<D> {
         .map_or(Ok(()), Err)?;
         match self.write("probe write", &self.sql.probe_write, Vec::new()).await {
             Err(StoreError { class: ErrorClass::WrongNode, .. }) => Err(SchemaError::ReadOnly),
-            probed => probed.map(|_| ()).map_err(SchemaError::from),
+            answer => answer.map(|_| ()).map_err(SchemaError::from),
         }
     }
 
@@ -278,8 +278,8 @@ async fn create_schema<D: Driver>(conn: &mut D::Connection, schema: &str) -> Res
 }
 
 async fn has_schema<D: Driver>(conn: &mut D::Connection, schema: &str) -> Result<bool, sqlx::Error> {
-    let look = AssertSqlSafe(Arc::from("SELECT count(*) FROM pg_namespace WHERE nspname = $1"));
-    let found = query::<D>(conn, look, vec![schema.into()], &[Kind::Int]).await?;
+    let search = AssertSqlSafe(Arc::from("SELECT count(*) FROM pg_namespace WHERE nspname = $1"));
+    let found = query::<D>(conn, search, vec![schema.into()], &[Kind::Int]).await?;
     Ok(found.first().is_some_and(|row| row.int(0) > 0))
 }
 

@@ -188,13 +188,13 @@ impl<D: Driver> SqlStore<D> {
             let applied = self.write_outcomes(&mut conn, &batch).await?;
             let mut settled = Settled { applied, ..Settled::default() };
             if settled.applied < batch.outcomes() {
-                // Which of them cannot be told any more, so it begins again with a look at them.
+                // Which of them cannot be told any more, so it begins again with a read of them.
                 rollback::<D>(&mut conn).await?;
                 begin::<D>(&mut conn).await?;
                 if !move_fence::<D>(&mut conn, &self.sql.move_fence, fence).await? {
                     return Ok(None);
                 }
-                batch.leave_out_stale(&self.look_at_records(&mut conn, &batch).await?);
+                batch.leave_out_stale(&self.read_records(&mut conn, &batch).await?);
                 settled.applied = self.write_outcomes(&mut conn, &batch).await?;
             }
             stop_releases::<D>(&mut conn, &self.sql.stop_release, &batch.stopped_again).await?;
@@ -219,7 +219,7 @@ impl<D: Driver> SqlStore<D> {
     }
 
     /// Attempts and status of the records of a batch, locked.
-    async fn look_at_records(
+    async fn read_records(
         &self,
         conn: &mut D::Connection,
         batch: &Batch,

@@ -10,8 +10,8 @@ use sqlx::{
 use super::{
     dialect::{Dialect, Family, Mark},
     driver::{Driver, DriverResult, Role, Session},
+    fetches::sqlx_fetches,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
-    looks::sqlx_looks,
     rows::sqlx_insert,
     statements::{fill, template},
 };
@@ -82,7 +82,7 @@ impl Driver for Sqlite {
 
     sqlx_insert!(SqliteConnection, template!("", insert), as_str);
     sqlx_driver!(Sqlite, SqliteConnection);
-    sqlx_looks!(SqliteConnection);
+    sqlx_fetches!(SqliteConnection);
 }
 
 /// Reads records by a statement with lists.

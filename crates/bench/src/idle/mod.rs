@@ -28,7 +28,7 @@ use super::{
     statements,
 };
 
-/// Records a look of the loop.
+/// Records per fetch of the loop.
 const BATCH: i64 = 500;
 const BEYOND_POLLS: &str = "statements beyond polls";
 /// After the last change, until it is quiet.
@@ -136,16 +136,16 @@ impl<E: Engine> Idle<'_, E> {
             holdings.push(held);
         }
         let running = try_join_all(outboxes.iter().map(Outbox::<E>::start)).await?;
-        // Whoever came late is only seen at the next look.
+        // Whoever came late is only seen with the next view.
         let cluster = &self.stage.config.cluster;
-        let next_look = if running.len() > 1 { cluster.rebalance_interval } else { Duration::ZERO };
-        let quiet = SETTLING + next_look;
-        let look = || holdings.iter().map(|held| *held.borrow()).collect::<Vec<_>>();
-        let (mut known, mut since) = (look(), Instant::now());
+        let next_view = if running.len() > 1 { cluster.rebalance_interval } else { Duration::ZERO };
+        let quiet = SETTLING + next_view;
+        let sample = || holdings.iter().map(|held| *held.borrow()).collect::<Vec<_>>();
+        let (mut known, mut since) = (sample(), Instant::now());
         while since.elapsed() < quiet || known.iter().map(PartitionSet::len).sum::<usize>() < PARTITION_COUNT
         {
             sleep(Duration::from_millis(50)).await;
-            let seen = look();
+            let seen = sample();
             if seen != known {
                 (known, since) = (seen, Instant::now());
             }

@@ -16,16 +16,16 @@ use super::{
 
 /// The time is looked at in so many parts.
 pub(super) const TENTHS: usize = 10;
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(100);
+/// Between two samples.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The passages and looks of one run.
+/// The passages and samples of one run.
 pub(super) struct Course {
     start: Instant,
     lasts: f64,
     /// By the time of their commit.
     passages: Vec<Passage>,
-    looks: Vec<Look>,
+    samples: Vec<Sample>,
 }
 
 /// An event that was committed and has come to its handler.
@@ -38,7 +38,7 @@ struct Passage {
 }
 
 /// What was there at a time, in seconds since the start.
-struct Look {
+struct Sample {
     at: f64,
     backlog: usize,
     bytes: i64,
@@ -56,20 +56,23 @@ pub(super) struct Tenth {
 
 impl Course {
     pub(super) fn new(start: Instant, lasts: Duration) -> Self {
-        Self { start, lasts: lasts.as_secs_f64(), passages: Vec::new(), looks: Vec::new() }
+        Self { start, lasts: lasts.as_secs_f64(), passages: Vec::new(), samples: Vec::new() }
     }
 
-    /// Looks at the arrivals and the table for ever.
+    /// Samples the arrivals and the table for ever.
     pub(super) async fn watch<E: Engine>(&mut self, stage: &Stage<E>, arrivals: &Arrivals) -> Result<()> {
         let mut conn = E::connect(&stage.pool).await?;
-        let mut ticks = interval(LOOK);
+        let mut ticks = interval(SAMPLE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             let at = self.start.elapsed().as_secs_f64();
-            let look =
-                Look { at, backlog: arrivals.backlog(), bytes: E::number(&mut conn, E::RECORD_BYTES).await? };
-            self.looks.push(look);
+            let sample = Sample {
+                at,
+                backlog: arrivals.backlog(),
+                bytes: E::number(&mut conn, E::RECORD_BYTES).await?,
+            };
+            self.samples.push(sample);
             stage.bar.set_position(at as u64);
         }
     }
@@ -95,13 +98,13 @@ impl Course {
             let [start, end] = [number, number + 1].map(|end| self.lasts * end as f64 / TENTHS as f64);
             // The last one has what comes late, too.
             let time = start..if number + 1 == TENTHS { f64::INFINITY } else { end };
-            let looks = || self.looks.iter().filter(|look| time.contains(&look.at));
+            let samples = || self.samples.iter().filter(|sample| time.contains(&sample.at));
             let waits = self.waits(&time);
             Tenth {
                 p50: quantile(&waits, 0.50),
                 p99: quantile(&waits, 0.99),
-                backlog: looks().map(|look| look.backlog).max().unwrap_or(0),
-                bytes: looks().map(|look| look.bytes).max(),
+                backlog: samples().map(|sample| sample.backlog).max().unwrap_or(0),
+                bytes: samples().map(|sample| sample.bytes).max(),
             }
         })
     }
@@ -131,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passages_and_looks_fall_into_their_tenths() {
+    fn passages_and_samples_fall_into_their_tenths() {
         let start = Instant::now();
         let mut course = Course::new(start, Duration::from_secs(20));
         let entry = |committed: f64, waited: u64| {
@@ -139,7 +142,7 @@ mod tests {
             Entry { number: 0, at: start + Duration::from_secs_f64(committed) + waited, waited }
         };
         course.add([entry(25.0, 3), entry(2.0, 2), entry(1.9, 1)].into_iter());
-        course.looks.push(Look { at: 2.5, backlog: 7, bytes: 8192 });
+        course.samples.push(Sample { at: 2.5, backlog: 7, bytes: 8192 });
         let tenths = course.tenths();
         let p99: Vec<_> = tenths.iter().map(|tenth| tenth.p99).collect();
         assert_eq!((p99[0], p99[1], p99[2], p99[9]), (Some(1.0), Some(2.0), None, Some(3.0)));

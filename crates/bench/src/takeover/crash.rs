@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{Engine, Entry, Instance, Report, Result, Takeover, Worker, course, longest, millis};
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(10);
+/// Between two samples.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// How long events arrive before the kill.
 const CALM: Duration = Duration::from_secs(1);
 
@@ -34,7 +34,7 @@ pub(super) async fn measure<E: Engine>(
     let orphaned = |entry: &Entry| entry.at > killed && !own.contains(arrivals.partition(entry.number));
     let first_record = async {
         while !arrivals.entries().any(|entry| orphaned(&entry)) {
-            sleep(LOOK).await;
+            sleep(SAMPLE_INTERVAL).await;
         }
         Ok(())
     };
@@ -44,7 +44,7 @@ pub(super) async fn measure<E: Engine>(
     flow.await??;
     let nothing_left = async {
         while bench.stage.left().await? > 0 {
-            sleep(LOOK).await;
+            sleep(SAMPLE_INTERVAL).await;
         }
         Ok(())
     };
@@ -77,7 +77,7 @@ async fn shared<E: Engine>(
         if worker.has_ended()? {
             return Err("the second instance has ended before it could be killed".into());
         }
-        sleep(LOOK).await;
+        sleep(SAMPLE_INTERVAL).await;
     }
     Ok(())
 }

@@ -49,7 +49,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     start::library(&bench).await?;
     for run in 1..=runs {
         let says = |what: &str| stage.bar.set_message(format!("run {run} of {runs}: {what}"));
-        // Each run at another time since the last look: what takes over waits for its next.
+        // Each run at another time since the last view: what takes over waits for its next.
         let phase = bench.config.cluster.rebalance_interval * (run - 1) as u32 / runs as u32;
         says("start");
         start::measure(&bench, &mut report).await?;

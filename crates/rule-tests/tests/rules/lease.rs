@@ -26,14 +26,14 @@ proptest! {
         prop_assert!(sent_at < until && until < sent_at + stale_timeout);
     }
 
-    /// The same for real observers: whenever they look, and though clocks run up to one in twenty too
+    /// The same for real observers: whenever they get a view, and though clocks run up to one in twenty too
     /// fast or too slow, nobody is suspected who still trusts itself.
     #[test]
     fn nobody_is_suspected_who_still_trusts_itself(
         sent_at in moment(),
         stale_timeout in millis(1_000..=60_000),
         seen_after in millis(0..=100),
-        mut looks in vec(0.8..1.2_f64, 1..10),
+        mut moments in vec(0.8..1.2_f64, 1..10),
         its_rate in 0.95..1.05_f64,
         observers_rate in 0.95..1.05_f64,
     ) {
@@ -41,11 +41,11 @@ proptest! {
         let mut suspected = |after: Duration| {
             let member = Member { id: id(0), state: InstanceState::Active, beat: 1 };
             let now = sent_at + after.mul_f64(observers_rate);
-            !observations.look(&[member], now, stale_timeout, Duration::MAX).0.is_empty()
+            !observations.observe(&[member], now, stale_timeout, Duration::MAX).0.is_empty()
         };
-        looks.sort_by(f64::total_cmp);
+        moments.sort_by(f64::total_cmp);
         suspected(seen_after);
-        for after in looks.into_iter().map(|share| stale_timeout.mul_f64(share)) {
+        for after in moments.into_iter().map(|share| stale_timeout.mul_f64(share)) {
             let trusted = sent_at + after.mul_f64(its_rate) <= trusted_until(sent_at, stale_timeout);
             prop_assert!(!(trusted && suspected(after)));
         }

@@ -19,8 +19,8 @@ fn member(number: usize, beat: u128) -> Member {
     Member { id: id(number), state: InstanceState::Active, beat: i64::try_from(beat).unwrap_or(i64::MAX) }
 }
 
-/// The moments of some looks, with pauses of up to `longest` milliseconds between them.
-fn looks(longest: u64) -> impl Strategy<Value = Vec<Duration>> {
+/// The moments of some views, with pauses of up to `longest` milliseconds between them.
+fn moments(longest: u64) -> impl Strategy<Value = Vec<Duration>> {
     vec(millis(1..=longest), 1..40).prop_map(|pauses| {
         let add = |now: &mut Duration, pause| {
             *now += pause;
@@ -34,22 +34,22 @@ proptest! {
     #![proptest_config(super::config())]
 
     #[test]
-    fn a_beating_member_is_never_suspected(looks in looks(60_000), period in millis(1..=29_999)) {
+    fn a_beating_member_is_never_suspected(moments in moments(60_000), period in millis(1..=29_999)) {
         let mut seen = Observations::default();
-        for now in looks {
+        for now in moments {
             let beat = now.as_millis() / period.as_millis();
-            prop_assert_eq!(seen.look(&[member(0, beat)], now, STALE, GAP).0, vec![]);
+            prop_assert_eq!(seen.observe(&[member(0, beat)], now, STALE, GAP).0, vec![]);
         }
     }
 
-    /// Nobody is suspected on a look after an interruption, nor on a later one before the whole
+    /// Nobody is suspected by a view after an interruption, nor on a later one before the whole
     /// timeout has been watched anew.
     #[test]
-    fn an_interrupted_observer_starts_afresh(looks in looks(40_000)) {
+    fn an_interrupted_observer_starts_afresh(moments in moments(40_000)) {
         let mut seen = Observations::default();
         let (mut before, mut afresh) = (None, Duration::ZERO);
-        for now in looks {
-            let (suspects, interrupted) = seen.look(&[member(0, 7), member(1, 7)], now, STALE, GAP);
+        for now in moments {
+            let (suspects, interrupted) = seen.observe(&[member(0, 7), member(1, 7)], now, STALE, GAP);
             prop_assert_eq!(interrupted, before.is_some_and(|before| now - before > GAP));
             if interrupted || before.is_none() {
                 afresh = now;
@@ -63,29 +63,29 @@ proptest! {
         }
     }
 
-    /// The silent one is found among those that beat, one after the other look.
+    /// The silent one is found among those that beat, one view after the other.
     #[test]
-    fn only_the_silent_are_suspected(looks in looks(20_000), silent_from in millis(0..=100_000)) {
+    fn only_the_silent_are_suspected(moments in moments(20_000), silent_from in millis(0..=100_000)) {
         let mut seen = Observations::default();
-        for now in looks {
+        for now in moments {
             let last_beat = now.min(silent_from).as_millis();
             let members = [member(0, now.as_millis()), member(1, last_beat), member(2, now.as_millis())];
             let suspects: Vec<InstanceId> =
-                seen.look(&members, now, STALE, GAP).0.iter().map(|suspect| suspect.id).collect();
+                seen.observe(&members, now, STALE, GAP).0.iter().map(|suspect| suspect.id).collect();
             prop_assert!(suspects.is_empty() || suspects == [id(1)]);
             prop_assert!(suspects.is_empty() || now >= silent_from + STALE);
-            // The observer may have looked just before the last beat, and looks again after at most 20 s.
+            // The observer may have had a view just before the last beat, and has the next after at most 20 s.
             prop_assert!(!suspects.is_empty() || now < silent_from + STALE + GAP);
         }
     }
 
     #[test]
-    fn those_who_have_left_are_not_watched(looks in looks(20_000), dead: bool) {
+    fn those_who_have_left_are_not_watched(moments in moments(20_000), dead: bool) {
         let state = if dead { InstanceState::Dead } else { InstanceState::Stopped };
         let mut seen = Observations::default();
-        for now in looks {
+        for now in moments {
             let left = Member { state, ..member(0, 7) };
-            prop_assert_eq!(seen.look(&[left], now, STALE, GAP).0, vec![]);
+            prop_assert_eq!(seen.observe(&[left], now, STALE, GAP).0, vec![]);
         }
     }
 

@@ -1,4 +1,4 @@
-//! How many records to fetch, and when to look again.
+//! How many records to fetch, and when to fetch again.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ proptest! {
 
     /// A record waits for at most a quarter of the silence before it, or for the shortest pause.
     #[test]
-    fn a_longer_silence_never_hastens_a_look(
+    fn a_longer_silence_never_hastens_a_fetch(
         interval in super::millis(1..=3_600_000), silence in super::millis(0..=3_600_000), more in super::millis(0..=3_600_000),
     ) {
         let pause = pause_of_silence(silence, interval);

@@ -146,7 +146,7 @@ impl Table {
         partitions.iter().flat_map(|partition| self.pending([partition].into_iter().collect())).collect()
     }
 
-    /// A pending record that should be in memory whenever a look brings the record `id`: of the same
+    /// A pending record that should be in memory whenever a fetch brings the record `id`: of the same
     /// key, with a lower id, and committed before that was scheduled.
     pub(crate) fn missing_cause(&self, id: RecordId, known: impl Fn(RecordId) -> bool) -> Option<RecordId> {
         let later = &self.rows[&id];

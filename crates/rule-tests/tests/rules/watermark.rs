@@ -1,4 +1,4 @@
-//! Looks that follow the low watermark, step by step between the statements of writers: nothing is passed
+//! Fetches that follow the low watermark, step by step between the statements of writers: nothing is passed
 //! over, and nothing comes before what it may depend on.
 
 use keylane::rules::watermark::Plan;
@@ -23,18 +23,18 @@ enum Event {
     RollBack(usize),
     /// Ids that others have used up.
     Burn(i64),
-    /// A look begins, or takes its next step.
-    Look,
-    /// A look at partitions with nothing in memory begins, or any look takes its next step.
-    LookAtIdle,
-    /// The look under way fails.
+    /// A fetch begins, or takes its next step.
+    Fetch,
+    /// A fetch of partitions with nothing in memory begins, or any fetch takes its next step.
+    FetchIdle,
+    /// The fetch under way fails.
     Fail,
-    /// It is time to look for what another hand has made pending.
-    LookApart,
+    /// It is time to fetch what another hand has made pending.
+    FetchByPartition,
     /// A settle of so many begins, which holds them or completes them, or it takes its next step.
     Settle(usize, bool),
     /// What is queued of this key is given up in memory.
-    GiveBack(usize),
+    Requeue(usize),
     /// Held records of this key are pending again.
     Return(usize),
     Lose(usize),
@@ -44,10 +44,10 @@ enum Event {
 }
 
 impl Event {
-    /// Whether looks begin at the head afterwards.
+    /// Whether fetches begin at the head afterwards.
     fn unsettles(self) -> bool {
-        use Event::{Fail, GiveBack, LookApart, Lose, Return};
-        matches!(self, Fail | LookApart | GiveBack(_) | Return(_) | Lose(_))
+        use Event::{Fail, FetchByPartition, Lose, Requeue, Return};
+        matches!(self, Fail | FetchByPartition | Requeue(_) | Return(_) | Lose(_))
     }
 }
 
@@ -61,12 +61,12 @@ fn event() -> impl Strategy<Value = Event> {
         4 => key.clone().prop_map(Event::Whole),
         2 => writer.prop_map(Event::RollBack),
         1 => ids.prop_map(Event::Burn),
-        24 => Just(Event::Look),
-        1 => Just(Event::LookAtIdle),
+        24 => Just(Event::Fetch),
+        1 => Just(Event::FetchIdle),
         1 => Just(Event::Fail),
-        1 => Just(Event::LookApart),
+        1 => Just(Event::FetchByPartition),
         9 => (1..6_usize, prop::bool::weighted(0.2)).prop_map(|(most, hold)| Event::Settle(most, hold)),
-        1 => key.clone().prop_map(Event::GiveBack),
+        1 => key.clone().prop_map(Event::Requeue),
         1 => key.prop_map(Event::Return),
         1 => (0..PARTITIONS).prop_map(Event::Lose),
         2 => (0..PARTITIONS).prop_map(Event::Gain),
@@ -87,12 +87,12 @@ impl World {
             }
             Event::RollBack(writer) => self.table.roll_back(writer),
             Event::Burn(ids) => self.table.burn(ids),
-            Event::Look => return self.go_on_looking(false),
-            Event::LookAtIdle => return self.go_on_looking(true),
+            Event::Fetch => return self.go_on_fetching(false),
+            Event::FetchIdle => return self.go_on_fetching(true),
             Event::Fail => self.fail(),
-            Event::LookApart => self.watermark.fetch_by_partition_next(),
+            Event::FetchByPartition => self.watermark.fetch_by_partition_next(),
             Event::Settle(most, hold) => self.go_on_settling(most, hold),
-            Event::GiveBack(key) => self.give_back(|of| of == key),
+            Event::Requeue(key) => self.requeue(|of| of == key),
             Event::Return(key) => self.return_held(key),
             Event::Lose(number) => self.lose(number),
             Event::Gain(number) => self.gain(number),
@@ -113,9 +113,9 @@ impl World {
         Ok(())
     }
 
-    /// A look from its beginning to its end, and a settle of what it has brought.
+    /// A fetch from its beginning to its end, and a settle of what it has brought.
     fn round(&mut self) -> TestCaseResult {
-        self.happen(Event::Look)?;
+        self.happen(Event::Fetch)?;
         self.happen(Event::Settle(usize::MAX, false))?;
         self.finish()
     }
@@ -128,13 +128,13 @@ fn kind() -> impl Strategy<Value = Kind> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..super::config() })]
 
-    /// Whenever a look brings a record, what was committed before that was scheduled is there (see
+    /// Whenever a fetch brings a record, what was committed before that was scheduled is there (see
     /// `take_in`); and once it is quiet, everything is brought and completed.
     #[test]
-    fn looks_pass_over_nothing(
+    fn fetches_pass_over_nothing(
         kind in kind(),
         limit in 1..8_usize,
-        // What makes the next look begin anew would make good for what was passed over.
+        // What makes the next fetch begin anew would make good for what was passed over.
         calm in prop::bool::weighted(0.7),
         events in vec(event(), 1..200),
     ) {
@@ -155,7 +155,7 @@ proptest! {
 proptest! {
     #![proptest_config(super::config())]
 
-    /// While records come and go, a look does not stay behind for ever.
+    /// While records come and go, a fetch does not stay behind for ever.
     #[test]
     fn the_low_watermark_comes_along(kind in kind(), events in vec(event(), 1..100)) {
         let mut world = World::new(kind, 10);

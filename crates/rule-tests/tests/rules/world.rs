@@ -1,4 +1,4 @@
-//! One instance as the delivery wing is, on a database in small: its looks and settles take a step at a
+//! One instance as the delivery wing is, on a database in small: its fetches and settles take a step at a
 //! time, so that anything can happen between two statements.
 
 #![allow(clippy::unwrap_used, reason = "a property fails by panicking")]
@@ -14,7 +14,7 @@ use proptest::{prelude::*, test_runner::TestCaseResult};
 
 use super::table::{KEYS, Kind, PARTITIONS, SETTLER, Table, partition};
 
-/// The next statement of a look.
+/// The next statement of a fetch.
 enum Next {
     /// Of a query of the head: the first record, after the last id.
     Head(RecordId),
@@ -28,13 +28,13 @@ enum Next {
     TakeIn(Vec<RecordId>),
 }
 
-struct Look {
+struct Fetch {
     watermark: LowWatermark,
     owned: PartitionSet,
     grants: [u32; PARTITIONS],
     skip: BTreeSet<RecordId>,
     /// Keys of which records were given back or returned meanwhile.
-    tainted: BTreeSet<usize>,
+    stale: BTreeSet<usize>,
     kept: bool,
     next: Next,
 }
@@ -55,12 +55,12 @@ pub(crate) struct World {
     pub(crate) owned: PartitionSet,
     /// How often each partition was granted.
     grants: [u32; PARTITIONS],
-    /// What was owned at the last look.
-    looked: PartitionSet,
+    /// What was owned at the last fetch.
+    fetched_of: PartitionSet,
     memory: BTreeMap<RecordId, usize>,
-    given_back: bool,
+    requeued: bool,
     wrote: Option<(RecordId, i64)>,
-    look: Option<Look>,
+    fetch: Option<Fetch>,
     settle: Option<Settle>,
 }
 
@@ -76,28 +76,28 @@ impl World {
             watermark: LowWatermark::default(),
             owned: all(),
             grants: [0; PARTITIONS],
-            looked: PartitionSet::EMPTY,
+            fetched_of: PartitionSet::EMPTY,
             memory: BTreeMap::new(),
-            given_back: false,
+            requeued: false,
             wrote: None,
-            look: None,
+            fetch: None,
             settle: None,
         }
     }
 
-    pub(crate) fn go_on_looking(&mut self, kept: bool) -> TestCaseResult {
-        match self.look.take() {
-            None => self.begin_look(kept),
-            Some(look) => return self.step(look),
+    pub(crate) fn go_on_fetching(&mut self, kept: bool) -> TestCaseResult {
+        match self.fetch.take() {
+            None => self.begin_fetch(kept),
+            Some(fetch) => return self.step(fetch),
         }
         Ok(())
     }
 
-    fn begin_look(&mut self, kept: bool) {
+    fn begin_fetch(&mut self, kept: bool) {
         if let Some((last_id, number)) = self.wrote.take() {
             self.watermark.wrote(last_id, number, Default::default());
         }
-        if std::mem::take(&mut self.given_back) {
+        if std::mem::take(&mut self.requeued) {
             self.watermark.reset();
         }
         let idle = |key: &usize| !self.memory.values().any(|of| partition(*of) == partition(*key));
@@ -116,28 +116,28 @@ impl World {
             },
         };
         if !kept {
-            self.looked = owned;
+            self.fetched_of = owned;
         }
         let skip = self.memory.keys().copied().collect();
-        let tainted = BTreeSet::new();
-        self.look = Some(Look { watermark, owned, grants: self.grants, skip, tainted, kept, next });
+        let stale = BTreeSet::new();
+        self.fetch = Some(Fetch { watermark, owned, grants: self.grants, skip, stale, kept, next });
     }
 
-    /// The next statement of a look; each sees the table as it is now.
-    fn step(&mut self, mut look: Look) -> TestCaseResult {
+    /// The next statement of a fetch; each sees the table as it is now.
+    fn step(&mut self, mut fetch: Fetch) -> TestCaseResult {
         let table = &mut self.table;
         let brings = |ids: &mut dyn Iterator<Item = RecordId>| -> Vec<RecordId> {
-            ids.filter(|id| !look.skip.contains(id)).take(self.limit).collect()
+            ids.filter(|id| !fetch.skip.contains(id)).take(self.limit).collect()
         };
-        look.next = match look.next {
+        fetch.next = match fetch.next {
             Next::Head(last_id) => {
                 let horizon = Horizon { last_id, open_from: table.open_from(), ..Horizon::default() };
-                Next::Number(table.pending(look.owned).next(), horizon)
+                Next::Number(table.pending(fetch.owned).next(), horizon)
             }
             Next::Number(first, horizon) => {
                 let number = table.draw_number();
                 let number = table.told(number);
-                match look.watermark.head_found(Head { first, horizon, number }) {
+                match fetch.watermark.head_found(Head { first, horizon, number }) {
                     Plan::ScanById { from, reach } => Next::LastId(from, reach),
                     plan => {
                         prop_assert_eq!(plan, Plan::ByPartition);
@@ -148,7 +148,7 @@ impl World {
             Next::LastId(from, reach) => Next::ScanById(from, reach, table.last_id()),
             Next::ScanById(from, reach, last_id) => {
                 let within = |id: &RecordId| (from..from + reach).contains(id);
-                let found = brings(&mut table.pending(look.owned).filter(within));
+                let found = brings(&mut table.pending(fetch.owned).filter(within));
                 Next::Rest(
                     from,
                     reach,
@@ -160,37 +160,37 @@ impl World {
                 match table.kind {
                     Kind::Numbered => horizon.last_id = table.last_id(),
                     Kind::Late => {
-                        found.extend(brings(&mut table.pending(look.owned).take_while(|id| *id < from)));
+                        found.extend(brings(&mut table.pending(fetch.owned).take_while(|id| *id < from)));
                         found.sort_unstable();
                         found.truncate(self.limit);
                     }
                     Kind::Serial => {}
                 }
                 let last = found.last().copied().unwrap_or(from);
-                look.watermark.scanned((from, reach), self.limit, (found.len(), last), horizon);
+                fetch.watermark.scanned((from, reach), self.limit, (found.len(), last), horizon);
                 Next::TakeIn(found)
             }
-            Next::Heads => Next::TakeIn(brings(&mut table.heads(look.owned).into_iter())),
-            Next::TakeIn(ref found) => return self.take_in(&look, found),
+            Next::Heads => Next::TakeIn(brings(&mut table.heads(fetch.owned).into_iter())),
+            Next::TakeIn(ref found) => return self.take_in(&fetch, found),
         };
-        self.look = Some(look);
+        self.fetch = Some(fetch);
         Ok(())
     }
 
-    fn take_in(&mut self, look: &Look, found: &[RecordId]) -> TestCaseResult {
-        if !look.kept {
-            self.watermark = look.watermark;
+    fn take_in(&mut self, fetch: &Fetch, found: &[RecordId]) -> TestCaseResult {
+        if !fetch.kept {
+            self.watermark = fetch.watermark;
         }
         let mut taken = Vec::new();
         for id in found {
             // What was deleted meanwhile was of a partition that has been lost.
             let key = self.table.rows.get(id).map(|row| row.key);
             let number = |key: usize| key % PARTITIONS;
-            let still = |key: &usize| look.grants[number(*key)] == self.grants[number(*key)];
+            let still = |key: &usize| fetch.grants[number(*key)] == self.grants[number(*key)];
             let mine = |key: &usize| self.owned.contains(partition(*key)) && still(key);
-            match key.filter(|key| mine(key) && !look.tainted.contains(key)) {
+            match key.filter(|key| mine(key) && !fetch.stale.contains(key)) {
                 Some(key) => taken.push((*id, key)),
-                None => self.given_back = true,
+                None => self.requeued = true,
             }
         }
         for (id, key) in &taken {
@@ -232,11 +232,11 @@ impl World {
         self.settle = Some(settle);
     }
 
-    pub(crate) fn give_back(&mut self, of: impl Fn(usize) -> bool) {
+    pub(crate) fn requeue(&mut self, of: impl Fn(usize) -> bool) {
         let settling = |id: &RecordId| self.settle.as_ref().is_some_and(|settle| settle.ids.contains(id));
         self.memory.retain(|id, key| !of(*key) || settling(id));
-        self.given_back = true;
-        self.look.iter_mut().for_each(|look| look.tainted.extend((0..KEYS).filter(|key| of(*key))));
+        self.requeued = true;
+        self.fetch.iter_mut().for_each(|fetch| fetch.stale.extend((0..KEYS).filter(|key| of(*key))));
     }
 
     fn is_settling(&self, of: impl Fn(usize) -> bool) -> bool {
@@ -253,7 +253,7 @@ impl World {
         }
         held.iter_mut().for_each(|row| row.held = false);
         if self.owned.contains(partition(key)) {
-            self.give_back(|of| of == key);
+            self.requeue(|of| of == key);
         }
     }
 
@@ -261,7 +261,7 @@ impl World {
     pub(crate) fn lose(&mut self, number: usize) {
         let of = |key: usize| partition(key) == partition(number);
         if !self.is_settling(of) {
-            self.give_back(of);
+            self.requeue(of);
             self.owned.remove(partition(number));
         }
     }
@@ -270,14 +270,14 @@ impl World {
         if !self.owned.contains(partition(number)) {
             self.owned.insert(partition(number));
             self.grants[number] += 1;
-            // Only who looks at the generations can tell that it was away between two looks.
-            self.given_back |= self.looked.contains(partition(number));
+            // Only who reads the generations can tell that it was away between two fetches.
+            self.requeued |= self.fetched_of.contains(partition(number));
         }
     }
 
-    /// The look under way fails, and with it all that was known of the database.
+    /// The fetch under way fails, and with it all that was known of the database.
     pub(crate) fn fail(&mut self) {
-        if self.look.take().is_some() {
+        if self.fetch.take().is_some() {
             (self.watermark, self.wrote) = (LowWatermark::default(), None);
             self.settle.iter_mut().for_each(|settle| settle.began_at = 0);
         }
@@ -291,8 +291,8 @@ impl World {
             }
             self.go_on_settling(0, false);
         }
-        while self.look.is_some() {
-            self.go_on_looking(false)?;
+        while self.fetch.is_some() {
+            self.go_on_fetching(false)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Looks at the table as the delivery wing takes them: from the low watermark, without what is in memory.
+//! Fetches as the delivery wing makes them: from the low watermark, without what is in memory.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// One instance with its low watermark and its memory.
-pub(crate) struct Looker<'o, T: Target> {
+pub(crate) struct Fetcher<'o, T: Target> {
     outbox: &'o Outbox<T>,
     worker: Worker,
     pub(crate) owned: PartitionSet,
@@ -29,7 +29,7 @@ pub(crate) struct Looker<'o, T: Target> {
     pub(crate) more: bool,
 }
 
-impl<'o, T: Target> Looker<'o, T> {
+impl<'o, T: Target> Fetcher<'o, T> {
     pub(crate) async fn join(outbox: &'o Outbox<T>) -> Self {
         Self {
             outbox,
@@ -44,8 +44,8 @@ impl<'o, T: Target> Looker<'o, T> {
         }
     }
 
-    /// One look; what it has brought is in memory from now on.
-    pub(crate) async fn look(&mut self) -> Vec<Record> {
+    /// One fetch; what it has brought is in memory from now on.
+    pub(crate) async fn fetch(&mut self) -> Vec<Record> {
         if let Some((last_id, (number, server))) = self.wrote.take() {
             self.watermark.wrote(last_id, number, server);
         }
@@ -101,13 +101,13 @@ impl<'o, T: Target> Looker<'o, T> {
         self.memory.retain(|id| !done.contains(id));
     }
 
-    /// Looks and completes until nothing comes any more; all that has come.
+    /// Fetches and completes until nothing comes any more; all that has come.
     pub(crate) async fn drain(&mut self) -> Vec<Record> {
         let mut all = Vec::new();
-        // What is not known after one look may be after the next.
+        // What is not known after one fetch may be after the next.
         let mut empty = 0;
         for _ in 0..1_000 {
-            let records = self.look().await;
+            let records = self.fetch().await;
             empty = if records.is_empty() { empty + 1 } else { 0 };
             all.extend(records);
             self.settle(ALL).await;
@@ -115,7 +115,7 @@ impl<'o, T: Target> Looker<'o, T> {
                 return all;
             }
         }
-        panic!("looks do not come to an end: {:?}", self.watermark);
+        panic!("fetches do not come to an end: {:?}", self.watermark);
     }
 
     /// Where the next scan begins, if it is known.
@@ -127,14 +127,14 @@ impl<'o, T: Target> Looker<'o, T> {
         }
     }
 
-    /// Looks, with a record of its own now and then, until the next scan begins behind this id: how soon
+    /// Fetches, with a record of its own now and then, until the next scan begins behind this id: how soon
     /// depends on what others have open on the same server.
     pub(crate) async fn until_behind(&mut self, id: RecordId) {
         let started = tokio::time::Instant::now();
         while self.next().is_none_or(|from| from <= id) {
             assert!(started.elapsed().as_secs() < 60, "stays at {:?}, {id} is not resolved", self.next());
             self.outbox.schedule(&[record("behind")]).await;
-            let found = ids(&self.look().await);
+            let found = ids(&self.fetch().await);
             self.complete(&found).await;
             a_moment().await;
         }

@@ -1,4 +1,4 @@
-//! The lists of looks at the table, for databases that take them in the text of a statement.
+//! The lists of fetches, for databases that take them in the text of a statement.
 
 use std::collections::HashSet;
 
@@ -61,8 +61,8 @@ pub(super) fn late_lists(mut below: Vec<RecordId>, scan: &IdScan<'_>) -> Option<
     (!below.is_empty()).then(|| vec![("{ids}", list(below))])
 }
 
-/// Looks of databases that take lists of integers in the text of a statement only.
-macro_rules! sqlx_looks {
+/// The fetches of databases that take lists of integers in the text of a statement only.
+macro_rules! sqlx_fetches {
     ($connection:ty) => {
         fn fetch_by_partition<'c>(
             conn: &'c mut $connection,
@@ -77,7 +77,7 @@ macro_rules! sqlx_looks {
                 for part in partitions.chunk_by(|a, b| a < b) {
                     let left = limit - records.len();
                     let part = part.iter().copied().collect();
-                    let lists = crate::store::sql::looks::fetch_lists(part, skip, left);
+                    let lists = crate::store::sql::fetches::fetch_lists(part, skip, left);
                     records.extend(read(conn, sql, &lists).await?);
                     if records.len() >= limit {
                         break;
@@ -94,9 +94,9 @@ macro_rules! sqlx_looks {
             skip: &'c [crate::record::RecordId],
             limit: usize,
         ) -> crate::store::sql::driver::DriverResult<'c, (Vec<crate::record::Record>, i64)> {
-            use crate::store::sql::{looks, statements::fill};
+            use crate::store::sql::{fetches, statements::fill};
             Box::pin(async move {
-                let sql = fill(sql, &looks::fetch_lists(partitions, skip, limit));
+                let sql = fill(sql, &fetches::fetch_lists(partitions, skip, limit));
                 records_and_changes(&sqlx::raw_sql(sql).fetch_all(conn).await?)
             })
         }
@@ -107,27 +107,27 @@ macro_rules! sqlx_looks {
             scan: crate::store::IdScan<'c>,
         ) -> crate::store::sql::driver::DriverResult<'c, (Vec<crate::record::Record>, Horizon)> {
             use crate::store::sql::{
-                looks,
+                fetches,
                 statements::{fill, safe},
             };
             Box::pin(async move {
                 let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
                 let horizon = Horizon { last_id, open_from: None, ..Horizon::default() };
-                let mut records = read(conn, &sql.scan_by_id, &looks::scan_lists(&scan)).await?;
+                let mut records = read(conn, &sql.scan_by_id, &fetches::scan_lists(&scan)).await?;
                 let (Some(below), Some(below_by_partition), Some(late)) =
                     (&sql.below, &sql.below_by_partition, &sql.late)
                 else {
                     return Ok((records, horizon));
                 };
                 // After the scan: whatever was committed before something that it has seen is seen here.
-                let (lists, most) = looks::below_lists(&scan);
+                let (lists, most) = fetches::below_lists(&scan);
                 let mut rows = sqlx::raw_sql(fill(below, &lists)).fetch_all(&mut *conn).await?;
                 if rows.len() >= most {
                     rows = sqlx::raw_sql(fill(below_by_partition, &lists)).fetch_all(&mut *conn).await?;
                 }
                 let below = rows.iter().filter_map(|row| get::<i64>(row, 0).transpose());
                 let below = below.collect::<Result<_, sqlx::Error>>()?;
-                if let Some(lists) = looks::late_lists(below, &scan) {
+                if let Some(lists) = fetches::late_lists(below, &scan) {
                     records.extend(read(conn, late, &lists).await?);
                     records.sort_unstable_by_key(|record| record.delivery.id);
                     records.truncate(scan.limit);
@@ -142,12 +142,12 @@ macro_rules! sqlx_looks {
             partitions: crate::partition::PartitionSet,
         ) -> crate::store::sql::driver::DriverResult<'c, crate::rules::watermark::Head> {
             use crate::store::sql::{
-                looks,
+                fetches,
                 statements::{fill, safe},
             };
             Box::pin(async move {
                 let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
-                let first = fill(&sql.find_head, &looks::head_lists(partitions));
+                let first = fill(&sql.find_head, &fetches::head_lists(partitions));
                 let first = get::<i64>(&sqlx::raw_sql(first).fetch_one(conn).await?, 0)?;
                 let horizon = Horizon { last_id, open_from: None, ..Horizon::default() };
                 Ok(crate::rules::watermark::Head { first, horizon, number: None })
@@ -156,4 +156,4 @@ macro_rules! sqlx_looks {
     };
 }
 
-pub(crate) use sqlx_looks;
+pub(crate) use sqlx_fetches;
