@@ -131,6 +131,7 @@ pub use schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled};
 pub use sqlx;
 pub use store::{Completed, SchemaError, StoreError};
 pub use telemetry::{Observer, Signal};
+pub use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "macros")]
 pub use keylane_macros::{OutboxEvent, outbox_fallback_handler, outbox_handler};

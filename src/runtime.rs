@@ -1,11 +1,12 @@
 //! The runtime: starts both wings, puts them together, and takes them down in order.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{oneshot, watch},
     time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
@@ -52,7 +53,8 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
     }
     let routes: Vec<_> = inner.registry.routes().into_iter().collect();
     let mut patience = Patience::default();
-    loop {
+    // Workers that are not wanted any more end by themselves, so that their service sees one kind of end.
+    while !inner.shutdown.is_cancelled() {
         let ready = async {
             inner.store.check().await?;
             compare(&*inner.store, inner.own.as_deref()).await?;
@@ -69,7 +71,7 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
                 return Err(error.into());
             }
         }
-        tokio::time::sleep(patience.next()).await;
+        let _ = tokio::time::timeout(patience.next(), inner.shutdown.cancelled()).await;
     }
     let (stop, stopped) = watch::channel(false);
     let (joined, first) = oneshot::channel();
@@ -90,7 +92,15 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
     };
     // Before the wait: whoever gives up waiting drops this, and with it the workers.
     let observers = inner.observers.clone();
-    let running = Running::spawn(worker.run(joined), stop, instance, observers);
+    let asked = ask(inner.shutdown.clone(), stop.clone());
+    let work = async move {
+        tokio::select! {
+            biased;
+            never = asked => match never {},
+            reason = worker.run(joined) => reason,
+        }
+    };
+    let running = Running::spawn(work, stop, instance, observers);
     match first.await {
         Ok(Err(error)) => {
             running.shutdown().await;
@@ -98,6 +108,13 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
         }
         Ok(Ok(())) | Err(_) => Ok(running),
     }
+}
+
+/// Asks the workers to stop when the token is cancelled. Never ends.
+async fn ask(token: CancellationToken, stop: watch::Sender<bool>) -> Infallible {
+    token.cancelled().await;
+    stop.send_replace(true);
+    std::future::pending().await
 }
 
 /// Refuses a worker pool that leads to other tables than the pool.
@@ -291,6 +308,9 @@ impl Worker {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             fence_rows: 1 + self.config.delivery.transactional_concurrency as u32,
         };
+        if *self.stopped.borrow() {
+            return false;
+        }
         let mut patience = Patience::default();
         while let Err(error) = self.store.join(&instance).await {
             self.report(&error);

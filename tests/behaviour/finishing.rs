@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylane::{
-    Finished, Signal,
+    CancellationToken, Finished, Signal,
     memory::{Fault, Memory},
 };
 use tokio::time::{Instant, timeout};
@@ -64,4 +64,42 @@ async fn a_shutdown_does_not_wait_for_the_next_try_to_join() {
     let since = Instant::now();
     running.shutdown().await;
     assert!(since.elapsed() < Duration::from_millis(500), "{:?}", since.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_shuts_the_workers_down() {
+    let (stage, token) = (Paused::new(), CancellationToken::new());
+    let builder = stage.builder().shutdown_on(token.clone()).handler(Ledger::default().keeper("bookkeeper"));
+    let outbox = builder.build().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    assert!(timeout(SOON, running.finished()).await.is_err(), "they work");
+    token.cancel();
+    let told = timeout(Duration::from_secs(5), running.finished()).await.expect("the token is not heard");
+    let Finished::Shutdown { report } = told else { panic!("{told:?}") };
+    assert!(report.graceful);
+    let left = |signal: &Signal| matches!(signal, Signal::Left { .. });
+    assert_eq!(stage.signals.count(left), 1);
+    let again = outbox.start().await.unwrap();
+    assert_eq!(again.finished().await, told, "workers that start later end at once");
+    assert_eq!(stage.signals.count(left), 1, "they do not even join");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_ends_a_start_that_waits_for_the_database() {
+    for call in ["check", "join"] {
+        let (stage, token) = (Paused::new(), CancellationToken::new());
+        let builder =
+            stage.builder().shutdown_on(token.clone()).handler(Ledger::default().keeper("bookkeeper"));
+        let outbox = builder.build().await.unwrap();
+        stage.pool.fail_next(call, 1000, Fault::NotApplied);
+        let starting = tokio::spawn(async move { outbox.start().await });
+        let tries = |signal: &Signal| matches!(signal, Signal::StoreFailed { .. });
+        // By then the pauses have grown to seconds.
+        stage.signals.at_least(7, "tries", tries).await;
+        let since = Instant::now();
+        token.cancel();
+        let running = starting.await.unwrap().unwrap();
+        assert!(matches!(running.finished().await, Finished::Shutdown { .. }));
+        assert!(since.elapsed() < Duration::from_millis(500), "{call}: {:?}", since.elapsed());
+    }
 }
