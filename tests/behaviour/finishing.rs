@@ -79,8 +79,9 @@ async fn a_token_shuts_the_workers_down() {
     assert!(report.graceful);
     let left = |signal: &Signal| matches!(signal, Signal::Left { .. });
     assert_eq!(stage.signals.count(left), 1);
-    let again = outbox.start().await.unwrap();
-    assert_eq!(again.finished().await, told, "workers that start later end at once");
+    let again = outbox.start().await.unwrap().finished();
+    let ended = timeout(Duration::from_secs(5), again).await;
+    assert_eq!(ended, Ok(told), "workers that start later end at once");
     assert_eq!(stage.signals.count(left), 1, "they do not even join");
 }
 
@@ -98,8 +99,9 @@ async fn a_token_ends_a_start_that_waits_for_the_database() {
         stage.signals.at_least(7, "tries", tries).await;
         let since = Instant::now();
         token.cancel();
-        let running = starting.await.unwrap().unwrap();
-        assert!(matches!(running.finished().await, Finished::Shutdown { .. }));
+        let ended = async { starting.await.unwrap().unwrap().finished().await };
+        let told = timeout(Duration::from_secs(60), ended).await.expect("the token is not heard");
+        assert!(matches!(told, Finished::Shutdown { .. }), "{told:?}");
         assert!(since.elapsed() < Duration::from_millis(500), "{call}: {:?}", since.elapsed());
     }
 }
