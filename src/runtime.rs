@@ -1,12 +1,11 @@
 //! The runtime: starts both wings, puts them together, and takes them down in order.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::{oneshot, watch},
     time::Instant,
 };
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
@@ -15,16 +14,17 @@ use crate::{
     database::Database,
     delivery::{Dispatcher, Ended, Setup},
     handler::Registry,
-    instance::InstanceId,
-    notifications::{ListenState, Owned, listen},
+    instance::{InstanceId, default_name},
+    notifications::{Owned, listen},
     ownership::Ownership,
     partition::Partition,
     parts::Parts,
     patience::Patience,
-    running::{Finished, Running, ShutdownReport},
+    running::{Finished, Running, ShutdownReport, Strings},
     schedule::Routes,
     store::{ErrorClass, NewInstance, Notifier, PURGED_AT_ONCE, SchemaError, Store, StoreError},
     telemetry::{Observers, Signal},
+    vitals::ListenState,
     wake::Wake,
 };
 
@@ -92,15 +92,17 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
     };
     // Before the wait: whoever gives up waiting drops this, and with it the workers.
     let observers = inner.observers.clone();
-    let asked = ask(inner.shutdown.clone(), stop.clone());
-    let work = async move {
-        tokio::select! {
-            biased;
-            never = asked => match never {},
-            reason = worker.run(joined) => reason,
-        }
-    };
-    let running = Running::spawn(work, stop, instance, observers);
+    let running = Running::spawn(
+        worker.run(joined),
+        Strings {
+            token: inner.shutdown.clone(),
+            stop,
+            instance,
+            owned: Arc::clone(&inner.owned),
+            poll_interval: inner.config.delivery.poll_interval,
+        },
+        observers,
+    );
     match first.await {
         Ok(Err(error)) => {
             running.shutdown().await;
@@ -108,13 +110,6 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
         }
         Ok(Ok(())) | Err(_) => Ok(running),
     }
-}
-
-/// Asks the workers to stop when the token is cancelled. Never ends.
-async fn ask(token: CancellationToken, stop: watch::Sender<bool>) -> Infallible {
-    token.cancelled().await;
-    stop.send_replace(true);
-    std::future::pending().await
 }
 
 /// Refuses a worker pool that leads to other tables than the pool.
@@ -232,14 +227,14 @@ impl Worker {
         pulse: Pulse,
         evicted: &Wake,
     ) -> Session {
-        let listen_state = ListenState::default();
+        let vitals = ownership.vitals();
         let dispatcher = Dispatcher::new(Setup {
             store: Arc::clone(&self.store),
             registry: Arc::clone(&self.registry),
             config: self.config.delivery.clone(),
             ownership: ownership.clone(),
             wake: self.wake.clone(),
-            listen_state: listen_state.clone(),
+            listen_state: vitals.listen_state().clone(),
             observers: self.observers.clone(),
             instance: me,
             longest_hold: self
@@ -278,7 +273,8 @@ impl Worker {
             }
             () = pulse.keep(self.config.cluster.heartbeat_interval) => Session::Evicted,
             () = self.housekeeping(ownership) => Session::Evicted,
-            () = self.listen_to_others(&listen_state) => Session::Evicted,
+            () = self.listen_to_others(vitals.listen_state()) => Session::Evicted,
+            () = heartbeat.note_unowned(vitals) => Session::Evicted,
             () = self.stop_when_drained() => Session::Evicted,
         }
     }
@@ -400,10 +396,4 @@ async fn overtime(mut stop: watch::Receiver<bool>, limit: Duration) {
         std::future::pending::<()>().await;
     }
     tokio::time::sleep(limit).await;
-}
-
-fn default_name() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = if host.trim().is_empty() { "instance" } else { host.trim() };
-    format!("{host}-{}", std::process::id())
 }

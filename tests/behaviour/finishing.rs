@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use keylane::{
-    CancellationToken, Finished, Signal,
+    Finished, Signal,
     memory::{Fault, Memory},
 };
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::{leases::Paused, ledger::Ledger, stage::store_of};
 
