@@ -119,6 +119,18 @@ impl<DB: Database> OutboxBuilder<DB> {
     /// Shuts the workers down when the token is cancelled, as [`Running::shutdown`](crate::Running::shutdown)
     /// does: for a service whose parts all listen to one token. [`Running::finished`](crate::Running::finished)
     /// waits for the end, and `start` waits for no database after that.
+    ///
+    /// ```
+    /// # use keylane::{Finished, Outbox, Registration, memory::MemoryPool, tokio_util::sync::CancellationToken};
+    /// # async fn run(mailer: Registration) -> Result<(), Box<dyn std::error::Error>> {
+    /// let token = CancellationToken::new();
+    /// let builder = Outbox::builder(MemoryPool::new()).handler(mailer);
+    /// let running = builder.shutdown_on(token.clone()).build().await?.start().await?;
+    /// token.cancel(); // by whatever part of the service
+    /// assert!(matches!(running.finished().await, Finished::Shutdown { .. }));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn shutdown_on(mut self, token: CancellationToken) -> Self {
         self.shutdown = token;
         self
