@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::{
     config::{Config, ConfigError},
     database::{Database, Pool},
@@ -47,6 +49,7 @@ pub struct OutboxBuilder<DB: Database> {
     registrations: Vec<Registration>,
     states: States,
     observers: Vec<Arc<dyn Observer>>,
+    shutdown: CancellationToken,
 }
 
 impl<DB: Database> Outbox<DB> {
@@ -69,6 +72,7 @@ impl<DB: Database> OutboxBuilder<DB> {
             registrations: Vec::new(),
             states: States::default(),
             observers: vec![Arc::new(LogObserver::default())],
+            shutdown: CancellationToken::new(),
         }
     }
 
@@ -112,12 +116,32 @@ impl<DB: Database> OutboxBuilder<DB> {
         self
     }
 
+    /// Shuts the workers down when the token is cancelled, as [`Running::shutdown`](crate::Running::shutdown)
+    /// does: for a service whose parts all listen to one token. [`Running::finished`](crate::Running::finished)
+    /// waits for the end, and `start` waits for no database after that.
+    ///
+    /// ```
+    /// # use keylane::{Finished, Outbox, Registration, memory::MemoryPool, tokio_util::sync::CancellationToken};
+    /// # async fn run(mailer: Registration) -> Result<(), Box<dyn std::error::Error>> {
+    /// let token = CancellationToken::new();
+    /// let builder = Outbox::builder(MemoryPool::new()).handler(mailer);
+    /// let running = builder.shutdown_on(token.clone()).build().await?.start().await?;
+    /// token.cancel(); // by whatever part of the service
+    /// assert!(matches!(running.finished().await, Finished::Shutdown { .. }));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn shutdown_on(mut self, token: CancellationToken) -> Self {
+        self.shutdown = token;
+        self
+    }
+
     /// Checks everything and builds. No connection is opened.
     ///
     /// # Errors
     /// [`BuildError`] with all problems of its kind.
     pub async fn build(self) -> Result<Outbox<DB>, BuildError> {
-        let Self { pool, worker_pool, config, registrations, states, observers } = self;
+        let Self { pool, worker_pool, config, registrations, states, observers, shutdown } = self;
         config.validate()?;
         let settings = config.store_settings();
         let defaults = Defaults {
@@ -166,6 +190,7 @@ impl<DB: Database> OutboxBuilder<DB> {
                 announcer,
                 owned,
                 observers,
+                shutdown,
             }),
         })
     }

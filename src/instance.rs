@@ -123,3 +123,10 @@ pub struct ClusterView {
     /// The claim of each partition, by its number.
     pub claims: [Claim; PARTITION_COUNT],
 }
+
+/// The name of a process that was given none.
+pub(crate) fn default_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "instance" } else { host.trim() };
+    format!("{host}-{}", std::process::id())
+}

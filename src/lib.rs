@@ -58,7 +58,7 @@
 //! | handle | [`handler`]: typed, generic, batch, transactional, fallback |
 //! | set | [`Config`] and its parts, [`RetryPolicy`] |
 //! | look after it, repair what failed | [`Outbox::admin`], [`admin`] |
-//! | watch | [`telemetry`]: [`Signal`], [`Observer`] |
+//! | watch | [`telemetry`]: [`Signal`], [`Observer`]; [`health`]: [`Running::health`] |
 //! | be generic over the database, sort its errors | [`database`] |
 //! | test | [`memory`]: the same semantics without a server, on a clock that can be paused |
 //! | know how it decides | [`rules`]: pure functions |
@@ -79,6 +79,7 @@
 pub mod admin;
 pub mod database;
 pub mod handler;
+pub mod health;
 #[doc(hidden)]
 pub mod inner;
 pub mod memory;
@@ -108,6 +109,7 @@ mod schedule;
 mod setters;
 mod store;
 mod unwind;
+mod vitals;
 mod wake;
 
 pub use builder::{BuildError, OutboxBuilder};
@@ -131,6 +133,7 @@ pub use schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled};
 pub use sqlx;
 pub use store::{Completed, SchemaError, StoreError};
 pub use telemetry::{Observer, Signal};
+pub use tokio_util;
 
 #[cfg(feature = "macros")]
 pub use keylane_macros::{OutboxEvent, outbox_fallback_handler, outbox_handler};

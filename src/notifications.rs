@@ -2,13 +2,7 @@
 //!
 //! It is sent outside the user's transactions: inside, it would make their commits wait for one another.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
@@ -17,6 +11,7 @@ use crate::{
     partition::PartitionSet,
     store::{ErrorClass, Notifier, StoreError},
     telemetry::{Observers, Signal},
+    vitals::ListenState,
     wake::Wake,
 };
 
@@ -28,20 +23,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LONG_PAUSE: Duration = Duration::from_secs(60);
 /// A connection that has not told anything for so long is closed.
 const UNUSED_FOR: Duration = Duration::from_secs(10);
-
-/// Whether this process is told of the commits of others.
-#[derive(Clone, Default)]
-pub(crate) struct ListenState(Arc<AtomicBool>);
-
-impl ListenState {
-    pub(crate) fn is_listening(&self) -> bool {
-        self.0.load(Relaxed)
-    }
-
-    pub(crate) fn set(&self, listens: bool) {
-        self.0.store(listens, Relaxed);
-    }
-}
 
 /// What the workers of this process own, as long as they run.
 pub(crate) type Owned = Arc<watch::Sender<Option<Ownership>>>;
@@ -147,7 +128,7 @@ impl Absence {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     use async_trait::async_trait;
 

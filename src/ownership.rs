@@ -21,6 +21,7 @@ use crate::{
     instance::Generation,
     partition::{PARTITION_COUNT, Partition, PartitionSet},
     rules::lease,
+    vitals::Vitals,
     wake::Wake,
 };
 
@@ -45,6 +46,7 @@ struct Shared {
     changes: watch::Sender<i64>,
     /// When it last had a view, in microseconds on the clock.
     polled_at: AtomicU64,
+    vitals: Vitals,
 }
 
 #[derive(Default)]
@@ -78,11 +80,17 @@ impl Ownership {
             changed: Wake::default(),
             changes: watch::Sender::new(0),
             polled_at: AtomicU64::new(0),
+            vitals: Vitals::default(),
         }))
     }
 
     pub(crate) fn clock(&self) -> Clock {
         self.0.clock
+    }
+
+    /// What both wings note of their health.
+    pub(crate) fn vitals(&self) -> &Vitals {
+        &self.0.vitals
     }
 
     /// Fires when partitions were granted or taken, or the lease was renewed or lost.
@@ -129,6 +137,12 @@ impl Ownership {
     pub(crate) fn lease_left(&self) -> Duration {
         let until = Duration::from_micros(self.0.lease.trusted_until.load(SeqCst));
         until.saturating_sub(self.0.clock.now())
+    }
+
+    /// How long ago the time of the lease was over.
+    pub(crate) fn lapsed_for(&self) -> Duration {
+        let until = Duration::from_micros(self.0.lease.trusted_until.load(SeqCst));
+        self.0.clock.now().saturating_sub(until)
     }
 
     pub(crate) fn lease_holds(&self) -> bool {

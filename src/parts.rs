@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::{
     config::Config,
     database::Database,
@@ -27,4 +29,6 @@ pub(crate) struct Parts<DB: Database> {
     pub(crate) announcer: Option<Arc<Announcer>>,
     pub(crate) owned: Owned,
     pub(crate) observers: Observers,
+    /// Cancelled when the workers are to shut down.
+    pub(crate) shutdown: CancellationToken,
 }

@@ -1,9 +1,14 @@
 //! Workers that run, as their service holds them.
 
+use std::{convert::Infallible, time::Duration};
+
 use tokio::{sync::watch, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
+    health::Health,
     instance::InstanceId,
+    notifications::Owned,
     telemetry::{Observers, Signal},
     unwind::outlived,
 };
@@ -58,17 +63,39 @@ pub struct Running {
     task: JoinHandle<()>,
     finished: watch::Receiver<Option<Finished>>,
     instance: watch::Receiver<InstanceId>,
+    /// What they own, as long as they are in the cluster.
+    owned: Owned,
+    poll_interval: Duration,
+}
+
+/// What leads to the workers from outside.
+pub(crate) struct Strings {
+    /// Asks them to stop, when it is cancelled.
+    pub(crate) token: CancellationToken,
+    /// Asks them to stop.
+    pub(crate) stop: watch::Sender<bool>,
+    pub(crate) instance: watch::Receiver<InstanceId>,
+    pub(crate) owned: Owned,
+    pub(crate) poll_interval: Duration,
 }
 
 impl Running {
-    /// Runs the work on a task of its own until it ends. `stop` asks it to.
+    /// Runs the work on a task of its own until it ends.
     pub(crate) fn spawn(
         work: impl Future<Output = Finished> + Send + 'static,
-        stop: watch::Sender<bool>,
-        instance: watch::Receiver<InstanceId>,
+        strings: Strings,
         observers: Observers,
     ) -> Self {
+        let Strings { token, stop, instance, owned, poll_interval } = strings;
         let (tell, finished) = watch::channel(None);
+        let asked = ask(token, stop.clone());
+        let work = async move {
+            tokio::select! {
+                biased;
+                never = asked => match never {},
+                reason = work => reason,
+            }
+        };
         let (told, who) = (observers.clone(), instance.clone());
         let task = tokio::spawn(async move {
             let reason = outlived(work).await.unwrap_or_else(|error| Finished::Panicked { error });
@@ -77,7 +104,7 @@ impl Running {
             }
             tell.send_replace(Some(reason));
         });
-        Self { observers, stop, task, finished, instance }
+        Self { observers, stop, task, finished, instance, owned, poll_interval }
     }
 
     /// Finishes what is in flight, hands the partitions over and leaves, within
@@ -105,10 +132,27 @@ impl Running {
         }
     }
 
+    /// How the workers are. Cheap, and no query: a page of readiness may ask at every request.
+    pub fn health(&self) -> Health {
+        let finished = self.finished.borrow();
+        let ended = finished.is_some() || self.task.is_finished();
+        let asked = matches!(&*finished, Some(Finished::Shutdown { .. } | Finished::Drained { .. }));
+        let session = self.owned.borrow();
+        let session = session.as_ref().filter(|_| !ended);
+        Health::of((asked || !ended, ended || *self.stop.borrow()), session, self.poll_interval)
+    }
+
     /// Who this process is in the cluster now; new after an eviction.
     pub fn instance(&self) -> InstanceId {
         *self.instance.borrow()
     }
+}
+
+/// Asks the workers to stop when the token is cancelled. Never ends.
+async fn ask(token: CancellationToken, stop: watch::Sender<bool>) -> Infallible {
+    token.cancelled().await;
+    stop.send_replace(true);
+    std::future::pending().await
 }
 
 impl Drop for Running {

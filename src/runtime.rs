@@ -14,16 +14,17 @@ use crate::{
     database::Database,
     delivery::{Dispatcher, Ended, Setup},
     handler::Registry,
-    instance::InstanceId,
-    notifications::{ListenState, Owned, listen},
+    instance::{InstanceId, default_name},
+    notifications::{Owned, listen},
     ownership::Ownership,
     partition::Partition,
     parts::Parts,
     patience::Patience,
-    running::{Finished, Running, ShutdownReport},
+    running::{Finished, Running, ShutdownReport, Strings},
     schedule::Routes,
     store::{ErrorClass, NewInstance, Notifier, PURGED_AT_ONCE, SchemaError, Store, StoreError},
     telemetry::{Observers, Signal},
+    vitals::ListenState,
     wake::Wake,
 };
 
@@ -52,7 +53,8 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
     }
     let routes: Vec<_> = inner.registry.routes().into_iter().collect();
     let mut patience = Patience::default();
-    loop {
+    // Workers that are not wanted any more end by themselves, so that their service sees one kind of end.
+    while !inner.shutdown.is_cancelled() {
         let ready = async {
             inner.store.check().await?;
             compare(&*inner.store, inner.own.as_deref()).await?;
@@ -69,7 +71,7 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
                 return Err(error.into());
             }
         }
-        tokio::time::sleep(patience.next()).await;
+        let _ = tokio::time::timeout(patience.next(), inner.shutdown.cancelled()).await;
     }
     let (stop, stopped) = watch::channel(false);
     let (joined, first) = oneshot::channel();
@@ -90,7 +92,17 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
     };
     // Before the wait: whoever gives up waiting drops this, and with it the workers.
     let observers = inner.observers.clone();
-    let running = Running::spawn(worker.run(joined), stop, instance, observers);
+    let running = Running::spawn(
+        worker.run(joined),
+        Strings {
+            token: inner.shutdown.clone(),
+            stop,
+            instance,
+            owned: Arc::clone(&inner.owned),
+            poll_interval: inner.config.delivery.poll_interval,
+        },
+        observers,
+    );
     match first.await {
         Ok(Err(error)) => {
             running.shutdown().await;
@@ -215,14 +227,14 @@ impl Worker {
         pulse: Pulse,
         evicted: &Wake,
     ) -> Session {
-        let listen_state = ListenState::default();
+        let vitals = ownership.vitals();
         let dispatcher = Dispatcher::new(Setup {
             store: Arc::clone(&self.store),
             registry: Arc::clone(&self.registry),
             config: self.config.delivery.clone(),
             ownership: ownership.clone(),
             wake: self.wake.clone(),
-            listen_state: listen_state.clone(),
+            listen_state: vitals.listen_state().clone(),
             observers: self.observers.clone(),
             instance: me,
             longest_hold: self
@@ -261,7 +273,8 @@ impl Worker {
             }
             () = pulse.keep(self.config.cluster.heartbeat_interval) => Session::Evicted,
             () = self.housekeeping(ownership) => Session::Evicted,
-            () = self.listen_to_others(&listen_state) => Session::Evicted,
+            () = self.listen_to_others(vitals.listen_state()) => Session::Evicted,
+            () = heartbeat.note_unowned(vitals) => Session::Evicted,
             () = self.stop_when_drained() => Session::Evicted,
         }
     }
@@ -291,6 +304,9 @@ impl Worker {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             fence_rows: 1 + self.config.delivery.transactional_concurrency as u32,
         };
+        if *self.stopped.borrow() {
+            return false;
+        }
         let mut patience = Patience::default();
         while let Err(error) = self.store.join(&instance).await {
             self.report(&error);
@@ -380,10 +396,4 @@ async fn overtime(mut stop: watch::Receiver<bool>, limit: Duration) {
         std::future::pending::<()>().await;
     }
     tokio::time::sleep(limit).await;
-}
-
-fn default_name() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = if host.trim().is_empty() { "instance" } else { host.trim() };
-    format!("{host}-{}", std::process::id())
 }

@@ -15,8 +15,10 @@ use super::ClusterConfig;
 use crate::{
     instance::{ClusterView, InstanceId},
     ownership::Ownership,
+    partition::{Partition, PartitionSet},
     store::Store,
     telemetry::{Observers, Signal},
+    vitals::Vitals,
     wake::Wake,
 };
 
@@ -49,6 +51,15 @@ pub(crate) struct Heartbeat {
 pub(crate) struct ViewSnapshot {
     pub(super) at: Duration,
     pub(super) view: ClusterView,
+}
+
+impl ViewSnapshot {
+    /// The partitions that no living instance owns.
+    fn unowned(&self) -> PartitionSet {
+        let owner = |partition: &Partition| self.view.claims[partition.index()].owner;
+        let lives = |owner: InstanceId| self.view.members.iter().any(|member| member.id == owner);
+        Partition::all().filter(|partition| !owner(partition).is_some_and(lives)).collect()
+    }
 }
 
 /// What the heartbeat works with.
@@ -102,6 +113,18 @@ impl Heartbeat {
     /// What the beats bring.
     pub(crate) fn views(&self) -> watch::Receiver<Option<ViewSnapshot>> {
         self.views.clone()
+    }
+}
+
+impl Heartbeat {
+    /// Notes what nobody owns, view by view. Never ends.
+    pub(crate) async fn note_unowned(&self, vitals: &Vitals) {
+        let mut views = self.views();
+        while views.changed().await.is_ok() {
+            let unowned = views.borrow_and_update().as_ref().map(ViewSnapshot::unowned);
+            vitals.note_unowned(unowned.unwrap_or_default());
+        }
+        std::future::pending().await
     }
 }
 

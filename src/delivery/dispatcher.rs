@@ -19,12 +19,12 @@ use super::{
 use crate::{
     handler::Registry,
     instance::InstanceId,
-    notifications::ListenState,
     ownership::Ownership,
     record::Record,
     rules::pacing,
     store::{FenceRow, SETTLER_SLOT, Store},
     telemetry::{Observers, Signal},
+    vitals::ListenState,
     wake::Wake,
 };
 
@@ -197,10 +197,12 @@ impl Dispatcher {
             self.outside.ownership.note_changes(changes);
         }
         if let Some(error) = &result.error {
+            self.outside.ownership.vitals().fetch_failed();
             self.outside.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
             self.planner.failed(&result.request, now);
             return self.lanes.end_fetch();
         }
+        self.outside.ownership.vitals().fetch_answered();
         self.lanes.take_stops(&result.stops, result.request.seq, result.request.stops);
         self.lanes.take_suspicions(&result.suspicions, result.request.unread, now);
         self.planner.answered(&result, self.lanes.releasing());
@@ -253,6 +255,7 @@ impl Dispatcher {
             return None;
         };
         self.planner.settle_begins();
+        self.outside.ownership.vitals().settle_begins();
         Some(Task::start(async move {
             let result = settler.settle(&batch.settlements).await;
             (settler, batch, result)
@@ -268,6 +271,7 @@ impl Dispatcher {
     }
 
     fn settled(&mut self, batch: Batch, Written { settled, refused }: &Written) {
+        self.outside.ownership.vitals().settle_ends();
         self.planner.settle_ends(settled.number);
         let (batch, lanes) = self.queue.refuse(batch, refused, Instant::now());
         lanes.into_iter().for_each(|lane| self.lanes.refused(lane));

@@ -7,6 +7,7 @@ use keylane::{
     memory::{Fault, Memory},
 };
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::{leases::Paused, ledger::Ledger, stage::store_of};
 
@@ -64,4 +65,44 @@ async fn a_shutdown_does_not_wait_for_the_next_try_to_join() {
     let since = Instant::now();
     running.shutdown().await;
     assert!(since.elapsed() < Duration::from_millis(500), "{:?}", since.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_shuts_the_workers_down() {
+    let (stage, token) = (Paused::new(), CancellationToken::new());
+    let builder = stage.builder().shutdown_on(token.clone()).handler(Ledger::default().keeper("bookkeeper"));
+    let outbox = builder.build().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    assert!(timeout(SOON, running.finished()).await.is_err(), "they work");
+    token.cancel();
+    let told = timeout(Duration::from_secs(5), running.finished()).await.expect("the token is not heard");
+    let Finished::Shutdown { report } = told else { panic!("{told:?}") };
+    assert!(report.graceful);
+    let left = |signal: &Signal| matches!(signal, Signal::Left { .. });
+    assert_eq!(stage.signals.count(left), 1);
+    let again = outbox.start().await.unwrap().finished();
+    let ended = timeout(Duration::from_secs(5), again).await;
+    assert_eq!(ended, Ok(told), "workers that start later end at once");
+    assert_eq!(stage.signals.count(left), 1, "they do not even join");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_ends_a_start_that_waits_for_the_database() {
+    for call in ["check", "join"] {
+        let (stage, token) = (Paused::new(), CancellationToken::new());
+        let builder =
+            stage.builder().shutdown_on(token.clone()).handler(Ledger::default().keeper("bookkeeper"));
+        let outbox = builder.build().await.unwrap();
+        stage.pool.fail_next(call, 1000, Fault::NotApplied);
+        let starting = tokio::spawn(async move { outbox.start().await });
+        let tries = |signal: &Signal| matches!(signal, Signal::StoreFailed { .. });
+        // By then the pauses have grown to seconds.
+        stage.signals.at_least(7, "tries", tries).await;
+        let since = Instant::now();
+        token.cancel();
+        let ended = async { starting.await.unwrap().unwrap().finished().await };
+        let told = timeout(Duration::from_secs(60), ended).await.expect("the token is not heard");
+        assert!(matches!(told, Finished::Shutdown { .. }), "{told:?}");
+        assert!(since.elapsed() < Duration::from_millis(500), "{call}: {:?}", since.elapsed());
+    }
 }

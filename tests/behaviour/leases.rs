@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylane::{
-    Config, Outbox, Registration, Running, Signal,
+    Config, Outbox, OutboxBuilder, Registration, Running, Signal,
     inner::Tables,
     memory::{Fault, Memory, MemoryPool},
 };
@@ -40,8 +40,11 @@ impl Paused {
     }
 
     pub(crate) async fn outbox(&self, handlers: impl IntoIterator<Item = Registration>) -> Outbox<Memory> {
-        let builder = Outbox::builder(self.pool.clone()).config(self.config.clone());
-        builder.observer(self.signals.clone()).handlers(handlers).build().await.unwrap()
+        self.builder().handlers(handlers).build().await.unwrap()
+    }
+
+    pub(crate) fn builder(&self) -> OutboxBuilder<Memory> {
+        Outbox::builder(self.pool.clone()).config(self.config.clone()).observer(self.signals.clone())
     }
 
     pub(crate) async fn run(

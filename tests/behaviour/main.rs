@@ -19,6 +19,7 @@ mod durability;
 mod fallbacks;
 mod faults;
 mod finishing;
+mod health;
 mod hostile;
 mod leases;
 mod ledger;
@@ -305,6 +306,7 @@ macro_rules! on_servers {
             outages {
                 start_waits_until_the_database_is_there
                 an_outage_is_a_line_at_each_end
+                an_outage_is_told_by_the_health_of_the_workers
                 an_outage_in_the_middle_loses_and_repeats_nothing
             }
         }

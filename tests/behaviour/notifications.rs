@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use keylane::{Config, Outbox, Signal};
+use keylane::{Config, Outbox, Signal, health::Degradation};
 use sqlx::Row;
 use tokio::time::Instant;
 
 use crate::{
+    health::until_degraded,
     ledger::{Ledger, dealt, placed},
     recorder::eventually,
     stage::{Stage, until_empty},
@@ -159,6 +160,7 @@ async fn postgres_where_nothing_can_be_notified_polls_go_on_alone() {
     };
     let error = stage.signals.first("the absence", absent).await;
     assert!(error.contains("permission denied for function pg_notify"), "{error}");
+    until_degraded(&running, |reason| matches!(reason, Degradation::NotificationsAbsent)).await;
     for number in 1..=3 {
         let event = placed("order-1", number);
         outbox.transaction(async |tx| outbox.schedule(tx, &event).await.map(drop)).await.unwrap();

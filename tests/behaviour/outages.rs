@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use keylane::{Database, Observer, Outbox, Signal, telemetry::LogObserver};
+use keylane::{Database, Observer, Outbox, Signal, health::Degradation, telemetry::LogObserver};
 use tokio::{
     io::copy_bidirectional,
     net::{TcpSocket, TcpStream},
@@ -16,6 +16,7 @@ use tokio::{
 };
 
 use crate::{
+    health::{until_degraded, until_healthy},
     ledger::{Ledger, Placed, dealt, run_of},
     recorder::{bounded, eventually},
     stage::{Stage, until_empty},
@@ -156,6 +157,22 @@ pub(crate) async fn an_outage_in_the_middle_loses_and_repeats_nothing<T: Remote>
     assert_eq!(ledger.assert_in_order(), 1200);
     let evicted = |signal: &Signal| matches!(signal, Signal::Evicted { .. });
     assert_eq!(stage.signals.count(evicted), 0);
+}
+
+pub(crate) async fn an_outage_is_told_by_the_health_of_the_workers<T: Remote>(stage: &Stage<T>) {
+    let (mut way, socket) = Way::to(T::port(&stage.pool));
+    way.open(socket);
+    let outbox = behind(stage, &way, &Ledger::default()).await;
+    let running = outbox.start().await.unwrap();
+    until_healthy(&running).await;
+    let outage = async {
+        let fails = |reason: &Degradation| matches!(reason, Degradation::FetchesFail { .. });
+        until_degraded(&running, fails).await;
+        assert!(running.health().live);
+        until_healthy(&running).await;
+    };
+    tokio::join!(outage, way.interrupt(Duration::from_millis(2_500)));
+    running.shutdown().await;
 }
 
 /// What was told is told again to the observer that writes the log, and its lines are read.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{notifications::ListenState, rules::pacing};
+use crate::{rules::pacing, vitals::ListenState};
 
 /// What is known of the others' commits.
 pub(super) struct Listening {

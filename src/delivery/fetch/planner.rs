@@ -15,11 +15,11 @@ use super::{
 use crate::{
     delivery::{ERROR_PAUSE, config::DeliveryConfig},
     instance::{Generation, InstanceId},
-    notifications::ListenState,
     ownership::Ownership,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
     rules::watermark::Server,
+    vitals::ListenState,
 };
 
 /// While there is work, the head is asked for once in so many polls.
