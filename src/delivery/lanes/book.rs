@@ -10,7 +10,8 @@ use crate::{
     delivery::work::{Item, LaneId, Origin, Write},
     ownership::Permit,
     partition::PartitionSet,
-    record::{Change, OnFailure, RecordId, Settlement, StopReason},
+    record::{Change, OnFailure, Record, RecordId, Settlement, StopReason},
+    telemetry::Signal,
 };
 
 /// The lanes with something in memory.
@@ -182,5 +183,14 @@ impl Book {
                 self.wishes.fetch |= state.stop.is_none();
             }
         }
+    }
+
+    /// This build has no handler for a record: its lane stands still.
+    pub(super) fn stop_as_unroutable(&mut self, lane: LaneId, record: &Record, permit: Permit) {
+        let record_type = record.delivery.record_type.to_string();
+        let id = record.delivery.id;
+        self.wishes.signals.push(Signal::Unroutable { record: id, lane: record.lane(), record_type });
+        self.stop(lane, id, StopReason::Unroutable);
+        self.write(lane, (id, record.failures()), Change::Unroutable, Some(permit));
     }
 }

@@ -166,7 +166,7 @@ impl Lanes {
             (Admission::Hold { behind }, _) => {
                 self.0.write(lane, (id, record.failures()), Change::Hold { behind }, Some(permit));
             }
-            (Admission::Queue { .. }, None) => self.stop_as_unroutable(lane, &record, permit),
+            (Admission::Queue { .. }, None) => self.0.stop_as_unroutable(lane, &record, permit),
             (Admission::Queue { stops_lane }, Some(entry)) => {
                 let care = self.0.suspects.care(partition, Some(id));
                 let item = Item { record: Arc::new(record), permit, stops_lane, care };
@@ -176,14 +176,6 @@ impl Lanes {
                 }
             }
         }
-    }
-
-    fn stop_as_unroutable(&mut self, lane: LaneId, record: &Record, permit: Permit) {
-        let record_type = record.delivery.record_type.to_string();
-        let id = record.delivery.id;
-        self.0.wishes.signals.push(Signal::Unroutable { record: id, lane: record.lane(), record_type });
-        self.0.stop(lane, id, StopReason::Unroutable);
-        self.0.write(lane, (id, record.failures()), Change::Unroutable, Some(permit));
     }
 
     /// A record whose calls have ended so many processes has failed: nobody calls its fallback, either.
