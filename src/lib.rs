@@ -71,9 +71,9 @@
 //! | `postgres`, `mysql`, `sqlite` | that database, by sqlx; `mysql` is for MariaDB, too |
 //! | `tls-rustls` | TLS by rustls, with the root certificates of the system |
 //! | `mysql-rsa` | the password exchange of MySQL 8 on connections without TLS |
-//! | `cli` | the `keylane` binary, with every database and both of the above |
 //!
-//! An application that wants another TLS enables one of sqlx's `tls-*` features itself.
+//! The command `keylane` is a crate of its own, `keylane-cli`. An application that wants another TLS enables one of
+//! sqlx's `tls-*` features itself.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod admin;
