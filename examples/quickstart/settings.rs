@@ -15,7 +15,9 @@ pub(crate) fn of(prefix: &str, replica: usize) -> Config {
     config.cluster.stale_instance_timeout = Duration::from_secs(2);
     config.cluster.rebalance_interval = Duration::from_millis(500);
     config.cluster.graceful_shutdown_timeout = Duration::from_secs(5);
-    config.cluster.handover_timeout = Duration::from_secs(5);
+    // Long enough for a call, its fallback and the write of the outcome: a partition that is asked for in between
+    // is handed over without a call repeated.
+    config.cluster.handover_timeout = Duration::from_secs(8);
     config.cluster.instance_name = Some(name_of(replica));
     config
 }
