@@ -1,6 +1,6 @@
 //! The station of the lanes: what is in memory, in which order it runs, and what stands still.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -68,10 +68,11 @@ impl Lanes {
 
     /// Takes over the stops of these partitions, read by fetch `seq`.
     pub(in crate::delivery) fn take_stops(&mut self, stops: &[Stop], seq: u64, of: PartitionSet) {
-        let is_listed = |lane: &Lane| stops.iter().any(|stop| stop.stands_still() && stop.lane == *lane);
+        let listed = stops.iter().filter(|stop| stop.stands_still());
+        let listed: HashSet<&Lane> = listed.map(|stop| &stop.lane).collect();
         let released = self.0.table.iter().filter(|(_, state)| {
             let refuted = state.stop.is_some_and(|stop| stop.is_refuted_by(seq));
-            refuted && of.contains(state.name.partition) && !is_listed(&state.name)
+            refuted && of.contains(state.name.partition) && !listed.contains(&state.name)
         });
         let released: Vec<(LaneId, Partition)> =
             released.map(|(lane, state)| (lane, state.name.partition)).collect();
