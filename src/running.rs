@@ -69,7 +69,7 @@ pub struct Running {
 }
 
 /// What leads to the workers from outside.
-pub(crate) struct Strings {
+pub(crate) struct Controls {
     /// Asks them to stop, when it is cancelled.
     pub(crate) token: CancellationToken,
     /// Asks them to stop.
@@ -83,10 +83,10 @@ impl Running {
     /// Runs the work on a task of its own until it ends.
     pub(crate) fn spawn(
         work: impl Future<Output = Finished> + Send + 'static,
-        strings: Strings,
+        controls: Controls,
         observers: Observers,
     ) -> Self {
-        let Strings { token, stop, instance, owned, poll_interval } = strings;
+        let Controls { token, stop, instance, owned, poll_interval } = controls;
         let (tell, finished) = watch::channel(None);
         let asked = ask(token, stop.clone());
         let work = async move {

@@ -20,7 +20,7 @@ use crate::{
     partition::Partition,
     parts::Parts,
     patience::Patience,
-    running::{Finished, Running, ShutdownReport, Strings},
+    running::{Controls, Finished, Running, ShutdownReport},
     schedule::Routes,
     store::{ErrorClass, NewInstance, Notifier, PURGED_AT_ONCE, SchemaError, Store, StoreError},
     telemetry::{Observers, Signal},
@@ -94,7 +94,7 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
     let observers = inner.observers.clone();
     let running = Running::spawn(
         worker.run(joined),
-        Strings {
+        Controls {
             token: inner.shutdown.clone(),
             stop,
             instance,

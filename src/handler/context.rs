@@ -58,7 +58,8 @@ impl<'a> Context<'a> {
     /// The payload decoded into an event.
     ///
     /// # Errors
-    /// A failure of kind [`FailureKind::Decode`], which is not retried.
+    /// A failure of kind [`FailureKind::Decode`], which is not retried: the record waits for another build, or has
+    /// failed; see [`RetryPolicy::undecodable`](crate::RetryPolicy::undecodable).
     pub fn event<E: OutboxEvent>(&self) -> Result<E, HandlerError> {
         codec::decode(&self.record.delivery.content_type, &self.record.payload)
             .map_err(|error| HandlerError::of_kind(FailureKind::Decode, error))
