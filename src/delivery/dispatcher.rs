@@ -205,7 +205,7 @@ impl Dispatcher {
         self.outside.ownership.vitals().fetch_answered();
         self.lanes.take_stops(&result.stops, result.request.seq, result.request.stops);
         self.lanes.take_suspicions(&result.suspicions, result.request.unread, now);
-        self.planner.answered(&result, self.lanes.releasing());
+        self.planner.answered(&result, self.lanes.releasing(), now);
         let registry = &self.outside.registry;
         self.lanes.resume_unstopped(&result.stops, |handler| registry.knows(handler));
         let answer = Answer::from(&result);

@@ -21,6 +21,9 @@ const SHARES: usize = 16;
 /// Memory that is full for less is only busy: no lane is too slow for it. Also the time between two
 /// searches for lanes that are.
 const BUSY_FOR: Duration = Duration::from_millis(20);
+/// A partition where a lane goes on in steps is fetched by itself for the sake of its other lanes this often:
+/// each such fetch is one that the other partitions wait for.
+const BETWEEN_STEPS: Duration = Duration::from_millis(20);
 
 /// What the next fetch may bring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,25 +65,60 @@ pub(super) struct Budget {
     hot: PartitionSet,
     /// Partitions whose last fetch by themselves brought nothing that could be admitted. Until there is news.
     exhausted: PartitionSet,
+    /// Partitions whose lanes go on in steps, and whose last fetch brought all that the last step has returned.
+    /// Until the next step, or until there is news and the time of `news_from` has come.
+    between_steps: PartitionSet,
+    /// When news of partitions between steps counts again. Set by `cool`.
+    news_from: Instant,
+    /// There is news of partitions between steps that does not count yet.
+    has_early_news: bool,
     /// Hot partitions with a lane that was released: they are fetched however full memory is. Until they are.
     released: PartitionSet,
 }
 
 impl Budget {
-    pub(super) fn new(config: DeliveryConfig) -> Self {
-        let (full_since, none) = (None, PartitionSet::EMPTY);
-        Self { config, mean_bytes: 1024, full_since, hot: none, exhausted: none, released: none }
+    pub(super) fn new(config: DeliveryConfig, now: Instant) -> Self {
+        Self {
+            config,
+            mean_bytes: 1024,
+            full_since: None,
+            hot: PartitionSet::EMPTY,
+            exhausted: PartitionSet::EMPTY,
+            between_steps: PartitionSet::EMPTY,
+            news_from: now,
+            has_early_news: false,
+            released: PartitionSet::EMPTY,
+        }
     }
 
     /// There is news: what could not be admitted may be admitted now.
     pub(super) fn news(&mut self) {
         self.exhausted = PartitionSet::EMPTY;
+        self.has_early_news = !self.between_steps.is_empty();
+    }
+
+    /// When news that came too early counts.
+    pub(super) fn next_news(&self) -> Option<Instant> {
+        self.has_early_news.then_some(self.news_from)
+    }
+
+    /// Takes the time of news that came too early.
+    pub(super) fn fire(&mut self, now: Instant) {
+        if self.next_news().is_some_and(|at| at <= now) {
+            (self.between_steps, self.has_early_news) = (PartitionSet::EMPTY, false);
+        }
+    }
+
+    /// A step has ended there, or a stop has changed: the next fetch brings something.
+    pub(super) fn stops_change(&mut self, partitions: PartitionSet) {
+        self.between_steps = self.between_steps.without(partitions);
     }
 
     /// A lane was released there.
     pub(super) fn released(&mut self, partitions: PartitionSet) {
         self.released = self.released.union(partitions);
         self.exhausted = self.exhausted.without(partitions);
+        self.between_steps = self.between_steps.without(partitions);
     }
 
     /// Lanes go on in steps in these partitions, which makes them hot: the pending records of such a lane are far
@@ -104,9 +142,10 @@ impl Budget {
 
     /// A fetch of these partitions by themselves brought all that they have. Where a lane goes on in steps, the
     /// next fetch is worth while after the next step. Returns whether one is hot no more.
-    pub(super) fn cool(&mut self, partitions: PartitionSet, releasing: PartitionSet) -> bool {
+    pub(super) fn cool(&mut self, partitions: PartitionSet, releasing: PartitionSet, now: Instant) -> bool {
         let releasing = partitions.without(partitions.without(releasing));
-        self.exhausted = self.exhausted.union(releasing);
+        self.between_steps = self.between_steps.union(releasing);
+        self.news_from = now + BETWEEN_STEPS;
         let hot = self.hot.without(partitions.without(releasing));
         std::mem::replace(&mut self.hot, hot) != hot
     }
@@ -173,7 +212,7 @@ impl Budget {
             let few = ownership.permits(*partition) <= low || self.released.contains(*partition);
             ownership.is_open(*partition) && few
         };
-        self.hot.without(self.exhausted).iter().find(is_low)
+        self.hot.without(self.exhausted).without(self.between_steps).iter().find(is_low)
     }
 }
 
@@ -190,7 +229,7 @@ mod tests {
 
     /// A budget with one hot partition of all that are owned.
     fn with_a_hot_one() -> (Budget, Ownership, PartitionSet) {
-        let mut budget = Budget::new(DeliveryConfig::default());
+        let mut budget = Budget::new(DeliveryConfig::default(), Instant::now());
         let hot: PartitionSet = [Partition::of("a")].into_iter().collect();
         budget.cut(hot);
         (budget, fixtures::owning_all(), hot)
@@ -216,9 +255,28 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_partition_that_has_brought_all_is_like_the_others() {
         let (mut budget, ownership, hot) = with_a_hot_one();
-        assert!(!budget.cool(hot, hot), "it stays hot while a lane of it goes on in steps");
-        assert!(budget.cool(hot, PartitionSet::EMPTY));
+        let now = Instant::now();
+        assert!(!budget.cool(hot, hot, now), "it stays hot while a lane of it goes on in steps");
+        assert!(budget.cool(hot, PartitionSet::EMPTY, now));
         assert_eq!(fetched(&mut budget, &ownership), PartitionSet::ALL);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn between_two_steps_the_other_lanes_are_seen_from_time_to_time() {
+        let (mut budget, ownership, hot) = with_a_hot_one();
+        let others = PartitionSet::ALL.without(hot);
+        budget.cool(hot, hot, Instant::now());
+        assert_eq!((fetched(&mut budget, &ownership), budget.next_news()), (others, None));
+        budget.news();
+        assert_eq!(fetched(&mut budget, &ownership), others, "too early");
+        budget.fire(Instant::now());
+        tokio::time::advance(BETWEEN_STEPS).await;
+        assert_eq!(budget.next_news(), Some(Instant::now()), "somebody is to ask again then");
+        budget.fire(Instant::now());
+        assert_eq!((fetched(&mut budget, &ownership), budget.next_news()), (hot, None));
+        budget.cool(hot, hot, Instant::now());
+        budget.stops_change(hot);
+        assert_eq!(fetched(&mut budget, &ownership), hot, "the next step");
     }
 
     #[tokio::test(start_paused = true)]

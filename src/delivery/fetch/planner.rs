@@ -73,7 +73,7 @@ impl Planner {
     ) -> Self {
         Self {
             poll_interval: config.poll_interval,
-            budget: Budget::new(config.clone()),
+            budget: Budget::new(config.clone(), now),
             watermark: Watermark::default(),
             stop_reads: StopReads::none(),
             timers: Timers::new(instance, config.poll_interval, now),
@@ -111,6 +111,7 @@ impl Planner {
     /// The stops of these partitions are to be read again: somebody else may have released one.
     pub(in crate::delivery) fn read_stops_again(&mut self, partitions: PartitionSet) {
         self.stop_reads.again(partitions);
+        self.budget.stops_change(partitions);
     }
 
     /// Lanes were released there.
@@ -222,7 +223,12 @@ impl Planner {
     }
 
     /// The fetch has been answered; nothing of it is admitted yet. `releasing`: where lanes go on in steps.
-    pub(in crate::delivery) fn answered(&mut self, result: &FetchResult, releasing: PartitionSet) {
+    pub(in crate::delivery) fn answered(
+        &mut self,
+        result: &FetchResult,
+        releasing: PartitionSet,
+        now: Instant,
+    ) {
         let request = &result.request;
         if !request.part {
             self.watermark.end_fetch(request.watermark);
@@ -230,7 +236,7 @@ impl Planner {
         if self.budget.releasing(releasing) {
             self.want();
         }
-        if request.part && !result.more && self.budget.cool(request.partitions(), releasing) {
+        if request.part && !result.more && self.budget.cool(request.partitions(), releasing, now) {
             self.want();
         }
         self.stop_reads.end(&request.generations);
@@ -264,13 +270,14 @@ impl Planner {
 
     /// When to call [`Planner::fire`].
     pub(in crate::delivery) fn next_timer(&self, now: Instant) -> Instant {
-        let next = self.timers.next(self.wanted, now);
-        self.listening.next().map_or(next, |at| next.min(at))
+        let others = [self.listening.next(), self.budget.next_news()].into_iter().flatten();
+        others.fold(self.timers.next(self.wanted, now), Instant::min)
     }
 
     /// Takes the times that have come. Returns whether one of them is a poll.
     pub(in crate::delivery) fn fire(&mut self, in_memory: usize, now: Instant) -> bool {
         self.wanted |= self.listening.fire(now);
+        self.budget.fire(now);
         let fired = self.timers.fire(now);
         if fired.due {
             self.due_wanted = true;
@@ -390,7 +397,7 @@ mod tests {
                 cluster_changes: None,
                 request,
             };
-            self.planner.answered(&result, PartitionSet::EMPTY);
+            self.planner.answered(&result, PartitionSet::EMPTY, self.now);
             self.in_memory += brought;
             self.waiting -= brought;
             self.planner.admitted(&Answer::from(&result), brought, self.now);
