@@ -175,12 +175,12 @@ impl Dispatcher {
     fn start_fetch(&mut self) -> Option<Task<FetchResult>> {
         let now = Instant::now();
         loop {
-            let in_memory = self.lanes.in_memory();
-            match self.planner.next(in_memory, &self.outside.ownership, now) {
+            let (lanes, in_memory) = (&self.lanes, self.lanes.in_memory());
+            let of_handler = |number| lanes.of_handler(number);
+            match self.planner.next(in_memory, of_handler, &self.outside.ownership, now) {
                 Step::Wait => return None,
                 Step::CutQueues(share) => {
-                    self.planner.queues_cut(self.lanes.cut_queues(share));
-                    self.follow_wishes();
+                    self.cut_queues(share);
                 }
                 Step::Fetch(begin) => {
                     let fetch_of = self.lanes.begin_fetch();
@@ -189,6 +189,22 @@ impl Dispatcher {
                 }
             }
         }
+    }
+
+    /// Memory is full: long queues are cut. If there are none, many short ones of a handler are.
+    fn cut_queues(&mut self, share: usize) {
+        let cut = self.lanes.cut_queues(share);
+        if cut.is_empty() {
+            let handlers = self.outside.registry.entries().map(|entry| (entry.number, entry.id.as_str()));
+            let lanes = &self.lanes;
+            if let Some((number, share)) =
+                self.planner.cut_handler(handlers, |number| lanes.of_handler(number))
+            {
+                self.lanes.cut_handler(number, share);
+            }
+        }
+        self.planner.queues_cut(cut);
+        self.follow_wishes();
     }
 
     fn fetched(&mut self, mut result: FetchResult) {
@@ -439,7 +455,7 @@ mod tests {
         assert!(dispatcher.start_fetch().is_none(), "not at once");
         tokio::time::advance(crate::delivery::ERROR_PAUSE).await;
         let Step::Fetch(begin) =
-            dispatcher.planner.next((0, 0), &dispatcher.outside.ownership, Instant::now())
+            dispatcher.planner.next((0, 0), |_| 0, &dispatcher.outside.ownership, Instant::now())
         else {
             panic!("it is to be fetched again")
         };

@@ -129,6 +129,8 @@ impl Form {
 /// One handler with everything needed to call it and to judge the result.
 pub(crate) struct Entry {
     pub(crate) id: String,
+    /// Its place among the handlers of this registry.
+    pub(crate) number: usize,
     pub(crate) takes: RecordTypes,
     pub(crate) form: Form,
     pub(crate) retry: RetryPolicy,
@@ -199,7 +201,10 @@ impl Registry {
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(Self { entries: entries.into_iter().map(|(id, entry)| (id, Arc::new(entry))).collect(), states })
+        let numbered = entries.into_iter().enumerate();
+        let entries =
+            numbered.map(|(number, (id, entry))| (id, Arc::new(Entry { number, ..entry }))).collect();
+        Ok(Self { entries, states })
     }
 
     /// The handler with this id, if it takes the record type.
@@ -244,6 +249,7 @@ fn entry(id: String, takes: RecordTypes, form: Form, options: Options, defaults:
     let on_failure = options.on_failure.or(defaults.on_failure).unwrap_or(by_stop);
     Entry {
         id,
+        number: 0,
         takes,
         form,
         retry: options.retry.unwrap_or_else(|| defaults.retry.clone()),

@@ -76,6 +76,7 @@ pub struct LowWatermark {
     covers: PartitionSet,
     reach: i64,
     by_partition: u32,
+    leaves_out: bool,
 }
 
 impl LowWatermark {
@@ -90,7 +91,7 @@ impl LowWatermark {
             self.next = None;
         }
         self.covers = owned;
-        if self.by_partition > 0 {
+        if self.by_partition > 0 && !self.leaves_out {
             self.by_partition -= 1;
             return Plan::ByPartition;
         }
@@ -106,6 +107,12 @@ impl LowWatermark {
     /// The next fetch is by partition. What is known stays so.
     pub fn fetch_by_partition_next(&mut self) {
         self.by_partition = self.by_partition.max(1);
+    }
+
+    /// Whether fetches leave out some handlers whose records may be many. A fetch by partition walks over all of
+    /// those each time, a scan only once: so there are scans only.
+    pub fn leave_out(&mut self, some: bool) {
+        self.leaves_out = some;
     }
 
     /// A transaction of this process got its number after `last_id` was seen to be drawn. Numbers of
@@ -165,6 +172,7 @@ impl LowWatermark {
         }
         self.reach = (reach * 2).min(MOST_REACH);
         if !self.is_held_back()
+            && !self.leaves_out
             && reach >= MOST_REACH
             && i64::try_from(found).unwrap_or(i64::MAX) < reach / LEAN
         {

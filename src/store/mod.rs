@@ -32,7 +32,7 @@ pub use error::{ErrorClass, OpenError, SchemaError, StoreError};
 pub use fence::{CLOSED, FenceRow, Resolution, SETTLER_SLOT};
 pub use notifier::{Listener, Notifier};
 pub use overview::{Counts, FailedRecord, Filter, Instance, PartitionOwner, StoppedLane};
-pub use records::{IdScan, RecordStore, SettleError, Settled, Suspicion};
+pub use records::{Handlers, IdScan, Pick, RecordStore, SettleError, Settled, Suspicion};
 pub use schema::{Rights, SchemaStore};
 pub use settings::{Completed, StoreSettings};
 pub use tables::{BadName, Tables};

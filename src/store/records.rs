@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use super::{FenceRow, Resolution, StoreError};
 use crate::{
     instance::InstanceId,
+    name::Name,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Settlement, Stop},
     rules::watermark::{Head, Horizon, Server},
@@ -14,13 +15,11 @@ use crate::{
 #[async_trait]
 #[doc(hidden)]
 pub trait RecordStore: Send + Sync + 'static {
-    /// Pending records of these partitions in turn, each partition's from its head in id order,
-    /// without those in `skip`.
+    /// Pending records of these partitions in turn, each partition's from its head in id order.
     async fn fetch_by_partition(
         &self,
         partitions: &[Partition],
-        skip: &[RecordId],
-        limit: usize,
+        pick: Pick<'_>,
     ) -> Result<Vec<Record>, StoreError>;
 
     /// Where the head of these partitions is.
@@ -41,8 +40,7 @@ pub trait RecordStore: Send + Sync + 'static {
     async fn fetch_due(
         &self,
         partitions: PartitionSet,
-        skip: &[RecordId],
-        limit: usize,
+        pick: Pick<'_>,
     ) -> Result<(Vec<Record>, i64), StoreError>;
 
     /// The stopped lanes of these partitions.
@@ -95,6 +93,49 @@ pub enum SettleError {
     Store(#[from] StoreError),
 }
 
+/// What a fetch takes of the records that it meets.
+#[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
+pub struct Pick<'a> {
+    /// Ids to leave out.
+    pub skip: &'a [RecordId],
+    /// Whose records.
+    pub handlers: &'a Handlers,
+    /// Records at most.
+    pub limit: usize,
+}
+
+impl<'a> Pick<'a> {
+    /// The records of every handler.
+    pub fn new(skip: &'a [RecordId], limit: usize) -> Self {
+        Self { skip, handlers: &Handlers::Every, limit }
+    }
+}
+
+/// The handlers whose records a fetch brings, by their ids, which are valid names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
+pub enum Handlers {
+    /// All.
+    #[default]
+    Every,
+    /// One.
+    Only(Name),
+    /// All others, whether this build knows them or not.
+    Except(Vec<Name>),
+}
+
+impl Handlers {
+    /// Whether a fetch brings the records of this handler.
+    pub fn include(&self, handler: &str) -> bool {
+        match self {
+            Self::Every => true,
+            Self::Only(one) => *one == *handler,
+            Self::Except(others) => others.iter().all(|other| *other != *handler),
+        }
+    }
+}
+
 /// Some ids of the table to scan, in their order.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
@@ -105,16 +146,14 @@ pub struct IdScan<'a> {
     pub from: RecordId,
     /// How many ids from there.
     pub reach: i64,
-    /// Ids to leave out, whether at `from`, above or below.
-    pub skip: &'a [RecordId],
-    /// Records at most.
-    pub limit: usize,
+    /// Which of them; the ids to leave out may be at `from`, above or below.
+    pub pick: Pick<'a>,
 }
 
 impl IdScan<'_> {
     /// The ids to leave out that are not below `from`.
     pub(crate) fn skip_above(&self) -> Vec<RecordId> {
-        self.skip.iter().copied().filter(|id| *id >= self.from).collect()
+        self.pick.skip.iter().copied().filter(|id| *id >= self.from).collect()
     }
 }
 

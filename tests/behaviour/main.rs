@@ -97,6 +97,7 @@ macro_rules! everywhere {
                 instances_that_join_and_leave_lose_and_repeat_nothing
                 a_key_takes_up_where_another_instance_has_stopped
                 a_slow_key_does_not_starve_the_others
+                a_slow_handler_does_not_starve_the_others
             }
             retrying {
                 delays_grow_and_are_kept

@@ -1,12 +1,16 @@
 //! Order within a key, whatever fails, restarts or joins in the middle.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use keylane::{HandlerError, Partition, RetryPolicy, Signal};
+use keylane::{Delivery, Handler, HandlerError, Partition, Registration, RetryPolicy, Signal};
 use tokio::sync::watch;
 
 use crate::{
-    ledger::{Ledger, Step, dealt, placed, run_of, typed},
+    ledger::{Cancelled, Ledger, Step, dealt, placed, run_of, typed},
     stage::{Stage, until_empty},
     user::User,
 };
@@ -143,4 +147,53 @@ pub(crate) async fn a_slow_key_does_not_starve_the_others<T: User>(stage: &Stage
     until_empty(&outbox).await;
     running.shutdown().await;
     assert_eq!(ledger.assert_in_order(), 560);
+}
+
+/// Waits before each call until the gate is open.
+struct Gated {
+    gate: watch::Receiver<bool>,
+    /// The ids that each key was called with.
+    called: Arc<Mutex<BTreeMap<String, Vec<i64>>>>,
+}
+
+impl Handler for Gated {
+    type Event = Cancelled;
+
+    async fn handle(&self, event: Cancelled, delivery: &Delivery) -> Result<(), HandlerError> {
+        self.gate.clone().wait_for(|open| *open).await?;
+        self.called.lock().unwrap().entry(event.key).or_default().push(delivery.id);
+        Ok(())
+    }
+}
+
+/// More records than memory may hold wait for a slow handler, a few of each of many keys.
+pub(crate) async fn a_slow_handler_does_not_starve_the_others<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let (open, gate) = watch::channel(false);
+    let called = Arc::new(Mutex::new(BTreeMap::new()));
+    let slow = Registration::typed("slow", Gated { gate, called: Arc::clone(&called) });
+    let mut config = stage.config.clone();
+    (config.delivery.batch_size, config.delivery.max_in_flight) = (50, 200);
+    config.delivery.concurrency = 400;
+    let handlers = [slow, ledger.keeper("bookkeeper")];
+    let outbox = stage.builder().await.config(config).handlers(handlers).build().await.unwrap();
+    let backlog: Vec<Cancelled> =
+        (0..1_000).map(|number| Cancelled { key: format!("key-{}", number % 300) }).collect();
+    let mut work = T::begin(&stage.pool).await;
+    outbox.schedule_all(&mut work, &backlog).await.unwrap();
+    T::commit(work).await;
+    let running = outbox.start().await.unwrap();
+    for number in 1..=3 {
+        let others: Vec<_> = (0..300).map(|key| placed(&format!("key-{key}"), number)).collect();
+        stage.schedule(&outbox, &others).await;
+        ledger.until_done(number as usize * 300).await;
+    }
+    assert!(called.lock().unwrap().is_empty(), "the gate is shut");
+    open.send(true).unwrap();
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(ledger.assert_in_order(), 900);
+    let called = called.lock().unwrap();
+    assert_eq!(called.values().map(Vec::len).sum::<usize>(), 1_000, "nothing is repeated");
+    assert!(called.values().all(|ids| ids.is_sorted()), "{called:?}");
 }

@@ -3,7 +3,7 @@
 
 use keylane::{
     Completed, RecordId,
-    inner::{Change, IdScan, NewRecord},
+    inner::{Change, IdScan, NewRecord, Pick},
     partition::PartitionSet,
 };
 
@@ -28,7 +28,7 @@ async fn scan_of<T: Target>(
     skip: &[RecordId],
     limit: usize,
 ) -> Vec<RecordId> {
-    let scan = IdScan { partitions, from, reach: 4_096, skip, limit };
+    let scan = IdScan { partitions, from, reach: 4_096, pick: Pick::new(skip, limit) };
     let (records, horizon) = outbox.store.scan_by_id(scan).await.unwrap();
     assert_eq!(horizon.open_from, None, "whoever gives numbers need not fetch below");
     ids(&records)

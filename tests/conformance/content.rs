@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylane::{
     OnFailure, Partition,
     admin::Filter,
-    inner::{Change, NewRecord},
+    inner::{Change, NewRecord, Pick},
 };
 
 use crate::{
@@ -108,7 +108,8 @@ async fn payload_comes_back<T: Target>(outbox: &Outbox<T>, payload: Vec<u8>) {
     let new = || NewRecord { payload: payload.clone(), ..record("order-1") };
     outbox.schedule(&[new()]).await;
     outbox.schedule(&[new(), new()]).await;
-    let fetched = outbox.store.fetch_by_partition(&[Partition::of("order-1")], &[], ALL).await.unwrap();
+    let fetched =
+        outbox.store.fetch_by_partition(&[Partition::of("order-1")], Pick::new(&[], ALL)).await.unwrap();
     assert_eq!(fetched.len(), 3);
     assert!(fetched.iter().all(|record| record.payload == payload));
 }

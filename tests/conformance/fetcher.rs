@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use keylane::{
     Record, RecordId,
-    inner::{Change, IdScan},
+    inner::{Change, IdScan, Pick},
     partition::PartitionSet,
     rules::watermark::{Horizon, LowWatermark, Plan, Server},
 };
@@ -61,7 +61,7 @@ impl<'o, T: Target> Fetcher<'o, T> {
         let (limit, partitions) = (self.limit, self.owned);
         let records = match plan {
             Plan::ScanById { from, reach } => {
-                let scan = IdScan { partitions, from, reach, skip: &skip, limit };
+                let scan = IdScan { partitions, from, reach, pick: Pick::new(&skip, limit) };
                 let (records, horizon) = store.scan_by_id(scan).await.unwrap();
                 let last = records.last().map_or(from, |record| record.delivery.id);
                 self.more = self.watermark.scanned((from, reach), limit, (records.len(), last), horizon);
@@ -71,7 +71,7 @@ impl<'o, T: Target> Fetcher<'o, T> {
             }
             Plan::ByPartition | Plan::FindHead => {
                 let turn: Vec<_> = partitions.iter().collect();
-                let records = store.fetch_by_partition(&turn, &skip, limit).await.unwrap();
+                let records = store.fetch_by_partition(&turn, Pick::new(&skip, limit)).await.unwrap();
                 self.more = records.len() >= limit;
                 records
             }

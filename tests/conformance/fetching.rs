@@ -2,7 +2,7 @@
 
 use keylane::{
     Partition,
-    inner::{Change, NewRecord},
+    inner::{Change, NewRecord, Pick},
 };
 
 use crate::{
@@ -22,14 +22,14 @@ fn numbers(records: &[keylane::Record]) -> Vec<u8> {
 
 pub(crate) async fn fetch_of_an_empty_outbox_is_empty<T: Target>(outbox: &Outbox<T>) {
     assert!(outbox.pending().await.is_empty());
-    assert!(outbox.store.fetch_by_partition(&[], &[], ALL).await.unwrap().is_empty());
+    assert!(outbox.store.fetch_by_partition(&[], Pick::new(&[], ALL)).await.unwrap().is_empty());
 }
 
 pub(crate) async fn fetch_returns_a_partition_in_id_order<T: Target>(outbox: &Outbox<T>) {
     for _ in 0..3 {
         outbox.schedule(&records_in(&[7, 7, 7])).await;
     }
-    let fetched = ids(&outbox.store.fetch_by_partition(&[partition(7)], &[], ALL).await.unwrap());
+    let fetched = ids(&outbox.store.fetch_by_partition(&[partition(7)], Pick::new(&[], ALL)).await.unwrap());
     assert_eq!(fetched.len(), 9);
     assert!(fetched.is_sorted(), "{fetched:?}");
 }
@@ -37,7 +37,7 @@ pub(crate) async fn fetch_returns_a_partition_in_id_order<T: Target>(outbox: &Ou
 pub(crate) async fn fetch_takes_the_partitions_in_the_turn_given<T: Target>(outbox: &Outbox<T>) {
     outbox.schedule(&records_in(&[3, 200, 3, 90, 200])).await;
     let turn = [partition(200), partition(3), partition(90)];
-    let fetched = outbox.store.fetch_by_partition(&turn, &[], ALL).await.unwrap();
+    let fetched = outbox.store.fetch_by_partition(&turn, Pick::new(&[], ALL)).await.unwrap();
     assert_eq!(numbers(&fetched), [200, 200, 3, 3, 90]);
     let heads = fetched.chunk_by(|a, b| a.delivery.partition == b.delivery.partition);
     heads.for_each(|head| assert!(ids(head).is_sorted()));
@@ -45,25 +45,31 @@ pub(crate) async fn fetch_takes_the_partitions_in_the_turn_given<T: Target>(outb
 
 pub(crate) async fn fetch_reads_only_the_partitions_named<T: Target>(outbox: &Outbox<T>) {
     outbox.schedule(&records_in(&[0, 1, 254, 255])).await;
-    let fetched = outbox.store.fetch_by_partition(&[partition(0), partition(255)], &[], ALL).await.unwrap();
+    let fetched =
+        outbox.store.fetch_by_partition(&[partition(0), partition(255)], Pick::new(&[], ALL)).await.unwrap();
     assert_eq!(numbers(&fetched), [0, 255]);
 }
 
 pub(crate) async fn fetch_stops_at_its_limit<T: Target>(outbox: &Outbox<T>) {
     outbox.schedule(&records_in(&[5; 10])).await;
-    let all = ids(&outbox.store.fetch_by_partition(&[partition(5)], &[], ALL).await.unwrap());
+    let all = ids(&outbox.store.fetch_by_partition(&[partition(5)], Pick::new(&[], ALL)).await.unwrap());
     for limit in [1, 4, 10, 11] {
-        let fetched = ids(&outbox.store.fetch_by_partition(&[partition(5)], &[], limit).await.unwrap());
+        let fetched =
+            ids(&outbox.store.fetch_by_partition(&[partition(5)], Pick::new(&[], limit)).await.unwrap());
         assert_eq!(fetched, all[..limit.min(10)]);
     }
 }
 
 pub(crate) async fn fetch_takes_each_partition_from_its_head<T: Target>(outbox: &Outbox<T>) {
     outbox.schedule(&records_in(&[1, 2, 1, 2, 1, 2])).await;
-    let whole = outbox.store.fetch_by_partition(&[partition(1), partition(2)], &[], ALL).await.unwrap();
+    let whole =
+        outbox.store.fetch_by_partition(&[partition(1), partition(2)], Pick::new(&[], ALL)).await.unwrap();
     for limit in 1..=6 {
-        let fetched =
-            outbox.store.fetch_by_partition(&[partition(1), partition(2)], &[], limit).await.unwrap();
+        let fetched = outbox
+            .store
+            .fetch_by_partition(&[partition(1), partition(2)], Pick::new(&[], limit))
+            .await
+            .unwrap();
         assert_eq!(fetched.len(), limit);
         for number in [1, 2] {
             let of = |records: &[keylane::Record]| -> Vec<i64> {
@@ -78,24 +84,28 @@ pub(crate) async fn fetch_takes_each_partition_from_its_head<T: Target>(outbox: 
 
 pub(crate) async fn fetch_leaves_out_what_is_skipped<T: Target>(outbox: &Outbox<T>) {
     outbox.schedule(&records_in(&[9; 5])).await;
-    let all = ids(&outbox.store.fetch_by_partition(&[partition(9)], &[], ALL).await.unwrap());
-    let fetched =
-        ids(&outbox.store.fetch_by_partition(&[partition(9)], &[all[0], all[3]], ALL).await.unwrap());
+    let all = ids(&outbox.store.fetch_by_partition(&[partition(9)], Pick::new(&[], ALL)).await.unwrap());
+    let fetched = ids(&outbox
+        .store
+        .fetch_by_partition(&[partition(9)], Pick::new(&[all[0], all[3]], ALL))
+        .await
+        .unwrap());
     assert_eq!(fetched, [all[1], all[2], all[4]]);
-    assert!(outbox.store.fetch_by_partition(&[partition(9)], &all, ALL).await.unwrap().is_empty());
+    assert!(outbox.store.fetch_by_partition(&[partition(9)], Pick::new(&all, ALL)).await.unwrap().is_empty());
 }
 
 pub(crate) async fn what_is_skipped_does_not_use_up_the_limit<T: Target>(outbox: &Outbox<T>) {
     outbox.schedule(&records_in(&[9; 6])).await;
-    let all = ids(&outbox.store.fetch_by_partition(&[partition(9)], &[], ALL).await.unwrap());
-    let fetched = ids(&outbox.store.fetch_by_partition(&[partition(9)], &all[..4], 2).await.unwrap());
+    let all = ids(&outbox.store.fetch_by_partition(&[partition(9)], Pick::new(&[], ALL)).await.unwrap());
+    let fetched =
+        ids(&outbox.store.fetch_by_partition(&[partition(9)], Pick::new(&all[..4], 2)).await.unwrap());
     assert_eq!(fetched, all[4..]);
 }
 
 pub(crate) async fn fetch_starts_at_the_head_every_time<T: Target>(outbox: &Outbox<T>) {
     outbox.schedule(&records_in(&[4; 3])).await;
-    let first = ids(&outbox.store.fetch_by_partition(&[partition(4)], &[], 2).await.unwrap());
-    let again = ids(&outbox.store.fetch_by_partition(&[partition(4)], &[], 2).await.unwrap());
+    let first = ids(&outbox.store.fetch_by_partition(&[partition(4)], Pick::new(&[], 2)).await.unwrap());
+    let again = ids(&outbox.store.fetch_by_partition(&[partition(4)], Pick::new(&[], 2)).await.unwrap());
     assert_eq!(first, again);
 }
 
@@ -143,7 +153,7 @@ pub(crate) async fn a_wrong_partition_number_comes_back_as_it_is<T: Target>(outb
     // Delivery compares it with the key and quarantines the record.
     let wrong = partition(i64::from(Partition::of("order-1").number() ^ 1));
     outbox.schedule(&[NewRecord { partition: wrong, ..record("order-1") }]).await;
-    let fetched = outbox.store.fetch_by_partition(&[wrong], &[], ALL).await.unwrap();
+    let fetched = outbox.store.fetch_by_partition(&[wrong], Pick::new(&[], ALL)).await.unwrap();
     assert_eq!((fetched[0].delivery.partition, fetched[0].delivery.key.as_str()), (wrong, "order-1"));
     assert!(outbox.pending_ids("order-1").await.is_empty());
 }

@@ -1,6 +1,6 @@
 //! Scheduling from plain SQL: the same hash, the same rows.
 
-use keylane::{Partition, handler::Route};
+use keylane::{Partition, handler::Route, inner::Pick};
 
 use crate::{
     outbox::{ALL, Outbox},
@@ -39,8 +39,11 @@ pub(crate) async fn an_event_scheduled_in_sql_is_fetched_like_any_other<T: SqlTa
         r#"SELECT {outbox}schedule('order.placed', 'order-42', '{"id": 42}', '{"trace_id": "t"}')::int8"#;
     assert_eq!(T::number(&mut tx, outbox.sql(sql)).await, 2);
     outbox.commit(tx).await;
-    let records =
-        outbox.store.fetch_by_partition(&Partition::all().collect::<Vec<_>>(), &[], ALL).await.unwrap();
+    let records = outbox
+        .store
+        .fetch_by_partition(&Partition::all().collect::<Vec<_>>(), Pick::new(&[], ALL))
+        .await
+        .unwrap();
     let handlers: Vec<&str> = records.iter().map(|record| record.delivery.handler.as_str()).collect();
     assert_eq!(handlers, ["billing", "mail"]);
     for record in &records {

@@ -6,7 +6,7 @@ use keylane::{
     admin::{Generation, InstanceId, InstanceState},
     database::ErrorClass,
     handler::Route,
-    inner::{Change, FenceRow, Member, NewInstance, Resolution, SettleError},
+    inner::{Change, FenceRow, Member, NewInstance, Pick, Resolution, SettleError},
     partition::PartitionSet,
 };
 
@@ -216,7 +216,7 @@ pub(crate) async fn a_beat_brings_the_view<T: Target>(outbox: &Outbox<T>) {
 
 /// Everything that lets another claim or release something is counted, and polls read the count.
 pub(crate) async fn changes_of_the_cluster_are_counted<T: Target>(outbox: &Outbox<T>) {
-    let count = async || outbox.store.fetch_due(PartitionSet::ALL, &[], 1).await.unwrap().1;
+    let count = async || outbox.store.fetch_due(PartitionSet::ALL, Pick::new(&[], 1)).await.unwrap().1;
     let mut last = count().await;
     let mut has_moved = async |what: &str| {
         let now = count().await;

@@ -1,7 +1,11 @@
 //! PostgreSQL tells by numbers of transactions when an id is resolved: the number comes before the id, in
 //! every way to insert.
 
-use keylane::{Partition, inner::IdScan, partition::PartitionSet};
+use keylane::{
+    Partition,
+    inner::{IdScan, Pick},
+    partition::PartitionSet,
+};
 
 use crate::{
     fetcher::Fetcher,
@@ -103,7 +107,7 @@ pub(crate) async fn a_number_without_an_id_holds_back_no_record<T: SqlTarget>(ou
 
 /// Ids that are read and the horizon are of one moment, though they are read by one statement only.
 pub(crate) async fn a_scan_and_its_horizon_agree<T: SqlTarget>(outbox: &Outbox<T>) {
-    let whole = IdScan { partitions: PartitionSet::ALL, from: 1, reach: 4_096, skip: &[], limit: ALL };
+    let whole = IdScan { partitions: PartitionSet::ALL, from: 1, reach: 4_096, pick: Pick::new(&[], ALL) };
     for _ in 0..20 {
         let tx = {
             let mut tx = outbox.begin().await;

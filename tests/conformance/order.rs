@@ -2,7 +2,7 @@
 
 use keylane::{
     Database,
-    inner::{Change, NewRecord},
+    inner::{Change, NewRecord, Pick},
 };
 
 use crate::{
@@ -90,8 +90,11 @@ pub(crate) async fn many_open_transactions_lose_nothing<T: Target>(outbox: &Outb
     // The last to insert commits first.
     while let Some(tx) = open.pop() {
         outbox.commit(tx).await;
-        let fetched =
-            ids(&outbox.store.fetch_by_partition(&[record("order-1").partition], &seen, 100).await.unwrap());
+        let fetched = ids(&outbox
+            .store
+            .fetch_by_partition(&[record("order-1").partition], Pick::new(&seen, 100))
+            .await
+            .unwrap());
         assert_eq!(fetched.len(), 2);
         seen.extend(fetched);
     }

@@ -6,7 +6,7 @@ use keylane::{
     Completed, Database, Partition, Record, RecordId,
     admin::InstanceId,
     inner::{
-        Change, Due, FenceRow, NewInstance, NewRecord, SETTLER_SLOT, Settled, Settlement, Stop, Store,
+        Change, Due, FenceRow, NewInstance, NewRecord, Pick, SETTLER_SLOT, Settled, Settlement, Stop, Store,
         StoreSettings, Tables,
     },
     partition::PartitionSet,
@@ -110,17 +110,17 @@ impl<T: Target> Outbox<T> {
     /// All pending records, partition by partition.
     pub(crate) async fn pending(&self) -> Vec<Record> {
         let partitions: Vec<Partition> = Partition::all().collect();
-        self.store.fetch_by_partition(&partitions, &[], ALL).await.unwrap()
+        self.store.fetch_by_partition(&partitions, Pick::new(&[], ALL)).await.unwrap()
     }
 
     /// All pending records of the partition of this key.
     pub(crate) async fn pending_ids(&self, key: &str) -> Vec<RecordId> {
-        ids(&self.store.fetch_by_partition(&[Partition::of(key)], &[], ALL).await.unwrap())
+        ids(&self.store.fetch_by_partition(&[Partition::of(key)], Pick::new(&[], ALL)).await.unwrap())
     }
 
     /// All records whose time has come.
     pub(crate) async fn due(&self) -> Vec<Record> {
-        self.store.fetch_due(PartitionSet::ALL, &[], ALL).await.unwrap().0
+        self.store.fetch_due(PartitionSet::ALL, Pick::new(&[], ALL)).await.unwrap().0
     }
 
     pub(crate) async fn stops(&self) -> Vec<Stop> {

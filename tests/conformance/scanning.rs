@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylane::{
     Completed, OnFailure, Record, RecordId,
-    inner::{Change, Due, IdScan, NewRecord},
+    inner::{Change, Due, IdScan, NewRecord, Pick},
     partition::PartitionSet,
     rules::watermark::{Head, Horizon},
 };
@@ -18,7 +18,7 @@ const REACH: i64 = 4_096;
 
 /// Of all partitions, from the first id.
 fn whole(skip: &[RecordId]) -> IdScan<'_> {
-    IdScan { partitions: PartitionSet::ALL, from: 1, reach: REACH, skip, limit: ALL }
+    IdScan { partitions: PartitionSet::ALL, from: 1, reach: REACH, pick: Pick::new(skip, ALL) }
 }
 
 async fn scan<T: Target>(outbox: &Outbox<T>, scan: IdScan<'_>) -> Vec<RecordId> {
@@ -83,7 +83,7 @@ pub(crate) async fn a_scan_begins_at_its_first_id_and_reaches_so_far<T: Target>(
 pub(crate) async fn a_scan_stops_at_its_limit<T: Target>(outbox: &Outbox<T>) {
     let all = schedule_in(outbox, &[9, 8, 7, 6, 5, 4, 3, 2]).await;
     for limit in [1, 3, 8, 9] {
-        let found = scan(outbox, IdScan { limit, ..whole(&[]) }).await;
+        let found = scan(outbox, IdScan { pick: Pick::new(&[], limit), ..whole(&[]) }).await;
         assert_eq!(found, all[..limit.min(8)], "the lowest ids come first");
     }
 }
@@ -92,9 +92,9 @@ pub(crate) async fn what_a_scan_skips_does_not_use_up_its_limit<T: Target>(outbo
     let all = schedule_in(outbox, &[9, 8, 7, 6, 5, 4, 3, 2]).await;
     // Ids far away are skipped, too: those in memory may be anywhere.
     let skip = [all[0], all[1], all[4], all[7] + 70_000, RecordId::MAX];
-    let found = scan(outbox, IdScan { limit: 3, ..whole(&skip) }).await;
+    let found = scan(outbox, IdScan { pick: Pick::new(&skip, 3), ..whole(&[]) }).await;
     assert_eq!(found, [all[2], all[3], all[5]]);
-    let found = scan(outbox, IdScan { from: all[3], limit: 3, ..whole(&all[..3]) }).await;
+    let found = scan(outbox, IdScan { from: all[3], pick: Pick::new(&all[..3], 3), ..whole(&[]) }).await;
     assert_eq!(found, all[3..6]);
     assert!(scan(outbox, whole(&all)).await.is_empty());
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use keylane::{
     Partition, RecordId,
-    inner::{Change, Due, NewRecord},
+    inner::{Change, Due, NewRecord, Pick},
     partition::PartitionSet,
 };
 
@@ -73,17 +73,17 @@ pub(crate) async fn due_times_a_microsecond_apart_keep_their_order<T: Target>(ou
 pub(crate) async fn due_reads_only_its_partitions<T: Target>(outbox: &Outbox<T>) {
     outbox.schedule(&["order-1", "order-2"].map(|key| due_record(key, Due::After(Duration::ZERO)))).await;
     let partitions: PartitionSet = [Partition::of("order-2")].into_iter().collect();
-    let due = outbox.store.fetch_due(partitions, &[], ALL).await.unwrap().0;
+    let due = outbox.store.fetch_due(partitions, Pick::new(&[], ALL)).await.unwrap().0;
     assert_eq!(due.len(), 1);
     assert_eq!(due[0].delivery.key, "order-2");
-    assert!(outbox.store.fetch_due(PartitionSet::EMPTY, &[], ALL).await.unwrap().0.is_empty());
+    assert!(outbox.store.fetch_due(PartitionSet::EMPTY, Pick::new(&[], ALL)).await.unwrap().0.is_empty());
 }
 
 pub(crate) async fn due_leaves_out_what_is_skipped_and_stops_at_its_limit<T: Target>(outbox: &Outbox<T>) {
     outbox.schedule(&vec![due_record("order-1", Due::After(Duration::ZERO)); 5]).await;
     let due = ids(&outbox.due().await);
     assert_eq!(due.len(), 5);
-    let some = outbox.store.fetch_due(PartitionSet::ALL, &due[..2], 2).await.unwrap().0;
+    let some = outbox.store.fetch_due(PartitionSet::ALL, Pick::new(&due[..2], 2)).await.unwrap().0;
     assert_eq!(some.len(), 2);
     assert!(some.iter().all(|record| due[2..].contains(&record.delivery.id)));
 }

@@ -7,7 +7,7 @@ use std::{
 
 use keylane::{
     Name, Record, RecordId,
-    inner::{Change, NewRecord, Settlement},
+    inner::{Change, NewRecord, Pick, Settlement},
 };
 use uuid::Uuid;
 
@@ -70,7 +70,7 @@ pub(crate) async fn nothing_overtakes_the_five_percent_that_fail_once<T: Target>
         worker.settle_all(handled.handle_all(&due, &place)).await;
         let partitions: BTreeSet<_> = records.iter().map(|record| record.partition).collect();
         let partitions: Vec<_> = partitions.into_iter().collect();
-        let pending = outbox.store.fetch_by_partition(&partitions, &[], 50).await.unwrap();
+        let pending = outbox.store.fetch_by_partition(&partitions, Pick::new(&[], 50)).await.unwrap();
         worker.settle_all(handled.handle_all(&pending, &place)).await;
     }
     assert_eq!(handled.failed_once.len(), 30);

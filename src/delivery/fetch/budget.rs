@@ -3,17 +3,20 @@
 //! A lane that takes its records slower than they come fills the memory. When there is no more room, its
 //! queue is cut down to a share, the rest is requeued, and its partition becomes *hot*: fetches of all
 //! partitions leave it out, which the watermark allows, and it is fetched by itself whenever its share is half
-//! used up. Once such a fetch brings all there is, the partition is like the others again.
+//! used up. Once such a fetch brings all there is, the partition is like the others again. A handler whose many
+//! lanes fill memory is fetched by itself in the same way, see [`HotHandlers`].
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::hot_handlers::HotHandlers;
 use crate::{
     delivery::config::DeliveryConfig,
     ownership::Ownership,
     partition::{Partition, PartitionSet},
     rules::pacing::{self, FetchLimits},
+    store::Handlers,
 };
 
 /// How many shares of one lane memory has.
@@ -26,20 +29,21 @@ const BUSY_FOR: Duration = Duration::from_millis(20);
 const BETWEEN_STEPS: Duration = Duration::from_millis(20);
 
 /// What the next fetch may bring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FetchBudget {
     pub(super) partitions: PartitionSet,
+    pub(super) handlers: Handlers,
     pub(super) limit: usize,
-    /// Not all owned partitions, but some by themselves.
+    /// Not all that is owned, but some partitions or a handler by themselves.
     pub(super) part: bool,
 }
 
 /// What is to be done next about memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     /// There is room for this.
     For(FetchBudget),
-    /// Queues of so many records are to be cut to half of that.
+    /// Queues of so many records are to be cut to half of that; if there are none, those of a handler.
     CutQueues(usize),
     /// Nothing is to be fetched now.
     Nothing,
@@ -74,12 +78,16 @@ pub(super) struct Budget {
     has_early_news: bool,
     /// Hot partitions with a lane that was released: they are fetched however full memory is. Until they are.
     released: PartitionSet,
+    /// Handlers that are fetched by themselves.
+    handlers: HotHandlers,
 }
 
 impl Budget {
     pub(super) fn new(config: DeliveryConfig, now: Instant) -> Self {
+        let handlers = HotHandlers::new(config.max_in_flight);
         Self {
             config,
+            handlers,
             mean_bytes: 1024,
             full_since: None,
             hot: PartitionSet::EMPTY,
@@ -93,6 +101,7 @@ impl Budget {
 
     /// There is news: what could not be admitted may be admitted now.
     pub(super) fn news(&mut self) {
+        self.handlers.news();
         self.exhausted = PartitionSet::EMPTY;
         self.has_early_news = !self.between_steps.is_empty();
     }
@@ -135,9 +144,27 @@ impl Budget {
         self.hot = self.hot.union(partitions);
     }
 
-    /// A fetch of these partitions by themselves brought nothing that could be admitted.
-    pub(super) fn exhausted(&mut self, partitions: PartitionSet) {
-        self.exhausted = self.exhausted.union(partitions);
+    /// Handlers that fill memory, and how full. Returns the number of the one that is to be cut, and to how many
+    /// records.
+    pub(super) fn cut_handler<'a>(
+        &mut self,
+        handlers: impl Iterator<Item = (usize, &'a str)>,
+        in_memory: impl Fn(usize) -> usize,
+    ) -> Option<(usize, usize)> {
+        self.handlers.add(handlers, in_memory).map(|number| (number, self.handlers.share()))
+    }
+
+    /// A fetch of a part brought nothing that could be admitted.
+    pub(super) fn exhausted(&mut self, partitions: PartitionSet, handlers: &Handlers) {
+        self.handlers.exhausted(handlers);
+        if *handlers == Handlers::Every {
+            self.exhausted = self.exhausted.union(partitions);
+        }
+    }
+
+    /// A fetch of one handler brought all that it has. Returns whether it is hot no more.
+    pub(super) fn cool_handler(&mut self, handlers: &Handlers) -> bool {
+        self.handlers.cool(handlers)
     }
 
     /// A fetch of these partitions by themselves brought all that they have. Where a lane goes on in steps, the
@@ -155,8 +182,9 @@ impl Budget {
         self.hot = self.hot.iter().filter(|partition| is_open(*partition)).collect();
     }
 
-    /// A fetch of these partitions begins.
-    pub(super) fn begin(&mut self, partitions: PartitionSet) {
+    /// A fetch begins.
+    pub(super) fn begin(&mut self, partitions: PartitionSet, handlers: &Handlers) {
+        self.handlers.begin(handlers);
         self.released = self.released.without(partitions);
     }
 
@@ -165,22 +193,32 @@ impl Budget {
         self.mean_bytes = (self.mean_bytes + mean_bytes) / 2 + 1;
     }
 
-    /// What to fetch, and how many records of it. The last quarter of memory is kept for partitions that have
+    /// What to fetch, and how many records of it: so many records and bytes are in memory, and so many records of the
+    /// handler with a number. The last quarter of memory is kept for partitions that have
     /// nothing in it, a little for each fetch: however much waits for a few slow keys, the others are seen.
     pub(super) fn room(
         &mut self,
         (records, bytes): (usize, usize),
+        of_handler: impl Fn(usize) -> usize,
         wanted: Wanted,
         ownership: &Ownership,
         now: Instant,
     ) -> Room {
         let DeliveryConfig { batch_size, max_in_flight, max_in_flight_bytes, .. } = self.config;
-        let size = |limits, records, bytes| pacing::fetch_size(limits, records, bytes, self.mean_bytes);
+        let mean_bytes = self.mean_bytes;
+        let size = |limits, records, bytes| pacing::fetch_size(limits, records, bytes, mean_bytes);
         let share = (max_in_flight / SHARES).max(2);
         if let Some(partition) = self.hungry(share / 2, ownership) {
             let limits = FetchLimits { batch_size: share, max_in_flight, max_in_flight_bytes };
             let partitions = [partition].into_iter().collect();
-            return some(FetchBudget { partitions, limit: size(limits, records, bytes), part: true });
+            let (handlers, limit) = (Handlers::Every, size(limits, records, bytes));
+            return some(FetchBudget { partitions, handlers, limit, part: true });
+        }
+        if let Some((handlers, wants)) = self.handlers.hungry(wanted.at_all, of_handler) {
+            let limits =
+                FetchLimits { batch_size: wants.min(batch_size), max_in_flight, max_in_flight_bytes };
+            let (partitions, limit) = (self.common(ownership), size(limits, records, bytes));
+            return some(FetchBudget { partitions, handlers, limit, part: true });
         }
         if !wanted.at_all {
             return Room::Nothing;
@@ -194,7 +232,8 @@ impl Budget {
         // A fetch for a few places costs as much as one for many: wait until half a batch has room.
         if records == 0 || limit >= most.div_ceil(2) {
             self.full_since = None;
-            return some(FetchBudget { partitions: ownership.owned().without(self.hot), limit, part: false });
+            let (partitions, handlers) = (self.common(ownership), self.handlers.others());
+            return some(FetchBudget { partitions, handlers, limit, part: false });
         }
         if now - *self.full_since.get_or_insert(now) >= BUSY_FOR {
             self.full_since = None;
@@ -202,8 +241,14 @@ impl Budget {
         }
         let kept =
             FetchLimits { batch_size: (max_in_flight / 64).max(1), max_in_flight, max_in_flight_bytes };
-        let idle = if wanted.news { ownership.idle() } else { PartitionSet::EMPTY };
-        some(FetchBudget { partitions: idle, limit: size(kept, records, bytes), part: true })
+        let partitions = if wanted.news { ownership.idle() } else { PartitionSet::EMPTY };
+        let (handlers, limit) = (self.handlers.others(), size(kept, records, bytes));
+        some(FetchBudget { partitions, handlers, limit, part: true })
+    }
+
+    /// The partitions that are not fetched by themselves.
+    fn common(&self, ownership: &Ownership) -> PartitionSet {
+        ownership.owned().without(self.hot)
     }
 
     /// A hot partition with so few records in memory, or with a lane that was released.
@@ -236,7 +281,7 @@ mod tests {
     }
 
     fn fetched(budget: &mut Budget, ownership: &Ownership) -> PartitionSet {
-        match budget.room((0, 0), WANTED, ownership, Instant::now()) {
+        match budget.room((0, 0), |_| 0, WANTED, ownership, Instant::now()) {
             Room::For(budget) => budget.partitions,
             Room::CutQueues(_) | Room::Nothing => PartitionSet::EMPTY,
         }
@@ -246,7 +291,7 @@ mod tests {
     async fn an_exhausted_partition_is_fetched_again_once_there_is_news() {
         let (mut budget, ownership, hot) = with_a_hot_one();
         assert_eq!(fetched(&mut budget, &ownership), hot, "by itself, and first");
-        budget.exhausted(hot);
+        budget.exhausted(hot, &Handlers::Every);
         assert_eq!(fetched(&mut budget, &ownership), PartitionSet::ALL.without(hot));
         budget.news();
         assert_eq!(fetched(&mut budget, &ownership), hot);
@@ -285,14 +330,16 @@ mod tests {
         budget.close(|_| false);
         let full = (budget.config.max_in_flight - budget.config.max_in_flight / 4, 0);
         let now = Instant::now();
-        let Room::For(idle) = budget.room(full, WANTED, &ownership, now) else { panic!("room for the idle") };
+        let Room::For(idle) = budget.room(full, |_| 0, WANTED, &ownership, now) else {
+            panic!("room for the idle")
+        };
         assert!(idle.part && idle.limit < 100, "the last quarter, a little at a time");
         let later = now + BUSY_FOR;
         assert_eq!(
-            budget.room(full, WANTED, &ownership, later),
+            budget.room(full, |_| 0, WANTED, &ownership, later),
             Room::CutQueues(budget.config.max_in_flight / SHARES)
         );
         let quiet = Wanted { at_all: true, news: false };
-        assert_eq!(budget.room(full, quiet, &ownership, later), Room::Nothing);
+        assert_eq!(budget.room(full, |_| 0, quiet, &ownership, later), Room::Nothing);
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
     rules::watermark::Server,
+    store::Handlers,
     vitals::ListenState,
 };
 
@@ -129,6 +130,16 @@ impl Planner {
         self.budget.cut(partitions);
     }
 
+    /// Memory is full, and no queue is long. Returns the number of the handler that is to be cut, and to how many records;
+    /// it is fetched by itself from now on. These are all handlers, and what they have in memory.
+    pub(in crate::delivery) fn cut_handler<'a>(
+        &mut self,
+        handlers: impl Iterator<Item = (usize, &'a str)>,
+        in_memory: impl Fn(usize) -> usize,
+    ) -> Option<(usize, usize)> {
+        self.budget.cut_handler(handlers, in_memory)
+    }
+
     /// Partitions may be owned no more.
     pub(in crate::delivery) fn close(&mut self, is_open: impl Fn(Partition) -> bool) {
         self.budget.close(is_open);
@@ -148,10 +159,11 @@ impl Planner {
         self.stop_reads.are_read(partition, generation)
     }
 
-    /// What to do next, with so many records and bytes in memory.
+    /// What to do next, with so many records and bytes in memory, and so many records of the handler with a number.
     pub(in crate::delivery) fn next(
         &mut self,
         in_memory: (usize, usize),
+        of_handler: impl Fn(usize) -> usize,
         ownership: &Ownership,
         now: Instant,
     ) -> Step {
@@ -159,7 +171,7 @@ impl Planner {
             return Step::Wait;
         }
         let wanted = Wanted { at_all: self.wanted || self.due_wanted, news: self.news };
-        match self.budget.room(in_memory, wanted, ownership, now) {
+        match self.budget.room(in_memory, of_handler, wanted, ownership, now) {
             Room::For(budget) => Step::Fetch(Begin(budget)),
             Room::CutQueues(share) => Step::CutQueues(share),
             Room::Nothing => Step::Wait,
@@ -169,20 +181,20 @@ impl Planner {
     /// The fetch begins, as number `seq` and without the records in memory.
     pub(in crate::delivery) fn begin(
         &mut self,
-        Begin(FetchBudget { partitions, limit, part }): Begin,
+        Begin(FetchBudget { partitions, handlers, limit, part }): Begin,
         (seq, skip): (u64, Vec<RecordId>),
         ownership: &Ownership,
     ) -> FetchRequest {
         let unread = self.stop_reads.unread(partitions, ownership);
         let stops = self.stop_reads.begin(partitions, ownership);
         let generations = stops.iter().filter_map(|p| Some((p, ownership.generation(p)?))).collect();
-        self.budget.begin(partitions);
+        self.budget.begin(partitions, &handlers);
         let missed = std::mem::take(&mut self.missed) || !unread.is_empty();
         if missed {
             // What is left is there already, though nobody commits anything.
             self.listening.version = None;
         }
-        let watermark = self.watermark.begin_fetch(missed);
+        let watermark = self.watermark.begin_fetch(missed, handlers != Handlers::Every);
         // What is fetched by itself is not seen by the other fetches at all.
         let due = self.due_wanted || part;
         self.news = false;
@@ -205,6 +217,7 @@ impl Planner {
             version: self.listening.version,
             skip,
             limit,
+            handlers,
             part,
             watermark,
         }
@@ -236,8 +249,8 @@ impl Planner {
         if self.budget.releasing(releasing) {
             self.want();
         }
-        if request.part && !result.more && self.budget.cool(request.partitions(), releasing, now) {
-            self.want();
+        if request.part && !result.more {
+            self.cool(request, releasing, now);
         }
         self.stop_reads.end(&request.generations);
         if let Some(last) = result.records.last() {
@@ -247,13 +260,26 @@ impl Planner {
         }
     }
 
+    /// A fetch of a part has brought all that there is of it.
+    fn cool(&mut self, request: &FetchRequest, releasing: PartitionSet, now: Instant) {
+        let cooled = match request.handlers {
+            Handlers::Only(_) => self.budget.cool_handler(&request.handlers),
+            _ => self.budget.cool(request.partitions(), releasing, now),
+        };
+        if cooled {
+            self.want();
+        }
+        // The other fetches have left out what a handler has below the watermark.
+        self.missed |= cooled && request.handlers != Handlers::Every;
+    }
+
     /// What the fetch has brought was admitted, so many records of it.
     pub(in crate::delivery) fn admitted(&mut self, answer: &Answer, admitted: usize, now: Instant) {
         // What could not be admitted waits for a write that is under way or for another change, of which the
         // planner is told: fetching again at once would return the same rows.
         let in_vain = answer.brought > 0 && admitted == 0;
         if in_vain && answer.part {
-            self.budget.exhausted(answer.partitions);
+            self.budget.exhausted(answer.partitions, &answer.handlers);
         }
         let more = answer.more && !in_vain;
         self.wanted |= more;
@@ -301,6 +327,7 @@ impl Planner {
 /// What an answered fetch says beside its records.
 pub(in crate::delivery) struct Answer {
     partitions: PartitionSet,
+    handlers: Handlers,
     part: bool,
     brought: usize,
     new: bool,
@@ -313,7 +340,7 @@ pub(in crate::delivery) struct Answer {
 impl Answer {
     /// Whether it has brought all that some partitions have, fetched by themselves.
     pub(in crate::delivery) fn is_all_of_a_part(&self) -> bool {
-        self.part && !self.more
+        self.part && !self.more && self.handlers == Handlers::Every
     }
 }
 
@@ -322,6 +349,7 @@ impl From<&FetchResult> for Answer {
         let FetchResult { request, records, new, more, more_due, .. } = result;
         Self {
             partitions: request.partitions(),
+            handlers: request.handlers.clone(),
             part: request.part,
             brought: records.len(),
             new: *new,
@@ -367,7 +395,7 @@ mod tests {
         /// Fetches if the planner says so, and has the database answer or fail.
         fn fetch(&mut self, fails: bool) -> Option<usize> {
             let bytes = self.in_memory * 100;
-            let begin = match self.planner.next((self.in_memory, bytes), &self.ownership, self.now) {
+            let begin = match self.planner.next((self.in_memory, bytes), |_| 0, &self.ownership, self.now) {
                 Step::Wait => return None,
                 Step::CutQueues(_) => {
                     self.planner.queues_cut(PartitionSet::EMPTY);
@@ -462,9 +490,9 @@ mod tests {
         let mut stage = Stage::new();
         let version_after = |stage: &mut Stage, more| {
             let (asked, version) = (false, Some(7));
-            let (partitions, part, brought) = (PartitionSet::ALL, false, usize::from(more));
-            let answer =
-                Answer { partitions, part, brought, new: more, more, more_due: false, asked, version };
+            let (partitions, handlers, part) = (PartitionSet::ALL, Handlers::Every, false);
+            let (brought, new, more_due) = (usize::from(more), more, false);
+            let answer = Answer { partitions, handlers, part, brought, new, more, more_due, asked, version };
             stage.planner.admitted(&answer, brought, stage.now);
             stage.planner.listening.version
         };

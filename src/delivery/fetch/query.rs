@@ -7,7 +7,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Stop},
     rules::watermark::{LowWatermark, Plan},
-    store::{IdScan, Store, StoreError, Suspicion},
+    store::{Handlers, IdScan, Pick, Store, StoreError, Suspicion},
 };
 
 /// What a fetch is to bring.
@@ -29,7 +29,9 @@ pub(in crate::delivery) struct FetchRequest {
     pub(in crate::delivery) version: Option<i64>,
     pub(in crate::delivery) skip: Vec<RecordId>,
     pub(in crate::delivery) limit: usize,
-    /// Only some of the partitions are fetched, each by itself.
+    /// Whose records. One handler's by themselves, or those of all handlers that are not fetched so.
+    pub(in crate::delivery) handlers: Handlers,
+    /// Only some of the records are fetched, each partition by itself.
     pub(in crate::delivery) part: bool,
     /// How far the ids are known; moved on by the fetch.
     pub(in crate::delivery) watermark: LowWatermark,
@@ -79,7 +81,8 @@ async fn fill(store: &dyn Store, result: &mut FetchResult) -> Result<(), StoreEr
     if result.request.is_in_vain(store).await? {
         return Ok(());
     }
-    let FetchRequest { turn, stops, unread, due, skip, limit, part, watermark, .. } = &mut result.request;
+    let FetchRequest { turn, stops, unread, due, skip, limit, handlers, part, watermark, .. } =
+        &mut result.request;
     let owned: PartitionSet = turn.iter().copied().collect();
     if !stops.is_empty() {
         result.stops = store.stops(*stops).await?;
@@ -88,23 +91,24 @@ async fn fill(store: &dyn Store, result: &mut FetchResult) -> Result<(), StoreEr
         result.suspicions = store.suspicions(*unread).await?;
     }
     if *due {
-        let (records, changes) = store.fetch_due(owned, skip, *limit).await?;
+        let (records, changes) = store.fetch_due(owned, Pick { skip, handlers, limit: *limit }).await?;
         (result.records, result.cluster_changes) = (records, Some(changes));
         result.more_due = result.records.len() >= *limit;
         result.more = result.more_due;
     }
     let left = limit.saturating_sub(result.records.len()).max(1);
+    let pick = Pick { skip, handlers, limit: left };
     let plan = if *part { Plan::ByPartition } else { plan(store, watermark, owned).await? };
     let pending = match plan {
         Plan::ScanById { from, reach } => {
-            let scan = IdScan { partitions: owned, from, reach, skip, limit: left };
+            let scan = IdScan { partitions: owned, from, reach, pick };
             let (records, horizon) = store.scan_by_id(scan).await?;
             let last = records.last().map_or(from, |record| record.delivery.id);
             result.more |= watermark.scanned((from, reach), left, (records.len(), last), horizon);
             records
         }
         Plan::ByPartition | Plan::FindHead => {
-            let records = store.fetch_by_partition(turn, skip, left).await?;
+            let records = store.fetch_by_partition(turn, pick).await?;
             result.more |= records.len() >= left;
             records
         }

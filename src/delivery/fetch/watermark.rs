@@ -29,14 +29,16 @@ impl Watermark {
         self.wrote = number.map(|number| (self.settle_began_at, number)).or(self.wrote);
     }
 
-    /// What the next fetch goes by. `missed`: something below may be pending.
-    pub(super) fn begin_fetch(&mut self, missed: bool) -> LowWatermark {
+    /// What the next fetch goes by. `missed`: something below may be pending; `leaves_out`: it does not bring the
+    /// records of all handlers.
+    pub(super) fn begin_fetch(&mut self, missed: bool, leaves_out: bool) -> LowWatermark {
         if let Some((last_id, (number, server))) = self.wrote.take() {
             self.low.wrote(last_id, number, server);
         }
         if missed {
             self.low.reset();
         }
+        self.low.leave_out(leaves_out);
         self.low
     }
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::{
-    fetches::Fetches, memory::Memory, ready::Ready, releases::Releases, stop::StopState, suspects::Suspects,
-    table::LaneTable, wishes::Wishes,
+    fetches::Fetches, lane::LaneState, memory::Memory, ready::Ready, releases::Releases, stop::StopState,
+    suspects::Suspects, table::LaneTable, wishes::Wishes,
 };
 use crate::{
-    delivery::work::{Item, LaneId, Origin, Write},
+    delivery::work::{Item, Items, LaneId, Origin, Write},
     ownership::Permit,
     partition::PartitionSet,
     record::{Change, OnFailure, Record, RecordId, Settlement, StopReason},
@@ -147,6 +147,34 @@ impl Book {
         let queued = std::mem::take(&mut state.queue);
         queued.iter().for_each(|item| self.requeue(item.id()));
         self.table.remove_if_idle(lane);
+    }
+
+    /// Cuts queues of so many records to half of that. Returns where that was.
+    pub(super) fn cut_queues(&mut self, share: usize) -> PartitionSet {
+        let long = self.table.iter().filter(|(_, state)| state.queue.len() >= share);
+        let long: Vec<LaneId> = long.map(|(lane, _)| lane).collect();
+        let mut cut = PartitionSet::EMPTY;
+        for lane in long {
+            let Some(state) = self.table.get_mut(lane) else { continue };
+            self.fetches.mark_stale(&state.name);
+            cut.insert(state.name.partition);
+            let rest: Items = state.queue.drain(share / 2..).collect();
+            rest.iter().for_each(|item| self.requeue(item.id()));
+        }
+        cut
+    }
+
+    /// Gives up queued records of a handler until it has so many records in memory; the oldest lanes keep theirs.
+    pub(super) fn cut_handler(&mut self, number: usize, share: usize) {
+        let is_of = |state: &LaneState| state.entry.as_ref().is_some_and(|entry| entry.number == number);
+        let lanes = self.table.iter().filter(|(_, state)| is_of(state));
+        let mut lanes: Vec<_> = lanes.filter_map(|(lane, state)| Some((state.head()?, lane))).collect();
+        lanes.sort_unstable_by_key(|(head, _)| *head);
+        while self.memory.of_handler(number) > share
+            && let Some((_, lane)) = lanes.pop()
+        {
+            self.abandon(lane);
+        }
     }
 
     /// What a durable change means for its lane.

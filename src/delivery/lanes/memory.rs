@@ -7,10 +7,20 @@ use crate::record::RecordId;
 /// Which records are in memory, and how much room their payloads take.
 #[derive(Default)]
 pub(super) struct Memory {
-    /// The bytes of each payload by record. Written when a record is admitted and when it is done with.
-    known: HashMap<RecordId, u32, foldhash::fast::RandomState>,
-    /// Their sum.
+    /// What is known of each record. Written when a record is admitted and when it is done with.
+    known: HashMap<RecordId, Known, foldhash::fast::RandomState>,
+    /// The sum of their bytes.
     bytes: usize,
+    /// How many there are of each handler, by its number.
+    of_handlers: Vec<usize>,
+}
+
+/// One record.
+struct Known {
+    /// Of its payload.
+    bytes: u32,
+    /// The number of its handler, if this build has it.
+    handler: Option<u32>,
 }
 
 impl Memory {
@@ -30,15 +40,31 @@ impl Memory {
         self.bytes
     }
 
-    pub(super) fn add(&mut self, id: RecordId, payload: usize) {
+    /// Records of the handler with this number.
+    pub(super) fn of_handler(&self, number: usize) -> usize {
+        self.of_handlers.get(number).copied().unwrap_or(0)
+    }
+
+    /// A record that is not known yet.
+    pub(super) fn add(&mut self, id: RecordId, payload: usize, handler: Option<usize>) {
+        self.remove(id);
         // A payload has at most 4 GiB in every database.
         let bytes = u32::try_from(payload).unwrap_or(u32::MAX);
-        let before = self.known.insert(id, bytes).unwrap_or_default();
         self.bytes += bytes as usize;
-        self.bytes -= before as usize;
+        if let Some(number) = handler {
+            if self.of_handlers.len() <= number {
+                self.of_handlers.resize(number + 1, 0);
+            }
+            self.of_handlers[number] += 1;
+        }
+        self.known.insert(id, Known { bytes, handler: handler.map(|number| number as u32) });
     }
 
     pub(super) fn remove(&mut self, id: RecordId) {
-        self.bytes -= self.known.remove(&id).unwrap_or_default() as usize;
+        let Some(Known { bytes, handler }) = self.known.remove(&id) else { return };
+        self.bytes -= bytes as usize;
+        if let Some(count) = handler.and_then(|number| self.of_handlers.get_mut(number as usize)) {
+            *count -= 1;
+        }
     }
 }

@@ -154,7 +154,7 @@ impl Lanes {
             return self.mark_missed();
         }
         record.delivery.generation = permit.generation();
-        self.0.memory.add(id, record.payload.len());
+        self.0.memory.add(id, record.payload.len(), entry.map(|entry| entry.number));
         let lane = found.unwrap_or_else(|| self.0.table.insert(hash, record.lane()));
         match (admitted, entry) {
             (Admission::Miss, _) => {}
@@ -350,17 +350,17 @@ impl Lanes {
 
     /// Cuts queues of so many records to half of that. Returns where that was.
     pub(in crate::delivery) fn cut_queues(&mut self, share: usize) -> PartitionSet {
-        let long = self.0.table.iter().filter(|(_, state)| state.queue.len() >= share);
-        let long: Vec<LaneId> = long.map(|(lane, _)| lane).collect();
-        let mut cut = PartitionSet::EMPTY;
-        for lane in long {
-            let Some(state) = self.0.table.get_mut(lane) else { continue };
-            self.0.fetches.mark_stale(&state.name);
-            cut.insert(state.name.partition);
-            let rest: Items = state.queue.drain(share / 2..).collect();
-            rest.iter().for_each(|item| self.0.requeue(item.id()));
-        }
-        cut
+        self.0.cut_queues(share)
+    }
+
+    /// Gives up queued records of the handler with this number until it has so many records in memory.
+    pub(in crate::delivery) fn cut_handler(&mut self, number: usize, share: usize) {
+        self.0.cut_handler(number, share);
+    }
+
+    /// Records in memory of the handler with this number.
+    pub(in crate::delivery) fn of_handler(&self, number: usize) -> usize {
+        self.0.memory.of_handler(number)
     }
 
     /// Gives up the queues, stops and suspicions of partitions that may not be worked on any more.

@@ -227,7 +227,7 @@ mod tests {
         instance::InstanceId,
         partition::{Partition, PartitionSet},
         record::{Change, Settlement},
-        store::{Completed, FenceRow, NewInstance, Resolution, SETTLER_SLOT, Store, StoreSettings},
+        store::{Completed, FenceRow, NewInstance, Pick, Resolution, SETTLER_SLOT, Store, StoreSettings},
     };
 
     fn store(pool: &MemoryPool) -> Arc<dyn Store> {
@@ -265,7 +265,7 @@ mod tests {
         schedule(&pool, Due::After(hour)).await.unwrap();
         schedule(&pool, Due::At(std::time::SystemTime::now() + 2 * hour)).await.unwrap();
         for due in [0, 1, 2] {
-            assert_eq!(store.fetch_due(PartitionSet::ALL, &[], 10).await.unwrap().0.len(), due);
+            assert_eq!(store.fetch_due(PartitionSet::ALL, Pick::new(&[], 10)).await.unwrap().0.len(), due);
             tokio::time::sleep(hour + Duration::from_secs(60)).await;
         }
     }
@@ -283,12 +283,12 @@ mod tests {
         for (fault, resolution, left) in fates {
             schedule(&pool, Due::Now).await.unwrap();
             let partitions = [Partition::of("order-1")];
-            let id = store.fetch_by_partition(&partitions, &[], 10).await.unwrap()[0].delivery.id;
+            let id = store.fetch_by_partition(&partitions, Pick::new(&[], 10)).await.unwrap()[0].delivery.id;
             pool.fail_next("settle", 1, fault);
             let settlement = Settlement { id, failures: 0, change: Change::Complete };
             assert!(store.settle(fence, std::slice::from_ref(&settlement)).await.is_err());
             assert_eq!(store.resolve(fence).await.unwrap(), resolution);
-            assert_eq!(store.fetch_by_partition(&partitions, &[], 10).await.unwrap().len(), left);
+            assert_eq!(store.fetch_by_partition(&partitions, Pick::new(&[], 10)).await.unwrap().len(), left);
             fence = fence.invalidated();
             drop(store.settle(fence, &[settlement]).await);
             fence = fence.moved();

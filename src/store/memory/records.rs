@@ -13,7 +13,10 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Settlement, Stop},
     rules::watermark::{Head, Horizon},
-    store::{CLOSED, FenceRow, IdScan, RecordStore, Resolution, SettleError, Settled, StoreError, Suspicion},
+    store::{
+        CLOSED, FenceRow, Handlers, IdScan, Pick, RecordStore, Resolution, SettleError, Settled, StoreError,
+        Suspicion,
+    },
 };
 
 #[async_trait]
@@ -21,13 +24,13 @@ impl RecordStore for MemoryStore {
     async fn fetch_by_partition(
         &self,
         partitions: &[Partition],
-        skip: &[RecordId],
-        limit: usize,
+        pick: Pick<'_>,
     ) -> Result<Vec<Record>, StoreError> {
-        let skip: HashSet<RecordId> = skip.iter().copied().collect();
+        let skip: HashSet<RecordId> = pick.skip.iter().copied().collect();
+        let is_wanted = |record: &Record| is_wanted(record, &skip, pick.handlers);
         self.call("fetch by partition", |outbox, now| {
             let pending = partitions.iter().flat_map(|partition| outbox.records.pending(*partition, now));
-            pending.filter(|record| !skip.contains(&record.delivery.id)).take(limit).collect()
+            pending.filter(is_wanted).take(pick.limit).collect()
         })
         .await
     }
@@ -42,11 +45,11 @@ impl RecordStore for MemoryStore {
 
     async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
         let skip: HashSet<RecordId> = scan.skip_above().into_iter().collect();
+        let is_wanted = |record: &Record| is_wanted(record, &skip, scan.pick.handlers);
         self.call("scan by id", |outbox, now| {
             let ids = scan.from..scan.from.saturating_add(scan.reach);
             let found = outbox.records.scan(scan.partitions, ids, now);
-            let found = found.filter(|record| !skip.contains(&record.delivery.id)).take(scan.limit);
-            (found.collect(), outbox.horizon())
+            (found.filter(is_wanted).take(scan.pick.limit).collect(), outbox.horizon())
         })
         .await
     }
@@ -54,14 +57,13 @@ impl RecordStore for MemoryStore {
     async fn fetch_due(
         &self,
         partitions: PartitionSet,
-        skip: &[RecordId],
-        limit: usize,
+        pick: Pick<'_>,
     ) -> Result<(Vec<Record>, i64), StoreError> {
-        let skip: HashSet<RecordId> = skip.iter().copied().collect();
+        let skip: HashSet<RecordId> = pick.skip.iter().copied().collect();
+        let is_wanted = |record: &Record| is_wanted(record, &skip, pick.handlers);
         self.call("fetch due", |outbox, now| {
             let due = partitions.iter().flat_map(|partition| outbox.records.due(partition, now));
-            let due = due.filter(|record| !skip.contains(&record.delivery.id)).take(limit);
-            (due.collect(), outbox.cluster_changes)
+            (due.filter(is_wanted).take(pick.limit).collect(), outbox.cluster_changes)
         })
         .await
     }
@@ -140,4 +142,8 @@ impl RecordStore for MemoryStore {
         })
         .await
     }
+}
+
+fn is_wanted(record: &Record, skip: &HashSet<RecordId>, handlers: &Handlers) -> bool {
+    !skip.contains(&record.delivery.id) && handlers.include(&record.delivery.handler)
 }

@@ -16,7 +16,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
     rules::watermark::{Head, Horizon, Server},
-    store::{ErrorClass, FenceRow, IdScan, Notifier, SchemaError, StoreSettings},
+    store::{ErrorClass, FenceRow, IdScan, Notifier, Pick, SchemaError, StoreSettings},
 };
 
 /// A bound parameter.
@@ -210,8 +210,7 @@ pub(crate) trait Driver: Database {
         conn: &'c mut Self::Connection,
         sql: &'c Arc<str>,
         partitions: &'c [Partition],
-        skip: &'c [RecordId],
-        limit: usize,
+        pick: Pick<'c>,
     ) -> DriverResult<'c, Vec<Record>>;
     /// Moves the fence row on and completes records with this count of failures in one statement; how many fence rows and records
     /// were written, and the number of the transaction. Only called where [`Statements::settle_at_once`] is one.
@@ -229,8 +228,7 @@ pub(crate) trait Driver: Database {
         conn: &'c mut Self::Connection,
         sql: &'c Arc<str>,
         partitions: PartitionSet,
-        skip: &'c [RecordId],
-        limit: usize,
+        pick: Pick<'c>,
     ) -> DriverResult<'c, (Vec<Record>, i64)>;
     /// Reads records by id and the horizon.
     fn scan_by_id<'c>(

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use super::statements::list;
 use crate::{
+    name::Name,
     partition::PartitionSet,
     record::RecordId,
-    store::{IdScan, sql::records::numbers},
+    store::{Handlers, IdScan, Pick, sql::records::numbers},
 };
 
 /// Rows below a scan that are read beside those in flight before another way is taken.
@@ -19,11 +20,27 @@ fn skipped(ids: impl IntoIterator<Item = RecordId>) -> String {
     list(ids.into_iter().chain([0]))
 }
 
-pub(super) fn fetch_lists(partitions: PartitionSet, skip: &[RecordId], limit: usize) -> Lists {
+/// A condition on the handler; nothing where every one is meant. Ids of handlers need no quoting: they are valid
+/// names, as the builder has checked.
+pub(super) fn of_handlers(handlers: &Handlers) -> String {
+    let quoted = |name: &Name| format!("'{}'", name.as_str().replace('\'', "''"));
+    match handlers {
+        Handlers::Every => String::new(),
+        Handlers::Only(one) => format!(" AND handler = {}", quoted(one)),
+        Handlers::Except(others) if others.is_empty() => String::new(),
+        Handlers::Except(others) => {
+            let others: Vec<String> = others.iter().map(quoted).collect();
+            format!(" AND handler NOT IN ({})", others.join(", "))
+        }
+    }
+}
+
+pub(super) fn fetch_lists(partitions: PartitionSet, pick: Pick<'_>) -> Lists {
     vec![
         ("{partitions}", numbers(partitions)),
-        ("{skip}", skipped(skip.iter().copied())),
-        ("{limit}", limit.to_string()),
+        ("{skip}", skipped(pick.skip.iter().copied())),
+        ("{handlers}", of_handlers(pick.handlers)),
+        ("{limit}", pick.limit.to_string()),
     ]
 }
 
@@ -37,16 +54,18 @@ pub(super) fn scan_lists(scan: &IdScan<'_>) -> Lists {
         ("{from}", scan.from.to_string()),
         ("{to}", scan.from.saturating_add(scan.reach).to_string()),
         ("{skip}", skipped(scan.skip_above())),
-        ("{limit}", scan.limit.to_string()),
+        ("{handlers}", of_handlers(scan.pick.handlers)),
+        ("{limit}", scan.pick.limit.to_string()),
     ]
 }
 
 /// Also the number of rows at which the statement stops.
 pub(super) fn below_lists(scan: &IdScan<'_>) -> (Lists, usize) {
-    let most = scan.skip.len() + ROWS_BELOW;
+    let most = scan.pick.skip.len() + ROWS_BELOW;
     let lists = vec![
         ("{partitions}", numbers(scan.partitions)),
         ("{to}", scan.from.to_string()),
+        ("{handlers}", of_handlers(scan.pick.handlers)),
         ("{limit}", most.to_string()),
     ];
     (lists, most)
@@ -54,10 +73,10 @@ pub(super) fn below_lists(scan: &IdScan<'_>) -> (Lists, usize) {
 
 /// The first of the pending ids below a scan that are not in memory, if there are any.
 pub(super) fn late_lists(mut below: Vec<RecordId>, scan: &IdScan<'_>) -> Option<Lists> {
-    let skip: HashSet<RecordId> = scan.skip.iter().copied().collect();
+    let skip: HashSet<RecordId> = scan.pick.skip.iter().copied().collect();
     below.retain(|id| !skip.contains(id));
     below.sort_unstable();
-    below.truncate(scan.limit);
+    below.truncate(scan.pick.limit);
     (!below.is_empty()).then(|| vec![("{ids}", list(below))])
 }
 
@@ -68,18 +87,17 @@ macro_rules! sqlx_fetches {
             conn: &'c mut $connection,
             sql: &'c std::sync::Arc<str>,
             partitions: &'c [crate::partition::Partition],
-            skip: &'c [crate::record::RecordId],
-            limit: usize,
+            pick: crate::store::Pick<'c>,
         ) -> crate::store::sql::driver::DriverResult<'c, Vec<crate::record::Record>> {
             Box::pin(async move {
                 let mut records = Vec::new();
                 // Ascending numbers are one range scan in index order.
                 for part in partitions.chunk_by(|a, b| a < b) {
-                    let left = limit - records.len();
                     let part = part.iter().copied().collect();
-                    let lists = crate::store::sql::fetches::fetch_lists(part, skip, left);
+                    let left = crate::store::Pick { limit: pick.limit - records.len(), ..pick };
+                    let lists = crate::store::sql::fetches::fetch_lists(part, left);
                     records.extend(read(conn, sql, &lists).await?);
-                    if records.len() >= limit {
+                    if records.len() >= pick.limit {
                         break;
                     }
                 }
@@ -91,12 +109,11 @@ macro_rules! sqlx_fetches {
             conn: &'c mut $connection,
             sql: &'c std::sync::Arc<str>,
             partitions: crate::partition::PartitionSet,
-            skip: &'c [crate::record::RecordId],
-            limit: usize,
+            pick: crate::store::Pick<'c>,
         ) -> crate::store::sql::driver::DriverResult<'c, (Vec<crate::record::Record>, i64)> {
             use crate::store::sql::{fetches, statements::fill};
             Box::pin(async move {
-                let sql = fill(sql, &fetches::fetch_lists(partitions, skip, limit));
+                let sql = fill(sql, &fetches::fetch_lists(partitions, pick));
                 records_and_changes(&sqlx::raw_sql(sql).fetch_all(conn).await?)
             })
         }
@@ -130,7 +147,7 @@ macro_rules! sqlx_fetches {
                 if let Some(lists) = fetches::late_lists(below, &scan) {
                     records.extend(read(conn, late, &lists).await?);
                     records.sort_unstable_by_key(|record| record.delivery.id);
-                    records.truncate(scan.limit);
+                    records.truncate(scan.pick.limit);
                 }
                 Ok((records, horizon))
             })

@@ -13,18 +13,19 @@ use super::{
     dialect::{Dialect, Family, Mark},
     driver::{AFTER_RECORD, Driver, DriverResult, Session},
     engine,
+    fetches::of_handlers,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     insert::{Insert, headers_text},
     notifier::PgNotifier,
     sessions,
-    statements::{Statements, safe, template},
+    statements::{Statements, fill, safe, template},
 };
 use crate::{
     naming,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
     rules::watermark::{Head, Horizon, Server},
-    store::{ErrorClass, FenceRow, IdScan, Notifier, SchemaError, StoreSettings, Tables},
+    store::{ErrorClass, FenceRow, IdScan, Notifier, Pick, SchemaError, StoreSettings, Tables},
 };
 
 /// PgBouncer has one state for all that it says itself: what begins so, waiting does not fix.
@@ -123,14 +124,13 @@ impl Driver for Postgres {
         conn: &'c mut PgConnection,
         sql: &'c Arc<str>,
         partitions: &'c [Partition],
-        skip: &'c [RecordId],
-        limit: usize,
+        pick: Pick<'c>,
     ) -> DriverResult<'c, Vec<Record>> {
         let numbers: Vec<i16> = partitions.iter().map(|partition| i16::from(partition.number())).collect();
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let limit = i64::try_from(pick.limit).unwrap_or(i64::MAX);
         Box::pin(async move {
-            let query = sqlx::query(AssertSqlSafe(Arc::clone(sql)));
-            let mut rows = query.bind(numbers).bind(skip).bind(limit).bind(limit).fetch(conn);
+            let query = sqlx::query(of(sql, pick));
+            let mut rows = query.bind(numbers).bind(pick.skip).bind(limit).bind(limit).fetch(conn);
             let mut records = Vec::new();
             // Row by row: they are decoded while the server still looks for the others.
             while let Some(row) = rows.try_next().await? {
@@ -144,16 +144,13 @@ impl Driver for Postgres {
         conn: &'c mut PgConnection,
         sql: &'c Arc<str>,
         partitions: PartitionSet,
-        skip: &'c [RecordId],
-        limit: usize,
+        pick: Pick<'c>,
     ) -> DriverResult<'c, (Vec<Record>, i64)> {
         let numbers: Vec<i16> = partitions.iter().map(|partition| i16::from(partition.number())).collect();
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let limit = i64::try_from(pick.limit).unwrap_or(i64::MAX);
         Box::pin(async move {
-            let query = sqlx::query(safe(sql));
-            records_and_changes(
-                &query.bind(numbers).bind(skip).bind(limit).bind(limit).fetch_all(conn).await?,
-            )
+            let query = sqlx::query(of(sql, pick)).bind(numbers).bind(pick.skip);
+            records_and_changes(&query.bind(limit).bind(limit).fetch_all(conn).await?)
         })
     }
 
@@ -183,9 +180,9 @@ impl Driver for Postgres {
         sql: &'c Statements,
         scan: IdScan<'c>,
     ) -> DriverResult<'c, (Vec<Record>, Horizon)> {
-        let limit = i64::try_from(scan.limit).unwrap_or(i64::MAX);
+        let limit = i64::try_from(scan.pick.limit).unwrap_or(i64::MAX);
         Box::pin(async move {
-            let mut rows = sqlx::query(safe(&sql.scan_by_id))
+            let mut rows = sqlx::query(of(&sql.scan_by_id, scan.pick))
                 .bind(scan.from)
                 .bind(scan.from.saturating_add(scan.reach))
                 .bind(scan.partitions.to_bytes().to_vec())
@@ -193,7 +190,7 @@ impl Driver for Postgres {
                 .bind(limit)
                 .fetch(conn);
             let mut horizon = Horizon { open_from: Some(0), ..Horizon::default() };
-            let mut records = Vec::with_capacity(scan.limit);
+            let mut records = Vec::with_capacity(scan.pick.limit);
             // Row by row: they are decoded while the server still looks for the others.
             while let Some(row) = rows.try_next().await? {
                 match get::<i64>(&row, AFTER_RECORD)? {
@@ -321,6 +318,11 @@ async fn lock_keys(conn: &mut PgConnection, tables: &Tables, keys: &[&str]) -> R
         .execute(conn)
         .await
         .map(|_| ())
+}
+
+/// A fetch with its condition on the handlers.
+fn of(sql: &Arc<str>, pick: Pick<'_>) -> AssertSqlSafe<Arc<str>> {
+    fill(sql, &[("{handlers}", of_handlers(pick.handlers))])
 }
 
 /// What to do about a SQLSTATE. Total: unknown classes break the connection, which is always safe.

@@ -15,7 +15,9 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Lane, Record, RecordId, Settlement, Stop, StopReason},
     rules::watermark::{Head, Horizon},
-    store::{CLOSED, FenceRow, IdScan, RecordStore, Resolution, SettleError, Settled, StoreError, Suspicion},
+    store::{
+        CLOSED, FenceRow, IdScan, Pick, RecordStore, Resolution, SettleError, Settled, StoreError, Suspicion,
+    },
 };
 
 #[async_trait]
@@ -23,14 +25,12 @@ impl<D: Driver> RecordStore for SqlStore<D> {
     async fn fetch_by_partition(
         &self,
         partitions: &[Partition],
-        skip: &[RecordId],
-        limit: usize,
+        pick: Pick<'_>,
     ) -> Result<Vec<Record>, StoreError> {
         self.call("fetch by partition", async {
             let mut conn = self.poll.borrow().await?;
-            let records =
-                D::fetch_by_partition(&mut conn, &self.sql.fetch_by_partition, partitions, skip, limit)
-                    .await?;
+            let sql = &self.sql.fetch_by_partition;
+            let records = D::fetch_by_partition(&mut conn, sql, partitions, pick).await?;
             conn.keep();
             Ok(records)
         })
@@ -71,12 +71,11 @@ impl<D: Driver> RecordStore for SqlStore<D> {
     async fn fetch_due(
         &self,
         partitions: PartitionSet,
-        skip: &[RecordId],
-        limit: usize,
+        pick: Pick<'_>,
     ) -> Result<(Vec<Record>, i64), StoreError> {
         self.call("fetch due", async {
             let mut conn = self.poll.borrow().await?;
-            let due = D::fetch_due(&mut conn, &self.sql.fetch_due, partitions, skip, limit).await?;
+            let due = D::fetch_due(&mut conn, &self.sql.fetch_due, partitions, pick).await?;
             conn.keep();
             Ok(due)
         })

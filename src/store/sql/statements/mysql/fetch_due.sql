@@ -3,5 +3,5 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, cluster
 UNION ALL (SELECT id, event_id, partition_no, record_key, handler, record_type, content_type, payload, headers,
        attempts, {age:created_at}, NULL
 FROM {outbox}record FORCE INDEX ({index}record_pending)
-WHERE partition_no IN ({partitions}) AND status = 4 AND next_attempt_at <= {now} AND id NOT IN ({skip})
+WHERE partition_no IN ({partitions}) AND status = 4 AND next_attempt_at <= {now} AND id NOT IN ({skip}){handlers}
 ORDER BY partition_no, status, next_attempt_at, id LIMIT {limit})

@@ -7,6 +7,6 @@ SELECT r.id, r.event_id, r.partition_no::int8, r.record_key, r.handler, r.record
 FROM unnest($1::int2[]) AS p (no)
 CROSS JOIN LATERAL (
     SELECT * FROM {outbox}record o
-    WHERE o.partition_no = p.no AND o.status = 0 AND o.id NOT IN (SELECT unnest($2::int8[]))
+    WHERE o.partition_no = p.no AND o.status = 0 AND o.id NOT IN (SELECT unnest($2::int8[])){handlers}
     ORDER BY o.id LIMIT $3
 ) AS r LIMIT $4

@@ -7,6 +7,6 @@ FROM unnest($1::int2[]) AS p (no)
 CROSS JOIN LATERAL (
     SELECT * FROM {outbox}record o
     WHERE o.partition_no = p.no AND o.status = 4 AND o.next_attempt_at <= clock_timestamp()
-      AND o.id NOT IN (SELECT unnest($2::int8[]))
+      AND o.id NOT IN (SELECT unnest($2::int8[])){handlers}
     ORDER BY o.next_attempt_at LIMIT $3
 ) AS r LIMIT $4)

@@ -10,6 +10,6 @@ UNION ALL (
            payload, headers, attempts::int8, clock_timestamp() - created_at, NULL, NULL, NULL
     FROM {outbox}record
     WHERE id >= $1 AND id < $2 AND status = 0 AND get_bit($3, partition_no) = 1
-      AND id NOT IN (SELECT unnest($4::int8[]))
+      AND id NOT IN (SELECT unnest($4::int8[])){handlers}
     ORDER BY id LIMIT $5
 )

@@ -1,0 +1,158 @@
+//! Handlers that have taken so much of memory that they are fetched by themselves.
+//!
+//! A handler that takes its records slower than they come fills memory, however many keys it has. When memory
+//! stays full and no single lane is to blame, the handler with the most records gives up what is over its share
+//! and becomes *hot*: the other fetches leave it out, and it is fetched by itself whenever its share is half used
+//! up. Once such a fetch brings all that there is, the handler is like the others again.
+
+use crate::{name::Name, store::Handlers};
+
+/// All hot handlers share this part of memory; the rest is for the others.
+const PART_OF_MEMORY: usize = 2;
+/// A handler with less than this part of memory is not what fills it.
+const LEAST_PART: usize = 8;
+
+/// A handler that is fetched by itself.
+struct Hot {
+    /// Its number in the registry. Never changes.
+    number: usize,
+    /// Never changes.
+    id: Name,
+    /// Its last fetch brought nothing that could be admitted. Until there is news.
+    exhausted: bool,
+}
+
+/// The hot handlers of one instance.
+pub(super) struct HotHandlers {
+    /// Never changes.
+    max_in_flight: usize,
+    /// From `add` until a fetch brings all that a handler has.
+    hot: Vec<Hot>,
+    /// The last fetch was of a hot handler, so the next one is of the others if they want one.
+    turn_of_others: bool,
+}
+
+impl HotHandlers {
+    pub(super) fn new(max_in_flight: usize) -> Self {
+        Self { max_in_flight, hot: Vec::new(), turn_of_others: false }
+    }
+
+    /// Records in memory of one hot handler at most.
+    pub(super) fn share(&self) -> usize {
+        (self.max_in_flight / PART_OF_MEMORY / self.hot.len().max(1)).max(2)
+    }
+
+    /// Makes the handler with the most records in memory hot, if it fills a part of it: these are all handlers, with
+    /// their numbers and ids, and how many records each has. Returns its number.
+    pub(super) fn add<'a>(
+        &mut self,
+        handlers: impl Iterator<Item = (usize, &'a str)>,
+        in_memory: impl Fn(usize) -> usize,
+    ) -> Option<usize> {
+        let handlers: Vec<_> = handlers.collect();
+        if handlers.len() < 2 {
+            return None;
+        }
+        let is_hot = |number: usize| self.hot.iter().any(|hot| hot.number == number);
+        let others = handlers.into_iter().filter(|(number, _)| !is_hot(*number));
+        let (number, id) = others.max_by_key(|(number, _)| in_memory(*number))?;
+        if in_memory(number) < (self.max_in_flight / LEAST_PART).max(1) {
+            return None;
+        }
+        self.hot.push(Hot { number, id: id.into(), exhausted: false });
+        Some(number)
+    }
+
+    /// Whom the other fetches bring.
+    pub(super) fn others(&self) -> Handlers {
+        match self.hot.is_empty() {
+            true => Handlers::Every,
+            false => Handlers::Except(self.hot.iter().map(|hot| hot.id.clone()).collect()),
+        }
+    }
+
+    /// A handler that has used up half of its share, and how many records it may be brought. Never twice in a row
+    /// when `others_wait`.
+    pub(super) fn hungry(
+        &mut self,
+        others_wait: bool,
+        in_memory: impl Fn(usize) -> usize,
+    ) -> Option<(Handlers, usize)> {
+        if std::mem::take(&mut self.turn_of_others) && others_wait {
+            return None;
+        }
+        let share = self.share();
+        let wants = |hot: &&Hot| !hot.exhausted && in_memory(hot.number) <= share / 2;
+        let hot = self.hot.iter().filter(wants).min_by_key(|hot| in_memory(hot.number))?;
+        Some((Handlers::Only(hot.id.clone()), share - in_memory(hot.number)))
+    }
+
+    /// A fetch of these begins.
+    pub(super) fn begin(&mut self, handlers: &Handlers) {
+        self.turn_of_others = matches!(handlers, Handlers::Only(_));
+    }
+
+    /// There is news: what could not be admitted may be admitted now.
+    pub(super) fn news(&mut self) {
+        self.hot.iter_mut().for_each(|hot| hot.exhausted = false);
+    }
+
+    /// A fetch of these brought nothing that could be admitted.
+    pub(super) fn exhausted(&mut self, handlers: &Handlers) {
+        if let Handlers::Only(id) = handlers {
+            self.hot.iter_mut().filter(|hot| hot.id == *id).for_each(|hot| hot.exhausted = true);
+        }
+    }
+
+    /// A fetch of these brought all that they have. Returns whether one is hot no more.
+    pub(super) fn cool(&mut self, handlers: &Handlers) -> bool {
+        let Handlers::Only(id) = handlers else { return false };
+        let before = self.hot.len();
+        self.hot.retain(|hot| hot.id != *id);
+        self.hot.len() < before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HANDLERS: [(usize, &str); 3] = [(0, "a"), (1, "b"), (2, "c")];
+
+    fn only(id: &str) -> Handlers {
+        Handlers::Only(id.into())
+    }
+
+    #[test]
+    fn the_handler_with_the_most_records_becomes_hot_and_the_others_share_what_it_leaves() {
+        let mut handlers = HotHandlers::new(4_000);
+        assert_eq!(handlers.add(HANDLERS.into_iter(), |_| 499), None, "nobody fills memory");
+        assert_eq!(handlers.add(HANDLERS[..1].iter().copied(), |_| 3_000), None, "there is nobody else");
+        assert_eq!(handlers.add(HANDLERS.into_iter(), |number| 600 + number), Some(2));
+        assert_eq!(handlers.share(), 2_000);
+        assert_eq!(handlers.add(HANDLERS.into_iter(), |number| 600 + number), Some(1), "the next one");
+        assert_eq!(
+            (handlers.share(), handlers.others()),
+            (1_000, Handlers::Except(vec!["c".into(), "b".into()]))
+        );
+        assert!(handlers.cool(&only("c")) && !handlers.cool(&only("c")));
+        assert_eq!((handlers.share(), handlers.others()), (2_000, Handlers::Except(vec!["b".into()])));
+    }
+
+    #[test]
+    fn a_hot_handler_is_fetched_when_half_of_its_share_is_used_up_and_not_twice_in_a_row() {
+        let mut handlers = HotHandlers::new(4_000);
+        handlers.add(HANDLERS.into_iter(), |_| 3_000);
+        assert_eq!(handlers.hungry(true, |_| 1_001), None);
+        assert_eq!(handlers.hungry(true, |_| 1_000), Some((only("c"), 1_000)));
+        handlers.begin(&only("c"));
+        assert_eq!(handlers.hungry(true, |_| 0), None, "it is the others' turn");
+        assert_eq!(handlers.hungry(true, |_| 0), Some((only("c"), 2_000)), "they had it");
+        handlers.begin(&only("c"));
+        assert_eq!(handlers.hungry(false, |_| 0), Some((only("c"), 2_000)), "they want none");
+        handlers.exhausted(&only("c"));
+        assert_eq!(handlers.hungry(false, |_| 0), None);
+        handlers.news();
+        assert!(handlers.hungry(false, |_| 0).is_some());
+    }
+}
