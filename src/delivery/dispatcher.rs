@@ -256,8 +256,8 @@ impl Dispatcher {
     fn start_runs(&mut self) {
         // Without a lease nothing would be tried, and all would be ready again at once.
         if self.outside.ownership.lease_holds() {
-            let lanes = &mut self.lanes;
-            self.executor.start(|transactional| lanes.next_run(transactional));
+            let (lanes, now) = (&mut self.lanes, Instant::now());
+            self.executor.start(|transactional| lanes.next_run(transactional, now));
         }
     }
 
@@ -334,7 +334,9 @@ impl Dispatcher {
         let lapse = (!left.is_zero()).then(|| now + left);
         // A step whose time has come waits for the settle under way, not for time.
         let step = self.lanes.next_step().filter(|at| *at > now);
-        let others = [lapse, self.queue.next_retry(), step].into_iter().flatten();
+        // A run whose time has come waits for the end of another.
+        let start = self.lanes.next_start().filter(|at| *at > now);
+        let others = [lapse, self.queue.next_retry(), step, start].into_iter().flatten();
         others.fold(self.planner.next_timer(now), Instant::min)
     }
 

@@ -44,6 +44,8 @@ pub(super) struct Report {
 /// Outcomes of a run.
 pub(super) struct Landed {
     pub(super) lanes: SmallVec<[LaneRun; 1]>,
+    /// The number of its handler.
+    pub(super) handler: usize,
     /// Whether the run was one of a transactional handler.
     pub(super) transactional: bool,
     /// More will come of the run, from those of its lanes that are not over.

@@ -40,5 +40,5 @@ pub use serde_json::Value as JsonValue;
 pub use crate::{
     codec::DecodeError,
     record::{BoxedError, Headers},
-    rules::retry::OnUndecodable,
+    rules::{rate::Rate, retry::OnUndecodable},
 };

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     database::Database,
     record::{OnFailure, OutboxEvent},
-    rules::retry::RetryPolicy,
+    rules::{rate::Rate, retry::RetryPolicy},
 };
 
 /// What the macros generate: a type that declares its handler.
@@ -88,6 +88,8 @@ pub(crate) enum DeclaredForm {
 pub(crate) struct Options {
     pub(crate) retry: Option<RetryPolicy>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) concurrency: Option<usize>,
+    pub(crate) rate: Option<Rate>,
     pub(crate) stop_on_first_failure: Option<bool>,
     pub(crate) on_failure: Option<OnFailure>,
 }
@@ -234,6 +236,22 @@ impl Registration {
     /// Sets how long one call may take, instead of the outbox's setting.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets how many calls of this handler may be under way at once in one instance, beside the limits of the outbox
+    /// (`delivery.concurrency`, `delivery.transactional_concurrency`). Its other records wait and hold up no other
+    /// handler. A batch is one call. `build` refuses 0.
+    pub fn concurrency(mut self, calls: usize) -> Self {
+        self.options.concurrency = Some(calls);
+        self
+    }
+
+    /// Sets how often this handler may be called by one instance: with three replicas, the target sees three times as
+    /// many calls. Retries count, fallbacks do not. A batch is one call. Its other records wait and hold up no other
+    /// handler. `build` refuses a rate of zero.
+    pub fn rate(mut self, rate: Rate) -> Self {
+        self.options.rate = Some(rate);
         self
     }
 

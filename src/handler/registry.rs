@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     record::{NAME_LIMIT_BYTES, OnFailure},
-    rules::{lifecycle::LaneRules, retry::RetryPolicy},
+    rules::{lifecycle::LaneRules, rate::Rate, retry::RetryPolicy},
     store::TransactionalRun,
 };
 
@@ -135,6 +135,9 @@ pub(crate) struct Entry {
     pub(crate) form: Form,
     pub(crate) retry: RetryPolicy,
     pub(crate) timeout: Duration,
+    /// Runs under way at most.
+    pub(crate) concurrency: Option<usize>,
+    pub(crate) rate: Option<Rate>,
     pub(crate) lane_rules: LaneRules,
     pub(crate) fallback: Option<Arc<dyn FallbackCall>>,
 }
@@ -254,6 +257,8 @@ fn entry(id: String, takes: RecordTypes, form: Form, options: Options, defaults:
         form,
         retry: options.retry.unwrap_or_else(|| defaults.retry.clone()),
         timeout: options.timeout.unwrap_or(defaults.timeout),
+        concurrency: options.concurrency,
+        rate: options.rate,
         lane_rules: LaneRules { stop_on_first_failure, on_failure },
         fallback: None,
     }
@@ -293,6 +298,10 @@ fn check_options(id: &str, form: &DeclaredForm, options: &Options, problems: &mu
     if options.timeout.is_some_and(|timeout| timeout.is_zero()) {
         problem("timeout is 0s: every call would fail; leave it out for the default".to_owned());
     }
+    if options.concurrency == Some(0) {
+        problem("concurrency is 0: it would never be called; set it to at least 1".to_owned());
+    }
+    options.rate.iter().filter_map(Rate::problem).for_each(&mut problem);
     options.retry.iter().flat_map(|retry| retry.problems("retry")).for_each(problem);
 }
 

@@ -22,5 +22,6 @@ pub mod lease;
 pub mod lifecycle;
 pub mod liveness;
 pub mod pacing;
+pub mod rate;
 pub mod retry;
 pub mod watermark;

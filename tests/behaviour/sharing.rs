@@ -1,17 +1,27 @@
 //! Handlers that share an instance: transactional ones, of which few run at once, take nothing from the
 //! others while they wait.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use keylane::{
     Delivery, HandlerError, Registration, Signal, TransactionalHandler,
+    handler::Rate,
     memory::{Memory, MemoryConnection},
 };
-use tokio::{sync::Semaphore, time::sleep};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep},
+};
 
 use crate::{
     leases::{Paused, s},
-    ledger::{Cancelled, Ledger, Placed, Step, placed},
+    ledger::{Cancelled, Ledger, Placed, Step, placed, typed},
     stage::until_empty,
 };
 
@@ -91,4 +101,73 @@ async fn a_transactional_backlog_leaves_calls_to_the_others() {
     until_empty(&outbox).await;
     running.shutdown().await;
     assert_eq!(ledger.assert_in_order(), 5);
+}
+
+fn many(keys: usize) -> Vec<Placed> {
+    (0..keys).map(|key| placed(&format!("key-{key}"), 1)).collect()
+}
+
+/// Of a handler with a limit of its own, so many calls are under way at once; another handler has all others.
+#[tokio::test(start_paused = true)]
+async fn a_handler_is_called_so_many_times_at_once() {
+    let mut stage = Paused::new();
+    stage.config.delivery.concurrency = 8;
+    let (ledger, at_once, most) =
+        (Ledger::default(), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (counted, peak) = (Arc::clone(&at_once), Arc::clone(&most));
+    let slow = typed("slow", move |_, _| {
+        let (counted, peak) = (Arc::clone(&counted), Arc::clone(&peak));
+        async move {
+            peak.fetch_max(counted.fetch_add(1, SeqCst) + 1, SeqCst);
+            sleep(s(1)).await;
+            counted.fetch_sub(1, SeqCst);
+            Ok(())
+        }
+    });
+    let (outbox, running) = stage.run([slow.concurrency(3), ledger.keeper("bookkeeper")]).await;
+    let start = Instant::now();
+    stage.schedule(&outbox, &many(40)).await;
+    ledger.until_done(40).await;
+    assert!(start.elapsed() < s(1), "nobody waits for the slow one");
+    until_empty(&outbox).await;
+    assert_eq!(most.load(SeqCst), 3);
+    let took = start.elapsed();
+    assert!(took >= s(13) && took <= s(18), "40 calls of 1 s, three at a time, took {took:?}");
+    running.shutdown().await;
+}
+
+/// A handler with a rate is called evenly, whatever waits for it; what waits takes nothing from others.
+#[tokio::test(start_paused = true)]
+async fn a_handler_is_called_so_often() {
+    let mut stage = Paused::new();
+    stage.config.delivery.concurrency = 2;
+    let (ledger, paced) = (Ledger::default(), Ledger::default());
+    let handlers = [paced.keeper("paced").rate(Rate::per_second(10)), ledger.keeper("bookkeeper")];
+    let (outbox, running) = stage.run(handlers).await;
+    let start = Instant::now();
+    let mut events = many(20);
+    events.extend((1..=10).map(|number| placed("one", number)));
+    stage.schedule(&outbox, &events).await;
+    ledger.until_done(30).await;
+    assert!(start.elapsed() < Duration::from_millis(100), "nobody waits for the paced one");
+    paced.until_done(30).await;
+    let took = start.elapsed();
+    assert!(
+        took >= Duration::from_millis(2_900) && took < Duration::from_millis(3_300),
+        "30 calls took {took:?}"
+    );
+    until_empty(&outbox).await;
+    assert_eq!(paced.assert_in_order(), 30);
+    running.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_nothing_is_refused() {
+    let stage = Paused::new();
+    let ledger = Ledger::default();
+    let none = ledger.keeper("none").concurrency(0);
+    let never = ledger.keeper("never").rate(Rate::new(0, Duration::ZERO));
+    let error = stage.builder().handlers([none, never]).build().await.err().unwrap().to_string();
+    assert!(error.contains("concurrency is 0: it would never be called; set it to at least 1"), "{error}");
+    assert!(error.contains("rate is 0 calls in 0ns, but both must be more than zero"), "{error}");
 }

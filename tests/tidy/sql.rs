@@ -29,6 +29,7 @@ const TOKENS: &[&str] = &[
     "from",
     "to",
     "skip",
+    "handlers",
     "limit",
     "due_columns",
     "due",

@@ -12,6 +12,7 @@ use syn::{
 use crate::{
     duration, name,
     options::{self, Options},
+    rate::Rate,
     retry::Retry,
 };
 
@@ -24,6 +25,8 @@ pub(crate) struct HandlerArguments {
     pub(crate) id: String,
     pub(crate) retry: Option<Retry>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) concurrency: Option<usize>,
+    pub(crate) rate: Option<Rate>,
     pub(crate) stop_on_first_failure: Option<bool>,
     pub(crate) on_failure: Option<OnFailure>,
     pub(crate) batch: Option<(Batch, Span)>,
@@ -63,6 +66,8 @@ impl HandlerArguments {
         "id",
         "retry",
         "timeout",
+        "concurrency",
+        "rate",
         "stop_on_first_failure",
         "on_failure",
         "batch",
@@ -78,6 +83,8 @@ impl HandlerArguments {
             id: String::new(),
             retry: None,
             timeout: None,
+            concurrency: None,
+            rate: None,
             stop_on_first_failure: None,
             on_failure: None,
             batch: None,
@@ -104,6 +111,13 @@ impl HandlerArguments {
                 let literal = options::value(name, input, "timeout = \"30s\"")?;
                 self.timeout = Some(duration::read_positive("the timeout", &literal)?);
             }
+            "concurrency" => {
+                self.concurrency = match options::count(name, input, "concurrency = 8")? {
+                    (0, span) => return Err(Error::new(span, "0 calls at once are none: write at least 1")),
+                    (calls, _) => Some(calls),
+                };
+            }
+            "rate" => self.rate = Some(Rate::read(&options::value(name, input, "rate = \"50/s\"")?)?),
             "stop_on_first_failure" => {
                 let example = "stop_on_first_failure = false";
                 self.stop_on_first_failure = Some(options::value::<LitBool>(name, input, example)?.value);

@@ -42,6 +42,8 @@ fn registration(arguments: &HandlerArguments, function: &Function, form: &Form<'
     };
     let retry = arguments.retry.iter().map(|retry| retry.tokens(keylane));
     let timeout = arguments.timeout.map(duration::tokens).into_iter();
+    let concurrency = arguments.concurrency.iter();
+    let rate = arguments.rate.iter().map(|rate| rate.tokens(keylane));
     let stop = arguments.stop_on_first_failure.iter();
     let on_failure = arguments.on_failure.iter().map(|after| match after {
         OnFailure::Block => quote!(Block),
@@ -51,6 +53,8 @@ fn registration(arguments: &HandlerArguments, function: &Function, form: &Form<'
         #start
             #(.retry(#retry))*
             #(.timeout(#timeout))*
+            #(.concurrency(#concurrency))*
+            #(.rate(#rate))*
             #(.stop_on_first_failure(#stop))*
             #(.on_failure(#keylane::OnFailure::#on_failure))*
     }

@@ -15,6 +15,7 @@ mod handler;
 mod key;
 mod name;
 mod options;
+mod rate;
 mod retry;
 mod signature;
 
@@ -112,6 +113,8 @@ pub fn derive_outbox_event(input: proc_macro::TokenStream) -> proc_macro::TokenS
 /// | `id = "…"` | Needed. Stored with every record for this handler: 1 to 128 ASCII letters, digits and `. _ - : /`. |
 /// | `retry(kind, …)` | This handler's retry policy; see below. |
 /// | `timeout = "30s"` | How long one call may take. |
+/// | `concurrency = 8` | Calls at once in one instance at most. |
+/// | `rate = "50/s"` | Calls in a time by one instance at most: in a `ms`, `s`, `m` or `h`. |
 /// | `stop_on_first_failure = false` | Whether a failing record stops the later ones of its lane. |
 /// | `on_failure = "block"` or `"continue"` | What becomes of the lane when a record has failed for good. |
 /// | `batch = 100` or `batch(size = 100, mixed)` | Up to this many records in a call: a run of one lane, or a mix of several. |

@@ -27,6 +27,8 @@ pub(super) struct Flight<'a> {
     done: &'a UnboundedSender<Report>,
     /// The fence row of a transactional run, held from before it starts.
     slot: Option<Slot>,
+    /// Its number. Never changes.
+    handler: usize,
     /// Never changes.
     transactional: bool,
     /// Whether an outcome waits to be reported.
@@ -42,7 +44,7 @@ pub(super) struct Flight<'a> {
 impl<'a> Flight<'a> {
     pub(super) fn new(
         lanes: SmallVec<[LaneRun; 1]>,
-        transactional: bool,
+        (handler, transactional): (usize, bool),
         slot: Option<Slot>,
         done: &'a UnboundedSender<Report>,
     ) -> Self {
@@ -51,6 +53,7 @@ impl<'a> Flight<'a> {
             lanes,
             done,
             slot,
+            handler,
             transactional,
             unreported,
             unreported_since,
@@ -136,7 +139,7 @@ impl<'a> Flight<'a> {
     fn report(&mut self) {
         (self.unreported, self.unreported_since) = (false, None);
         let lanes = self.lanes.iter_mut().filter_map(LaneRun::ended).collect();
-        self.send(Landed { lanes, transactional: self.transactional, goes_on: true });
+        self.send(Landed { lanes, handler: self.handler, transactional: self.transactional, goes_on: true });
     }
 
     fn send(&self, landed: Landed) {
@@ -156,7 +159,7 @@ impl<'a> Flight<'a> {
         let mut lanes = std::mem::take(&mut self.lanes);
         lanes.retain(|lane| !lane.over);
         lanes.iter_mut().for_each(|lane| lane.over = true);
-        Landed { lanes, transactional: self.transactional, goes_on: false }
+        Landed { lanes, handler: self.handler, transactional: self.transactional, goes_on: false }
     }
 }
 
@@ -197,7 +200,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_flight_that_never_began_gives_its_records_back() {
         let (done, mut reports) = unbounded_channel();
-        let flight = Flight::new(lanes(2), false, None, &done);
+        let flight = Flight::new(lanes(2), (0, false), None, &done);
         drop(flight);
         assert_eq!(reported(&mut reports), (vec!["untried", "untried"], false));
     }
@@ -205,7 +208,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_flight_that_is_cut_off_reports_what_has_ended() {
         let (done, mut reports) = unbounded_channel();
-        let mut flight = Flight::new(lanes(3), false, None, &done);
+        let mut flight = Flight::new(lanes(3), (0, false), None, &done);
         flight.begin(0, 1, Duration::ZERO);
         flight.end(0, Outcome::Completed);
         flight.begin(0, 1, Duration::from_millis(1));
@@ -216,7 +219,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_has_ended_is_reported_while_a_call_waits() {
         let (done, mut reports) = unbounded_channel();
-        let mut flight = Flight::new(lanes(3), false, None, &done);
+        let mut flight = Flight::new(lanes(3), (0, false), None, &done);
         for at in [0, 1] {
             flight.begin(0, 1, Duration::from_millis(at));
             flight.end(0, Outcome::Completed);
@@ -233,7 +236,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lane_that_may_not_go_on_is_reported_as_a_whole() {
         let (done, mut reports) = unbounded_channel();
-        let mut flight = Flight::new(lanes(3), false, None, &done);
+        let mut flight = Flight::new(lanes(3), (0, false), None, &done);
         flight.begin(0, 3, Duration::ZERO);
         flight.end(0, Outcome::Lost);
         flight.stop(0);
@@ -246,7 +249,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_has_ended_is_reported_between_calls_that_are_slow_together() {
         let (done, mut reports) = unbounded_channel();
-        let mut flight = Flight::new(lanes(4), false, None, &done);
+        let mut flight = Flight::new(lanes(4), (0, false), None, &done);
         for at in [0, 30, 60, 90] {
             flight.begin(0, 1, Duration::from_millis(at));
             flight.end(0, Outcome::Completed);

@@ -100,7 +100,7 @@ mod tests {
             Ok(())
         });
         let done = unbounded_channel().0;
-        let mut flight = Flight::new(fixtures::lanes(&ownership, 3), false, None, &done);
+        let mut flight = Flight::new(fixtures::lanes(&ownership, 3), (0, false), None, &done);
         run(&mut flight, registry.entry("h", "t").unwrap(), &fixtures::context(&ownership)).await;
         let landed = flight.land();
         let untried = landed.lanes[0].items.iter().filter(|item| matches!(item.1, Outcome::Untried)).count();

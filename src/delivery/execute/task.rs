@@ -52,7 +52,7 @@ impl Together {
 impl Drop for Together {
     fn drop(&mut self) {
         for (Run { entry, lanes }, slot) in self.runs.by_ref() {
-            drop(Flight::new(lanes, entry.form.is_transactional(), slot, &self.done));
+            drop(Flight::new(lanes, (entry.number, entry.form.is_transactional()), slot, &self.done));
         }
     }
 }
@@ -86,7 +86,7 @@ async fn one(
     context: &ExecContext,
     done: &UnboundedSender<Report>,
 ) -> Landed {
-    let mut flight = Flight::new(lanes, entry.form.is_transactional(), slot, done);
+    let mut flight = Flight::new(lanes, (entry.number, entry.form.is_transactional()), slot, done);
     run(&mut flight, &entry, context).await;
     flight.land()
 }

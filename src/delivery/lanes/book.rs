@@ -140,6 +140,17 @@ impl Book {
         self.wishes.missed = true;
     }
 
+    /// The record was completed in its handler's own transaction.
+    pub(super) fn written_by_its_handler(&mut self, lane: LaneId, item: &Item) {
+        let id = item.id();
+        self.remove(id);
+        self.suspects.end(id);
+        if item.stops_lane {
+            self.resume(lane, id);
+            self.wishes.read_stops_of([item.record.delivery.partition].into_iter().collect());
+        }
+    }
+
     /// Requeues what is queued in a lane; the database still has it.
     pub(super) fn abandon(&mut self, lane: LaneId) {
         let Some(state) = self.table.get_mut(lane) else { return };

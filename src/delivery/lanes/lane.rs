@@ -87,11 +87,6 @@ impl LaneState {
         }
     }
 
-    /// Whether each of its runs needs a fence row of its own.
-    pub(super) fn is_transactional(&self) -> bool {
-        self.entry.as_ref().is_some_and(|entry| entry.form.is_transactional())
-    }
-
     /// Whether nothing of it is in memory.
     pub(super) fn is_idle(&self) -> bool {
         let rests = !self.running && !self.ready && self.writes == 0;

@@ -4,6 +4,7 @@ mod admission;
 mod book;
 mod fetches;
 mod lane;
+mod limits;
 mod memory;
 mod ready;
 mod releases;

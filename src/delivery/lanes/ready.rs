@@ -4,7 +4,9 @@ use std::{collections::VecDeque, sync::Arc};
 
 use smallvec::{SmallVec, smallvec};
 
-use super::{lane::LaneState, table::LaneTable, turns::Turns};
+use tokio::time::Instant;
+
+use super::{lane::LaneState, limits::Limits, table::LaneTable, turns::Turns};
 use crate::{
     delivery::{
         outcome::{LaneRun, Run},
@@ -26,6 +28,8 @@ pub(super) struct Ready {
     /// Lanes of transactional handlers wait apart: each of their runs needs a fence row of its own, and no
     /// other lane is to wait for one.
     transactional: VecDeque<LaneId>,
+    /// Lanes of handlers with limits wait apart, too.
+    limits: Limits,
     /// Which of the records that run alone has its turn.
     turns: Turns,
 }
@@ -46,8 +50,10 @@ impl Ready {
 
     /// Makes a lane ready if it may run.
     pub(super) fn offer(&mut self, state: &mut LaneState, lane: LaneId) {
-        if state.becomes_ready(&self.turns) {
-            self.of(state.is_transactional()).push_back(lane);
+        if state.becomes_ready(&self.turns)
+            && let Some(entry) = &state.entry
+        {
+            self.queue(entry).push_back(lane);
         }
     }
 
@@ -57,19 +63,36 @@ impl Ready {
     }
 
     /// The next run of a kind, if a lane is ready.
-    pub(super) fn next_run(&mut self, table: &mut LaneTable, transactional: bool) -> Option<Run> {
+    pub(super) fn next_run(
+        &mut self,
+        table: &mut LaneTable,
+        transactional: bool,
+        now: Instant,
+    ) -> Option<Run> {
         self.pass_turn_on(table);
         let (lane, entry, items) = loop {
-            let lane = self.of(transactional).pop_front()?;
+            let limited = self.limits.next(transactional, now);
+            let lane = limited.or_else(|| self.of(transactional).pop_front())?;
             if let Some((entry, items)) = take(table, lane) {
                 break (lane, entry, items);
             }
         };
+        self.limits.begin(entry.number, now);
         let mut lanes: SmallVec<[LaneRun; 1]> = smallvec![LaneRun::new(lane, items)];
         if let Some((size, true)) = entry.form.batch() {
             self.fill_mixed(table, &entry, size, &mut lanes);
         }
         Some(Run { entry, lanes })
+    }
+
+    /// A run of this handler has ended.
+    pub(super) fn run_ends(&mut self, handler: usize) {
+        self.limits.end(handler);
+    }
+
+    /// When the next lane may run that waits for its time alone.
+    pub(super) fn next_start(&self) -> Option<Instant> {
+        self.limits.next_start()
     }
 
     /// Adds other lanes of the same handler to a batch, unless a record of it runs by itself.
@@ -83,7 +106,7 @@ impl Ready {
         let suspected = lanes[0].items.iter().any(|(item, _)| item.care != Care::Usual);
         let mut left = size.saturating_sub(lanes[0].items.len());
         while left > 0 && !suspected {
-            let waiting = self.of(entry.form.is_transactional());
+            let waiting = self.queue(entry);
             let is_same = |lane: &LaneId| {
                 let state = table.get(*lane);
                 let same = |state: &LaneState| state.entry.as_ref().is_some_and(|of| Arc::ptr_eq(of, entry));
@@ -112,6 +135,12 @@ impl Ready {
         }
     }
 
+    /// Where the lanes of this handler wait.
+    fn queue(&mut self, entry: &Entry) -> &mut VecDeque<LaneId> {
+        let Self { plain, transactional, limits, .. } = self;
+        limits.queue(entry).unwrap_or(if entry.form.is_transactional() { transactional } else { plain })
+    }
+
     fn of(&mut self, transactional: bool) -> &mut VecDeque<LaneId> {
         if transactional { &mut self.transactional } else { &mut self.plain }
     }
@@ -122,7 +151,9 @@ fn take(table: &mut LaneTable, lane: LaneId) -> Option<(Arc<Entry>, Items)> {
     let state = table.get_mut(lane)?;
     match state.entry.clone() {
         Some(entry) if !state.queue.is_empty() && state.refused == 0 => {
-            let size = entry.form.batch().map_or(RUN_LENGTH, |(size, _)| size);
+            // Of a handler with a rate, each call is granted by itself.
+            let run_length = if entry.rate.is_some() { 1 } else { RUN_LENGTH };
+            let size = entry.form.batch().map_or(run_length, |(size, _)| size);
             Some((entry, state.take(size)))
         }
         _ => {

@@ -189,12 +189,20 @@ impl Lanes {
     }
 
     /// The next run of a kind, if a lane is ready.
-    pub(in crate::delivery) fn next_run(&mut self, transactional: bool) -> Option<Run> {
-        self.0.ready.next_run(&mut self.0.table, transactional)
+    pub(in crate::delivery) fn next_run(&mut self, transactional: bool, now: Instant) -> Option<Run> {
+        self.0.ready.next_run(&mut self.0.table, transactional, now)
+    }
+
+    /// When a lane may run that waits for its time alone.
+    pub(in crate::delivery) fn next_start(&self) -> Option<Instant> {
+        self.0.ready.next_start()
     }
 
     /// Takes over what has become of the records of a run.
     pub(in crate::delivery) fn land(&mut self, landed: Landed) {
+        if !landed.goes_on {
+            self.0.ready.run_ends(landed.handler);
+        }
         for LaneRun { lane, items, over, .. } in landed.lanes {
             let mut untried = Items::new();
             let mut lost = false;
@@ -206,7 +214,7 @@ impl Lanes {
                     Outcome::Changed(change) => {
                         self.write_outcome(lane, &item.record, item.permit, *change);
                     }
-                    Outcome::Written => self.written_by_its_handler(lane, &item),
+                    Outcome::Written => self.0.written_by_its_handler(lane, &item),
                     Outcome::Untried => untried.push(item),
                     Outcome::Lost => {
                         self.0.requeue(item.id());
@@ -229,16 +237,6 @@ impl Lanes {
                 }
                 self.0.table.remove_if_idle(lane);
             }
-        }
-    }
-
-    fn written_by_its_handler(&mut self, lane: LaneId, item: &Item) {
-        let id = item.id();
-        self.0.remove(id);
-        self.0.suspects.end(id);
-        if item.stops_lane {
-            self.0.resume(lane, id);
-            self.0.wishes.read_stops_of([item.record.delivery.partition].into_iter().collect());
         }
     }
 

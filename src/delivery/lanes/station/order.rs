@@ -106,7 +106,7 @@ impl World {
             }
             Step::FetchBegins { stops } if self.fetching.is_none() => self.fetch(stops),
             Step::FetchEnds => self.admit(),
-            Step::RunBegins => self.running.extend(self.lanes.next_run(false)),
+            Step::RunBegins => self.running.extend(self.lanes.next_run(false, Instant::now())),
             Step::RunEnds { failing } if !self.running.is_empty() => self.end_run(failing),
             Step::SettleBegins if self.settling.is_none() => {
                 self.lanes.take_wishes().writes.into_iter().for_each(|write| self.writes.push(write));
@@ -196,7 +196,7 @@ impl World {
             }
             lane.over = true;
         }
-        self.lanes.land(Landed { lanes: run.lanes, transactional: false, goes_on: false });
+        self.lanes.land(Landed { lanes: run.lanes, handler: 0, transactional: false, goes_on: false });
     }
 
     /// Writes a batch as a store does.

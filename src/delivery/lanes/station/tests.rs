@@ -25,14 +25,14 @@ impl Stage {
 
     /// Runs what is ready, each record with the outcome that `end` gives it.
     fn run(&mut self, end: impl Fn(RecordId) -> Outcome) {
-        while let Some(mut run) = self.lanes.next_run(false) {
+        while let Some(mut run) = self.lanes.next_run(false, Instant::now()) {
             for lane in &mut run.lanes {
                 while let Some(id) = lane.next().map(Item::id) {
                     lane.end(end(id));
                 }
                 lane.over = true;
             }
-            self.lanes.land(Landed { lanes: run.lanes, transactional: false, goes_on: false });
+            self.lanes.land(Landed { lanes: run.lanes, handler: 0, transactional: false, goes_on: false });
         }
     }
 

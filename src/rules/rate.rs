@@ -1,0 +1,108 @@
+//! How often a handler may be called.
+//!
+//! The rule is the generic cell rate algorithm (ITU-T I.371): calls are an interval apart on average, and some may
+//! come early. It needs one number of memory, the time at which the calls so far are paid for.
+
+use std::time::Duration;
+
+/// So many of the calls of a period may come at once: one in this many.
+const BURST_PART: u32 = 10;
+
+/// At most so many calls in a period, on average; see [`Registration::rate`](crate::Registration::rate).
+///
+/// A tenth of them, at least one, may come at once. So no period has more than eleven tenths of the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    calls: u32,
+    period: Duration,
+}
+
+impl Rate {
+    /// So many calls in a period.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use keylane::handler::Rate;
+    ///
+    /// assert_eq!(Rate::new(50, Duration::from_secs(1)), Rate::per_second(50));
+    /// ```
+    pub const fn new(calls: u32, period: Duration) -> Self {
+        Self { calls, period }
+    }
+
+    /// So many calls in a second.
+    pub const fn per_second(calls: u32) -> Self {
+        Self::new(calls, Duration::from_secs(1))
+    }
+
+    /// So many calls in a minute.
+    pub const fn per_minute(calls: u32) -> Self {
+        Self::new(calls, Duration::from_secs(60))
+    }
+
+    /// What is wrong with it, if anything.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let Self { calls, period } = self;
+        let is_good = *calls > 0 && !period.is_zero();
+        (!is_good).then(|| format!("rate is {calls} calls in {period:?}, but both must be more than zero"))
+    }
+
+    /// Whether a call may begin `now`, when the calls so far are paid for until `paid_to`: until when they are with
+    /// this one, or else when it may begin. All times are since one and the same moment.
+    ///
+    /// # Errors
+    /// When the call may begin.
+    pub fn take(&self, paid_to: Duration, now: Duration) -> Result<Duration, Duration> {
+        let interval = self.period / self.calls.max(1);
+        let burst = self.calls.div_ceil(BURST_PART).max(1);
+        let may_begin = paid_to.saturating_sub(interval * (burst - 1));
+        if may_begin > now { Err(may_begin) } else { Ok(paid_to.max(now) + interval) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_rate_without_a_burst_spaces_its_calls() {
+        let rate = Rate::per_second(4);
+        let [start, quarter] = [Duration::ZERO, Duration::from_millis(250)];
+        assert_eq!(rate.take(start, start), Ok(quarter));
+        assert_eq!(rate.take(quarter, start), Err(quarter));
+        assert_eq!(rate.take(quarter, quarter), Ok(quarter * 2));
+        assert_eq!(rate.take(quarter, quarter * 40), Ok(quarter * 41), "time that has gone by is not saved");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// However calls are asked for, no period has more than its calls and their burst; and who asks all the time
+        /// has them all.
+        #[test]
+        fn no_period_has_too_many_calls(calls in 1_u32..60, pauses in prop::collection::vec(0_u64..40, 1..400)) {
+            let (rate, period) = (Rate::per_second(calls), Duration::from_secs(1));
+            let (mut now, mut paid_to, mut begun) = (Duration::ZERO, Duration::ZERO, Vec::new());
+            for pause in pauses {
+                now += Duration::from_millis(pause);
+                match rate.take(paid_to, now) {
+                    Ok(paid) => {
+                        paid_to = paid;
+                        begun.push(now);
+                    }
+                    Err(may_begin) => {
+                        prop_assert!(may_begin > now);
+                        prop_assert!(rate.take(paid_to, may_begin).is_ok());
+                    }
+                }
+            }
+            let most = calls + calls.div_ceil(BURST_PART);
+            for (first, start) in begun.iter().enumerate() {
+                let within = begun[first..].iter().take_while(|at| **at < *start + period).count();
+                prop_assert!(within <= most as usize, "{within} calls in a period of {calls}");
+            }
+        }
+    }
+}
