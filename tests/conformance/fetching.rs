@@ -1,8 +1,11 @@
 //! Fetching pending records.
 
+use std::time::Duration;
+
 use keylane::{
     Partition,
-    inner::{Change, NewRecord, Pick},
+    inner::{Change, Due, Handlers, IdScan, NewRecord, Pick},
+    partition::PartitionSet,
 };
 
 use crate::{
@@ -170,4 +173,40 @@ pub(crate) async fn two_outboxes_on_one_database_do_not_meet<T: Target>(outbox: 
     let foreign = ids(&other.pending().await)[1];
     worker.settle([(foreign + 100, 0, Change::Complete)]).await;
     assert_eq!(other.pending().await.len(), 2);
+}
+
+/// Each way to fetch leaves out the handlers that are fetched by themselves, and brings one by itself.
+pub(crate) async fn a_fetch_brings_the_handlers_asked_for<T: Target>(outbox: &Outbox<T>) {
+    let of = |handler: &str, due| NewRecord { handler: handler.to_owned(), due, ..record("order-1") };
+    let handlers = ["a", "b:c/d", "a", "e", "b:c/d"];
+    outbox.schedule(&handlers.map(|handler| of(handler, Due::Now))).await;
+    outbox.schedule(&handlers.map(|handler| of(handler, Due::After(Duration::ZERO)))).await;
+    let all = outbox.pending().await;
+    let names = |records: &[keylane::Record]| -> Vec<String> {
+        records.iter().map(|record| record.delivery.handler.to_string()).collect()
+    };
+    let only = Handlers::Only("b:c/d".into());
+    let except = Handlers::Except(vec!["a".into(), "b:c/d".into()]);
+    for (handlers, expected) in
+        [(only, vec!["b:c/d", "b:c/d"]), (except, vec!["e"]), (Handlers::Every, handlers.to_vec())]
+    {
+        let pick = Pick { skip: &[], handlers: &handlers, limit: ALL };
+        let partitions = [Partition::of("order-1")];
+        let fetched = outbox.store.fetch_by_partition(&partitions, pick).await.unwrap();
+        assert_eq!(names(&fetched), expected, "by partition, {handlers:?}");
+        let due = outbox.store.fetch_due(PartitionSet::ALL, pick).await.unwrap().0;
+        let mut due = names(&due);
+        due.sort_unstable();
+        let mut sorted = expected.clone();
+        sorted.sort_unstable();
+        assert_eq!(due, sorted, "due, {handlers:?}");
+        let first = all[0].delivery.id;
+        let scan = IdScan { partitions: PartitionSet::ALL, from: first, reach: 4_096, pick };
+        assert_eq!(names(&outbox.store.scan_by_id(scan).await.unwrap().0), expected, "by id, {handlers:?}");
+        // A database without numbers of transactions adds what is below, and those only.
+        let scan = IdScan { from: first + 1_000, ..scan };
+        let (below, horizon) = outbox.store.scan_by_id(scan).await.unwrap();
+        let adds = horizon.open_from.is_none() && !below.is_empty();
+        assert!(!adds || names(&below) == expected, "below, {handlers:?}: {below:?}");
+    }
 }
