@@ -136,6 +136,21 @@ impl From<serde_json::Error> for ScheduleError {
 }
 
 /// What can be said about an event besides its payload.
+///
+/// ```
+#[doc = include_str!("../doc/outbox.txt")]
+/// let options = ScheduleOptions::new()
+///     .header("tenant", "north")
+///     .trace_id("4bf92f35")
+///     .dedup_key("request-17") // a second call with it writes nothing
+///     .event_id(uuid::Uuid::now_v7()) // which an inbox knows it by
+///     .after(Duration::from_secs(60)); // or .at(time)
+/// let order = OrderPlaced { id: 42 };
+/// let scheduled = outbox.transaction(async |tx| outbox.schedule_with(tx, &order, options).await).await?;
+/// assert!(!scheduled.duplicate);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct ScheduleOptions {
     headers: Headers,

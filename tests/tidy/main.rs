@@ -5,6 +5,7 @@
 mod circles;
 mod claims;
 mod docs;
+mod examples;
 mod floors;
 mod package;
 mod shape;
