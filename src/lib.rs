@@ -87,6 +87,9 @@ pub mod partition;
 pub mod rules;
 pub mod telemetry;
 
+#[cfg(all(doctest, feature = "macros", feature = "postgres"))]
+mod pages;
+
 mod builder;
 mod clock;
 mod cluster;

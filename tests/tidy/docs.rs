@@ -6,7 +6,7 @@ use keylane::{Config, admin::Status};
 
 use crate::{files, report};
 
-fn page(name: &str) -> String {
+pub(crate) fn page(name: &str) -> String {
     let path = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }

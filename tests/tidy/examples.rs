@@ -1,6 +1,6 @@
 //! Whoever looks up a verb or a trait that a service writes finds an example of it.
 
-use crate::{files, report, without_tests};
+use crate::{docs::page, files, report, without_tests};
 
 /// The types whose verbs need an example, with their files. An example in the docs of the type may show several.
 const TYPES: &[(&str, &str)] = &[
@@ -113,6 +113,25 @@ fn every_trait_that_a_service_implements_has_an_example() {
         let docs = before.rsplit("\n\n").next().unwrap_or_default();
         if !examples(docs).contains(name) {
             problems.push(format!("{name} has no example in its docs"));
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn code_on_pages_is_compiled() {
+    let compiled = text("src/pages.rs");
+    let mut pages = files("docs", "md");
+    pages.extend(["README.md", "examples/README.md"].map(|name| (name.to_owned(), page(name))));
+    let mut problems = Vec::new();
+    for (file, text) in pages {
+        let fences: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("```")).collect();
+        let has_code = fences.iter().any(|fence| fence.starts_with("rust"));
+        if fences.iter().any(|fence| fence.starts_with("rust,")) {
+            problems.push(format!("{file} has code that is not compiled"));
+        }
+        if has_code != compiled.contains(&format!("include_str!(\"../{file}\")")) {
+            problems.push(format!("{file} has code and is not in src/pages.rs, or the other way round"));
         }
     }
     report(problems);
