@@ -33,6 +33,7 @@ const TOKENS: &[&str] = &[
     "due_columns",
     "due",
     "rows",
+    "hashes",
     "instance",
     "slot",
     "counter",
