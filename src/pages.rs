@@ -8,3 +8,6 @@ pub struct Handlers;
 
 #[doc = include_str!("../docs/upgrades.md")]
 pub struct Upgrades;
+
+#[doc = include_str!("../docs/other-clients.md")]
+pub struct OtherClients;

@@ -50,6 +50,18 @@ impl<DB: SqlDatabase> Outbox<DB> {
     /// [`sql`](crate::sql) for what is left to the caller. The list of handlers is read if it is old; nothing else
     /// is asked.
     ///
+    /// ```
+    /// # use keylane::{Outbox, OutboxEvent, ScheduleError, ScheduleOptions, sql::SqlDatabase};
+    /// # async fn run<DB: SqlDatabase>(
+    /// #     outbox: Outbox<DB>,
+    /// #     event: impl OutboxEvent,
+    /// # ) -> Result<Vec<String>, ScheduleError> {
+    /// let statements = outbox.statements(&event, ScheduleOptions::new().dedup_key("payment-1")).await?;
+    /// let texts = statements.statements.into_iter().map(|statement| statement.text);
+    /// # Ok(texts.collect())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Those of [`schedule_with`](Self::schedule_with), but for [`ScheduleError::NoTransaction`].
     pub async fn statements<E: OutboxEvent>(
