@@ -8,6 +8,7 @@ mod docs;
 mod examples;
 mod floors;
 mod package;
+mod pages;
 mod shape;
 mod sql;
 mod stations;
