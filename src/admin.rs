@@ -65,17 +65,42 @@ pub struct Step {
 
 impl Admin {
     /// Counts records by status and stopped lanes by reason. Reads the whole record table.
+    ///
+    /// ```
+    #[doc = include_str!("doc/failed.txt")]
+    /// let counts = admin.counts().await?;
+    /// assert_eq!(counts.of(Status::Failed), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn counts(&self) -> Result<Counts, StoreError> {
         self.store.counts().await
     }
 
     /// Lists live instances, then those that have ended, the latest first. Rows of ended instances stay for
     /// `cluster.purge_instances_after`.
+    ///
+    /// ```
+    #[doc = include_str!("doc/failed.txt")]
+    /// for instance in admin.instances(100).await? {
+    ///     println!("{}: {:?}, {} partitions", instance.name, instance.state, instance.partitions);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn instances(&self, limit: usize) -> Result<Vec<Instance>, StoreError> {
         self.store.instances(limit).await
     }
 
     /// Lists all partitions with their owners, by their numbers.
+    ///
+    /// ```
+    #[doc = include_str!("doc/failed.txt")]
+    /// let free = admin.partitions().await?.iter().filter(|partition| partition.owner.is_none()).count();
+    /// assert_eq!(free, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn partitions(&self) -> Result<Vec<PartitionOwner>, StoreError> {
         self.store.partitions().await
     }
@@ -87,11 +112,28 @@ impl Admin {
     ///
     /// An instance that is evicted before it has read this (its connection to the database was away) joins again
     /// under a new id. If it was the only one, nothing is delivered any more.
+    ///
+    /// ```
+    #[doc = include_str!("doc/failed.txt")]
+    /// assert!(admin.drain(running.instance()).await?);
+    /// assert!(matches!(running.finished().await, Finished::Drained { .. }));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn drain(&self, instance: InstanceId) -> Result<bool, StoreError> {
         self.store.drain(instance).await
     }
 
     /// Lists lanes that stand still, by the id of the record that stops them, above `after`.
+    ///
+    /// ```
+    #[doc = include_str!("doc/failed.txt")]
+    /// for stopped in admin.stopped_lanes(&Filter::all(), 0, 100).await? {
+    ///     println!("{}: {}, {} records wait", stopped.lane.key, stopped.reason, stopped.held);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn stopped_lanes(
         &self,
         filter: &Filter,
@@ -103,6 +145,15 @@ impl Admin {
 
     /// Lists records that have failed for good, with their payloads, by id, above `after`. A page is held in
     /// memory: keep `limit` small where payloads are large. Two statements.
+    ///
+    /// ```
+    #[doc = include_str!("doc/failed.txt")]
+    /// for record in admin.failed(&Filter::all().handler("mailer"), 0, 100).await? {
+    ///     println!("{}: {}", record.id, record.last_error.unwrap_or_default());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn failed(
         &self,
         filter: &Filter,
@@ -114,28 +165,69 @@ impl Admin {
 
     /// Delivers a failed record again, from attempt 1; if it blocks its lane, the lane goes on after
     /// it. False if there is no such failed record.
+    ///
+    /// ```
+    #[doc = include_str!("doc/failed.txt")]
+    /// assert!(admin.retry(record).await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn retry(&self, record: RecordId) -> Result<bool, StoreError> {
         self.repair(record, Repair::Retry).await
     }
 
     /// Deletes a failed record; if it blocks its lane, the lane goes on without it. False if there is
     /// no such failed record.
+    ///
+    /// ```
+    #[doc = include_str!("doc/failed.txt")]
+    /// assert!(admin.discard(record).await?);
+    /// assert!(!admin.discard(record).await?, "it is gone");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn discard(&self, record: RecordId) -> Result<bool, StoreError> {
         self.repair(record, Repair::Discard).await
     }
 
     /// As [`retry`](Self::retry), with another payload.
+    ///
+    /// ```
+    #[doc = include_str!("doc/failed.txt")]
+    /// assert!(admin.replace_payload(record, br#"{"id":43}"#.to_vec()).await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn replace_payload(&self, record: RecordId, payload: Vec<u8>) -> Result<bool, StoreError> {
         self.repair(record, Repair::Replace(payload)).await
     }
 
     /// [Retries](Self::retry) the next failed records above `after`, a hundred of them, in one transaction.
     /// Call it again with [`Step::next`] until there is none.
+    ///
+    /// ```
+    #[doc = include_str!("doc/failed.txt")]
+    /// let of_mailer = Filter::all().handler("mailer");
+    /// let mut after = Some(0);
+    /// while let Some(from) = after {
+    ///     after = admin.retry_all(&of_mailer, from).await?.next;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn retry_all(&self, filter: &Filter, after: RecordId) -> Result<Step, StoreError> {
         self.repair_step(filter, after, &Repair::Retry).await
     }
 
     /// [Discards](Self::discard) the next failed records above `after`, as [`retry_all`](Self::retry_all).
+    ///
+    /// ```
+    #[doc = include_str!("doc/failed.txt")]
+    /// let step = admin.discard_all(&Filter::all().key("order-42"), 0).await?;
+    /// assert_eq!((step.changed, step.next), (1, None));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn discard_all(&self, filter: &Filter, after: RecordId) -> Result<Step, StoreError> {
         self.repair_step(filter, after, &Repair::Discard).await
     }
@@ -143,6 +235,15 @@ impl Admin {
     /// [Replaces the payloads](Self::replace_payload) of the next failed records above `after`, each by what
     /// `corrected` makes of it; `None` leaves the record as it is. A hundred of them, each in a transaction of
     /// its own: after an error, those before it are replaced.
+    ///
+    /// ```
+    #[doc = include_str!("doc/failed.txt")]
+    /// let corrected = |record: &FailedRecord| Some(record.payload.to_ascii_lowercase());
+    /// let step = admin.replace_all(&Filter::all(), 0, corrected).await?;
+    /// assert_eq!(step.changed, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn replace_all(
         &self,
         filter: &Filter,
@@ -161,12 +262,27 @@ impl Admin {
 
     /// Takes a handler out of the published list: nothing more is scheduled for it. False if it was
     /// not listed. Its records stay; while nobody has it, they are unroutable.
+    ///
+    /// ```
+    #[doc = include_str!("doc/failed.txt")]
+    /// assert!(admin.retire_handler("mailer").await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn retire_handler(&self, handler: &str) -> Result<bool, StoreError> {
         self.store.retire_handler(handler).await
     }
 
     /// Deletes completed, archived and dedup rows older than their settings, and keys of the strict order
     /// that nobody has locked, in batches. The workers do so by themselves. Returns how many.
+    ///
+    /// ```
+    #[doc = include_str!("doc/failed.txt")]
+    /// let rows = admin.purge().await?;
+    /// println!("{rows} rows were older than their settings");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn purge(&self) -> Result<u64, StoreError> {
         let RetentionConfig { completed_for, dedup_for, .. } = self.retention;
         let mut purged = 0;

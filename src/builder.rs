@@ -55,6 +55,13 @@ pub struct OutboxBuilder<DB: Database> {
 impl<DB: Database> Outbox<DB> {
     /// Begins to build an outbox on a `PgPool`, `MySqlPool`, `SqlitePool` or
     /// [`MemoryPool`](crate::memory::MemoryPool).
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let outbox = Outbox::builder(MemoryPool::new()).handlers(handlers![send_mail]).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn builder<P: Pool<Database = DB>>(pool: P) -> OutboxBuilder<DB>
     where
         DB: Database<Pool = P>,
@@ -77,6 +84,16 @@ impl<DB: Database> OutboxBuilder<DB> {
     }
 
     /// Sets all settings.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let mut config = Config::default();
+    /// config.delivery.poll_interval = Duration::from_millis(250);
+    /// let outbox = Outbox::builder(pool).config(config).build().await?;
+    /// assert_eq!(outbox.config().delivery.poll_interval.as_millis(), 250);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
@@ -86,6 +103,14 @@ impl<DB: Database> OutboxBuilder<DB> {
     /// notifications, and all calls of the outbox that are not part of your transactions, take the options of
     /// this pool. For a pool whose address leads through a pooler in transaction mode. Transactions (your own,
     /// those of [`Outbox::transaction`] and of transactional handlers) stay with the pool of the outbox.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let (through_pooler, direct) = (pool.clone(), pool); // two addresses of one database
+    /// let outbox = Outbox::builder(through_pooler).worker_pool(direct).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn worker_pool(mut self, pool: DB::Pool) -> Self {
         self.worker_pool = Some(pool);
         self
@@ -93,24 +118,87 @@ impl<DB: Database> OutboxBuilder<DB> {
 
     /// Shares a value with handlers that ask for `State<T>`. One value a type, and exactly that type:
     /// name it where it is made (`unbounded_channel::<Order>()`), it cannot be inferred from here.
+    ///
+    /// ```
+    /// # use keylane::{memory::MemoryPool, *};
+    /// # #[derive(serde::Serialize, serde::Deserialize, OutboxEvent)]
+    /// # #[outbox(record_type = "order.placed", key = "order-{id}")]
+    /// # struct OrderPlaced { id: u64 }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// #[derive(Clone)]
+    /// struct Sender(&'static str);
+    ///
+    /// #[outbox_handler(id = "mailer")]
+    /// async fn send_mail(order: OrderPlaced, State(sender): State<Sender>) -> Result<(), std::io::Error> {
+    ///     println!("from {}: order {} is placed", sender.0, order.id);
+    ///     Ok(())
+    /// }
+    ///
+    /// let builder = Outbox::builder(MemoryPool::new()).state(Sender("shop@example.org"));
+    /// let outbox = builder.handlers(handlers![send_mail]).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn state<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
         self.states.insert(value);
         self
     }
 
     /// Adds one handler or fallback handler.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// struct Log;
+    ///
+    /// impl GenericHandler for Log {
+    ///     async fn handle(&self, record: &Record) -> Result<(), HandlerError> {
+    ///         println!("{}: {} bytes", record.delivery.record_type, record.payload.len());
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let log = Registration::generic("log", RecordTypes::all(), Log);
+    /// let outbox = Outbox::builder(pool).handler(log).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn handler(mut self, registration: Registration) -> Self {
         self.registrations.push(registration);
         self
     }
 
     /// Adds handlers and fallback handlers; see [`handlers!`](crate::handlers).
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let outbox = Outbox::builder(pool).handlers(handlers![send_mail]).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn handlers(mut self, registrations: impl IntoIterator<Item = Registration>) -> Self {
         self.registrations.extend(registrations);
         self
     }
 
     /// Adds an observer of signals beside the log.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// struct Alarm;
+    ///
+    /// impl Observer for Alarm {
+    ///     fn on(&self, signal: &Signal) {
+    ///         if let Signal::RecordFailed { record, error, .. } = signal {
+    ///             eprintln!("record {record} has failed: {error}");
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// let outbox = Outbox::builder(pool).observer(Alarm).handlers(handlers![send_mail]).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observers.push(Arc::new(observer));
         self
@@ -137,6 +225,14 @@ impl<DB: Database> OutboxBuilder<DB> {
     }
 
     /// Checks everything and builds. No connection is opened.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let twice = Outbox::builder(pool).handlers(handlers![send_mail, send_mail]).build().await;
+    /// assert!(matches!(twice.err(), Some(BuildError::Handlers { problems }) if problems.len() == 1));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`BuildError`] with all problems of its kind.

@@ -5,6 +5,7 @@ use std::{ops::DerefMut, sync::Arc};
 use crate::{
     handler::{BoxFuture, TransactionalBatchCall},
     record::NewRecord,
+    statement::Statement,
     store::{Store, StoreError, StoreSettings, Tables, TransactionalRun},
 };
 
@@ -89,6 +90,18 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
         settings: &StoreSettings,
         call: Arc<dyn TransactionalBatchCall<Self>>,
     ) -> Arc<dyn TransactionalRun>;
+}
+
+/// A database that is spoken to in SQL: all but [`Memory`](crate::memory::Memory).
+pub trait SqlDatabase: Database {
+    /// The statements of the records of one event.
+    #[doc(hidden)]
+    fn statements(
+        tables: &Tables,
+        records: &[NewRecord],
+        dedup_key: Option<&str>,
+        strict: bool,
+    ) -> Result<Vec<Statement>, StoreError>;
 }
 
 /// A pool that says which database it is of, so that `Outbox::builder(pool)` needs no annotation.

@@ -54,7 +54,7 @@
 //!
 //! | to | see |
 //! | --- | --- |
-//! | schedule | [`Outbox`], [`ScheduleOptions`], [`RawEvent`] |
+//! | schedule | [`Outbox`], [`ScheduleOptions`], [`RawEvent`]; without sqlx: [`sql`] |
 //! | handle | [`handler`]: typed, generic, batch, transactional, fallback |
 //! | set | [`Config`] and its parts, [`RetryPolicy`] |
 //! | look after it, repair what failed | [`Outbox::admin`], [`admin`] |
@@ -85,7 +85,11 @@ pub mod inner;
 pub mod memory;
 pub mod partition;
 pub mod rules;
+pub mod sql;
 pub mod telemetry;
+
+#[cfg(all(doctest, feature = "macros", feature = "postgres"))]
+mod pages;
 
 mod builder;
 mod clock;
@@ -107,6 +111,7 @@ mod running;
 mod runtime;
 mod schedule;
 mod setters;
+mod statement;
 mod store;
 mod unwind;
 mod vitals;

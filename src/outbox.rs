@@ -50,6 +50,13 @@ impl<DB: Database> Outbox<DB> {
     /// at once. Tables that a DBA has made from [`migration_script`](Self::migration_script) are taken over,
     /// whatever their version; those of a newer build are left as they are.
     ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// outbox.migrate().await?; // when the service starts, or as a step of a deploy
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`SchemaError`]; nothing is half done except on MySQL, where running it again goes on.
     pub async fn migrate(&self) -> Result<(), SchemaError> {
@@ -63,12 +70,29 @@ impl<DB: Database> Outbox<DB> {
 
     /// The statements of [`migrate`](Self::migrate) for tables of version `from`, 0 for none, for a DBA to run by
     /// hand. Nothing is connected to; a pool that was made with `connect_lazy` is enough.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// println!("{}", outbox.migration_script(0)); // the statements that make all tables
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn migration_script(&self, from: i64) -> String {
         self.inner.store.script(from)
     }
 
     /// The statements that give a user of the database the rights of a role, for a DBA to run. `to` stands in them
     /// as given: `app` or `'app'@'10.0.%'`. Nothing is connected to.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// use keylane::admin::Rights;
+    ///
+    /// let script = outbox.grant_script(Rights::Producer, "shop");
+    /// println!("{script}");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn grant_script(&self, rights: Rights, to: &str) -> String {
         self.inner.store.grants(rights, to)
     }
@@ -77,6 +101,18 @@ impl<DB: Database> Outbox<DB> {
     ///
     /// Writes one record for each handler of the type. Call [`wake`](Self::wake) after the commit,
     /// or the record waits for the next poll.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let mut tx = pool.begin().await?;
+    /// // Your own statements go here, on the same transaction.
+    /// let scheduled = outbox.schedule(&mut tx, &OrderPlaced { id: 42 }).await?;
+    /// tx.commit().await?;
+    /// outbox.wake();
+    /// assert_eq!(scheduled.records, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`ScheduleError`], before anything is written unless the database refused.
@@ -92,6 +128,14 @@ impl<DB: Database> Outbox<DB> {
     }
 
     /// As [`schedule`](Self::schedule), with headers, a due time, an event id or a dedup key.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let options = ScheduleOptions::new().trace_id("4bf92f35").dedup_key("request-17");
+    /// outbox.transaction(async |tx| outbox.schedule_with(tx, &OrderPlaced { id: 42 }, options).await).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn schedule_with<E: OutboxEvent>(
         &self,
         conn: &mut DB::Connection,
@@ -102,6 +146,14 @@ impl<DB: Database> Outbox<DB> {
     }
 
     /// As [`schedule`](Self::schedule), delivered not before a time of the database's clock.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let morning = SystemTime::now() + Duration::from_secs(8 * 3_600);
+    /// outbox.transaction(async |tx| outbox.schedule_at(tx, &OrderPlaced { id: 42 }, morning).await).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn schedule_at<E: OutboxEvent>(
         &self,
         conn: &mut DB::Connection,
@@ -112,6 +164,14 @@ impl<DB: Database> Outbox<DB> {
     }
 
     /// As [`schedule`](Self::schedule), delivered after a delay by the database's clock.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let week = Duration::from_secs(7 * 24 * 3_600);
+    /// outbox.transaction(async |tx| outbox.schedule_after(tx, &OrderPlaced { id: 42 }, week).await).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn schedule_after<E: OutboxEvent>(
         &self,
         conn: &mut DB::Connection,
@@ -122,6 +182,15 @@ impl<DB: Database> Outbox<DB> {
     }
 
     /// Schedules many events in few statements, in the order given.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let orders = [41, 42, 43].map(|id| OrderPlaced { id });
+    /// let scheduled = outbox.transaction(async |tx| outbox.schedule_all(tx, &orders).await).await?;
+    /// assert_eq!(scheduled.len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn schedule_all<'e, E: OutboxEvent>(
         &self,
         conn: &mut DB::Connection,
@@ -132,6 +201,14 @@ impl<DB: Database> Outbox<DB> {
     }
 
     /// Schedules an event that is already encoded.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let event = RawEvent::new("order.placed", "order-42", r#"{"id":42}"#);
+    /// outbox.transaction(async |tx| outbox.schedule_raw(tx, event, ScheduleOptions::new()).await).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn schedule_raw(
         &self,
         conn: &mut DB::Connection,
@@ -144,6 +221,20 @@ impl<DB: Database> Outbox<DB> {
     }
 
     /// Runs work in a transaction of the pool, commits it and wakes the workers of this process.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let order = OrderPlaced { id: 42 };
+    /// outbox
+    ///     .transaction(async |tx| {
+    ///         tx.push_effect("INSERT INTO orders …"); // your own statements, on a real database
+    ///         outbox.schedule(tx, &order).await
+    ///     })
+    ///     .await?;
+    /// assert_eq!(pool.effects(), ["INSERT INTO orders …"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`TransactionError`]; the work's own error rolls everything back. It needs a type of its own
@@ -164,6 +255,16 @@ impl<DB: Database> Outbox<DB> {
 
     /// Tells the workers of this process that there may be work; with `database.notifications`, those
     /// of others too. Cheap: many calls count as one.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let mut tx = pool.begin().await?;
+    /// outbox.schedule(&mut tx, &OrderPlaced { id: 42 }).await?;
+    /// tx.commit().await?;
+    /// outbox.wake(); // after the commit: before it, there is nothing to find
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn wake(&self) {
         self.inner.wake.nudge();
         if let Some(announcer) = &self.inner.announcer {
@@ -173,6 +274,15 @@ impl<DB: Database> Outbox<DB> {
 
     /// Joins the cluster and starts to deliver. Waits, with back-off, while the database is down.
     ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let running = outbox.start().await?;
+    /// // … until the service ends …
+    /// running.shutdown().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`StartError`] for what waiting cannot fix.
     pub async fn start(&self) -> Result<Running, StartError> {
@@ -180,6 +290,15 @@ impl<DB: Database> Outbox<DB> {
     }
 
     /// Looks after the outbox: instances, keys that stand still, records that have failed.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// for instance in outbox.admin().instances(100).await? {
+    ///     println!("{} owns {} partitions", instance.name, instance.partitions);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn admin(&self) -> Admin {
         let Parts { store, config, wake, announcer, .. } = &*self.inner;
         Admin {

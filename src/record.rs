@@ -26,6 +26,25 @@ pub type Headers = BTreeMap<String, String>;
 ///
 /// The record type is stored with every record and names the event for years: choose it by hand and
 /// never rename it. The key orders: records of one key are delivered one after another.
+///
+/// ```
+/// use std::borrow::Cow;
+///
+/// use keylane::OutboxEvent;
+///
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct OrderPlaced {
+///     id: u64,
+/// }
+///
+/// impl OutboxEvent for OrderPlaced {
+///     const RECORD_TYPE: &'static str = "order.placed";
+///
+///     fn key(&self) -> Cow<'_, str> {
+///         format!("order-{}", self.id).into()
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an outbox event",
     note = "derive it: #[derive(Serialize, Deserialize, OutboxEvent)] with #[outbox(record_type = \"…\", key = \"…\")]"

@@ -109,6 +109,15 @@ impl Running {
 
     /// Finishes what is in flight, hands the partitions over and leaves, within
     /// `cluster.graceful_shutdown_timeout`; then cancels the rest.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let running = outbox.start().await?;
+    /// let report = running.shutdown().await;
+    /// assert!(report.graceful && report.cancelled == 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn shutdown(mut self) -> ShutdownReport {
         let _ = self.stop.send(true);
         let _ = (&mut self.task).await;
@@ -122,6 +131,19 @@ impl Running {
     /// nothing else beside its requests would never know: `select!` on this. What it returns holds nothing
     /// of `self`; several may wait, before the end and after.
     ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let running = outbox.start().await?;
+    /// # let requests = tokio::time::sleep(Duration::from_millis(1));
+    /// tokio::select! {
+    ///     () = requests => {} // whatever else the service waits for
+    ///     why = running.finished() => eprintln!("the workers have ended: {why:?}"),
+    /// }
+    /// running.shutdown().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Cancel safety
     /// Dropping it changes nothing.
     pub fn finished(&self) -> impl Future<Output = Finished> + Send + use<> {
@@ -133,6 +155,15 @@ impl Running {
     }
 
     /// How the workers are. Cheap, and no query: a page of readiness may ask at every request.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// let running = outbox.start().await?;
+    /// let health = running.health();
+    /// assert!(health.live, "{}", health.state);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn health(&self) -> Health {
         let finished = self.finished.borrow();
         let ended = finished.is_some() || self.task.is_finished();

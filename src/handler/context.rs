@@ -13,6 +13,22 @@ use crate::{
 };
 
 /// A value shared with handlers, given to the builder by `state(value)` and cloned for each call.
+///
+/// ```
+/// use keylane::{OutboxEvent, State, outbox_handler};
+/// # #[derive(serde::Serialize, serde::Deserialize, OutboxEvent)]
+/// # #[outbox(record_type = "order.placed", key = "order-{id}")]
+/// # struct OrderPlaced { id: u64 }
+///
+/// #[derive(Clone)]
+/// struct Sender(&'static str);
+///
+/// #[outbox_handler(id = "mailer")]
+/// async fn send_mail(order: OrderPlaced, State(sender): State<Sender>) -> Result<(), std::io::Error> {
+///     println!("from {}: order {} is placed", sender.0, order.id);
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct State<T>(pub T);
 

@@ -8,6 +8,31 @@ use crate::{record::Delivery, rules::retry::Fault, unwind::caught};
 ///
 /// The macros find an implementation of this trait by themselves; plain handlers say
 /// [`HandlerError::classified`].
+///
+/// ```
+/// # use std::time::Duration;
+/// use keylane::{ClassifiedError, HandlerError};
+///
+/// #[derive(Debug, thiserror::Error)]
+/// enum MailError {
+///     #[error("no such address")]
+///     NoSuchAddress,
+///     #[error("the server is busy")]
+///     Busy,
+/// }
+///
+/// impl ClassifiedError for MailError {
+///     fn is_permanent(&self) -> bool {
+///         matches!(self, Self::NoSuchAddress)
+///     }
+///
+///     fn retry_after(&self) -> Option<Duration> {
+///         matches!(self, Self::Busy).then_some(Duration::from_secs(30))
+///     }
+/// }
+///
+/// assert!(HandlerError::classified(MailError::NoSuchAddress).fault().permanent);
+/// ```
 pub trait ClassifiedError: Error + Send + Sync + 'static {
     /// The class that `retry_on` and `never_on` lists name, such as `"timeout"`.
     fn class(&self) -> Option<&'static str> {
@@ -31,6 +56,21 @@ pub trait ClassifiedError: Error + Send + Sync + 'static {
 }
 
 /// A failed attempt. Any error turns into one by `?`; it is then retried by the handler's policy.
+///
+/// ```
+/// # use std::time::Duration;
+/// use keylane::HandlerError;
+///
+/// fn send(address: &str) -> Result<(), HandlerError> {
+///     let port = address.parse::<u16>()?; // any error: the policy decides
+///     match port {
+///         0 => Err(HandlerError::permanent("port 0 cannot be reached")),
+///         25 => Err(HandlerError::new("busy").class("busy").retry_after(Duration::from_secs(30))),
+///         _ => Err(HandlerError::new("connection refused").uncounted(Duration::from_secs(5))),
+///     }
+/// }
+/// # assert!(send("0").is_err() && send("x").is_err());
+/// ```
 pub struct HandlerError {
     source: Source,
     class: Option<Cow<'static, str>>,

@@ -9,6 +9,24 @@ use crate::{
 };
 
 /// Handles one event at a time. Register it with [`Registration::typed`](super::Registration::typed).
+///
+/// ```
+#[doc = include_str!("../doc/outbox.txt")]
+/// struct Mailer;
+///
+/// impl Handler for Mailer {
+///     type Event = OrderPlaced;
+///
+///     async fn handle(&self, order: OrderPlaced, delivery: &Delivery) -> Result<(), HandlerError> {
+///         println!("order {} is placed (event {})", order.id, delivery.event_id);
+///         Ok(())
+///     }
+/// }
+///
+/// let outbox = Outbox::builder(pool).handler(Registration::typed("letters", Mailer)).build().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait Handler: Send + Sync + 'static {
     /// The event it takes.
     type Event: OutboxEvent;
@@ -26,6 +44,23 @@ pub trait Handler: Send + Sync + 'static {
 }
 
 /// Handles records of any type. Register it with [`Registration::generic`](super::Registration::generic).
+///
+/// ```
+#[doc = include_str!("../doc/outbox.txt")]
+/// struct Archive;
+///
+/// impl GenericHandler for Archive {
+///     async fn handle(&self, record: &Record) -> Result<(), HandlerError> {
+///         println!("{}: {} bytes", record.delivery.record_type, record.payload.len());
+///         Ok(())
+///     }
+/// }
+///
+/// let registration = Registration::generic("archive", RecordTypes::all(), Archive);
+/// let outbox = Outbox::builder(pool).handler(registration).build().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait GenericHandler: Send + Sync + 'static {
     /// Handles one record, payload as stored.
     fn handle(&self, record: &Record) -> impl Future<Output = Result<(), HandlerError>> + Send;
@@ -39,6 +74,24 @@ pub type BatchResults = Vec<Result<(), HandlerError>>;
 ///
 /// Under stop-on-first-failure the results after the first failure of a lane do not count: those
 /// records come again after it, in order. So handle a lane in order and stop at its first failure.
+///
+/// ```
+#[doc = include_str!("../doc/outbox.txt")]
+/// struct Totals;
+///
+/// impl BatchHandler for Totals {
+///     type Event = OrderPlaced;
+///
+///     async fn handle(&self, orders: Vec<OrderPlaced>, deliveries: &[&Delivery]) -> BatchResults {
+///         println!("{} orders of {}", orders.len(), deliveries[0].key);
+///         orders.iter().map(|_| Ok(())).collect()
+///     }
+/// }
+///
+/// let outbox = Outbox::builder(pool).handler(Registration::batch("totals", 100, Totals)).build().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait BatchHandler: Send + Sync + 'static {
     /// The event it takes.
     type Event: OutboxEvent;
@@ -84,6 +137,29 @@ pub trait GenericBatchHandler: Send + Sync + 'static {
 /// Handles one event inside the transaction in which its completion is written: what it writes
 /// through `tx` happens exactly once. Register it with
 /// [`Registration::transactional`](super::Registration::transactional).
+///
+/// ```
+#[doc = include_str!("../doc/outbox.txt")]
+/// struct Books;
+///
+/// impl TransactionalHandler<Memory> for Books {
+///     type Event = OrderPlaced;
+///
+///     async fn handle(
+///         &self,
+///         order: OrderPlaced,
+///         tx: &mut keylane::memory::MemoryConnection, // a PgConnection, on PostgreSQL
+///         _: &Delivery,
+///     ) -> Result<(), HandlerError> {
+///         tx.push_effect(format!("INSERT INTO books … {}", order.id)); // your own statements
+///         Ok(())
+///     }
+/// }
+///
+/// let outbox = Outbox::builder(pool).handler(Registration::transactional("books", Books)).build().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait TransactionalHandler<DB: Database>: Send + Sync + 'static {
     /// The event it takes.
     type Event: OutboxEvent;
@@ -103,6 +179,30 @@ pub trait TransactionalHandler<DB: Database>: Send + Sync + 'static {
 ///
 /// A failure takes everything back. Then each half of the batch is tried in a transaction of its own,
 /// down to the record that fails: only that one's attempt counts.
+///
+/// ```
+#[doc = include_str!("../doc/outbox.txt")]
+/// struct Books;
+///
+/// impl TransactionalBatchHandler<Memory> for Books {
+///     type Event = OrderPlaced;
+///
+///     async fn handle(
+///         &self,
+///         orders: Vec<OrderPlaced>,
+///         tx: &mut keylane::memory::MemoryConnection,
+///         _: &[&Delivery],
+///     ) -> Result<(), HandlerError> {
+///         tx.push_effect(format!("INSERT INTO books … {} rows", orders.len()));
+///         Ok(())
+///     }
+/// }
+///
+/// let registration = Registration::transactional_mixed_batch("books", 100, Books);
+/// let outbox = Outbox::builder(pool).handler(registration).build().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait TransactionalBatchHandler<DB: Database>: Send + Sync + 'static {
     /// The event it takes.
     type Event: OutboxEvent;
@@ -119,6 +219,25 @@ pub trait TransactionalBatchHandler<DB: Database>: Send + Sync + 'static {
 
 /// Takes what a handler could not deliver. Register it with
 /// [`Registration::fallback`](super::Registration::fallback).
+///
+/// ```
+#[doc = include_str!("../doc/outbox.txt")]
+/// struct Apology;
+///
+/// impl FallbackHandler for Apology {
+///     type Event = OrderPlaced;
+///
+///     async fn handle(&self, order: OrderPlaced, failure: &Failure) -> Result<(), HandlerError> {
+///         println!("order {}: no mail after {} attempts: {}", order.id, failure.attempts, failure.error);
+///         Ok(())
+///     }
+/// }
+///
+/// let builder = Outbox::builder(pool).handlers(handlers![send_mail]);
+/// let outbox = builder.handler(Registration::fallback("mailer", Apology)).build().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait FallbackHandler: Send + Sync + 'static {
     /// The event it takes.
     type Event: OutboxEvent;
@@ -133,6 +252,23 @@ pub trait FallbackHandler: Send + Sync + 'static {
 
 /// Takes what any handler without a fallback of its own could not deliver. Register it with
 /// [`Registration::default_fallback`](super::Registration::default_fallback).
+///
+/// ```
+#[doc = include_str!("../doc/outbox.txt")]
+/// struct DeadLetters;
+///
+/// impl GenericFallbackHandler for DeadLetters {
+///     async fn handle(&self, record: &Record, failure: &Failure) -> Result<(), HandlerError> {
+///         println!("{} bytes for {}: {}", record.payload.len(), record.delivery.handler, failure.error);
+///         Ok(())
+///     }
+/// }
+///
+/// let builder = Outbox::builder(pool).handlers(handlers![send_mail]);
+/// let outbox = builder.handler(Registration::default_fallback(DeadLetters)).build().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait GenericFallbackHandler: Send + Sync + 'static {
     /// Success completes the record; an error makes it FAILED.
     fn handle(

@@ -55,6 +55,20 @@ impl RecordTypes {
 }
 
 /// One handler or fallback handler with its options.
+///
+/// ```
+#[doc = include_str!("../doc/outbox.txt")]
+/// use keylane::handler::Declare;
+///
+/// let registration = send_mail::declare() // or Registration::typed("mailer", Mailer) and its like
+///     .retry(RetryPolicy::default())
+///     .timeout(Duration::from_secs(5))
+///     .stop_on_first_failure(true)
+///     .on_failure(OnFailure::Continue);
+/// let outbox = Outbox::builder(pool).handler(registration).build().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "give it to the builder with .handlers(…)"]
 pub struct Registration {
     pub(crate) kind: Kind,

@@ -1,30 +1,20 @@
 //! Scheduling: from an event to rows in the user's own transaction.
 
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
 mod routes;
+mod scheduler;
 
 pub(crate) use routes::Routes;
+pub(crate) use scheduler::Scheduler;
 
 use crate::{
     codec,
-    config::{OrderLevel, ScheduleConfig},
-    database::Database,
-    handler::is_valid_name,
-    naming::with_names,
-    partition::Partition,
-    record::{Due, Headers, KEY_LIMIT_BYTES, NAME_LIMIT_BYTES, NewRecord, OutboxEvent, TRACE_ID_HEADER},
-    store::{Store, StoreError, Tables},
+    record::{Due, Headers, OutboxEvent, TRACE_ID_HEADER},
+    store::StoreError,
 };
-
-/// Distinct keys that one call may lock in the strict order level.
-const STRICT_KEYS: usize = 4_096;
 
 /// What was scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +126,21 @@ impl From<serde_json::Error> for ScheduleError {
 }
 
 /// What can be said about an event besides its payload.
+///
+/// ```
+#[doc = include_str!("../doc/outbox.txt")]
+/// let options = ScheduleOptions::new()
+///     .header("tenant", "north")
+///     .trace_id("4bf92f35")
+///     .dedup_key("request-17") // a second call with it writes nothing
+///     .event_id(uuid::Uuid::now_v7()) // which an inbox knows it by
+///     .after(Duration::from_secs(60)); // or .at(time)
+/// let order = OrderPlaced { id: 42 };
+/// let scheduled = outbox.transaction(async |tx| outbox.schedule_with(tx, &order, options).await).await?;
+/// assert!(!scheduled.duplicate);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct ScheduleOptions {
     headers: Headers,
@@ -191,6 +196,10 @@ impl ScheduleOptions {
         self.dedup_key = Some(dedup_key.into());
         self
     }
+
+    pub(crate) fn dedup_key_given(&self) -> Option<&str> {
+        self.dedup_key.as_deref()
+    }
 }
 
 /// An event already encoded, for types that this process has no Rust type of.
@@ -237,146 +246,4 @@ impl RawEvent {
             payload: codec::encode(event)?,
         })
     }
-}
-
-/// The scheduling half of an outbox.
-pub(crate) struct Scheduler {
-    pub(crate) tables: Tables,
-    pub(crate) config: ScheduleConfig,
-    pub(crate) routes: Arc<Routes>,
-    pub(crate) store: Arc<dyn Store>,
-    /// Whether statements on connections of the pool may have names on the server.
-    pub(crate) named: bool,
-}
-
-impl Scheduler {
-    /// Checks the events, resolves their handlers and inserts their records, in the order given.
-    pub(crate) async fn schedule<DB: Database>(
-        &self,
-        conn: &mut DB::Connection,
-        events: Vec<RawEvent>,
-        options: &ScheduleOptions,
-    ) -> Result<Vec<Scheduled>, ScheduleError> {
-        let header_bytes: usize = options.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if header_bytes > self.config.max_header_bytes {
-            let limit = self.config.max_header_bytes;
-            return Err(ScheduleError::HeadersTooLarge { bytes: header_bytes, limit });
-        }
-        events.iter().try_for_each(|event| self.check(event))?;
-        let mut scheduled = Vec::with_capacity(events.len());
-        let mut records = Vec::with_capacity(events.len());
-        if events.is_empty() {
-            return Ok(scheduled);
-        }
-        if self.config.require_transaction && !DB::in_transaction(conn).await? {
-            return Err(ScheduleError::NoTransaction);
-        }
-        self.routes.keep_fresh(&*self.store, self.config.route_refresh).await?;
-        for event in events {
-            let handlers = self.handlers_of(&event.record_type).await?;
-            let event_id = options.event_id.unwrap_or_else(Uuid::now_v7);
-            scheduled.push(Scheduled { event_id, records: handlers.len(), duplicate: false });
-            add_records(&mut records, event, event_id, &handlers, options);
-        }
-        let write = self.write::<DB>(conn, &records, options.dedup_key.as_deref());
-        if !with_names(self.named, write).await? {
-            scheduled.iter_mut().for_each(|done| (done.records, done.duplicate) = (0, true));
-        }
-        Ok(scheduled)
-    }
-
-    /// False if the dedup key was there: nothing is written.
-    async fn write<DB: Database>(
-        &self,
-        conn: &mut DB::Connection,
-        records: &[NewRecord],
-        dedup_key: Option<&str>,
-    ) -> Result<bool, ScheduleError> {
-        if let Some(dedup_key) = dedup_key
-            && !note::<DB>(conn, &self.tables, dedup_key).await?
-        {
-            return Ok(false);
-        }
-        if self.config.order == OrderLevel::Strict {
-            let keys: BTreeSet<&str> = records.iter().map(|record| record.key.as_str()).collect();
-            if keys.len() > STRICT_KEYS {
-                return Err(ScheduleError::TooManyKeys { keys: keys.len() });
-            }
-            let keys: Vec<&str> = keys.into_iter().collect();
-            DB::lock_keys(conn, &self.tables, &keys).await?;
-        }
-        DB::insert(conn, &self.tables, records).await?;
-        Ok(true)
-    }
-
-    fn check(&self, event: &RawEvent) -> Result<(), ScheduleError> {
-        let RawEvent { record_type, key, content_type, payload } = event;
-        check_key(key)?;
-        if !is_valid_name(record_type) {
-            return Err(ScheduleError::RecordType { record_type: record_type.clone() });
-        }
-        let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
-        if !(1..=NAME_LIMIT_BYTES).contains(&content_type.len()) || !content_type.bytes().all(printable) {
-            return Err(ScheduleError::ContentType { content_type: content_type.clone() });
-        }
-        let limit = self.config.max_payload_bytes;
-        if payload.len() > limit {
-            return Err(ScheduleError::PayloadTooLarge { bytes: payload.len(), limit });
-        }
-        Ok(())
-    }
-
-    /// Who takes a type: by the list in memory, and if that knows nobody, by the table itself.
-    async fn handlers_of(&self, record_type: &str) -> Result<Arc<[String]>, ScheduleError> {
-        let mut handlers = self.routes.of(record_type);
-        if handlers.is_empty() {
-            // Not on the user's connection: reading there first would make SQLite refuse the insert
-            // if anybody wrote meanwhile, and MySQL would read as of the start of the transaction.
-            self.routes.refresh(&*self.store).await?;
-            handlers = self.routes.of(record_type);
-        }
-        match handlers.is_empty() {
-            true => Err(ScheduleError::NoHandler { record_type: record_type.to_owned() }),
-            false => Ok(handlers),
-        }
-    }
-}
-
-fn check_key(key: &str) -> Result<(), ScheduleError> {
-    match (key.len(), key.bytes().position(|byte| byte == 0)) {
-        (0, _) => Err(ScheduleError::EmptyKey),
-        (length, _) if length > KEY_LIMIT_BYTES => Err(ScheduleError::KeyTooLong { length }),
-        (_, Some(position)) => Err(ScheduleError::NulInKey { position }),
-        _ => Ok(()),
-    }
-}
-
-/// Adds a record for each handler. Most events have one handler and become its record.
-fn add_records(
-    records: &mut Vec<NewRecord>,
-    event: RawEvent,
-    event_id: Uuid,
-    handlers: &[String],
-    options: &ScheduleOptions,
-) {
-    let RawEvent { record_type, key, content_type, payload } = event;
-    let Some((last, others)) = handlers.split_last() else { return };
-    let (partition, headers, due) = (Partition::of(&key), options.headers.clone(), options.due);
-    let handler = last.clone();
-    let record =
-        NewRecord { event_id, partition, key, handler, record_type, content_type, payload, headers, due };
-    records.extend(others.iter().map(|handler| NewRecord { handler: handler.clone(), ..record.clone() }));
-    records.push(record);
-}
-
-async fn note<DB: Database>(
-    conn: &mut DB::Connection,
-    tables: &Tables,
-    dedup_key: &str,
-) -> Result<bool, ScheduleError> {
-    let length = dedup_key.len();
-    if !(1..=KEY_LIMIT_BYTES).contains(&length) || dedup_key.contains('\0') {
-        return Err(ScheduleError::DedupKey { length });
-    }
-    Ok(DB::note_dedup_key(conn, tables, dedup_key).await?)
 }

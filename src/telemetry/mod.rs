@@ -197,6 +197,23 @@ pub enum Signal {
 
 /// Listens to signals. Called on the worker's own tasks: be quick and never block. A panic is caught and
 /// logged; the workers and the other observers go on.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// use keylane::{Observer, Signal};
+///
+/// #[derive(Default)]
+/// struct Delivered(AtomicU64);
+///
+/// impl Observer for Delivered {
+///     fn on(&self, signal: &Signal) {
+///         if let Signal::Settled { records } = signal {
+///             self.0.fetch_add(*records as u64, Ordering::Relaxed);
+///         }
+///     }
+/// }
+/// ```
 pub trait Observer: Send + Sync + 'static {
     /// Something happened.
     fn on(&self, signal: &Signal);

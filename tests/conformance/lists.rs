@@ -46,6 +46,7 @@ macro_rules! everywhere {
                 fetch_takes_the_partitions_in_the_turn_given
                 fetch_reads_only_the_partitions_named
                 fetch_stops_at_its_limit
+                a_fetch_brings_the_handlers_asked_for
                 fetch_takes_each_partition_from_its_head
                 fetch_leaves_out_what_is_skipped
                 what_is_skipped_does_not_use_up_the_limit

@@ -28,6 +28,11 @@ macro_rules! several_writers {
 macro_rules! by_sql {
     ($target:ident) => {
         stamp! { $target;
+            statements {
+                statements_write_the_rows_that_schedule_writes
+                a_statement_of_a_dedup_key_tells_a_duplicate
+                statements_check_what_schedule_checks
+            }
             scanning {
                 the_least_pending_id_is_found_behind_a_gap
             }
@@ -72,6 +77,9 @@ macro_rules! on_servers {
                 no_settle_takes_a_fence_row_along
                 resolve_waits_for_a_settle_that_still_runs
                 a_hold_and_a_release_of_its_lane_do_not_pass_each_other
+            }
+            statements {
+                a_statement_locks_the_key_as_the_strict_order_does
             }
             plans {
                 statements_find_their_rows_by_a_key

@@ -50,6 +50,7 @@ mod routes;
 mod scanning;
 mod schema;
 mod settling;
+mod statements;
 mod strict;
 mod target;
 mod time;

@@ -6,6 +6,7 @@ use keylane::{
     Database,
     inner::Tables,
     memory::{Memory, MemoryPool},
+    sql::{SqlDatabase, Statement, Value},
 };
 use sqlx::{
     AssertSqlSafe, Executor, MySql, Postgres, Row, Sqlite,
@@ -34,11 +35,17 @@ pub(crate) trait Target: Sized + Send + Sync + 'static {
 }
 
 /// A store that can also be reached by SQL.
-pub(crate) trait SqlTarget: Target {
+pub(crate) trait SqlTarget: Target<Db: SqlDatabase> {
     /// Runs statements as they are; rows written.
     fn execute(
         conn: &mut Connection<Self>,
         sql: String,
+    ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
+    /// Runs one statement with its parameters, as a client would that is not the library; rows written.
+    #[allow(dead_code, reason = "only the conformance suite has statements of its own")]
+    fn run(
+        conn: &mut Connection<Self>,
+        statement: &Statement,
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
     /// A connection by itself, in no transaction.
     #[allow(dead_code, reason = "only the behaviour suite schedules as a user does")]
@@ -230,6 +237,22 @@ macro_rules! by_sql {
         impl SqlTarget for $target {
             async fn execute(conn: &mut Connection<Self>, sql: String) -> Result<u64, sqlx::Error> {
                 Ok(sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await?.rows_affected())
+            }
+
+            async fn run(conn: &mut Connection<Self>, statement: &Statement) -> Result<u64, sqlx::Error> {
+                let mut query = sqlx::query(AssertSqlSafe(statement.text.clone()));
+                for value in &statement.values {
+                    query = match value {
+                        Value::Int(number) => query.bind(*number),
+                        Value::SmallInt(number) => query.bind(*number),
+                        Value::Text(text) => query.bind(text.clone()),
+                        Value::Bytes(bytes) => query.bind(bytes.clone()),
+                        Value::Uuid(uuid) => query.bind(*uuid),
+                        Value::Null => query.bind(None::<String>),
+                        other => panic!("{other:?}"),
+                    };
+                }
+                Ok(query.execute(conn).await?.rows_affected())
             }
 
             async fn connection(pool: &Pool<Self>) -> Connection<Self> {

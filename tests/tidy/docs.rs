@@ -6,7 +6,7 @@ use keylane::{Config, admin::Status};
 
 use crate::{files, report};
 
-fn page(name: &str) -> String {
+pub(crate) fn page(name: &str) -> String {
     let path = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
@@ -85,9 +85,13 @@ fn every_error_is_in_the_errors_page() {
     let mut problems = Vec::new();
     for (file, name) in enums {
         for variant in variants(file, name) {
-            let entry = format!("`{name}::{variant}`");
-            if !page.contains(&entry) {
-                problems.push(format!("docs/errors.md lacks {entry}"));
+            let entry = format!("| `{name}::{variant}` |");
+            let Some(row) = page.lines().find(|line| line.starts_with(&entry)) else {
+                problems.push(format!("docs/errors.md lacks a row {entry}"));
+                continue;
+            };
+            if row.split(" | ").filter(|cell| cell.trim_matches(['|', ' ']).len() > 2).count() < 3 {
+                problems.push(format!("docs/errors.md does not say when and what to do: {entry}"));
             }
         }
     }

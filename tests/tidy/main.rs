@@ -5,8 +5,10 @@
 mod circles;
 mod claims;
 mod docs;
+mod examples;
 mod floors;
 mod package;
+mod pages;
 mod shape;
 mod sql;
 mod stations;

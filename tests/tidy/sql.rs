@@ -34,6 +34,7 @@ const TOKENS: &[&str] = &[
     "due_columns",
     "due",
     "rows",
+    "hashes",
     "instance",
     "slot",
     "counter",

@@ -10,46 +10,15 @@ use super::{
     insert::Insert,
     statements::Statements,
 };
+pub(crate) use crate::statement::Value;
 use crate::{
     database::Database,
     handler::BoxFuture,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
     rules::watermark::{Head, Horizon, Server},
-    store::{ErrorClass, FenceRow, IdScan, Notifier, Pick, SchemaError, StoreSettings},
+    store::{ErrorClass, FenceRow, IdScan, Notifier, Pick, SchemaError, StoreSettings, Tables},
 };
-
-/// A bound parameter.
-#[derive(Clone, Debug)]
-pub(crate) enum Value {
-    Int(i64),
-    Text(String),
-    Bytes(Vec<u8>),
-}
-
-impl From<i64> for Value {
-    fn from(number: i64) -> Self {
-        Self::Int(number)
-    }
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl From<String> for Value {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<Vec<u8>> for Value {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self::Bytes(bytes)
-    }
-}
 
 /// What a column of a result is.
 #[derive(Clone, Copy, Debug)]
@@ -244,6 +213,12 @@ pub(crate) trait Driver: Database {
     ) -> DriverResult<'c, Head>;
     /// Inserts records that share their due time, as one statement.
     fn insert_rows<'c>(conn: &'c mut Self::Connection, insert: Insert<'c>) -> DriverResult<'c, ()>;
+    /// The text that [`insert_rows`](Self::insert_rows) sends for one record.
+    fn insert_text(insert: &Insert<'_>) -> AssertSqlSafe<String>;
+    /// What locks a key of the strict order, if anything has to.
+    fn lock_key(_: &Tables, _: &str) -> Option<(String, Vec<Value>)> {
+        None
+    }
     /// Applies the migrations.
     fn migrate<'c>(
         conn: &'c mut Self::Connection,

@@ -115,6 +115,9 @@ macro_rules! sqlx_codec {
             for value in values {
                 query = match value {
                     Value::Int(number) => query.bind(number),
+                    Value::SmallInt(number) => query.bind(number),
+                    Value::Uuid(uuid) => query.bind(uuid),
+                    Value::Null => query.bind(None::<String>),
                     Value::Text(text) => query.bind(text),
                     Value::Bytes(bytes) => query.bind(bytes),
                 };
@@ -199,6 +202,17 @@ macro_rules! sqlx_database {
 
         impl crate::database::Pool for sqlx::Pool<$database> {
             type Database = $database;
+        }
+
+        impl crate::database::SqlDatabase for $database {
+            fn statements(
+                tables: &crate::store::Tables,
+                records: &[crate::record::NewRecord],
+                dedup_key: Option<&str>,
+                strict: bool,
+            ) -> Result<Vec<crate::statement::Statement>, crate::store::StoreError> {
+                crate::store::sql::statements_of::<$database>(tables, records, dedup_key, strict)
+            }
         }
 
         impl crate::database::HasDatabase for $connection {

@@ -57,7 +57,7 @@ mod transactional;
 pub(crate) mod work;
 
 pub(crate) use call::store_error;
-pub(crate) use producer::{insert, note_dedup_key};
+pub(crate) use producer::{insert, note_dedup_key, statements_of};
 pub(crate) use transactional::SqlTransactional;
 
 /// A store on one sqlx database, over connections of its own.

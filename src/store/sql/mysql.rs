@@ -1,19 +1,20 @@
 //! MySQL 8 and later, MariaDB 10.6 and later.
 
 use sqlx::{
-    ConnectOptions, MySql, MySqlConnection,
+    AssertSqlSafe, ConnectOptions, MySql, MySqlConnection,
     mysql::{MySqlArguments, MySqlDatabaseError},
 };
 
 use super::{
     dialect::{Dialect, Family, Mark},
-    driver::{Driver, DriverResult, Session},
+    driver::{Driver, DriverResult, Session, Value},
     engine,
     fetches::sqlx_fetches,
     files::blame,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
+    insert::key_value,
     rows::{kept_parts, sqlx_insert},
-    statements::{fill, template},
+    statements::{fill, filled, template},
 };
 use crate::{
     rules::watermark::Horizon,
@@ -99,7 +100,11 @@ impl Driver for MySql {
         })
     }
 
-    sqlx_insert!(MySqlConnection, template!("", insert), as_bytes);
+    fn lock_key(tables: &Tables, key: &str) -> Option<(String, Vec<Value>)> {
+        Some((lock_text(tables, 1), vec![key_value(Self::FAMILY, key)]))
+    }
+
+    sqlx_insert!(MySqlConnection, template!("", insert));
     sqlx_driver!(MySql, MySqlConnection);
     sqlx_fetches!(MySqlConnection);
 }
@@ -142,16 +147,16 @@ fn release(version: &str) -> (u32, u32) {
 /// Locks keys until the end of the user's transaction, so that ids of a key follow its commits.
 /// `GET_LOCK` would outlive the transaction, so a row for each key is counted up.
 async fn lock_keys(conn: &mut MySqlConnection, tables: &Tables, keys: &[&str]) -> Result<(), sqlx::Error> {
-    let sql = MySql::DIALECT.render(template!("mysql/", lock_keys), tables);
     for keys in kept_parts(keys) {
-        let rows = vec!["(?, 1)"; keys.len()].join(", ");
-        let mut query = sqlx::query(fill(&sql, &[("{rows}", rows)]));
-        for key in keys {
-            query = query.bind(key.as_bytes());
-        }
-        query.execute(&mut *conn).await?;
+        let values = keys.iter().map(|key| key_value(MySql::FAMILY, key)).collect();
+        bind(sqlx::query(AssertSqlSafe(lock_text(tables, keys.len()))), values).execute(&mut *conn).await?;
     }
     Ok(())
+}
+
+fn lock_text(tables: &Tables, keys: usize) -> String {
+    let sql = MySql::DIALECT.render(template!("mysql/", lock_keys), tables);
+    filled(&sql, &[("{rows}", vec!["(?, 1)"; keys].join(", "))])
 }
 
 /// What to do about an error number. Total: a number that is not listed is a refusal, for a trigger of the

@@ -11,14 +11,14 @@ use uuid::Uuid;
 
 use super::{
     dialect::{Dialect, Family, Mark},
-    driver::{AFTER_RECORD, Driver, DriverResult, Session},
+    driver::{AFTER_RECORD, Driver, DriverResult, Session, Value},
     engine,
     fetches::of_handlers,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     insert::{Insert, headers_text},
     notifier::PgNotifier,
     sessions,
-    statements::{Statements, fill, safe, template},
+    statements::{Statements, fill, filled, safe, template},
 };
 use crate::{
     naming,
@@ -49,8 +49,8 @@ impl Driver for Postgres {
         now: "clock_timestamp()",
         age: "(extract(epoch FROM clock_timestamp() - @) * 1000000)::int8",
         ago: "clock_timestamp() - @ * interval '1 microsecond'",
-        later: "clock_timestamp() + @ * interval '1 microsecond'",
-        at: "timestamptz 'epoch' + @ * interval '1 microsecond'",
+        later: "clock_timestamp() + @::int8 * interval '1 microsecond'",
+        at: "timestamptz 'epoch' + @::int8 * interval '1 microsecond'",
         int: "(@)::int8",
         insert_new: ("INSERT INTO", "ON CONFLICT DO NOTHING"),
         lock: "FOR UPDATE",
@@ -231,6 +231,16 @@ impl Driver for Postgres {
         })
     }
 
+    fn insert_text(insert: &Insert<'_>) -> AssertSqlSafe<String> {
+        let due = [("{due}", insert.due_values("$9"))];
+        insert.fill(&Postgres::DIALECT, template!("postgres/", insert_one), &due)
+    }
+
+    fn lock_key(tables: &Tables, key: &str) -> Option<(String, Vec<Value>)> {
+        let values = vec![i64::from(LOCK_NAMESPACE).into(), i64::from(lock_hash(tables, key)).into()];
+        Some((lock_text(tables, "ARRAY[$2::int8::int4]"), values))
+    }
+
     sqlx_driver!(Postgres, PgConnection);
 }
 
@@ -239,25 +249,8 @@ async fn insert_one(
     insert: &Insert<'_>,
     row: &crate::record::NewRecord,
 ) -> Result<(), sqlx::Error> {
-    let sql = insert.fill(
-        &Postgres::DIALECT,
-        template!("postgres/", insert_one),
-        &[("{due}", insert.due_values("$9"))],
-    );
-    let mut query = sqlx::query(sql)
-        .persistent(naming::are_given())
-        .bind(row.event_id)
-        .bind(i16::from(row.partition.number()))
-        .bind(&row.key)
-        .bind(&row.handler)
-        .bind(&row.record_type)
-        .bind(&row.content_type)
-        .bind(&row.payload)
-        .bind(headers_text(&row.headers));
-    if let Some((_, micros)) = insert.due {
-        query = query.bind(micros);
-    }
-    query.execute(conn).await.map(|_| ())
+    let values = insert.values(Postgres::FAMILY, row).collect();
+    bind(sqlx::query(Postgres::insert_text(insert)), values).execute(conn).await.map(|_| ())
 }
 
 async fn insert_many(
@@ -302,18 +295,12 @@ const LOCK_NAMESPACE: i32 = 0x6b65_796c;
 
 /// Locks keys until the end of the user's transaction, so that ids of a key follow its commits.
 async fn lock_keys(conn: &mut PgConnection, tables: &Tables, keys: &[&str]) -> Result<(), sqlx::Error> {
-    let qualifier = tables.qualifier();
-    let hash = |key: &str| {
-        let hash = xxhash_rust::xxh3::xxh3_64(format!("{qualifier}\0{key}").as_bytes());
-        (hash & u64::from(u32::MAX)) as u32 as i32
-    };
-    let mut hashes: Vec<i32> = keys.iter().map(|key| hash(key)).collect();
+    let mut hashes: Vec<i32> = keys.iter().map(|key| lock_hash(tables, key)).collect();
     hashes.sort_unstable();
     hashes.dedup();
-    let sql = Postgres::DIALECT.render(template!("postgres/", lock_keys), tables);
-    sqlx::query(AssertSqlSafe(sql))
+    sqlx::query(AssertSqlSafe(lock_text(tables, "$2::int4[]")))
         .persistent(naming::are_given())
-        .bind(LOCK_NAMESPACE)
+        .bind(i64::from(LOCK_NAMESPACE))
         .bind(hashes)
         .execute(conn)
         .await
@@ -323,6 +310,17 @@ async fn lock_keys(conn: &mut PgConnection, tables: &Tables, keys: &[&str]) -> R
 /// A fetch with its condition on the handlers.
 fn of(sql: &Arc<str>, pick: Pick<'_>) -> AssertSqlSafe<Arc<str>> {
     fill(sql, &[("{handlers}", of_handlers(pick.handlers))])
+}
+
+fn lock_text(tables: &Tables, hashes: &str) -> String {
+    let sql = Postgres::DIALECT.render(template!("postgres/", lock_keys), tables);
+    filled(&sql, &[("{hashes}", hashes.to_owned())])
+}
+
+/// What is locked for a key: its hash together with the names of the tables.
+fn lock_hash(tables: &Tables, key: &str) -> i32 {
+    let hash = xxhash_rust::xxh3::xxh3_64(format!("{}\0{key}", tables.qualifier()).as_bytes());
+    (hash & u64::from(u32::MAX)) as u32 as i32
 }
 
 /// What to do about a SQLSTATE. Total: unknown classes break the connection, which is always safe.

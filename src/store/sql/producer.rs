@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     record::{Due, NewRecord},
+    statement::{Statement, Step},
     store::{ErrorClass, StoreError, Tables},
 };
 
@@ -38,9 +39,37 @@ pub(crate) async fn note_dedup_key<D: Driver>(
     tables: &Tables,
     dedup_key: &str,
 ) -> Result<bool, StoreError> {
-    let sql = D::DIALECT.render(template!("", note_dedup_key), tables);
+    let sql = note_text::<D>(tables);
     let noted = D::execute(conn, safe(&Arc::from(sql)), vec![dedup_key.into()]).await;
     Ok(noted.map_err(|error| store_error::<D>("note dedup key", error))? == 1)
+}
+
+/// The statements of one event, in their order, for those who run them by themselves.
+pub(crate) fn statements_of<D: Driver>(
+    tables: &Tables,
+    records: &[NewRecord],
+    dedup_key: Option<&str>,
+    strict: bool,
+) -> Result<Vec<Statement>, StoreError> {
+    let mut statements = Vec::with_capacity(records.len() + 2);
+    if let Some(dedup_key) = dedup_key {
+        let (text, values) = (note_text::<D>(tables), vec![dedup_key.into()]);
+        statements.push(Statement { step: Step::NoteDedupKey, text, values });
+    }
+    let key = records.first().filter(|_| strict).map(|record| &*record.key);
+    if let Some((text, values)) = key.and_then(|key| D::lock_key(tables, key)) {
+        statements.push(Statement { step: Step::LockKey, text, values });
+    }
+    for row in records {
+        let insert = Insert { tables, rows: std::slice::from_ref(row), due: due::<D>(row.due)? };
+        let (text, values) = (D::insert_text(&insert).0, insert.values(D::FAMILY, row).collect());
+        statements.push(Statement { step: Step::Insert, text, values });
+    }
+    Ok(statements)
+}
+
+fn note_text<D: Driver>(tables: &Tables) -> String {
+    D::DIALECT.render(template!("", note_dedup_key), tables)
 }
 
 fn due<D: Driver>(due: Due) -> Result<Option<(&'static str, i64)>, StoreError> {

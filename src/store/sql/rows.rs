@@ -25,35 +25,26 @@ pub(crate) fn kept_parts<T>(mut all: &[T]) -> impl Iterator<Item = &[T]> {
     })
 }
 
-/// `insert_rows` of databases without arrays; `$key` is how a key is bound.
+/// `insert_rows` of databases without arrays.
 macro_rules! sqlx_insert {
-    ($connection:ty, $template:expr, $key:ident) => {
+    ($connection:ty, $template:expr) => {
         fn insert_rows<'c>(
             conn: &'c mut $connection,
             insert: crate::store::sql::insert::Insert<'c>,
         ) -> crate::store::sql::driver::DriverResult<'c, ()> {
-            use crate::store::sql::{insert::headers_text, rows::kept_parts};
+            use crate::store::sql::rows::kept_parts;
             Box::pin(async move {
                 for rows in kept_parts(insert.rows) {
-                    let mut query = sqlx::query(insert.fill_rows(&Self::DIALECT, $template, rows.len()));
-                    for row in rows {
-                        query = query
-                            .bind(row.event_id)
-                            .bind(i16::from(row.partition.number()))
-                            .bind(row.key.$key())
-                            .bind(&row.handler)
-                            .bind(&row.record_type)
-                            .bind(&row.content_type)
-                            .bind(&row.payload)
-                            .bind(headers_text(&row.headers));
-                        if let Some((_, micros)) = insert.due {
-                            query = query.bind(micros);
-                        }
-                    }
-                    query.execute(&mut *conn).await?;
+                    let sql = insert.fill_rows(&Self::DIALECT, $template, rows.len());
+                    let values = rows.iter().flat_map(|row| insert.values(Self::FAMILY, row)).collect();
+                    bind(sqlx::query(sql), values).execute(&mut *conn).await?;
                 }
                 Ok(())
             })
+        }
+
+        fn insert_text(insert: &crate::store::sql::insert::Insert<'_>) -> sqlx::AssertSqlSafe<String> {
+            insert.fill_rows(&Self::DIALECT, $template, 1)
         }
     };
 }

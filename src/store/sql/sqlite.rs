@@ -80,7 +80,7 @@ impl Driver for Sqlite {
         }
     }
 
-    sqlx_insert!(SqliteConnection, template!("", insert), as_str);
+    sqlx_insert!(SqliteConnection, template!("", insert));
     sqlx_driver!(Sqlite, SqliteConnection);
     sqlx_fetches!(SqliteConnection);
 }

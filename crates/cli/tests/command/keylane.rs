@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::Value;
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
 
 /// An address out of the environment: missing is a failure, never a skip.
 pub(crate) fn url(variable: &str) -> String {
@@ -60,6 +60,22 @@ pub(crate) async fn on_postgres(name: &str, test: impl AsyncFnOnce(&str)) {
     let (host, _) = server.rsplit_once('/').unwrap();
     test(&format!("{host}/{name}")).await;
     execute(format!("DROP DATABASE {name} WITH (FORCE)")).await;
+}
+
+/// A MariaDB database of a test's own.
+pub(crate) async fn on_mariadb(name: &str, test: impl AsyncFnOnce(&str)) {
+    let server = url("KEYLANE_TEST_MARIADB_URL");
+    let name = format!("keylane_command_{name}");
+    let mut conn = MySqlConnection::connect(&server).await.unwrap();
+    let mut execute = async |sql: String| {
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
+    };
+    // That of a run that was killed.
+    execute(format!("DROP DATABASE IF EXISTS {name}")).await;
+    execute(format!("CREATE DATABASE {name}")).await;
+    let (host, _) = server.rsplit_once('/').unwrap();
+    test(&format!("{host}/{name}")).await;
+    execute(format!("DROP DATABASE {name}")).await;
 }
 
 /// A database file of a test's own, taken away in the end.

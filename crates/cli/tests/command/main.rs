@@ -7,4 +7,5 @@ mod goals;
 mod instances;
 mod keylane;
 mod measurements;
+mod schema;
 mod tls;

@@ -1,0 +1,145 @@
+//! What `keylane migrate --print` and `keylane grants` print is what the library gives, and works on a server.
+
+use std::process::{Command, Output};
+
+use keylane::{
+    Outbox,
+    admin::Rights,
+    sqlx::{MySqlPool, PgPool, SqlitePool},
+};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, SqliteConnection};
+
+use crate::keylane::{File, on_mariadb, on_postgres};
+
+const ROLES: [(&str, Rights); 3] =
+    [("producer", Rights::Producer), ("worker", Rights::Worker), ("admin", Rights::Admin)];
+
+/// Runs the command with these words and no address from the environment.
+fn keylane(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_keylane")).args(words).env_remove("DATABASE_URL").output().unwrap()
+}
+
+/// What the command prints when it goes well.
+fn printed(words: &[&str]) -> String {
+    let done = keylane(words);
+    assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+fn migration(database: &str, from: i64) -> String {
+    printed(&["migrate", "--print", "--database", database, "--from", &from.to_string()])
+}
+
+/// The tables of the version before this build's, and what brings them up.
+fn older_and_rest(database: &str) -> (String, String) {
+    let (whole, rest) = (migration(database, 0), migration(database, 2));
+    let older = whole.strip_suffix(&rest).expect("a script ends with what is new in the last version");
+    (older.to_owned(), rest)
+}
+
+#[tokio::test]
+async fn migrations_are_printed_as_the_library_gives_them() {
+    let postgres = Outbox::builder(PgPool::connect_lazy("postgres://localhost/x").unwrap());
+    let mysql = Outbox::builder(MySqlPool::connect_lazy("mysql://localhost/x").unwrap());
+    let sqlite = Outbox::builder(SqlitePool::connect_lazy("sqlite://x").unwrap());
+    let (postgres, mysql) = (postgres.build().await.unwrap(), mysql.build().await.unwrap());
+    let sqlite = sqlite.build().await.unwrap();
+    for from in 0..=3 {
+        assert_eq!(migration("postgres", from), postgres.migration_script(from));
+        assert_eq!(migration("mysql", from), mysql.migration_script(from));
+        assert_eq!(migration("sqlite", from), sqlite.migration_script(from));
+    }
+    assert!(migration("postgres", 0).contains("CREATE TABLE") && migration("postgres", 3).is_empty());
+}
+
+#[tokio::test]
+async fn grants_are_printed_as_the_library_gives_them() {
+    let postgres = Outbox::builder(PgPool::connect_lazy("postgres://localhost/x").unwrap());
+    let mysql = Outbox::builder(MySqlPool::connect_lazy("mysql://localhost/x").unwrap());
+    let (postgres, mysql) = (postgres.build().await.unwrap(), mysql.build().await.unwrap());
+    for (role, rights) in ROLES {
+        let of = |database, to| printed(&["grants", role, "--database", database, "--to", to]);
+        assert_eq!(of("postgres", "app"), postgres.grant_script(rights, "app"));
+        assert_eq!(of("mysql", "'app'@'10.0.%'"), mysql.grant_script(rights, "'app'@'10.0.%'"));
+        assert!(of("postgres", "app").contains("GRANT"));
+    }
+}
+
+#[test]
+fn an_address_or_a_database_is_asked_for() {
+    for words in [&["migrate", "--print"][..], &["grants", "worker", "--to", "app"]] {
+        let done = keylane(words);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(!done.status.success() && said.contains("give --database-url"), "{said}");
+    }
+    let said = keylane(&["migrate", "--from", "2"]);
+    assert!(!said.status.success(), "--from is for --print: what a server has, it says itself");
+}
+
+/// The command finds tables that were made by hand as it would have made them itself.
+fn accepted(url: &str) {
+    assert_eq!(printed(&["--database-url", url, "status"]), "");
+    assert_eq!(printed(&["--database-url", url, "migrate"]), "the outbox schema is up to date\n");
+}
+
+#[tokio::test]
+async fn printed_migrations_and_grants_work_on_postgres() {
+    on_postgres("schema", async |url| {
+        let mut conn = PgConnection::connect(url).await.unwrap();
+        let mut execute = async |sql: String| {
+            sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
+        };
+        let (older, rest) = older_and_rest("postgres");
+        execute(older).await;
+        execute(rest).await;
+        accepted(url);
+
+        let role = format!("keylane_command_{}", std::process::id());
+        execute(format!("CREATE ROLE {role} LOGIN PASSWORD 'secret'")).await;
+        let (_, place) = url.rsplit_once('@').unwrap();
+        let url_of_role = format!("postgres://{role}:secret@{place}");
+        let status = ["--database-url", &url_of_role, "status"];
+        assert!(!keylane(&status).status.success(), "no rights yet");
+        execute(printed(&["--database-url", url, "grants", "admin", "--to", &role])).await;
+        assert_eq!(printed(&status), "");
+        execute(format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn printed_migrations_and_grants_work_on_mariadb() {
+    on_mariadb("schema", async |url| {
+        let mut conn = MySqlConnection::connect(url).await.unwrap();
+        let mut execute = async |sql: String| {
+            sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
+        };
+        let (older, rest) = older_and_rest("mysql");
+        execute(older).await;
+        execute(rest).await;
+        accepted(url);
+
+        let user = format!("keylane_{}", std::process::id());
+        execute(format!("CREATE USER {user} IDENTIFIED BY 'secret'")).await;
+        let (_, place) = url.rsplit_once('@').unwrap();
+        let url_of_user = format!("mysql://{user}:secret@{place}");
+        let status = ["--database-url", &url_of_user, "status"];
+        assert!(!keylane(&status).status.success(), "no rights yet");
+        execute(printed(&["--database-url", url, "grants", "admin", "--to", &user])).await;
+        assert_eq!(printed(&status), "");
+        execute(format!("DROP USER {user}")).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn printed_migrations_work_on_sqlite() {
+    let file = File::new("schema");
+    let url = file.url();
+    let mut conn = SqliteConnection::connect(&url).await.unwrap();
+    let (older, rest) = older_and_rest("sqlite");
+    for sql in [older, rest] {
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
+    }
+    accepted(&url);
+}

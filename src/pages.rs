@@ -1,0 +1,13 @@
+//! The pages of the repository, so that their code is compiled as that of the docs is.
+
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
+#[doc = include_str!("../docs/handlers.md")]
+pub struct Handlers;
+
+#[doc = include_str!("../docs/upgrades.md")]
+pub struct Upgrades;
+
+#[doc = include_str!("../docs/other-clients.md")]
+pub struct OtherClients;

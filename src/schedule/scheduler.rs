@@ -1,0 +1,184 @@
+//! The scheduling half of an outbox: events are checked, get their handlers and become records.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use uuid::Uuid;
+
+use super::{RawEvent, Routes, ScheduleError, ScheduleOptions, Scheduled};
+use crate::{
+    config::{OrderLevel, ScheduleConfig},
+    database::Database,
+    handler::is_valid_name,
+    naming::with_names,
+    partition::Partition,
+    record::{KEY_LIMIT_BYTES, NAME_LIMIT_BYTES, NewRecord},
+    store::{Store, Tables},
+};
+
+/// Distinct keys that one call may lock in the strict order level.
+const STRICT_KEYS: usize = 4_096;
+
+/// The scheduling half of an outbox.
+pub(crate) struct Scheduler {
+    pub(crate) tables: Tables,
+    pub(crate) config: ScheduleConfig,
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) store: Arc<dyn Store>,
+    /// Whether statements on connections of the pool may have names on the server.
+    pub(crate) named: bool,
+}
+
+impl Scheduler {
+    /// Checks the events, resolves their handlers and inserts their records, in the order given.
+    pub(crate) async fn schedule<DB: Database>(
+        &self,
+        conn: &mut DB::Connection,
+        events: Vec<RawEvent>,
+        options: &ScheduleOptions,
+    ) -> Result<Vec<Scheduled>, ScheduleError> {
+        self.check(&events, options)?;
+        if events.is_empty() {
+            return Ok(Vec::new());
+        }
+        if self.config.require_transaction && !DB::in_transaction(conn).await? {
+            return Err(ScheduleError::NoTransaction);
+        }
+        let (mut scheduled, records) = self.resolve(events, options).await?;
+        let write = self.write::<DB>(conn, &records, options.dedup_key.as_deref());
+        if !with_names(self.named, write).await? {
+            scheduled.iter_mut().for_each(|done| (done.records, done.duplicate) = (0, true));
+        }
+        Ok(scheduled)
+    }
+
+    /// Checks an event and resolves its handlers: what [`schedule`](Self::schedule) would insert.
+    pub(crate) async fn records_of(
+        &self,
+        event: RawEvent,
+        options: &ScheduleOptions,
+    ) -> Result<Vec<NewRecord>, ScheduleError> {
+        let events = vec![event];
+        self.check(&events, options)?;
+        Ok(self.resolve(events, options).await?.1)
+    }
+
+    /// A record for each handler of each event.
+    async fn resolve(
+        &self,
+        events: Vec<RawEvent>,
+        options: &ScheduleOptions,
+    ) -> Result<(Vec<Scheduled>, Vec<NewRecord>), ScheduleError> {
+        self.routes.keep_fresh(&*self.store, self.config.route_refresh).await?;
+        let mut scheduled = Vec::with_capacity(events.len());
+        let mut records = Vec::with_capacity(events.len());
+        for event in events {
+            let handlers = self.handlers_of(&event.record_type).await?;
+            let event_id = options.event_id.unwrap_or_else(Uuid::now_v7);
+            scheduled.push(Scheduled { event_id, records: handlers.len(), duplicate: false });
+            add_records(&mut records, event, event_id, &handlers, options);
+        }
+        Ok((scheduled, records))
+    }
+
+    /// False if the dedup key was there: nothing is written.
+    async fn write<DB: Database>(
+        &self,
+        conn: &mut DB::Connection,
+        records: &[NewRecord],
+        dedup_key: Option<&str>,
+    ) -> Result<bool, ScheduleError> {
+        if let Some(dedup_key) = dedup_key
+            && !DB::note_dedup_key(conn, &self.tables, dedup_key).await?
+        {
+            return Ok(false);
+        }
+        if self.config.order == OrderLevel::Strict {
+            let keys: BTreeSet<&str> = records.iter().map(|record| record.key.as_str()).collect();
+            if keys.len() > STRICT_KEYS {
+                return Err(ScheduleError::TooManyKeys { keys: keys.len() });
+            }
+            let keys: Vec<&str> = keys.into_iter().collect();
+            DB::lock_keys(conn, &self.tables, &keys).await?;
+        }
+        DB::insert(conn, &self.tables, records).await?;
+        Ok(true)
+    }
+
+    /// What can be checked without the database.
+    fn check(&self, events: &[RawEvent], options: &ScheduleOptions) -> Result<(), ScheduleError> {
+        let bytes: usize = options.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let limit = self.config.max_header_bytes;
+        if bytes > limit {
+            return Err(ScheduleError::HeadersTooLarge { bytes, limit });
+        }
+        options.dedup_key.as_deref().map_or(Ok(()), check_dedup_key)?;
+        events.iter().try_for_each(|event| self.check_event(event))
+    }
+
+    fn check_event(&self, event: &RawEvent) -> Result<(), ScheduleError> {
+        let RawEvent { record_type, key, content_type, payload } = event;
+        check_key(key)?;
+        if !is_valid_name(record_type) {
+            return Err(ScheduleError::RecordType { record_type: record_type.clone() });
+        }
+        let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+        if !(1..=NAME_LIMIT_BYTES).contains(&content_type.len()) || !content_type.bytes().all(printable) {
+            return Err(ScheduleError::ContentType { content_type: content_type.clone() });
+        }
+        let limit = self.config.max_payload_bytes;
+        if payload.len() > limit {
+            return Err(ScheduleError::PayloadTooLarge { bytes: payload.len(), limit });
+        }
+        Ok(())
+    }
+
+    /// Who takes a type: by the list in memory, and if that knows nobody, by the table itself.
+    async fn handlers_of(&self, record_type: &str) -> Result<Arc<[String]>, ScheduleError> {
+        let mut handlers = self.routes.of(record_type);
+        if handlers.is_empty() {
+            // Not on the user's connection: reading there first would make SQLite refuse the insert
+            // if anybody wrote meanwhile, and MySQL would read as of the start of the transaction.
+            self.routes.refresh(&*self.store).await?;
+            handlers = self.routes.of(record_type);
+        }
+        match handlers.is_empty() {
+            true => Err(ScheduleError::NoHandler { record_type: record_type.to_owned() }),
+            false => Ok(handlers),
+        }
+    }
+}
+
+fn check_key(key: &str) -> Result<(), ScheduleError> {
+    match (key.len(), key.bytes().position(|byte| byte == 0)) {
+        (0, _) => Err(ScheduleError::EmptyKey),
+        (length, _) if length > KEY_LIMIT_BYTES => Err(ScheduleError::KeyTooLong { length }),
+        (_, Some(position)) => Err(ScheduleError::NulInKey { position }),
+        _ => Ok(()),
+    }
+}
+
+/// Adds a record for each handler. Most events have one handler and become its record.
+fn add_records(
+    records: &mut Vec<NewRecord>,
+    event: RawEvent,
+    event_id: Uuid,
+    handlers: &[String],
+    options: &ScheduleOptions,
+) {
+    let RawEvent { record_type, key, content_type, payload } = event;
+    let Some((last, others)) = handlers.split_last() else { return };
+    let (partition, headers, due) = (Partition::of(&key), options.headers.clone(), options.due);
+    let handler = last.clone();
+    let record =
+        NewRecord { event_id, partition, key, handler, record_type, content_type, payload, headers, due };
+    records.extend(others.iter().map(|handler| NewRecord { handler: handler.clone(), ..record.clone() }));
+    records.push(record);
+}
+
+fn check_dedup_key(dedup_key: &str) -> Result<(), ScheduleError> {
+    let length = dedup_key.len();
+    match (1..=KEY_LIMIT_BYTES).contains(&length) && !dedup_key.contains('\0') {
+        true => Ok(()),
+        false => Err(ScheduleError::DedupKey { length }),
+    }
+}

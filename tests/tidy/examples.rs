@@ -1,0 +1,146 @@
+//! Whoever looks up a verb or a trait that a service writes finds an example of it.
+
+use crate::{docs::page, files, report, without_tests};
+
+/// The types whose verbs need an example, with their files. An example in the docs of the type may show several.
+const TYPES: &[(&str, &str)] = &[
+    ("src/outbox.rs", "Outbox"),
+    ("src/builder.rs", "OutboxBuilder"),
+    ("src/running.rs", "Running"),
+    ("src/admin.rs", "Admin"),
+    ("src/schedule/mod.rs", "ScheduleOptions"),
+    ("src/schedule/mod.rs", "RawEvent"),
+    ("src/handler/error.rs", "HandlerError"),
+];
+
+/// The traits that a service implements, with their files.
+const TRAITS: &[(&str, &str)] = &[
+    ("src/record.rs", "OutboxEvent"),
+    ("src/handler/forms.rs", "Handler"),
+    ("src/handler/forms.rs", "GenericHandler"),
+    ("src/handler/forms.rs", "BatchHandler"),
+    ("src/handler/forms.rs", "GenericBatchHandler"),
+    ("src/handler/forms.rs", "TransactionalHandler"),
+    ("src/handler/forms.rs", "TransactionalBatchHandler"),
+    ("src/handler/forms.rs", "FallbackHandler"),
+    ("src/handler/forms.rs", "GenericFallbackHandler"),
+    ("src/handler/error.rs", "ClassifiedError"),
+    ("src/telemetry/mod.rs", "Observer"),
+];
+
+/// Public functions without an example, each with its reason.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("Outbox::config", "only reads"),
+    ("Running::instance", "only reads; an example of Admin::drain shows it"),
+    ("HandlerError::kind", "only reads"),
+    ("HandlerError::chain", "only reads"),
+    ("HandlerError::text", "only reads"),
+];
+
+fn text(path: &str) -> String {
+    let found = files("src", "rs").into_iter().find(|(file, _)| file == path);
+    found.unwrap_or_else(|| panic!("there is no {path}: put the new file into the list")).1
+}
+
+/// The lines of all examples in the docs of a file.
+fn examples(text: &str) -> String {
+    let mut inside = false;
+    let mut lines = String::new();
+    for line in text.lines() {
+        let Some(doc) =
+            line.trim_start().strip_prefix("///").or_else(|| line.trim_start().strip_prefix("//!"))
+        else {
+            // Code that is included from a file stands between the lines of an example.
+            inside &= line.trim_start().starts_with("#[doc");
+            continue;
+        };
+        if doc.trim_start().starts_with("```") {
+            inside = !inside;
+        } else if inside {
+            lines.push_str(doc);
+            lines.push('\n');
+        }
+    }
+    lines
+}
+
+/// The public functions of a type.
+fn verbs(text: &str, name: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut within = false;
+    for line in without_tests(text).lines() {
+        if line.starts_with("impl") {
+            let of = line.trim_end_matches(" {").rsplit(['>', ' ']).find(|part| !part.is_empty());
+            within = !line.contains(" for ") && (of == Some(name) || line.contains(&format!(" {name}<")));
+        }
+        let function = line.strip_prefix("    pub ").filter(|_| within).map(|rest| {
+            let rest = rest.trim_start_matches("const ").trim_start_matches("async ");
+            rest.strip_prefix("fn ").map(|rest| rest.split(['(', '<']).next().unwrap_or_default().to_owned())
+        });
+        found.extend(function.flatten());
+    }
+    found
+}
+
+#[test]
+fn every_verb_has_an_example() {
+    let mut problems = Vec::new();
+    for (file, name) in TYPES {
+        let text = text(file);
+        let (examples, verbs) = (examples(&text), verbs(&text, name));
+        assert!(verbs.len() > 1, "{file} has no verbs of {name}: does this test still see them?");
+        for verb in verbs {
+            let shown = [".", "::"].iter().any(|before| examples.contains(&format!("{before}{verb}(")));
+            let full = format!("{name}::{verb}");
+            let listed = EXCEPTIONS.iter().any(|(listed, _)| *listed == full);
+            match (shown, listed) {
+                (false, false) => problems.push(format!("{full} has no example in the docs of {file}")),
+                (true, true) => problems.push(format!("{full} has an example: take it off the list")),
+                _ => {}
+            }
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn every_trait_that_a_service_implements_has_an_example() {
+    let mut problems = Vec::new();
+    for (file, name) in TRAITS {
+        let text = text(file);
+        let at = [":", "<"].iter().find_map(|after| text.find(&format!("pub trait {name}{after}")));
+        let before = &text[..at.unwrap_or_else(|| panic!("{file} has no trait {name}"))];
+        let docs = before.rsplit("\n\n").next().unwrap_or_default();
+        if !examples(docs).contains(name) {
+            problems.push(format!("{name} has no example in its docs"));
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn code_on_pages_is_compiled() {
+    let compiled = text("src/pages.rs");
+    let mut pages = files("docs", "md");
+    pages.extend(["README.md", "examples/README.md"].map(|name| (name.to_owned(), page(name))));
+    let mut problems = Vec::new();
+    for (file, text) in pages {
+        let fences: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("```")).collect();
+        let has_code = fences.iter().any(|fence| fence.starts_with("rust"));
+        if fences.iter().any(|fence| fence.starts_with("rust,")) {
+            problems.push(format!("{file} has code that is not compiled"));
+        }
+        if has_code != compiled.contains(&format!("include_str!(\"../{file}\")")) {
+            problems.push(format!("{file} has code and is not in src/pages.rs, or the other way round"));
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn the_scanner_finds_verbs_and_examples() {
+    let text = "/// ```\n#[doc = include_str!(\"x\")]\n/// a.go()?;\n/// ```\n/// b.stop()\nimpl<D: X> A<D> {\n    \
+                pub async fn go<T>(&self) {}\n    fn own() {}\n}\nimpl Clone for A {\n    pub fn no() {}\n}";
+    assert_eq!(verbs(text, "A"), ["go"]);
+    assert_eq!(examples(text).trim(), "a.go()?;");
+}
