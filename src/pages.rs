@@ -11,3 +11,6 @@ pub struct Upgrades;
 
 #[doc = include_str!("../docs/other-clients.md")]
 pub struct OtherClients;
+
+#[doc = include_str!("../docs/extending.md")]
+pub struct Extending;
