@@ -1,7 +1,8 @@
 //! A worker process: joins the cluster of a database and writes what its handlers do to a ledger.
 //!
 //! `keylane-worker URL PREFIX LEDGER MODE`, MODE `plain`, `transactional` or `deadly`. Prints `ready`, obeys a
-//! line `stop` on its input with a graceful shutdown, and ends when its input closes.
+//! line `stop` on its input with a graceful shutdown, and ends when its input closes. MODE `migrate` brings the
+//! tables to the version of this build, and ends.
 
 #![allow(clippy::print_stdout, reason = "the protocol with the test")]
 
@@ -95,6 +96,10 @@ where
     P::Database: Database<Pool = P>,
     InTransaction: TransactionalHandler<P::Database, Event = Step>,
 {
+    if mode == "migrate" {
+        Outbox::builder(pool).config(settings::config(prefix)).build().await?.migrate().await?;
+        return Ok(());
+    }
     let ledger = Arc::new(Ledger::open(&ledger)?);
     let handler = match mode {
         "transactional" => {

@@ -25,6 +25,25 @@ pub(crate) const KEYS: u32 = 50;
 /// Clusters at once: a worker that gets no processor is rightly declared dead.
 static PLACES: Semaphore = Semaphore::const_new(2);
 
+/// Which build of the worker a process is of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Build {
+    /// This one.
+    This,
+    /// The next one, if `KEYLANE_NEXT_WORKER` says where it is, as `dev/two-builds` does; else this one, too.
+    Next,
+}
+
+impl Build {
+    fn command(self) -> Command {
+        let this = env!("CARGO_BIN_EXE_keylane-worker").to_owned();
+        Command::new(match self {
+            Self::This => this,
+            Self::Next => std::env::var("KEYLANE_NEXT_WORKER").unwrap_or(this),
+        })
+    }
+}
+
 /// One worker process.
 pub(crate) struct Worker {
     pub(crate) instance: String,
@@ -128,12 +147,29 @@ impl<T: Target> Cluster<T> {
         self.begin_worker().await.expect("a worker that joins")
     }
 
+    /// The same of a build.
+    pub(crate) async fn worker_of(&mut self, build: Build) -> Worker {
+        self.begin_worker_of(build).await.expect("a worker that joins")
+    }
+
+    /// Brings the tables to the version of a build.
+    pub(crate) async fn migrate(&self, build: Build) {
+        let mut command = build.command();
+        let done = command.args([self.url.as_str(), &self.prefix, "none", "migrate"]).status().await;
+        assert!(done.expect("worker").success(), "the migration of {build:?}");
+    }
+
     /// As `worker`, but it may end before it has said that it joined.
     pub(crate) async fn begin_worker(&mut self) -> Option<Worker> {
+        self.begin_worker_of(Build::This).await
+    }
+
+    async fn begin_worker_of(&mut self, build: Build) -> Option<Worker> {
         let ledger = self.folder.join(format!("ledger-{}", self.ledgers.len()));
         fs::write(&ledger, "").expect("ledger");
         let log = fs::File::create(ledger.with_extension("log")).expect("log");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_keylane-worker"))
+        let mut child = build
+            .command()
             .args([self.url.as_str(), &self.prefix])
             .arg(&ledger)
             .arg(self.mode)

@@ -7,6 +7,7 @@ mod cluster;
 mod database;
 mod deadly;
 mod restart;
+mod upgrade;
 
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::{
     cluster::{Cluster, Worker},
     database::{MariaDb, Postgres, Sqlite, Target},
     deadly::a_record_that_kills_its_process_is_set_aside,
+    upgrade::an_upgrade_and_its_rollback_lose_and_repeat_nothing,
 };
 
 /// Stamps a case for each database.
@@ -36,6 +38,7 @@ cases! {
     a_fourth_worker_takes_exactly_sixty_four: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
     a_worker_paused_past_its_lease_changes_nothing: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
     a_record_that_kills_its_process_is_set_aside: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
+    an_upgrade_and_its_rollback_lose_and_repeat_nothing: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
     effects_in_the_transaction_happen_exactly_once: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
 }
 
