@@ -39,8 +39,8 @@ pub use crate::{
     store::{Counts, FailedRecord, Filter, Instance, PartitionOwner, Rights, StoppedLane},
 };
 
-/// Failed records that one call of [`Admin::retry_all`] and its like looks at. Up to a thousand held records
-/// may return to delivery behind each of them, in the same transaction.
+/// The most failed records that one call of [`Admin::retry_all`] and its like reads. Up to a thousand held
+/// records may return to delivery behind each of them, in the same transaction.
 const STEP: usize = 100;
 
 /// The administration of an outbox: see the [module](self). It needs no handlers and no workers, is cheap to
@@ -57,9 +57,9 @@ pub struct Admin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
-    /// How many records it has changed. Fewer than it has looked at if somebody else was faster.
+    /// How many records the step has changed: fewer than it has read, if somebody else was faster.
     pub changed: usize,
-    /// After which record the next step begins; `None`: no record that fits is left.
+    /// The record after which the next step begins. `None` if no fitting record is left.
     pub next: Option<RecordId>,
 }
 
@@ -105,13 +105,13 @@ impl Admin {
         self.store.partitions().await
     }
 
-    /// Drains an instance: it finishes what it has begun, hands its partitions over to the others, and stops, as
-    /// if its service had called [`shutdown`](crate::Running::shutdown). It does not join again until its
-    /// process starts workers anew; its service is told by [`Finished::Drained`](crate::Finished::Drained).
-    /// False if no active instance has this id.
+    /// Drains an instance: it finishes what it has begun, hands its partitions over to the others, and stops,
+    /// as if its service had called [`shutdown`](crate::Running::shutdown). The instance does not join again
+    /// until its process starts workers anew. Its service is told by
+    /// [`Finished::Drained`](crate::Finished::Drained). Returns false if no active instance has this id.
     ///
-    /// An instance that is evicted before it has read this (its connection to the database was away) joins again
-    /// under a new id. If it was the only one, nothing is delivered any more.
+    /// An instance that is evicted before it has read this (its connection to the database was away) joins
+    /// again with a new id. If the drained instance was the only one, nothing is delivered any more.
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]
@@ -163,8 +163,8 @@ impl Admin {
         self.store.failed(filter, after, limit).await
     }
 
-    /// Delivers a failed record again, from attempt 1; if it blocks its lane, the lane goes on after
-    /// it. False if there is no such failed record.
+    /// Delivers a failed record again, from attempt 1. If the record blocks its lane, the lane goes on after
+    /// it. Returns false if there is no such failed record.
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]
@@ -176,8 +176,8 @@ impl Admin {
         self.repair(record, Repair::Retry).await
     }
 
-    /// Deletes a failed record; if it blocks its lane, the lane goes on without it. False if there is
-    /// no such failed record.
+    /// Deletes a failed record. If the record blocks its lane, the lane goes on without it. Returns false if
+    /// there is no such failed record.
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]
@@ -260,8 +260,8 @@ impl Admin {
         Ok(Step { changed, next: next_of(page.iter().map(|record| record.id)) })
     }
 
-    /// Takes a handler out of the published list: nothing more is scheduled for it. False if it was
-    /// not listed. Its records stay; while nobody has it, they are unroutable.
+    /// Takes a handler out of the published list: nothing more is scheduled for it. Its records stay, and are
+    /// unroutable while no build has the handler. Returns false if the handler was not listed.
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]
@@ -274,7 +274,8 @@ impl Admin {
     }
 
     /// Deletes completed, archived and dedup rows older than their settings, and keys of the strict order
-    /// that nobody has locked, in batches. The workers do so by themselves. Returns how many.
+    /// that nobody has locked, in batches. Returns how many rows it has deleted. The workers purge by
+    /// themselves; this is for a purge at once.
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]

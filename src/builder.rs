@@ -99,10 +99,11 @@ impl<DB: Database> OutboxBuilder<DB> {
         self
     }
 
-    /// Gives the workers another way to the same database: their connections, those of the heartbeat and of
-    /// notifications, and all calls of the outbox that are not part of your transactions, take the options of
-    /// this pool. For a pool whose address leads through a pooler in transaction mode. Transactions (your own,
-    /// those of [`Outbox::transaction`] and of transactional handlers) stay with the pool of the outbox.
+    /// Gives the workers another address of the same database, for a pool whose address leads through a
+    /// pooler in transaction mode. The connections of the workers, of the heartbeat and of notifications, and
+    /// all calls of the outbox that are not part of your transactions, take the options of this pool.
+    /// Transactions (your own, those of [`Outbox::transaction`] and of transactional handlers) stay with the
+    /// pool of the outbox.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -116,8 +117,9 @@ impl<DB: Database> OutboxBuilder<DB> {
         self
     }
 
-    /// Shares a value with handlers that ask for `State<T>`. One value a type, and exactly that type:
-    /// name it where it is made (`unbounded_channel::<Order>()`), it cannot be inferred from here.
+    /// Shares a value with handlers that ask for `State<T>`: one value per type, and exactly that type. If
+    /// the type has parameters, name them where the value is made (`unbounded_channel::<Order>()`): they
+    /// cannot be inferred from here.
     ///
     /// ```
     /// # use keylane::{memory::MemoryPool, *};
@@ -292,7 +294,7 @@ impl<DB: Database> OutboxBuilder<DB> {
     }
 }
 
-/// A handler that may take longer than others wait for its partition would get its instance evicted.
+/// If a handler could take longer than others wait for its partition, its instance would be evicted.
 fn check_timeouts(config: &Config, registry: &Registry) -> Result<(), ConfigError> {
     let (handover, call) = (config.cluster.handover_timeout, config.database.call_timeout);
     let hold = |entry: &Arc<Entry>| lease::longest_hold(entry.timeout, call, entry.form.is_transactional());

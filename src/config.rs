@@ -91,8 +91,8 @@ pub enum OrderLevel {
     /// one transaction is kept. Costs nothing.
     #[default]
     Causal,
-    /// Besides: transactions that schedule for one key wait for one another, so that delivery
-    /// follows the order of commits.
+    /// As [`OrderLevel::Causal`]. Besides, transactions that schedule for one key wait for one another, so
+    /// that delivery follows the order of commits.
     Strict,
 }
 
@@ -107,7 +107,7 @@ pub struct ScheduleConfig {
     pub max_payload_bytes: usize,
     /// The largest sum of header names and values of a record, in bytes.
     pub max_header_bytes: usize,
-    /// How old the list of published handlers may be that `schedule` uses.
+    /// The greatest age of the list of published handlers that `schedule` uses.
     #[serde(with = "crate::duration::route_refresh")]
     pub route_refresh: Duration,
     /// Refuse to schedule on a connection that is in no transaction.
@@ -166,10 +166,10 @@ pub struct DatabaseConfig {
     /// Commit outcomes without waiting for the disk. A crash of the database may forget the last
     /// moments of outcomes: those records are delivered again. PostgreSQL and SQLite.
     pub async_settle: bool,
-    /// Tell other processes of commits at once, by `NOTIFY` outside the transactions, at most every
-    /// 3 ms, on a connection that is closed when it was not used for 10 s; a process that delivers
-    /// listens on another. PostgreSQL; the others poll. Where it cannot work, polls go on alone. A process
-    /// that owns all partitions tells nobody.
+    /// Tell other processes of commits at once (PostgreSQL; the other databases poll). `NOTIFY` is sent
+    /// outside the transactions, at most every 3 ms, on a connection that is closed when it was not used for
+    /// 10 s. A process that delivers listens on another connection. If notifications cannot work, polls go on
+    /// alone. A process that owns all partitions tells nobody.
     pub notifications: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How durations are written in settings, one module a key, so that a mistake is told with the key's path.
+//! How durations are written in settings: one module per key, so that a mistake is told with the key's path.
 
 use std::{fmt, time::Duration};
 

@@ -4,12 +4,12 @@ use std::{fmt, time::Duration};
 
 use crate::{ownership::Ownership, partition::PartitionSet};
 
-/// The least time that something must last before it counts, however short the polls.
+/// The shortest time that a failure must last before it counts as a reason, however short the poll interval.
 const LEAST: Duration = Duration::from_secs(1);
-/// How many polls it must last.
+/// How many poll intervals it must last.
 const POLLS: u32 = 3;
 
-/// How workers are at one time. No query is made for it.
+/// The state of the workers at one time, known without a query.
 ///
 /// ```
 /// # use keylane::Running;
@@ -22,7 +22,7 @@ const POLLS: u32 = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// False: the workers have died, and only a new start brings them back. Outages do not make it false.
+    /// False if the workers have died: only a new start brings them back. Outages do not make it false.
     pub live: bool,
     /// The workers deliver what is theirs: they have joined, their lease holds, and they are not leaving.
     pub ready: bool,
@@ -34,9 +34,9 @@ pub struct Health {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HealthState {
-    /// Nothing is.
+    /// Nothing is amiss.
     Healthy,
-    /// All that is, at least one thing.
+    /// Something is amiss: all reasons, at least one.
     Degraded(Vec<Degradation>),
 }
 
@@ -73,7 +73,7 @@ pub enum Degradation {
 }
 
 impl Health {
-    /// The health of workers that have a session, or none, with this distance of polls.
+    /// The health of workers with or without a session, which poll at this interval.
     pub(crate) fn of(
         (live, stopping): (bool, bool),
         session: Option<&Ownership>,
@@ -97,7 +97,7 @@ impl Health {
     }
 }
 
-/// What is amiss in a session. What lasts no longer than the limit is not told.
+/// What is amiss in a session. Failures that have lasted no longer than the limit are left out.
 fn amiss(session: &Ownership, lease_holds: bool, limit: Duration) -> impl Iterator<Item = Degradation> {
     let vitals = session.vitals();
     let long = |lasted: &Duration| *lasted > limit;

@@ -115,7 +115,7 @@ pub struct Claim {
     pub generation: Generation,
 }
 
-/// Everything an instance reads at a rebalance tick, from one statement snapshot a table.
+/// Everything an instance reads at a rebalance tick, from one statement snapshot per table.
 #[derive(Clone, Debug)]
 pub struct ClusterView {
     /// All live instances.

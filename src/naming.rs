@@ -1,8 +1,8 @@
 //! Whether statements on the user's connections may have names on the server.
 //!
-//! A pool whose `statement_cache_capacity` is 0 goes through a pooler that forgets them. sqlx names statements
-//! all the same, and does not tell of a connection what the options of its pool were. So who begins the work
-//! says it for all statements within.
+//! A pool whose `statement_cache_capacity` is 0 goes through a pooler that forgets them. sqlx names
+//! statements all the same, and does not tell of a connection what the options of its pool were. So the
+//! caller who begins the work says it for all statements within.
 
 tokio::task_local! {
     static UNNAMED: ();

@@ -17,17 +17,18 @@ use crate::{
 
 /// The least time between two notifications of a process: what is committed in between shares one.
 const GAP: Duration = Duration::from_millis(3);
-/// The pause after one that could not be sent, and before the next try to listen.
+/// The pause after a notification that could not be sent, and before the next try to listen.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The same where only a person can fix it.
+/// The same pause after an error that only a person can fix.
 const LONG_PAUSE: Duration = Duration::from_secs(60);
-/// A connection that has not told anything for so long is closed.
+/// A connection that has notified nobody for this long is closed.
 const UNUSED_FOR: Duration = Duration::from_secs(10);
 
 /// What the workers of this process own, as long as they run.
 pub(crate) type Owned = Arc<watch::Sender<Option<Ownership>>>;
 
-/// Whether no other process delivers anything. Whoever takes a partition later looks at it by itself.
+/// Whether no other process delivers anything. A process that takes a partition later fetches from it by
+/// itself.
 fn is_alone(owned: &Owned) -> bool {
     owned.borrow().as_ref().is_some_and(|ownership| ownership.owned() == PartitionSet::ALL)
 }
@@ -40,7 +41,7 @@ pub(crate) struct Announcer {
 }
 
 impl Announcer {
-    /// `None` outside a runtime.
+    /// Returns `None` outside a runtime.
     pub(crate) fn start(notifier: Arc<dyn Notifier>, owned: Owned, observers: Observers) -> Option<Self> {
         let runtime = tokio::runtime::Handle::try_current().ok()?;
         let (committed, mut commits) = watch::channel(());

@@ -58,13 +58,14 @@ impl<DB: Database> Outbox<DB> {
     /// ```
     ///
     /// # Errors
-    /// [`SchemaError`]; nothing is half done except on MySQL, where running it again goes on.
+    /// [`SchemaError`]. Each migration is done as a whole or not at all; on MySQL it may be half done, and
+    /// running it again goes on.
     pub async fn migrate(&self) -> Result<(), SchemaError> {
         self.inner.store.migrate().await
     }
 
-    /// The versions of the schema that this build works with, the oldest and the newest. It makes the last but
-    /// one: each build works with the schema of the next, so that a deploy may migrate first, and a
+    /// The versions of the schema that this build works with, the oldest and the newest. The build makes the
+    /// last but one: each build works with the schema of the next, so that a deploy may migrate first, and a
     /// rollback over one version needs no change of the tables.
     pub const SCHEMA_VERSIONS: RangeInclusive<i64> = SCHEMA_VERSIONS;
 
@@ -97,10 +98,11 @@ impl<DB: Database> Outbox<DB> {
         self.inner.store.grants(rights, to)
     }
 
-    /// Schedules an event in the user's transaction: it is delivered if and only if that commits.
+    /// Schedules an event in the user's transaction: the event is delivered if and only if the transaction
+    /// commits.
     ///
-    /// Writes one record for each handler of the type. Call [`wake`](Self::wake) after the commit,
-    /// or the record waits for the next poll.
+    /// Writes one record per handler of the type. Call [`wake`](Self::wake) after the commit; otherwise the
+    /// record waits for the next poll.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -237,11 +239,11 @@ impl<DB: Database> Outbox<DB> {
     /// ```
     ///
     /// # Errors
-    /// [`TransactionError`]; the work's own error rolls everything back. It needs a type of its own
-    /// (not `Box<dyn Error>`) for `?` to work on the result.
+    /// [`TransactionError`]; the work's own error rolls everything back. If that error has a type of its own
+    /// (not `Box<dyn Error>`), `?` works on the result.
     ///
     /// # Cancel safety
-    /// Dropped before the commit, nothing is written; the connection is closed, never reused.
+    /// If it is dropped before the commit, nothing is written, and the connection is closed, never reused.
     pub async fn transaction<T, E>(
         &self,
         work: impl AsyncFnOnce(&mut DB::Connection) -> Result<T, E>,
@@ -253,8 +255,8 @@ impl<DB: Database> Outbox<DB> {
         Ok(done)
     }
 
-    /// Tells the workers of this process that there may be work; with `database.notifications`, those
-    /// of others too. Cheap: many calls count as one.
+    /// Tells the workers of this process that there may be work, and with `database.notifications` those of
+    /// other processes, too. The call is cheap: many calls count as one.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]

@@ -25,7 +25,7 @@ use crate::{
     wake::Wake,
 };
 
-/// A wall clock that runs ahead of the monotonic one by more than this: the process stood still.
+/// If the wall clock runs ahead of the monotonic one by more than this, the process stood still.
 const JUMP_TOLERANCE: Duration = Duration::from_millis(500);
 
 /// What this instance may act on.
@@ -44,7 +44,7 @@ struct Shared {
     changed: Wake,
     /// How often the cluster has changed, as the delivery wing has last seen it.
     changes: watch::Sender<i64>,
-    /// When it last had a view, in microseconds on the clock.
+    /// When this instance last had a view, in microseconds on the clock.
     polled_at: AtomicU64,
     vitals: Vitals,
 }
@@ -173,7 +173,7 @@ impl Ownership {
         self.0.changed.nudge();
     }
 
-    /// Those of the draining partitions that no permit is out for.
+    /// The draining partitions for which no permit is out.
     pub(crate) fn drained(&self) -> PartitionSet {
         let idle = |partition: &Partition| {
             let slot = &self.0.slots[partition.index()];
@@ -209,7 +209,7 @@ impl Ownership {
         Partition::all().filter(|partition| self.is_open(*partition)).collect()
     }
 
-    /// Of what may be worked on now, the partitions that no permit is out for.
+    /// Of the partitions that may be worked on now, those for which no permit is out.
     pub(crate) fn idle(&self) -> PartitionSet {
         self.owned().iter().filter(|partition| self.permits(*partition) == 0).collect()
     }
@@ -224,14 +224,15 @@ impl Ownership {
         (generation != 0).then_some(Generation(generation))
     }
 
-    /// A permit to work on one record of the partition. It says nothing of the lease, which is looked
-    /// at before each call.
+    /// A permit to work on one record of the partition. It says nothing of the lease, which is checked before
+    /// each call.
     pub(crate) fn permit(&self, partition: Partition) -> Option<Permit> {
         let slot = &self.0.slots[partition.index()];
         self.0.permits[partition.index()].fetch_add(1, SeqCst);
         let generation = Generation(slot.generation.load(SeqCst));
         let permit = Permit(Ticket { shared: Arc::clone(&self.0), partition, generation });
-        // Counted before it is looked at, so that a drain either sees it or is seen by it.
+        // The permit is counted before the partition is checked, so that either a drain sees the permit or
+        // the permit sees the drain.
         (generation.0 != 0 && !slot.draining.load(SeqCst)).then_some(permit)
     }
 

@@ -1,4 +1,4 @@
-//! The pauses of one who waits for the database.
+//! The pauses between tries to reach the database.
 
 use std::time::Duration;
 

@@ -287,7 +287,7 @@ pub struct Stop {
     pub reason: StopReason,
     /// The record that stops it.
     pub record: RecordId,
-    /// Whether that record still exists; if not, nothing stops the lane any more.
+    /// Whether that record still exists. If not, nothing stops the lane any more.
     pub record_exists: bool,
     /// Up to which id its held records are pending again, while it is releasing.
     pub released_to: RecordId,
@@ -305,7 +305,8 @@ impl Stop {
 pub struct Settlement {
     /// Which record.
     pub id: RecordId,
-    /// Failures counted when it was fetched; the write is refused if another has counted since.
+    /// Failures counted when the record was fetched. The write is refused if another instance has counted one
+    /// since.
     pub failures: u32,
     /// What to write.
     pub change: Change,
@@ -348,7 +349,7 @@ pub enum Change {
     },
     /// No handler here: the lane stands still, no attempt is counted.
     Unroutable,
-    /// A later record of a lane that stands still: out of the pending set until it goes on.
+    /// A later record of a lane that stands still: it leaves the pending set until the lane goes on.
     Hold {
         /// The record that stops the lane; the hold is refused if it no longer does.
         behind: RecordId,
@@ -356,7 +357,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Whether it is about a lane: nothing becomes of the record that names it.
+    /// Whether the change is about a lane: the record that names the lane stays as it is.
     pub(crate) fn is_of_lane(&self) -> bool {
         matches!(self, Self::Resume | Self::Release | Self::StopRelease { .. })
     }

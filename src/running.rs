@@ -48,7 +48,7 @@ pub enum Finished {
         /// What the system said.
         error: String,
     },
-    /// They were dropped, or the runtime has ended that they were on.
+    /// They were dropped, or their runtime has ended.
     Dropped,
 }
 
@@ -68,7 +68,7 @@ pub struct Running {
     poll_interval: Duration,
 }
 
-/// What leads to the workers from outside.
+/// The ways by which the workers are controlled from outside.
 pub(crate) struct Controls {
     /// Asks them to stop, when it is cancelled.
     pub(crate) token: CancellationToken,
@@ -127,9 +127,9 @@ impl Running {
         }
     }
 
-    /// Waits until the workers have ended, for whatever reason, and tells it. A service that waits for
-    /// nothing else beside its requests would never know: `select!` on this. What it returns holds nothing
-    /// of `self`; several may wait, before the end and after.
+    /// Waits until the workers have ended, and returns the reason. A service that waits only for its requests
+    /// never learns that its workers have ended: `select!` on this future. The future holds nothing of
+    /// `self`; several callers may wait, before the end and after.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -145,7 +145,7 @@ impl Running {
     /// ```
     ///
     /// # Cancel safety
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub fn finished(&self) -> impl Future<Output = Finished> + Send + use<> {
         let mut finished = self.finished.clone();
         async move {
@@ -154,7 +154,7 @@ impl Running {
         }
     }
 
-    /// How the workers are. Cheap, and no query: a page of readiness may ask at every request.
+    /// The state of the workers, without a query: a page of readiness may ask at every request.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -173,7 +173,7 @@ impl Running {
         Health::of((asked || !ended, ended || *self.stop.borrow()), session, self.poll_interval)
     }
 
-    /// Who this process is in the cluster now; new after an eviction.
+    /// The id of this process in the cluster. It is new after an eviction.
     pub fn instance(&self) -> InstanceId {
         *self.instance.borrow()
     }

@@ -28,7 +28,7 @@ use crate::{
     wake::Wake,
 };
 
-/// A connection of the workers that was not used for so long is closed.
+/// A connection of the workers that was not used for this long is closed.
 const UNUSED_FOR: Duration = Duration::from_secs(10);
 
 /// Why the workers could not start.
@@ -122,7 +122,7 @@ async fn compare(store: &dyn Store, own: Option<&dyn Store>) -> Result<(), Schem
     if pool == worker_pool { Ok(()) } else { Err(SchemaError::WorkerPool { pool, worker_pool }) }
 }
 
-/// Tells `start` what came of the first join.
+/// Tells `start` the result of the first join.
 type Joined = oneshot::Sender<Result<(), StartError>>;
 
 struct Worker {
@@ -295,8 +295,9 @@ impl Worker {
         }
     }
 
-    /// Joins, however long the database is away. False: asked to stop before it came to that, or refused
-    /// while `start` waits for it. Later nothing is given up: somebody may fix it.
+    /// Joins, however long the database is away. Returns false if a stop was asked for before, or if the
+    /// database refuses while `start` waits. After `start` has returned, a refusal is tried again, too:
+    /// somebody may fix its cause.
     async fn join(&mut self, me: InstanceId, joined: &mut Option<Joined>) -> bool {
         let instance = NewInstance {
             id: me,

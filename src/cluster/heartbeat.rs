@@ -1,5 +1,5 @@
-//! The heartbeat: on a thread, a runtime and a connection of its own, so that busy handlers cannot
-//! delay it; and a watchdog, so that it stops when the worker runtime is wedged.
+//! The heartbeat: on a thread, a runtime and a connection of its own, so that busy handlers cannot delay it.
+//! A watchdog stops it when the runtime of the workers hangs.
 
 use std::{
     sync::{
@@ -22,7 +22,7 @@ use crate::{
     wake::Wake,
 };
 
-/// After a beat that failed, the next is tried this much sooner than usual.
+/// After a failed beat the next one is tried this much sooner than usual.
 const RETRY_SHARE: u32 = 5;
 
 /// The pulse of the worker runtime: moved on by a task there, watched by the heartbeat.
@@ -152,7 +152,7 @@ impl HeartbeatTask {
             if now != pulse.0 {
                 pulse = (now, Instant::now());
             }
-            // A wedged worker runtime delivers nothing: let the others have its partitions.
+            // A runtime that hangs delivers nothing: let other instances have its partitions.
             let wedged = pulse.1.elapsed() > limit;
             let pause = match wedged {
                 true => self.config.heartbeat_interval,
@@ -173,7 +173,7 @@ impl HeartbeatTask {
         let sent_at = self.ownership.clock().now();
         match self.store.beat(self.me).await {
             Ok(Some(view)) => {
-                // After the answer: no window of silence begins before the beat that opens it was read.
+                // Read after the answer: no window of silence begins before the beat that opens it was read.
                 let at = self.ownership.clock().now();
                 self.views.send_replace(Some(ViewSnapshot { at, view }));
                 self.ownership.renew(sent_at, self.config.stale_instance_timeout);

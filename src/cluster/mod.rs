@@ -8,11 +8,11 @@
 //!                                                   └─ claim what is free or left by the dead
 //! ```
 //!
-//! There is no leader. Every instance computes the same assignment from the same view and carries
-//! out its own part; views that differ cost a lost compare-and-set, never two owners. Liveness is a
-//! beat counter watched with the observer's own clock. An instance stops trusting itself before the
-//! others may declare it dead, and its fence rows are closed in the transaction that does so, so
-//! even one that wakes from a long sleep between its last check of the lease and its write changes nothing.
+//! There is no leader. Every instance computes the same assignment from the same view and carries out its own
+//! part; views that differ cost a lost compare-and-set, never two owners. Liveness is a beat counter watched
+//! with the observer's own clock. An instance stops trusting itself before the others may declare it dead.
+//! The transaction that declares it dead also closes its fence rows: even an instance that sleeps long
+//! between its last check of the lease and its write changes nothing.
 //!
 //! Words: to *evict* is to turn a live instance DEAD; *draining* is a partition (or an instance) that
 //! finishes what it has and starts nothing; *overdue* is an instance that beats but does not let go.
@@ -39,14 +39,15 @@ pub struct ClusterConfig {
     /// earlier.
     #[serde(with = "crate::duration::stale_instance_timeout")]
     pub stale_instance_timeout: Duration,
-    /// The longest time without a view of the cluster; usually each heartbeat brings one, and polls tell
-    /// of changes.
+    /// The longest time between two checks of cluster membership. Normally each heartbeat includes one, and
+    /// polls tell of changes.
     #[serde(with = "crate::duration::rebalance_interval")]
     pub rebalance_interval: Duration,
     /// How long a stopping instance finishes what it has before it cancels the rest.
     #[serde(with = "crate::duration::graceful_shutdown_timeout")]
     pub graceful_shutdown_timeout: Duration,
-    /// An instance that beats but holds on to what others wait for is evicted after this time.
+    /// An instance that beats, but does not release partitions that others wait for, is evicted after this
+    /// time.
     #[serde(with = "crate::duration::handover_timeout")]
     pub handover_timeout: Duration,
     /// Rows of stopped and dead instances are deleted after this time.
@@ -84,8 +85,8 @@ impl ClusterConfig {
         }
     }
 
-    /// A view later than this after the one before counts as an interruption: well above the usual
-    /// distance of two views, and low enough that an outage this long brings no beat near its limit.
+    /// If two views are further apart than this, the observer counts as interrupted. The limit is well above
+    /// the usual distance of two views, and so low that an outage this long brings no beat near its limit.
     pub(crate) fn gap_limit(&self) -> Duration {
         (self.stale_instance_timeout / 2).max(self.rebalance_interval * 3 / 2)
     }

@@ -1,10 +1,10 @@
 //! The rebalancer: one view of the cluster after another, and this instance's part of what follows.
 //!
-//! Each heartbeat brings a view of the cluster, in the same statement. It is good enough to see that there
-//! is nothing to do; whatever is done is done by a view read for it. (By the other a partition could be
-//! taken for one's own that was released since.) Such a view is read when a beat's view asks for it, when
-//! the delivery wing's polls say that the cluster has changed, again and again while others hold what this
-//! instance is to own, and when no beat has come for an interval.
+//! Each heartbeat brings a view of the cluster, in the same statement. That view is good enough to see that
+//! there is nothing to do. Before anything is done, a fresh view is read. (By the heartbeat's view an
+//! instance could take a partition for its own that it has released since.) Such a view is read when a beat's
+//! view asks for it, when the delivery wing's polls say that the cluster has changed, again and again while
+//! others hold what this instance is to own, and when no beat has come for an interval.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,14 +36,15 @@ pub(crate) enum Departure {
     Drained,
 }
 
-/// The share of the usual time between two views after which one that waits for others reads the next.
+/// The share of the usual time between two views after which an instance that waits for others reads the next
+/// view.
 const AWAITING_SHARE: u32 = 10;
 /// The share after which the next view may be read when the cluster is known to have changed.
 const CHANGED_SHARE: u32 = 20;
 
-/// What a view came to.
+/// The result of a view.
 enum Ticked {
-    /// This instance is not among the living any more, or not the owner of what it works on.
+    /// This instance has lost its membership, or the ownership of partitions that it works on.
     Evicted,
     /// A person has told this instance to drain.
     Drained,
@@ -63,7 +64,7 @@ pub(crate) struct Rebalancer {
     pub(crate) observers: Observers,
     /// Turns true when this instance is to leave.
     pub(crate) draining: watch::Receiver<bool>,
-    /// Where this wing says that a person has told the instance to drain.
+    /// This wing tells here that a person has told the instance to drain.
     pub(crate) drained: watch::Sender<bool>,
     /// What the heartbeats bring.
     pub(crate) views: watch::Receiver<Option<ViewSnapshot>>,
@@ -184,8 +185,8 @@ impl Rebalancer {
         if state == InstanceState::Draining {
             return Ok(Ticked::Drained);
         }
-        // A claim whose answer was lost may have been written: what is this instance's own by now is
-        // wanted by nobody, so nobody would work on it.
+        // A claim whose answer was lost may have been written. Nobody else wants such a partition, so without
+        // this nobody would work on it.
         let own = |partition: &Partition| view.claims[partition.index()].owner == Some(self.me);
         let claim = |partition: Partition| (partition, view.claims[partition.index()].generation);
         self.grant(&Partition::all().filter(own).map(claim).collect::<Vec<_>>());
@@ -206,7 +207,7 @@ impl Rebalancer {
             claim.owner != Some(self.me) || self.ownership.generation(*partition) != Some(claim.generation)
         };
         let lost: PartitionSet = self.ownership.held().iter().filter(is_other).collect();
-        // Nothing is worked on there: it was released, and only the answer was lost.
+        // No work goes on there: the partition was released, and only the answer was lost.
         let released = PartitionSet::from_iter(lost.iter().filter(|p| self.ownership.drained().contains(*p)));
         self.ownership.clear(released);
         let partitions = lost.without(released);
@@ -257,7 +258,7 @@ impl Rebalancer {
         }
     }
 
-    /// Evicts instances that beat but have not let go of what this one waits for.
+    /// Evicts instances that beat, but have not released partitions that this instance waits for.
     async fn evict_overdue(
         &self,
         moves: &Moves,

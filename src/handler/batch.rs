@@ -43,7 +43,7 @@ impl<'a, E: OutboxEvent> DecodedBatch<'a, E> {
 }
 
 impl Undecodable {
-    /// Nothing is handled where all or nothing is.
+    /// Refuses the batch if it must be handled as a whole and a record cannot be decoded.
     ///
     /// # Errors
     /// The decode error.

@@ -45,8 +45,8 @@ impl States {
         self.0.contains_key(&id)
     }
 
-    /// The value of this type. Its absence is an error of [`build`](crate::OutboxBuilder::build);
-    /// here it fails the call for a registration that did not declare its need.
+    /// The value of this type. If the registration has declared that it needs the type, its absence is an
+    /// error of [`build`](crate::OutboxBuilder::build); if not, the call fails here.
     pub fn get<T: Clone + Send + Sync + 'static>(&self) -> Result<State<T>, HandlerError> {
         let value = self.0.get(&TypeId::of::<T>()).and_then(|value| value.downcast_ref::<T>());
         match value {

@@ -39,7 +39,7 @@ pub trait ClassifiedError: Error + Send + Sync + 'static {
         None
     }
 
-    /// Whether trying again is of no use, whatever the policy says.
+    /// Whether trying again is useless, whatever the policy says.
     fn is_permanent(&self) -> bool {
         false
     }
@@ -55,7 +55,7 @@ pub trait ClassifiedError: Error + Send + Sync + 'static {
     }
 }
 
-/// A failed attempt. Any error turns into one by `?`; it is then retried by the handler's policy.
+/// A failed attempt. `?` turns any error into one; the handler's policy then decides about retries.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -124,7 +124,7 @@ impl HandlerError {
         Self { permanent: true, ..Self::new(error) }
     }
 
-    /// An error with what it says about itself.
+    /// An error that says by itself how it is to be retried.
     pub fn classified<E: ClassifiedError>(error: E) -> Self {
         Self {
             class: error.class().map(Cow::Borrowed),
@@ -248,7 +248,7 @@ impl Source {
 impl Drop for Source {
     fn drop(&mut self) {
         let error = self.0.take();
-        // Nobody waits for it any more.
+        // Nobody waits for the result of the drop.
         let _ = caught(move || drop(error));
     }
 }

@@ -66,14 +66,14 @@ pub trait GenericHandler: Send + Sync + 'static {
     fn handle(&self, record: &Record) -> impl Future<Output = Result<(), HandlerError>> + Send;
 }
 
-/// One result for each record of a batch, in the order given. Fewer results than records: the
-/// rest were not tried and come again without an attempt counted.
+/// One result per record of a batch, in the order given. If you return fewer results than records, the
+/// remaining records are delivered again, and no attempt of theirs counts.
 pub type BatchResults = Vec<Result<(), HandlerError>>;
 
 /// Handles several events at once. Register it with [`Registration::batch`](super::Registration::batch).
 ///
-/// Under stop-on-first-failure the results after the first failure of a lane do not count: those
-/// records come again after it, in order. So handle a lane in order and stop at its first failure.
+/// Under stop-on-first-failure the results after the first failure of a lane do not count: those records are
+/// delivered again after it, in order. So handle each lane in order, and stop at its first failure.
 ///
 /// ```
 #[doc = include_str!("../doc/outbox.txt")]
@@ -107,9 +107,10 @@ pub trait BatchHandler: Send + Sync + 'static {
 /// Handles records of any type at once, of many keys: what a relay to a broker is made of. Register it with
 /// [`Registration::generic_batch`](super::Registration::generic_batch).
 ///
-/// Each key's records are in order among the others. Under stop-on-first-failure the results after the first failure
-/// of a key do not count: those records come again after it. So keep the order of each key, and hand on nothing of a key
-/// behind its first failure. If the target is away, return [`HandlerError::unavailable`] for each record.
+/// Each key's records are in order among the others. Under stop-on-first-failure the results after the first
+/// failure of a key do not count: those records are delivered again after it. So keep the order of each key,
+/// and hand on nothing of a key behind its first failure. If the target is away, return
+/// [`HandlerError::unavailable`] for each record.
 ///
 /// ```
 /// use keylane::{BatchResults, GenericBatchHandler, HandlerError, Record};
@@ -164,7 +165,7 @@ pub trait TransactionalHandler<DB: Database>: Send + Sync + 'static {
     /// The event it takes.
     type Event: OutboxEvent;
 
-    /// Handles one event. Write through `tx` only, and do not commit or roll it back.
+    /// Handles one event. Write through `tx` only, and neither commit the transaction nor roll it back.
     fn handle(
         &self,
         event: Self::Event,
@@ -177,8 +178,8 @@ pub trait TransactionalHandler<DB: Database>: Send + Sync + 'static {
 /// commit for all. Register it with
 /// [`Registration::transactional_batch`](super::Registration::transactional_batch).
 ///
-/// A failure takes everything back. Then each half of the batch is tried in a transaction of its own,
-/// down to the record that fails: only that one's attempt counts.
+/// A failure rolls everything back. Then each half of the batch is tried in a transaction of its own, down to
+/// the record that fails: only that record's attempt counts.
 ///
 /// ```
 #[doc = include_str!("../doc/outbox.txt")]
@@ -207,8 +208,8 @@ pub trait TransactionalBatchHandler<DB: Database>: Send + Sync + 'static {
     /// The event it takes.
     type Event: OutboxEvent;
 
-    /// Handles the events, each lane's in order; `deliveries` has the same length and order. Write
-    /// through `tx` only, and do not commit or roll it back.
+    /// Handles the events, each lane's in order; `deliveries` has the same length and order. Write through
+    /// `tx` only, and neither commit the transaction nor roll it back.
     fn handle(
         &self,
         events: Vec<Self::Event>,
@@ -217,7 +218,7 @@ pub trait TransactionalBatchHandler<DB: Database>: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), HandlerError>> + Send;
 }
 
-/// Takes what a handler could not deliver. Register it with
+/// Takes the records that one handler could not deliver. Register it with
 /// [`Registration::fallback`](super::Registration::fallback).
 ///
 /// ```
@@ -250,8 +251,8 @@ pub trait FallbackHandler: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), HandlerError>> + Send;
 }
 
-/// Takes what any handler without a fallback of its own could not deliver. Register it with
-/// [`Registration::default_fallback`](super::Registration::default_fallback).
+/// Takes the records of all handlers without a fallback of their own that could not deliver them. Register it
+/// with [`Registration::default_fallback`](super::Registration::default_fallback).
 ///
 /// ```
 #[doc = include_str!("../doc/outbox.txt")]

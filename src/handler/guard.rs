@@ -43,7 +43,7 @@ impl<T> Future for Contained<'_, T> {
 impl<T> Drop for Contained<'_, T> {
     fn drop(&mut self) {
         let future = self.0.take();
-        // The call has its result, or none is wanted any more.
+        // The call has its result, or nobody wants a result any more.
         let _ = caught(move || drop(future));
     }
 }

@@ -235,7 +235,7 @@ impl Registration {
         }
     }
 
-    /// Declares that the handler needs a shared value: without it, `build` is an error.
+    /// Declares that the handler needs a shared value. If the builder has none, `build` returns an error.
     pub fn needs<T: Clone + Send + Sync + 'static>(mut self) -> Self {
         self.needs.push((TypeId::of::<T>(), type_name::<T>()));
         self

@@ -110,7 +110,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Records of one call at most, and whether they may be of several lanes; `None`: one at a time.
+    /// The most records of one call, and whether they may be of several lanes. `None`: one record per call.
     pub(crate) fn batch(&self) -> Option<(usize, bool)> {
         match self {
             Self::Batch { size, mixed, .. } | Self::Transactional { size, mixed, .. } => {
@@ -120,7 +120,7 @@ impl Form {
         }
     }
 
-    /// Whether calls are made in a transaction of their own, under a fence row each.
+    /// Whether each call is made in a transaction of its own, under a fence row of its own.
     pub(crate) fn is_transactional(&self) -> bool {
         matches!(self, Self::Transactional { .. })
     }
@@ -135,7 +135,7 @@ pub(crate) struct Entry {
     pub(crate) form: Form,
     pub(crate) retry: RetryPolicy,
     pub(crate) timeout: Duration,
-    /// Runs under way at most.
+    /// The most runs under way.
     pub(crate) concurrency: Option<usize>,
     pub(crate) rate: Option<Rate>,
     pub(crate) lane_rules: LaneRules,

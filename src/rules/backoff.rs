@@ -23,7 +23,7 @@ pub enum Backoff {
         /// After the first failure.
         #[serde(with = "crate::duration::linear_initial")]
         initial: Duration,
-        /// Added with each further failure.
+        /// Added per further failure.
         #[serde(with = "crate::duration::linear_increment")]
         increment: Duration,
     },

@@ -11,7 +11,7 @@ const NOTED_FROM: u32 = 2;
 /// How a record is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Care {
-    /// As all are.
+    /// Like any other record.
     #[default]
     Usual,
     /// Its call is noted before it begins.
@@ -20,7 +20,8 @@ pub enum Care {
     Alone,
 }
 
-/// How to run a record that `crashes` of its calls have not outlived. `limit` 0: nothing is ever noted.
+/// How to run a record during whose calls the process has crashed `crashes` times. With `limit` 0 no call is
+/// ever noted.
 pub fn care(partition_crashes: u32, crashes: u32, limit: u32) -> Care {
     match (partition_crashes, crashes) {
         _ if limit == 0 => Care::Usual,

@@ -17,16 +17,17 @@ pub fn trusted_until(sent_at: Duration, stale_timeout: Duration) -> Duration {
     sent_at + stale_timeout.saturating_sub(margin(stale_timeout))
 }
 
-/// How long a partition may be held at most after it was asked for: the call that has just begun runs to its
-/// timeout, and then its outcome is written. Nothing else begins meanwhile but a fallback that
-/// [fits](fallback_fits) into the same time. In the transaction of a handler two calls of the database
-/// follow, the completion and the commit.
+/// The longest time for which a partition may be held after another instance has asked for it: the call that
+/// has just begun runs to its timeout, and then its outcome is written. Nothing else begins meanwhile but a
+/// fallback that [fits](fallback_fits) into the same time. In the transaction of a handler two calls of the
+/// database follow, the completion and the commit.
 pub fn longest_hold(timeout: Duration, call_timeout: Duration, transactional: bool) -> Duration {
     timeout.saturating_add(call_timeout * if transactional { 2 } else { 1 })
 }
 
-/// Whether a fallback may still be called for a partition that was asked for during its handler's call. That
-/// call took so long; with the fallback's whole timeout it must not keep the others waiting beyond `limit`.
+/// Whether a fallback may still be called if another instance has asked for the partition during the
+/// handler's call. The time of that call and the whole timeout of the fallback together must not exceed
+/// `limit`.
 pub fn fallback_fits(took: Duration, timeout: Duration, limit: Duration) -> bool {
     took.saturating_add(timeout) <= limit
 }

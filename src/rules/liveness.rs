@@ -19,14 +19,14 @@ pub struct Observations {
     awaited: BTreeMap<InstanceId, Duration>,
 }
 
-/// One that should be evicted, and the beat at which it was seen to be silent.
+/// An instance that should be evicted, and the beat at which it was seen to be silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspect {
     /// Who.
     pub id: InstanceId,
-    /// The beat last seen; an eviction succeeds only if it still stands.
+    /// The beat last seen. An eviction succeeds only if the beat has not moved since.
     pub beat: i64,
-    /// How long the observer has seen it unchanged.
+    /// How long the observer has seen the beat unchanged.
     pub silent_for: Duration,
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 /// What limits one fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchLimits {
-    /// Records a fetch at most.
+    /// The most records per fetch.
     pub batch_size: usize,
-    /// Records in flight at most.
+    /// The most records in flight.
     pub max_in_flight: usize,
-    /// Payload bytes in flight at most.
+    /// The most payload bytes in flight.
     pub max_in_flight_bytes: usize,
 }
 
@@ -29,9 +29,9 @@ pub fn fetch_size(limits: FetchLimits, in_flight: usize, in_flight_bytes: usize,
 const TASK_TIME: Duration = Duration::from_micros(500);
 const TASK_RUNS: usize = 32;
 
-/// How many runs share a task, by what one took of the processor lately, until it ended or waited
-/// for the first time: a task each would cost more than a short run does, and long ones must not
-/// queue behind one another.
+/// How many runs share a task, by the processor time that one run took lately until it ended or waited for
+/// the first time. One task per run would cost more than a short run does, and long runs must not queue
+/// behind one another.
 pub fn runs_per_task(mean: Duration) -> usize {
     let runs = TASK_TIME.as_nanos() / mean.as_nanos().max(1);
     usize::try_from(runs).unwrap_or(usize::MAX).clamp(1, TASK_RUNS)
@@ -48,9 +48,10 @@ pub fn pause(poll_interval: Duration, roll: f64) -> Duration {
 const SHORTEST: Duration = Duration::from_millis(5);
 const PART: u32 = 4;
 
-/// The pause before the next fetch for what other processes schedule, where nothing tells of it. It grows with
-/// the time since their last record: a record waits for at most a quarter of the time since the one before
-/// it, and a silence of any length takes a few dozen fetches, before they are an interval apart again.
+/// The pause before the next fetch for records of other processes, if no notification tells of them. The
+/// pause grows with the time since their last record: a record waits for at most a quarter of the time since
+/// the record before it, and a silence of any length takes a few dozen fetches until the pause is a poll
+/// interval again.
 pub fn pause_of_silence(silence: Duration, poll_interval: Duration) -> Duration {
     (silence / PART).max(SHORTEST).min(poll_interval)
 }
@@ -60,8 +61,8 @@ pub fn pause_of_silence(silence: Duration, poll_interval: Duration) -> Duration 
 const STEP_PAUSE: Duration = Duration::from_millis(100);
 const BUSY_PART: usize = 8;
 
-/// The pause between two steps of releases, with so many records in memory. Held records that return in steps take
-/// the time of the database and of this process: when others are busy, they wait a little; alone, they do not.
+/// The pause between two steps of releases, with this many records in memory. Held records that return in
+/// steps take time of the database and of this process: while other lanes are busy, each step waits a little.
 pub fn step_pause(in_flight: usize, max_in_flight: usize) -> Duration {
     if in_flight > max_in_flight / BUSY_PART { STEP_PAUSE } else { Duration::ZERO }
 }
@@ -70,7 +71,7 @@ pub fn step_pause(in_flight: usize, max_in_flight: usize) -> Duration {
 const FIRST_TRY: Duration = Duration::from_millis(100);
 const LAST_TRY: Duration = Duration::from_secs(5);
 
-/// The pause after so many tries in vain to reach the database: it doubles up to a limit, and `roll` (0 to
+/// The pause after this many failed tries to reach the database: it doubles up to a limit, and `roll` (0 to
 /// 1) takes up to half of it away, so that replicas do not come back in step.
 pub fn pause_after(tries: u32, roll: f64) -> Duration {
     let doubled = FIRST_TRY.saturating_mul(1 << tries.saturating_sub(1).min(16));

@@ -31,8 +31,8 @@ pub struct RetryPolicy {
     pub retry_on: Vec<String>,
     /// Errors of these classes are never retried; stronger than `retry_on`.
     pub never_on: Vec<String>,
-    /// How long a record may wait for a target that is away, from when it was scheduled. Until then such failures
-    /// are not counted; after it they are failed attempts like all others. 0: they always are.
+    /// How old a record may become, from when it was scheduled, while its target is away. Until then such
+    /// failures do not count; after it they are failed attempts like all others. With 0 they always count.
     #[serde(with = "crate::duration::max_unavailable")]
     pub max_unavailable: Duration,
     /// What becomes of a record whose payload this build cannot decode.

@@ -13,9 +13,9 @@ use crate::{partition::PartitionSet, record::RecordId};
 /// The least and the most ids that one scan covers.
 const LEAST_REACH: i64 = 4_096;
 const MOST_REACH: i64 = 65_536;
-/// A scan that finds fewer records than one id in so many is worth less than a fetch by partition.
+/// If a scan finds fewer records than one per this many ids, a fetch by partition is cheaper.
 const LEAN: i64 = 16;
-/// So many fetches by partition follow before a scan is tried again.
+/// After such a scan this many fetches by partition follow before a scan is tried again.
 const BY_PARTITION_FETCHES: u32 = 16;
 
 /// Which server has said something, and of which start of it: another number is another history of ids. A
@@ -53,7 +53,7 @@ pub enum Plan {
     ByPartition,
     /// First find out where the head is.
     FindHead,
-    /// The ids from `from`, so many.
+    /// The ids from `from` on, `reach` of them.
     ScanById {
         /// The first id.
         from: RecordId,
@@ -99,7 +99,7 @@ impl LowWatermark {
         self.next.filter(|_| !idle).map_or(Plan::FindHead, |from| self.scan(from))
     }
 
-    /// Something below may be pending again.
+    /// A record below the low watermark may be pending again.
     pub fn reset(&mut self) {
         self.next = None;
     }
@@ -163,7 +163,7 @@ impl LowWatermark {
         self.observe(horizon);
         let full = found >= limit;
         let complete_to = if full { last } else { from.saturating_add(reach - 1) };
-        // As of the same moment, what was read and what is resolved agree.
+        // The rows and the horizon were read at the same moment, so they agree.
         self.next = self.next.map(|next| next.max(complete_to.min(self.resolved_to) + 1));
         let cut = from.saturating_add(reach) <= horizon.last_id;
         if full || !cut {

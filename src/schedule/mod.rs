@@ -22,7 +22,7 @@ use crate::{
 pub struct Scheduled {
     /// The identity of the event.
     pub event_id: Uuid,
-    /// Records written: one for each handler of the type. 0 for a duplicate.
+    /// Records written: one per handler of the type. 0 for a duplicate.
     pub records: usize,
     /// The dedup key was seen before; nothing was written.
     pub duplicate: bool,
@@ -125,7 +125,7 @@ impl From<serde_json::Error> for ScheduleError {
     }
 }
 
-/// What can be said about an event besides its payload.
+/// Headers, due time, event id and dedup key of an event.
 ///
 /// ```
 #[doc = include_str!("../doc/outbox.txt")]
@@ -175,8 +175,8 @@ impl ScheduleOptions {
         self
     }
 
-    /// Delivers this long after the insert, by the database's clock. A delayed record does not hold
-    /// back its key: later records go first until it is due, then it goes before those still pending.
+    /// Delivers this long after the insert, by the database's clock. A delayed record does not hold back its
+    /// key: until it is due, later records go first; then it goes before those still pending.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.due = Due::After(delay);
@@ -190,7 +190,7 @@ impl ScheduleOptions {
         self
     }
 
-    /// Schedules only if this key was not scheduled before, within `retention.dedup_for`.
+    /// Schedules the event only if no event with this dedup key was scheduled within `retention.dedup_for`.
     #[must_use]
     pub fn dedup_key(mut self, dedup_key: impl Into<String>) -> Self {
         self.dedup_key = Some(dedup_key.into());

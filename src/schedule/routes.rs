@@ -21,8 +21,8 @@ pub(crate) struct Routes {
     /// The handlers of this process, known without asking.
     own: BTreeSet<Route>,
     published: RwLock<Published>,
-    /// When reading the list has failed last. Held by whoever reads it, so that the others wait for
-    /// that instead of reading it too.
+    /// When reading the list has last failed. The task that reads the list holds this lock, so that the
+    /// others wait for its result instead of reading the list, too.
     reading: Mutex<Option<Instant>>,
 }
 
@@ -43,7 +43,7 @@ impl Routes {
     /// # Errors
     /// What the store says; the list is left as it is.
     pub(crate) async fn refresh(&self, store: &dyn Store) -> Result<(), StoreError> {
-        // Before the answer: what was published since may not be in it.
+        // Taken before the answer: handlers that were published since may not be in it.
         let asked = Instant::now();
         let published = store.routes().await?;
         let handlers = by_type(self.own.iter().chain(&published));
@@ -54,7 +54,7 @@ impl Routes {
         Ok(())
     }
 
-    /// The list, if it was ever read, is known to have been as it is at this time.
+    /// The list, if it was ever read, was current at this time.
     pub(crate) fn confirm(&self, at: Instant) {
         let mut published = self.published.write().unwrap_or_else(PoisonError::into_inner);
         published.refreshed = published.refreshed.map(|refreshed| refreshed.max(at));

@@ -132,7 +132,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Who takes a type: by the list in memory, and if that knows nobody, by the table itself.
+    /// The handlers of a type: by the list in memory, and if that has none, by the table itself.
     async fn handlers_of(&self, record_type: &str) -> Result<Arc<[String]>, ScheduleError> {
         let mut handlers = self.routes.of(record_type);
         if handlers.is_empty() {
@@ -157,7 +157,7 @@ fn check_key(key: &str) -> Result<(), ScheduleError> {
     }
 }
 
-/// Adds a record for each handler. Most events have one handler and become its record.
+/// Adds one record per handler. Most events have one handler and become its record.
 fn add_records(
     records: &mut Vec<NewRecord>,
     event: RawEvent,

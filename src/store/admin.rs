@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use super::{Counts, FailedRecord, Filter, Instance, PartitionOwner, StoppedLane, StoreError};
 use crate::{handler::Route, record::RecordId};
 
-/// Rows of a kind that one round of a purge deletes at most, or little more: whoever purges counts on the next
-/// round if one has come so far.
+/// The most rows of a kind that one round of a purge deletes, or little more. If a round has deleted this
+/// many, the caller purges again.
 pub(crate) const PURGED_AT_ONCE: u64 = 200_000;
 
 /// What to do with a failed record.
@@ -19,7 +19,7 @@ pub enum Repair {
     Retry,
     /// Deliver it again with another payload.
     Replace(Vec<u8>),
-    /// Give it up: it is deleted.
+    /// Delete it.
     Discard,
 }
 

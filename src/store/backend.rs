@@ -18,10 +18,10 @@ pub trait Store: RecordStore + ClusterStore + AdminStore + SchemaStore {
     fn statements(&self) -> Vec<(&'static str, Arc<str>)> {
         Vec::new()
     }
-    /// Closes connections that have not been used for so long; they are opened again when needed.
+    /// Closes connections that have not been used for this long; they are opened again when needed.
     async fn close_idle(&self, _: Duration) {}
-    /// What tells other processes of commits, over connections of its own; `None` where the database
-    /// has nothing of the kind.
+    /// The notifier that tells other processes of commits, over connections of its own. `None` if the
+    /// database has no notifications.
     fn notifier(&self) -> Option<Arc<dyn Notifier>> {
         None
     }

@@ -6,7 +6,7 @@ use std::{error::Error, fmt};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorClass {
-    /// Deadlock, serialization failure, lock wait: the same again, after a short pause.
+    /// Deadlock, serialization failure, lock wait: run the same again, after a short pause.
     Retry,
     /// The connection is of no more use.
     Reconnect,
@@ -177,7 +177,7 @@ pub enum SchemaError {
         "the database is read-only (a standby, or default_transaction_read_only is on): connect to the primary"
     )]
     ReadOnly,
-    /// What the workers set on a connection would be set for others, and not for them.
+    /// Settings that the workers make on a connection would hold for other clients, and not for the workers.
     #[error(
         "the address leads through a pooler in {mode} mode, which does not keep the session of a connection: give the workers the address of the server itself, or of a pooler in session mode, by builder.worker_pool(pool)"
     )]

@@ -6,11 +6,11 @@ use crate::instance::InstanceId;
 /// counter on by one; an evictor closes the row, and every later write finds its value gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FenceRow {
-    /// Whose.
+    /// The instance that it belongs to.
     pub instance: InstanceId,
     /// Which of its fence rows: 0 is the settler's, transactional handlers have one each.
     pub slot: u32,
-    /// The value that must be found.
+    /// The value that the counter must have.
     pub counter: i64,
 }
 
@@ -43,7 +43,8 @@ impl FenceRow {
 pub enum Resolution {
     /// It was written.
     Applied,
-    /// It was not, and it never will be: the counter has been moved by two, see [`FenceRow::invalidated`].
+    /// It was not written, and it never will be: the counter has been moved by two, see
+    /// [`FenceRow::invalidated`].
     NotApplied,
     /// This instance has been evicted.
     Closed,

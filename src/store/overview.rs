@@ -62,8 +62,9 @@ pub struct PartitionOwner {
     pub claimed: Option<Duration>,
 }
 
-/// Which stopped lanes or failed records are meant: those that fit all that is set. A key, or a partition, is
-/// found by an index; a handler by itself is looked for among all that have stopped or failed.
+/// Selects stopped lanes or failed records: those that fit everything that is set. A filter by key or by
+/// partition uses an index; a filter by handler alone reads all lanes that stand still, or all records that
+/// have failed.
 ///
 /// ```
 /// use keylane::{Partition, admin::Filter};

@@ -29,8 +29,8 @@ pub trait RecordStore: Send + Sync + 'static {
     /// database without numbers of transactions adds pending records below `from`, if there are any.
     async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Record>, Horizon), StoreError>;
 
-    /// A number that moves whenever another connection has committed, from a database that tells it for next
-    /// to nothing.
+    /// A number that moves whenever another connection has committed, if the database tells it at almost no
+    /// cost.
     async fn version(&self) -> Result<Option<i64>, StoreError> {
         Ok(None)
     }
@@ -56,7 +56,7 @@ pub trait RecordStore: Send + Sync + 'static {
     /// The call has ended, or the record is not tried again: what was tracked of it is gone.
     async fn end_tracking(&self, id: RecordId) -> Result<(), StoreError>;
 
-    /// Nothing has crashed here for long: what was counted of partitions that `me` owns is forgotten.
+    /// Clears the counts of crashes of partitions that `me` owns, because nothing has crashed there for long.
     async fn calm(&self, me: InstanceId, partitions: PartitionSet) -> Result<(), StoreError>;
 
     /// Writes outcomes and moves the fence row's counter on, all or nothing.
@@ -72,7 +72,8 @@ pub trait RecordStore: Send + Sync + 'static {
 pub struct Settled {
     /// Records written, other than holds.
     pub applied: usize,
-    /// Records held. Fewer than asked: a lane was released meanwhile, its records stay pending.
+    /// Records held. If they are fewer than asked for, a lane was released meanwhile, and its records stay
+    /// pending.
     pub held: usize,
     /// Lanes that go on in steps, or may: their stops are to be read again.
     pub releasing: usize,
@@ -99,7 +100,7 @@ pub enum SettleError {
 pub struct Pick<'a> {
     /// Ids to leave out.
     pub skip: &'a [RecordId],
-    /// Whose records.
+    /// Of which handlers.
     pub handlers: &'a Handlers,
     /// Records at most.
     pub limit: usize,
@@ -140,7 +141,7 @@ impl Handlers {
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
 pub struct IdScan<'a> {
-    /// Whose records.
+    /// Of which handlers.
     pub partitions: PartitionSet,
     /// The first id.
     pub from: RecordId,

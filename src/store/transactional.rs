@@ -10,7 +10,7 @@ use crate::{
     record::Record,
 };
 
-/// What became of the records of their handler's own transaction: all alike.
+/// What became of the records of a handler's transaction: the same for all of them.
 #[derive(Debug)]
 #[doc(hidden)]
 pub enum Transacted {

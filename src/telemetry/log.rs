@@ -8,8 +8,8 @@ use super::{
 };
 use crate::clock::Clock;
 
-/// Writes signals to `tracing`, target `keylane`. While the database is away, that is one line when it
-/// begins, one a minute and one when it ends, however many calls fail.
+/// Writes signals to `tracing`, target `keylane`. An outage of the database is one line when it begins, one
+/// line per minute and one when it ends, however many calls fail.
 #[derive(Debug, Default)]
 pub struct LogObserver(Mutex<Outage>);
 

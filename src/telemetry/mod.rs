@@ -61,7 +61,7 @@ pub enum Signal {
     PeerEvicted {
         /// Whom.
         instance: InstanceId,
-        /// How long its beat stood still; `None`: it beats, but did not let go.
+        /// How long its beat stood still. `None`: it beats, but did not release its partitions.
         silent_for: Option<Duration>,
     },
     /// This observer was interrupted; its windows start afresh and nobody is suspected.
@@ -195,8 +195,8 @@ pub enum Signal {
     },
 }
 
-/// Listens to signals. Called on the worker's own tasks: be quick and never block. A panic is caught and
-/// logged; the workers and the other observers go on.
+/// Listens to signals. The workers call it on their own tasks: be quick and never block. A panic is caught
+/// and logged; the workers and the other observers go on.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The time between two lines of an outage; one that was quiet for longer is over.
+/// The time between two lines of an outage. An outage that was quiet for longer is over.
 const EVERY: Duration = Duration::from_secs(60);
 
 /// What is to be written.
@@ -30,7 +30,7 @@ struct Current {
 impl Outage {
     /// A call has failed at this time of the process clock.
     pub(super) fn failed(&mut self, now: Duration) -> Option<Line> {
-        // Where nothing beats, nothing says that an outage has ended.
+        // Without heartbeats, nothing says that an outage has ended.
         self.0.take_if(|current| now.saturating_sub(current.last) > EVERY);
         let Some(current) = &mut self.0 else {
             self.0 = Some(Current { began: now, told: now, last: now, failures: 1, answered: false });

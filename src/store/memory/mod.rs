@@ -44,7 +44,7 @@ struct Shared {
 /// Everything that is committed.
 #[derive(Debug, Default)]
 struct Data {
-    /// One outbox for each prefix and schema.
+    /// One outbox per prefix and schema.
     outboxes: HashMap<Tables, Outbox>,
     effects: Vec<String>,
 }
@@ -98,7 +98,8 @@ impl MemoryStore {
         name: &'static str,
         work: impl FnOnce(&mut Outbox, Instant) -> T + Send,
     ) -> Result<T, StoreError> {
-        // A database lets others run meanwhile; so does this, or a poll loop would never yield.
+        // A call of a database lets other tasks run meanwhile. So must this call, or a poll loop would never
+        // yield.
         tokio::task::yield_now().await;
         self.shared.faults.around(name, || work(self.shared.data().outbox(&self.tables), Instant::now()))
     }

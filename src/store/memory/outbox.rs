@@ -144,7 +144,7 @@ impl Outbox {
         rows.for_each(|(_, counter)| *counter = CLOSED);
     }
 
-    /// An instance was declared dead without a word.
+    /// Counts the crash of an instance that was declared dead because it was silent.
     pub(super) fn count_crash(&mut self, instance: InstanceId) {
         for (claim, crashes) in self.claims.iter().zip(&mut self.crashes) {
             *crashes += u32::from(claim.owner == Some(instance));
@@ -173,8 +173,8 @@ impl Outbox {
         }
     }
 
-    /// This record stops nothing any more: what was held behind it returns, at once unless it is much.
-    /// Returns whether it returns in steps.
+    /// This record stops nothing any more: the records held behind it return, at once unless they are many.
+    /// Returns whether they return in steps.
     pub(super) fn resume_lane(&mut self, id: RecordId) -> bool {
         let Some(stopped) = self.lanes.get_mut(&id) else { return false };
         if stopped.reason == StopReason::Releasing {
@@ -188,7 +188,7 @@ impl Outbox {
         false
     }
 
-    /// The next held records of a lane that is releasing return; with the last of them its row goes.
+    /// The next held records of a releasing lane return; with the last of them the lane's row is deleted.
     pub(super) fn release_step(&mut self, id: RecordId) {
         let releasing = |row: &&mut StoppedRow| row.reason == StopReason::Releasing;
         let Some(row) = self.lanes.get_mut(&id).filter(releasing) else { return };

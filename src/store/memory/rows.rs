@@ -28,7 +28,7 @@ pub(super) struct Row {
     pub(super) last_error: Option<String>,
 }
 
-/// All rows, and those that a worker looks for, in the order in which it wants them.
+/// All rows, and indexes of those that a worker reads, in the order in which it reads them.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     rows: BTreeMap<RecordId, Row>,

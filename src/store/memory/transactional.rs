@@ -55,7 +55,7 @@ impl TransactionalRun for MemoryTransactional {
             Ok(tx) => tx,
             Err(error) => return Transacted::Aborted(error),
         };
-        // Until the commit, dropping the transaction takes everything back.
+        // Until the commit, dropping the transaction rolls everything back.
         if !may_start() {
             return Transacted::Untried;
         }

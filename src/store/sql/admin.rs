@@ -101,7 +101,8 @@ impl<D: Driver> AdminStore for SqlStore<D> {
     }
 
     async fn publish_routes(&self, routes: &[Route]) -> Result<(), StoreError> {
-        // In one transaction, the list before the word of it: who is told of a change reads all of it.
+        // In one transaction, the list first and then the count of changes: a reader who sees the change
+        // reads the whole list.
         let mut sorted: Vec<&Route> = routes.iter().collect();
         sorted.sort_unstable();
         let json = serde_json::to_string(&sorted).map_err(|error| sqlx::Error::Encode(error.into()));
@@ -118,7 +119,7 @@ impl<D: Driver> AdminStore for SqlStore<D> {
     }
 
     async fn routes(&self) -> Result<Vec<Route>, StoreError> {
-        // Workers have a connection for it; who only schedules may be behind any pooler.
+        // Workers have a connection for this; a process that only schedules may be behind any pooler.
         let link = if self.proof.is_given() { &self.control } else { &self.plain };
         let rows = self.call("routes", async {
             let mut conn = link.borrow().await?;

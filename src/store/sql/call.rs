@@ -67,7 +67,7 @@ pub(crate) async fn commit<D: Driver>(conn: &mut D::Connection) -> Result<(), sq
     D::script(conn, AssertSqlSafe(Arc::from("COMMIT"))).await
 }
 
-/// Takes it back, so that the connection can be kept.
+/// Rolls it back, so that the connection can be kept.
 pub(crate) async fn rollback<D: Driver>(conn: &mut D::Connection) -> Result<(), sqlx::Error> {
     D::script(conn, AssertSqlSafe(Arc::from("ROLLBACK"))).await
 }

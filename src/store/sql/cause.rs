@@ -71,7 +71,8 @@ fn is_missing_right(family: Family, code: &str) -> bool {
 const PLAIN_ON_MYSQL: &str = "1020 1021 1040 1041 1044 1045 1047 1049 1050 1053 1054 1077 1114 1130 1142 1143 1146 \
      1153 1203 1205 1213 1226 1227 1290 1305 1364 1370 1406 1792 1836 1927 1969 3024 3572 4031";
 
-/// Whether the text is known to hold names and numbers only. What nobody knows is not.
+/// Whether the text is known to hold names and numbers only. An unknown text counts as one that may quote
+/// values.
 fn is_plain(family: Family, code: &str, text: &str) -> bool {
     match family {
         Family::Postgres => {

@@ -95,8 +95,8 @@ pub(crate) enum Role {
     Settle,
     /// Everything else.
     Control,
-    /// Nothing that needs a session: text without arguments, each by itself. Nothing is set on it, so that
-    /// it works behind any pooler, and leaves nothing to others there.
+    /// Statements that need no session: text without arguments, each by itself. No setting of the connection
+    /// is changed, so that it works behind any pooler and leaves nothing to other clients there.
     Plain,
 }
 
@@ -108,7 +108,8 @@ pub(crate) trait Driver: Database {
     const DIALECT: Dialect;
     /// Which statements differ as a whole.
     const FAMILY: Family;
-    /// Reads a number that moves whenever another connection has committed, if that costs next to nothing.
+    /// Reads a number that moves whenever another connection has committed, if reading it costs almost
+    /// nothing.
     const VERSION: Option<&'static str> = None;
 
     /// Whether statements on connections of the pool may have names on the server.
@@ -123,9 +124,9 @@ pub(crate) trait Driver: Database {
     fn lend(pool: &Self::Pool) -> DriverResult<'_, Self::Lent>;
     /// Gives a clean connection back.
     fn give_back(lent: Self::Lent);
-    /// Takes leave of the server.
+    /// Closes the connection with a word to the server.
     fn close(conn: Self::Connection) -> DriverResult<'static, ()>;
-    /// A pooler on the way that does not keep the session of a connection. Sets nothing.
+    /// Finds a pooler on the way that does not keep the session of a connection. Changes no setting.
     fn find_pooler(_: &Self::Pool) -> DriverResult<'_, Option<SchemaError>> {
         Box::pin(async { Ok(None) })
     }
@@ -148,7 +149,7 @@ pub(crate) trait Driver: Database {
     fn begin_work<'c>(conn: &'c mut Self::Connection, sql: AssertSqlSafe<Arc<str>>) -> DriverResult<'c, ()>;
     /// Commits it.
     fn commit_work(conn: &mut Self::Connection) -> DriverResult<'_, ()>;
-    /// Takes it back.
+    /// Rolls it back.
     fn roll_back_work(conn: &mut Self::Connection) -> DriverResult<'_, ()>;
     /// How many transactions are open on it, one within the other, as far as sqlx knows.
     fn depth(conn: &mut Self::Connection) -> DriverResult<'_, usize>;
@@ -215,7 +216,7 @@ pub(crate) trait Driver: Database {
     fn insert_rows<'c>(conn: &'c mut Self::Connection, insert: Insert<'c>) -> DriverResult<'c, ()>;
     /// The text that [`insert_rows`](Self::insert_rows) sends for one record.
     fn insert_text(insert: &Insert<'_>) -> AssertSqlSafe<String>;
-    /// What locks a key of the strict order, if anything has to.
+    /// The statement that locks a key of the strict order, if this database needs one.
     fn lock_key(_: &Tables, _: &str) -> Option<(String, Vec<Value>)> {
         None
     }

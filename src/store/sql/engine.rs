@@ -1,9 +1,9 @@
 //! What a server is, by what it says of itself: engines that speak a dialect but would break a promise
 //! are refused by name.
 //!
-//! Everything else is the same on every engine, and the strictest that any of them needs: the fence row
-//! row is written (never only locked), transactions are READ COMMITTED, nothing but the purge of the strict
-//! order's keys skips locked rows.
+//! Everything else is the same on every engine, in the strictest form that any of them needs: the fence row
+//! is written (never only locked), transactions are READ COMMITTED, and only the purge of the strict order's
+//! keys skips locked rows.
 
 use crate::store::SchemaError;
 

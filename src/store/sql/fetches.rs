@@ -20,8 +20,8 @@ fn skipped(ids: impl IntoIterator<Item = RecordId>) -> String {
     list(ids.into_iter().chain([0]))
 }
 
-/// A condition on the handler; nothing where every one is meant. Ids of handlers need no quoting: they are valid
-/// names, as the builder has checked.
+/// A condition on the handler; empty if the records of all handlers are meant. Ids of handlers need no
+/// quoting: they are valid names, as the builder has checked.
 pub(super) fn of_handlers(handlers: &Handlers) -> String {
     let quoted = |name: &Name| format!("'{}'", name.as_str().replace('\'', "''"));
     match handlers {
@@ -136,7 +136,8 @@ macro_rules! sqlx_fetches {
                 else {
                     return Ok((records, horizon));
                 };
-                // After the scan: whatever was committed before something that it has seen is seen here.
+                // Runs after the scan: whatever was committed before a row that the scan has seen is seen
+                // here.
                 let (lists, most) = fetches::below_lists(&scan);
                 let mut rows = sqlx::raw_sql(fill(below, &lists)).fetch_all(&mut *conn).await?;
                 if rows.len() >= most {

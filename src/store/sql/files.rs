@@ -4,8 +4,9 @@ use std::{fs::File, io::ErrorKind};
 
 use sqlx::ConnectOptions;
 
-/// An error of connecting, by a file that cannot be read if that is its cause: waiting does not fix it, and
-/// what the system says does not name it. `names` are the parameters of an address that name files.
+/// An error of connecting. If its cause is a file that cannot be read, the error names the file: waiting does
+/// not fix it, and the system's own text does not name the file. `names` are the parameters of an address
+/// that name files.
 pub(super) fn blame<O: ConnectOptions>(error: sqlx::Error, options: &O, names: &[&str]) -> sqlx::Error {
     let of_a_file = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::PermissionDenied);
     match &error {

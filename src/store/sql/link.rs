@@ -20,7 +20,7 @@ use super::{
 pub(crate) struct Link<D: Driver> {
     pool: D::Pool,
     session: Session,
-    /// That what is set on a connection stays there; asked for before anything is set.
+    /// The proof that settings of a connection stay with it; asked for before anything is set.
     proof: Proof,
     place: Mutex<Place<D>>,
 }
@@ -52,7 +52,7 @@ impl<D: Driver> Link<D> {
         Ok(Borrowed { place, conn: Some(conn) })
     }
 
-    /// Closes the connection if nobody has used it for so long. The next who borrows it opens another.
+    /// Closes the connection if nobody has used it for this long. The next borrower opens another.
     pub(crate) async fn close_idle(&self, unused_for: Duration) {
         let Ok(mut place) = self.place.try_lock() else { return };
         if place.used_at.elapsed() < unused_for {
@@ -61,7 +61,7 @@ impl<D: Driver> Link<D> {
         let idle = place.idle.take();
         drop(place);
         if let Some(conn) = idle {
-            // It is of no more use, whatever comes of saying so.
+            // The connection is of no more use, whether the server hears of it or not.
             drop(D::close(conn).await);
         }
     }

@@ -1,7 +1,8 @@
 //! The store over sqlx: PostgreSQL, MySQL and MariaDB, SQLite.
 //!
-//! A database is one [`Driver`](driver::Driver). What is sent to it stands in `statements/`, a file for each
-//! statement, with tokens for what differs ([`dialect`]) and for what changes with each call ([`statements`]).
+//! A database is one [`Driver`](driver::Driver). The statements stand in `statements/`, one file per
+//! statement, with tokens for what differs between databases ([`dialect`]) and for what changes with each
+//! call ([`statements`]).
 
 use std::{future::Future, sync::Arc, time::Duration};
 

@@ -144,8 +144,8 @@ fn release(version: &str) -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Locks keys until the end of the user's transaction, so that ids of a key follow its commits.
-/// `GET_LOCK` would outlive the transaction, so a row for each key is counted up.
+/// Locks keys until the end of the user's transaction, so that ids of a key follow its commits. `GET_LOCK`
+/// would outlive the transaction, so the row of each key is counted up.
 async fn lock_keys(conn: &mut MySqlConnection, tables: &Tables, keys: &[&str]) -> Result<(), sqlx::Error> {
     for keys in kept_parts(keys) {
         let values = keys.iter().map(|key| key_value(MySql::FAMILY, key)).collect();
@@ -159,8 +159,8 @@ fn lock_text(tables: &Tables, keys: usize) -> String {
     filled(&sql, &[("{rows}", vec!["(?, 1)"; keys].join(", "))])
 }
 
-/// What to do about an error number. Total: a number that is not listed is a refusal, for a trigger of the
-/// user's may raise any. Numbers, not SQLSTATEs: engines of this family disagree about those.
+/// What to do about an error number. Total: a number that is not listed is a refusal, because a trigger of
+/// the user's may raise any number. Numbers, not SQLSTATEs: engines of this family disagree about those.
 pub(crate) fn class_of_number(number: u16) -> ErrorClass {
     match number {
         1213 | 1205 | 1020 | 3024 | 1969 | 3572 | 6235 | 9007 => ErrorClass::Retry,

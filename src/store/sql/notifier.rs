@@ -27,7 +27,7 @@ const NOTHING_ARRIVES: &str = "what is notified does not arrive here, as behind 
 /// The channel of one set of tables.
 pub(super) struct PgNotifier {
     channel: String,
-    /// Whose notifications are its own.
+    /// The sender by which a listener knows its own notifications.
     sender: String,
     timeout: Duration,
     notifying: Link<Postgres>,
@@ -107,7 +107,7 @@ impl Notifier for PgNotifier {
             Ok(received) => received?,
             Err(_) => return Err(StoreError::new("listen", ErrorClass::Setup, NOTHING_ARRIVES)),
         }
-        // A process that only delivers has no more use for it.
+        // A process that only delivers does not need this connection any more.
         self.close_idle(Duration::ZERO).await;
         Ok(Box::new(PgNotifyListener { listener, sender: self.sender.clone() }))
     }
@@ -117,7 +117,7 @@ impl Notifier for PgNotifier {
             self.notifying.close_idle(unused_for).await;
             Ok(())
         };
-        // It is of no more use, whatever comes of saying so.
+        // The connection is of no more use, whether the server hears of it or not.
         drop(within::<Postgres, ()>("close", self.timeout, closing).await);
     }
 }

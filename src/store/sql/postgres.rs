@@ -28,7 +28,7 @@ use crate::{
     store::{ErrorClass, FenceRow, IdScan, Notifier, Pick, SchemaError, StoreSettings, Tables},
 };
 
-/// PgBouncer has one state for all that it says itself: what begins so, waiting does not fix.
+/// PgBouncer has one state for all errors of its own. Waiting does not fix those whose texts begin like this.
 const REFUSED_BY_POOLERS: [&str; 3] = ["unsupported startup parameter", "no such database", "no such user"];
 
 sqlx_codec!(Postgres, PgArguments, |row| {

@@ -14,7 +14,7 @@ use crate::{
     store::{ErrorClass, StoreError, Tables},
 };
 
-/// Rows of one statement at most: eight parameters each stay below every driver's limit.
+/// The most rows per statement: with eight parameters per row they stay below every driver's limit.
 const CHUNK: usize = 1000;
 
 /// Inserts records in the order given, in few statements.

@@ -12,7 +12,7 @@ use crate::store::{SchemaError, StoreError};
 pub(crate) struct Proof(Arc<OnceCell<()>>);
 
 impl Proof {
-    /// Looks, unless it is known already.
+    /// Tests the address, unless the result is known already.
     ///
     /// # Errors
     /// The server's, or [`SchemaError::Pooler`] within [`sqlx::Error::Configuration`].

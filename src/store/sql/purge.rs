@@ -1,5 +1,5 @@
-//! Clearing away: in batches, each a short transaction of its own that finds its rows by an index. What a
-//! round leaves over is for the next.
+//! Purges rows in batches. Each batch is a short transaction that finds its rows by an index. The next round
+//! deletes what a round has left.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     store::{PURGED_AT_ONCE, StoreError},
 };
 
-/// Rows that one statement deletes at most.
+/// The most rows that one statement deletes.
 const BATCH: u64 = 2_000;
 
 /// Rows of a table that a query finds by their keys.
@@ -69,8 +69,8 @@ impl<D: Driver> SqlStore<D> {
         Ok(purged)
     }
 
-    /// Looks first, then deletes by the keys: where both are one statement, the search locks what it passes,
-    /// and waits for rows of open transactions.
+    /// Reads the keys first, then deletes by the keys. If both were one statement, the search would lock the
+    /// rows that it passes, and wait for rows of open transactions.
     async fn purge_found(&self, old: &Old<'_>, values: Vec<Value>) -> Result<u64, StoreError> {
         let found = self.read("purge", safe(old.find), values, old.kind).await?;
         match found.is_empty() {
@@ -85,7 +85,7 @@ impl<D: Driver> SqlStore<D> {
         filled(&filled(&self.sql.delete_old, &names), values).into()
     }
 
-    /// The same by their keys, all in the text: it differs each time.
+    /// The same by their keys, all of them in the text, which differs each time.
     fn delete_by_key(&self, old: &Old<'_>, found: &[Row]) -> Arc<str> {
         let keys: Vec<String> = found.iter().filter_map(|row| row.0.first().and_then(element)).collect();
         let (column, given) = match old.kind {

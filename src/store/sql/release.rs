@@ -1,8 +1,8 @@
-//! Lanes that go on: what was held behind them is pending again, at once or, where it is much, in steps.
+//! Lanes that go on: their held records are pending again, at once or, if they are many, in steps.
 //!
-//! A lane of a million held records would not return within one call, and would stand in the way of all
-//! others once it had. Its row stays, with the reason `releasing` and how far it has come: the owner of the
-//! partition returns the next records when it has taken most of those before.
+//! A million held records would not return within one call, and once they had, they would stand in the way of
+//! all others. The row of such a lane stays, with the reason `releasing` and how far the release has come.
+//! The owner of the partition returns the next records when it has taken most of those before.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     store::{RETURNED_AT_ONCE, RETURNED_BY_A_STEP},
 };
 
-/// Rows that a step reads where no index finds the held records of one lane (MySQL).
+/// Rows that a step reads on a database without an index of the held records of one lane (MySQL).
 const READ_BY_A_STEP: usize = 5_000;
 
 /// A row of `outbox_lane`, as a statement that lets lanes go on reads it.
@@ -80,7 +80,7 @@ pub(super) async fn resume_lanes<D: Driver>(
     Ok(in_steps.len())
 }
 
-/// Takes each of these lanes, if it is still releasing, one step on.
+/// Takes each of these lanes one step further, if it is still releasing.
 pub(super) async fn release_steps<D: Driver>(
     conn: &mut D::Connection,
     sql: &Statements,
@@ -116,7 +116,7 @@ async fn release_step<D: Driver>(
     let rows = query::<D>(conn, held, values, &[Kind::Int, Kind::Int]).await?;
     let mut ids: Vec<RecordId> = rows.iter().filter(|row| row.int(1) == 1).map(|row| row.int(0)).collect();
     let is_last = rows.len() < read && ids.len() <= RETURNED_BY_A_STEP;
-    // What was read and is of other lanes need not be read again.
+    // Rows of other lanes that were read need not be read again.
     let cut = ids.len() > RETURNED_BY_A_STEP;
     ids.truncate(RETURNED_BY_A_STEP);
     let to = if cut { ids.last().copied() } else { rows.last().map(|row| row.int(0)) };
@@ -138,7 +138,7 @@ async fn release_step<D: Driver>(
     Ok(())
 }
 
-/// Whether a record may be held behind this lane: what it has returned already is behind nobody.
+/// Whether a record may be held behind this lane. Records that have returned already are behind nobody.
 pub(super) fn takes_holds_of(lane: &StoppedRow, id: RecordId) -> bool {
     !lane.releasing || id > lane.released_to
 }

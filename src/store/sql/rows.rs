@@ -5,7 +5,7 @@ use sqlx::AssertSqlSafe;
 use super::{dialect::Dialect, insert::Insert};
 
 impl Insert<'_> {
-    /// The text of a template with so many groups of values.
+    /// The text of a template with this many groups of values.
     pub(crate) fn fill_rows(&self, dialect: &Dialect, template: &str, rows: usize) -> AssertSqlSafe<String> {
         let row = format!("(?, ?, ?, ?, ?, ?, ?, ?{})", self.due_values("?"));
         self.fill(dialect, template, &[("{rows}", vec![row; rows].join(", "))])

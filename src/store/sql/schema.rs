@@ -135,17 +135,17 @@ impl<D: Driver> SchemaStore for SqlStore<D> {
     }
 }
 
-/// What is there of the tables.
+/// The state of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Nothing,
-    /// Tables without a word of their version.
+    /// Tables that do not say their version.
     NoVersion,
     Version(i64),
 }
 
 impl<D: Driver> SqlStore<D> {
-    /// Before anything is set: the address keeps the session of a connection.
+    /// Tested before anything is set: the address keeps the session of a connection.
     async fn prove(&self) -> Result<(), SchemaError> {
         let proven = self.call("find pooler", self.proof.of::<D>(&self.pool)).await;
         proven.map_err(as_schema_error)
@@ -254,7 +254,7 @@ impl<D: Driver> SqlStore<D> {
                 let lock = AssertSqlSafe(Arc::from(format!("DO GET_LOCK('keylane {name}', {limit})")));
                 D::script(&mut conn, lock).await?;
             }
-            // What the server has said is sorted and told as that of any other statement.
+            // The server's error is sorted and told like that of any other statement.
             D::migrate(&mut conn, &migrator).await.map_err(|error| match error {
                 MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => error,
                 other => other.into(),

@@ -1,8 +1,8 @@
 //! Sessions on PostgreSQL: the settings of the workers, and the proof that an address keeps a session.
 //!
 //! A pooler between may lend a connection of the server for one transaction or one statement only. What one
-//! client sets there is then set for others, and is not set for itself. No statement tells such a pooler, so
-//! it is found by what it does.
+//! client sets on such a connection then holds for other clients, and not for itself. No statement tells
+//! whether there is such a pooler, so it is found by its behaviour.
 
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool, Row, postgres::PgConnectOptions};
 use uuid::Uuid;
@@ -13,8 +13,8 @@ use super::{
 };
 use crate::store::SchemaError;
 
-/// How often two connections trade places. On a quiet pooler the first time tells; on a busy one, each time
-/// does with a probability of a half or more.
+/// How often two connections trade places. On a quiet pooler the first time tells; on a busy pooler each time
+/// tells with a probability of at least a half.
 const ROUNDS: usize = 16;
 /// More than any connection of the workers prepares.
 const STATEMENTS: usize = 100;
@@ -51,7 +51,7 @@ pub(super) async fn set_up(conn: &mut PgConnection, session: Session) -> Result<
         return Ok(());
     }
     let rows = sqlx::raw_sql(AssertSqlSafe(settings(session))).fetch_all(conn).await?;
-    // Writes fail on a standby by themselves; what it lets one read is of the past.
+    // On a standby writes fail by themselves; but its reads show the past.
     let standby = session.role == Role::Poll
         && rows.last().is_some_and(|row| row.try_get_unchecked(0).unwrap_or(false));
     match standby {
@@ -86,9 +86,9 @@ fn settings(session: Session) -> String {
     sql
 }
 
-/// Finds a pooler that does not keep sessions. Two connections begin transactions, and end them, by turns. Where
-/// sessions are kept, each stays on the process of the server that it has, which is no other's. Nothing is set
-/// meanwhile that others could find.
+/// Finds a pooler that does not keep sessions. Two connections begin and end transactions by turns. If
+/// sessions are kept, each connection stays on its own process of the server. Nothing is set meanwhile that
+/// other clients could find.
 pub(super) async fn find_pooler(pool: &PgPool) -> Result<Option<SchemaError>, sqlx::Error> {
     let options = options(pool);
     let (mut one, mut other) = (open(&options).await?, open(&options).await?);
@@ -99,7 +99,7 @@ pub(super) async fn find_pooler(pool: &PgPool) -> Result<Option<SchemaError>, sq
         }
         Err(error) => return Err(error),
     };
-    // They are of no more use, whatever comes of saying so.
+    // The connections are of no more use, whether the server hears of it or not.
     for conn in [one, other] {
         drop(sqlx::Connection::close(conn).await);
     }

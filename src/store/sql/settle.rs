@@ -171,7 +171,7 @@ impl<D: Driver> SqlStore<D> {
         .await
     }
 
-    /// Fence row first, then one statement a kind of outcome, then the commit.
+    /// Fence row first, then one statement per kind of outcome, then the commit.
     async fn settle_in_steps(
         &self,
         fence: FenceRow,
@@ -188,7 +188,8 @@ impl<D: Driver> SqlStore<D> {
             let applied = self.write_outcomes(&mut conn, &batch).await?;
             let mut settled = Settled { applied, ..Settled::default() };
             if settled.applied < batch.outcomes() {
-                // Which of them cannot be told any more, so it begins again with a read of them.
+                // The counts do not tell which records differed, so the settle begins again and reads them
+                // first.
                 rollback::<D>(&mut conn).await?;
                 begin::<D>(&mut conn).await?;
                 if !move_fence::<D>(&mut conn, &self.sql.move_fence, fence).await? {
@@ -294,7 +295,8 @@ pub(super) async fn complete<D: Driver>(
 ) -> Result<usize, sqlx::Error> {
     let mut applied = 0;
     for (failures, ids) in records {
-        // All in the text: it differs each time, so preparing it would be a round trip for nothing.
+        // All values are in the text. The text differs each time, so preparing it would cost a round trip in
+        // vain.
         let lists = [("{ids}", list(ids.iter().copied())), ("{attempts}", failures.to_string())];
         let write = match completed {
             Completed::Keep => &sql.complete_keep,

@@ -58,7 +58,7 @@ impl Driver for Sqlite {
     };
 
     fn connect(pool: &sqlx::SqlitePool, session: Session) -> DriverResult<'static, SqliteConnection> {
-        // A writer waits for the others less long than its caller waits for it.
+        // A writer waits for other writers for a shorter time than its caller waits for it.
         let busy = session.timeout.mul_f64(0.8).max(Duration::from_millis(50));
         let options = (*pool.connect_options()).clone();
         let lazy = session.role == Role::Settle && session.async_commit;

@@ -124,7 +124,7 @@ impl<D: Driver> TransactionalRun for SqlTransactional<D> {
             Ok(conn) => conn,
             Err(error) => return Transacted::Aborted(error),
         };
-        // Until the commit, dropping the connection takes everything back.
+        // Until the commit, dropping the connection rolls everything back.
         if !may_start() {
             self.take_back(conn).await;
             return Transacted::Untried;
