@@ -47,10 +47,11 @@ use crate::{
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
-    /// Before each table's name; lower-case letters, digits, underscores, at most 32. Two outboxes in
-    /// one database have two prefixes.
+    /// What the name of each table begins with: 1 to 32 lower-case letters, digits and underscores. Default
+    /// `outbox_`. Change it for a second outbox in one database.
     pub table_prefix: String,
-    /// The schema (PostgreSQL) or database (MySQL) of the tables; the connection's own if not given.
+    /// The schema (PostgreSQL) or database (MySQL, MariaDB) of the tables. Default: that of the connection.
+    /// SQLite has none.
     pub schema: Option<String>,
     /// What `schedule` accepts and promises.
     pub schedule: ScheduleConfig,
@@ -101,16 +102,20 @@ pub enum OrderLevel {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ScheduleConfig {
-    /// How strongly the order of a key follows the order of commits.
+    /// How strongly the order of a key follows the order of commits. Default [`OrderLevel::Causal`].
     pub order: OrderLevel,
-    /// The largest payload, in bytes.
+    /// The largest encoded payload, in bytes. Default 1 MiB. Lower it to keep large data out of the tables;
+    /// workers hold payloads in memory ([`DeliveryConfig::max_in_flight_bytes`]).
     pub max_payload_bytes: usize,
-    /// The largest sum of header names and values of a record, in bytes.
+    /// The largest sum of the header names and values of a record, in bytes. Default 8 KiB.
     pub max_header_bytes: usize,
-    /// The greatest age of the list of published handlers that `schedule` uses.
+    /// The greatest age of the list of published handlers that `schedule` uses. Default 10 s. A new handler
+    /// gets events of running producers after this time at the latest; a shorter time costs more reads of a
+    /// small table.
     #[serde(with = "crate::duration::route_refresh")]
     pub route_refresh: Duration,
-    /// Refuse to schedule on a connection that is in no transaction.
+    /// Refuse to schedule on a connection that is in no transaction. Default true. Set it to false only for
+    /// events that stand for themselves: their insert is committed alone.
     pub require_transaction: bool,
 }
 
@@ -131,15 +136,18 @@ impl Default for ScheduleConfig {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RetentionConfig {
-    /// Delete, archive or keep.
+    /// What becomes of a completed record. Default [`Completed::Delete`]. `Archive` and `Keep` give a history
+    /// and cost table space until [`completed_for`](field@Self::completed_for).
     pub completed: Completed,
-    /// How long archived and kept records stay.
+    /// How long archived and kept records stay. Default 7 days.
     #[serde(with = "crate::duration::completed_for")]
     pub completed_for: Duration,
-    /// How long a dedup key is remembered.
+    /// How long a dedup key is remembered. Default 7 days. Choose it longer than the time in which a producer
+    /// may repeat itself.
     #[serde(with = "crate::duration::dedup_for")]
     pub dedup_for: Duration,
-    /// How often old rows are cleared away.
+    /// How often the owner of partition 0 clears old rows away. Default 10 min. Shorten it if many rows grow
+    /// old at once.
     #[serde(with = "crate::duration::purge_interval")]
     pub purge_interval: Duration,
 }
@@ -160,16 +168,19 @@ impl Default for RetentionConfig {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DatabaseConfig {
-    /// How long one call may take; then its connection is closed.
+    /// How long one call of the database may take; after that its connection is closed. Default 5 s. Must be
+    /// shorter than [`ClusterConfig::stale_instance_timeout`], and with the timeout of any handler shorter
+    /// than [`ClusterConfig::handover_timeout`].
     #[serde(with = "crate::duration::call_timeout")]
     pub call_timeout: Duration,
-    /// Commit outcomes without waiting for the disk. A crash of the database may forget the last
-    /// moments of outcomes: those records are delivered again. PostgreSQL and SQLite.
+    /// Commit outcomes without waiting for the disk (PostgreSQL and SQLite). Default true. A crash of the
+    /// database may forget the last moments of outcomes, and those records are delivered again; set it to
+    /// false if that is worse than slower settles.
     pub async_settle: bool,
-    /// Tell other processes of commits at once (PostgreSQL; the other databases poll). `NOTIFY` is sent
-    /// outside the transactions, at most every 3 ms, on a connection that is closed when it was not used for
-    /// 10 s. A process that delivers listens on another connection. If notifications cannot work, polls go on
-    /// alone. A process that owns all partitions tells nobody.
+    /// Tell other processes of commits at once (PostgreSQL; the other databases poll). Default true. `NOTIFY`
+    /// is sent outside the transactions, at most every 3 ms, on a connection that is closed when it was not
+    /// used for 10 s. A process that delivers listens on another connection. If notifications cannot work,
+    /// polls go on alone. A process that owns all partitions tells nobody.
     pub notifications: bool,
 }
 

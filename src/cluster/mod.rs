@@ -32,28 +32,34 @@ pub(crate) use rebalancer::{Departure, Rebalancer};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ClusterConfig {
-    /// Time between two heartbeats.
+    /// Time between two heartbeats. Default 5 s. At most a little less than half of
+    /// [`stale_instance_timeout`](field@Self::stale_instance_timeout); each beat is a statement per instance.
     #[serde(with = "crate::duration::heartbeat_interval")]
     pub heartbeat_interval: Duration,
-    /// An instance whose beat stands still this long is declared dead. It stops itself a tenth
-    /// earlier.
+    /// An instance whose beat stands still this long is declared dead. It stops itself a tenth earlier.
+    /// Default 30 s. A shorter time means a faster takeover after a crash, and evictions after shorter pauses
+    /// of a process. Nine tenths of it must be at least two heartbeats, and all of it two rebalance
+    /// intervals.
     #[serde(with = "crate::duration::stale_instance_timeout")]
     pub stale_instance_timeout: Duration,
     /// The longest time between two checks of cluster membership. Normally each heartbeat includes one, and
-    /// polls tell of changes.
+    /// polls tell of changes. Default 10 s.
     #[serde(with = "crate::duration::rebalance_interval")]
     pub rebalance_interval: Duration,
-    /// How long a stopping instance finishes what it has before it cancels the rest.
+    /// How long a stopping instance finishes what it has before it cancels the rest. Default 15 s. Give it
+    /// the time of your slowest handler, and the supervisor of the process more.
     #[serde(with = "crate::duration::graceful_shutdown_timeout")]
     pub graceful_shutdown_timeout: Duration,
     /// An instance that beats, but does not release partitions that others wait for, is evicted after this
-    /// time.
+    /// time. Default 1 min. Must be longer than any handler's timeout plus
+    /// [`DatabaseConfig::call_timeout`](crate::DatabaseConfig::call_timeout).
     #[serde(with = "crate::duration::handover_timeout")]
     pub handover_timeout: Duration,
-    /// Rows of stopped and dead instances are deleted after this time.
+    /// Rows of stopped and dead instances are deleted after this time. Default 1 day; at least ten stale
+    /// timeouts.
     #[serde(with = "crate::duration::purge_instances_after")]
     pub purge_instances_after: Duration,
-    /// The name of this process, for people; the host name and process id if not given.
+    /// The name of this process, for people, 1 to 255 bytes. Default: the host name and the process id.
     pub instance_name: Option<String>,
 }
 

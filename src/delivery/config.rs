@@ -11,30 +11,39 @@ use crate::record::OnFailure;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DeliveryConfig {
-    /// The longest pause between two fetches when nothing wakes the poller. Where no notification tells of the
-    /// commits of other processes, fetches are closer together while there are any.
+    /// The longest pause between two fetches when nothing wakes the poller. Default 2 s. A commit in the same
+    /// process and a notification wake it; without notifications, fetches are closer together while there are
+    /// records of other processes. A longer time saves statements of idle instances; a shorter one shortens
+    /// the wait of the first record after a silence.
     #[serde(with = "crate::duration::poll_interval")]
     pub poll_interval: Duration,
-    /// Records a fetch at most.
+    /// The most records per fetch. Default 1000. Larger batches make fewer round trips;
+    /// [`max_in_flight`](field@Self::max_in_flight) must be at least as large.
     pub batch_size: usize,
-    /// Records in memory at most; the last quarter is kept for partitions that have nothing in it.
+    /// The most records in memory. Default 4000. The last quarter is kept for partitions that have nothing in
+    /// memory. Raise it together with [`concurrency`](field@Self::concurrency) for slow handlers.
     pub max_in_flight: usize,
-    /// Payload bytes in memory at most; one larger record still goes, alone.
+    /// The most payload bytes in memory. Default 64 MiB. One larger record is still delivered, alone.
     pub max_in_flight_bytes: usize,
-    /// Handler calls at once.
+    /// The most handler calls at once in this process. Default 256. Raise it for handlers that wait much;
+    /// lower it to spare what they call. A handler can have a lower limit of its own.
     pub concurrency: usize,
-    /// Transactional handler calls at once; each holds a connection of the pool.
+    /// The most transactional handler calls at once. Default 4. Each holds a connection of the pool, which
+    /// needs one connection more than this.
     pub transactional_concurrency: usize,
-    /// How long one handler call may take; handlers can set their own.
+    /// How long one handler call may take. Default 30 s. A handler can set its own. With
+    /// [`DatabaseConfig::call_timeout`](crate::DatabaseConfig::call_timeout) it must stay below
+    /// [`ClusterConfig::handover_timeout`](crate::ClusterConfig::handover_timeout).
     #[serde(with = "crate::duration::handler_timeout")]
     pub handler_timeout: Duration,
-    /// A failing record stops the later ones of its key.
+    /// Whether a failing record stops the later ones of its key. Default true. With false, later records
+    /// overtake the failing one, and the order of the key is given up around it.
     pub stop_on_first_failure: bool,
-    /// Crashes of its process that a record may meet while it is handled: at so many it has failed. 0: it is
-    /// tried for ever.
+    /// How many crashes of its process a record may meet while it is handled: then it has failed. Default 3,
+    /// counted from the second crash of a partition's owner on. With 0 it is tried for ever.
     pub max_crashes: u32,
-    /// What becomes of a key whose record has failed for good. Not given: `block` with
-    /// stop-on-first-failure, else `continue`.
+    /// What becomes of a key whose record has failed for good. Default: `block` with stop-on-first-failure,
+    /// else `continue`.
     pub on_failure: Option<OnFailure>,
 }
 

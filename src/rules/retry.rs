@@ -18,24 +18,26 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RetryPolicy {
-    /// How the delay grows.
+    /// How the delay grows. Default: exponential, 2 s and doubling.
     pub backoff: Backoff,
-    /// Attempts after the first; 0 means never retried.
+    /// Attempts after the first. Default 3; 0 means never retried.
     pub max_retries: u32,
-    /// The longest delay, before jitter and also for `Retry-After`.
+    /// The longest delay, before jitter and also for `Retry-After`. Default 1 min.
     #[serde(with = "crate::duration::max_delay")]
     pub max_delay: Duration,
-    /// A share of the delay, 0 to 1: the delay is drawn from `delay * (1 ± jitter)`.
+    /// A share of the delay, 0 to 1: the delay is drawn from `delay * (1 ± jitter)`. Default 0. Raise it if
+    /// many records fail at once and would return at once.
     pub jitter: f64,
-    /// If not empty, only errors of these classes are retried.
+    /// If not empty, only errors of these classes are retried. Default: empty.
     pub retry_on: Vec<String>,
-    /// Errors of these classes are never retried; stronger than `retry_on`.
+    /// Errors of these classes are never retried; stronger than `retry_on`. Default: empty.
     pub never_on: Vec<String>,
     /// How old a record may become, from when it was scheduled, while its target is away. Until then such
-    /// failures do not count; after it they are failed attempts like all others. With 0 they always count.
+    /// failures do not count; after it they are failed attempts like all others. Default 24 h. With 0 they
+    /// always count.
     #[serde(with = "crate::duration::max_unavailable")]
     pub max_unavailable: Duration,
-    /// What becomes of a record whose payload this build cannot decode.
+    /// What becomes of a record whose payload this build cannot decode. Default [`OnUndecodable::Wait`].
     pub undecodable: OnUndecodable,
 }
 

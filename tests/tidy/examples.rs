@@ -1,4 +1,4 @@
-//! Whoever looks up a verb or a trait that a service writes finds an example of it.
+//! The docs of what a service writes: verbs and traits have an example, settings say their default.
 
 use crate::{docs::page, files, report, without_tests};
 
@@ -114,6 +114,42 @@ fn every_trait_that_a_service_implements_has_an_example() {
         if !examples(docs).contains(name) {
             problems.push(format!("{name} has no example in its docs"));
         }
+    }
+    report(problems);
+}
+
+/// The settings, with their files.
+const SETTINGS: &[(&str, &str)] = &[
+    ("src/config.rs", "ScheduleConfig"),
+    ("src/config.rs", "RetentionConfig"),
+    ("src/config.rs", "DatabaseConfig"),
+    ("src/delivery/config.rs", "DeliveryConfig"),
+    ("src/cluster/mod.rs", "ClusterConfig"),
+    ("src/rules/retry.rs", "RetryPolicy"),
+];
+
+#[test]
+fn every_setting_says_its_default() {
+    let mut problems = Vec::new();
+    for (file, name) in SETTINGS {
+        let text = text(file);
+        let (_, body) = text.split_once(&format!("pub struct {name} {{")).expect("the struct of settings");
+        let mut docs = String::new();
+        let mut fields = 0;
+        for line in body.lines().take_while(|line| *line != "}") {
+            match line.trim_start().strip_prefix("///") {
+                Some(doc) => docs.push_str(doc),
+                None if line.starts_with("    pub ") => {
+                    fields += 1;
+                    if !docs.contains("Default") {
+                        problems.push(format!("{file}: {name}: no default in the docs of {}", line.trim()));
+                    }
+                    docs.clear();
+                }
+                None => {}
+            }
+        }
+        assert!(fields > 2, "{name} has {fields} fields: does this test still see them?");
     }
     report(problems);
 }
