@@ -39,7 +39,7 @@ pub struct Statements {
     pub event_id: Uuid,
     /// The partition of its key.
     pub partition: Partition,
-    /// Records that are written: one for each handler of the type.
+    /// Records that are written: one per handler of the type.
     pub records: usize,
     /// In the order in which they are run.
     pub statements: Vec<Statement>,
@@ -74,8 +74,17 @@ impl<DB: SqlDatabase> Outbox<DB> {
 
     /// As [`statements`](Self::statements), for an event that is already encoded.
     ///
+    /// ```
+    /// # use keylane::{Outbox, RawEvent, ScheduleError, ScheduleOptions, sql::{SqlDatabase, Statements}};
+    /// # async fn run<DB: SqlDatabase>(outbox: Outbox<DB>) -> Result<Statements, ScheduleError> {
+    /// let event = RawEvent::new("order.placed", "order-42", r#"{"id":42}"#);
+    /// let statements = outbox.statements_raw(event, ScheduleOptions::new()).await?;
+    /// # Ok(statements)
+    /// # }
+    /// ```
+    ///
     /// # Errors
-    /// As there.
+    /// Those of [`statements`](Self::statements).
     pub async fn statements_raw(
         &self,
         event: RawEvent,

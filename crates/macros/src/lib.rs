@@ -1,9 +1,9 @@
 //! The macros of [Keylane](https://docs.rs/keylane): the derive for events and the attributes for
 //! handlers.
 //!
-//! They are re-exported by `keylane` (feature `macros`, on by default); use them from there. They
-//! write nothing that could not be written by hand: an event is an `impl OutboxEvent`, a handler is a
-//! `Registration` of the function it stands on, which stays as it is and can be called in tests.
+//! `keylane` re-exports them (feature `macros`, on by default); use them from there. Whatever they write
+//! could be written by hand: an event is an `impl OutboxEvent`, a handler is a `Registration` of its
+//! function. The function stays as it is, so that tests can call it.
 
 mod arguments;
 mod call;
@@ -102,8 +102,9 @@ pub fn derive_outbox_event(input: proc_macro::TokenStream) -> proc_macro::TokenS
 /// # Result
 ///
 /// `Result<(), E>`, where `E` is a `HandlerError`, a `ClassifiedError`, or any other error. A batch
-/// handler may return a `Vec` with one result a record instead. From `Result<(), E>` of a batch,
-/// `Ok(())` is read as all delivered, and `Err` as the first one failed and the others not tried. A
+/// handler may return a `Vec` with one result per record instead. If a batch handler returns
+/// `Result<(), E>`, `Ok(())` means that all are delivered, and `Err` that the first has failed and the
+/// others were not tried. A
 /// transactional batch returns `Result<(), E>`.
 ///
 /// # Options
@@ -113,8 +114,8 @@ pub fn derive_outbox_event(input: proc_macro::TokenStream) -> proc_macro::TokenS
 /// | `id = "…"` | Needed. Stored with every record for this handler: 1 to 128 ASCII letters, digits and `. _ - : /`. |
 /// | `retry(kind, …)` | This handler's retry policy; see below. |
 /// | `timeout = "30s"` | How long one call may take. |
-/// | `concurrency = 8` | Calls at once in one instance at most. |
-/// | `rate = "50/s"` | Calls in a time by one instance at most: in a `ms`, `s`, `m` or `h`. |
+/// | `concurrency = 8` | The most calls at once in one instance. |
+/// | `rate = "50/s"` | The most calls that one instance begins per `ms`, `s`, `m` or `h`. |
 /// | `stop_on_first_failure = false` | Whether a failing record stops the later ones of its lane. |
 /// | `on_failure = "block"` or `"continue"` | What becomes of the lane when a record has failed for good. |
 /// | `batch = 100` or `batch(size = 100, mixed)` | Up to this many records in a call: a run of one lane, or a mix of several. |
@@ -136,7 +137,8 @@ pub fn outbox_handler(
 
 /// Makes an `async fn` a fallback handler: it takes over what a handler could not deliver.
 ///
-/// If it succeeds the record counts as delivered, else it is FAILED.
+/// If the fallback handler succeeds, the record counts as delivered. If it returns an error, the record
+/// has failed.
 ///
 /// ```
 /// use keylane::{Failure, HandlerError, OutboxEvent, Record, State, outbox_fallback_handler};
