@@ -4,7 +4,7 @@ use std::{ops::DerefMut, sync::Arc};
 
 use crate::{
     handler::{BoxFuture, TransactionalBatchCall},
-    record::NewRecord,
+    record::{Cancel, NewRecord},
     statement::Statement,
     store::{Store, StoreError, StoreSettings, Tables, TransactionalRun},
 };
@@ -66,6 +66,14 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
         tables: &'a Tables,
         keys: &'a [&'a str],
     ) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Takes back records that are not due yet, on the user's connection; how many.
+    #[doc(hidden)]
+    fn cancel<'a>(
+        conn: &'a mut Self::Connection,
+        tables: &'a Tables,
+        cancel: &'a Cancel,
+    ) -> BoxFuture<'a, Result<u64, StoreError>>;
 
     /// The largest size of the pool, if it has one.
     #[doc(hidden)]

@@ -3,6 +3,6 @@
 
 pub use crate::{
     instance::{Claim, ClusterView, Member},
-    record::{Change, Due, NewRecord, Settlement, Stop},
+    record::{Cancel, Change, Due, Named, NewRecord, Settlement, Stop},
     store::*,
 };

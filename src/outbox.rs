@@ -6,12 +6,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use uuid::Uuid;
+
 use crate::{
     admin::Admin,
     config::Config,
     database::Database,
     parts::Parts,
-    record::OutboxEvent,
+    record::{Named, OutboxEvent},
     running::Running,
     runtime::{StartError, start},
     schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled},
@@ -218,8 +220,62 @@ impl<DB: Database> Outbox<DB> {
         options: ScheduleOptions,
     ) -> Result<Scheduled, ScheduleError> {
         let scheduled = self.inner.scheduler.schedule::<DB>(conn, vec![event], &options).await?;
-        let none = || Scheduled { event_id: uuid::Uuid::nil(), records: 0, duplicate: false };
+        let none = || Scheduled { event_id: Uuid::nil(), records: 0, duplicate: false };
         Ok(scheduled.into_iter().next().unwrap_or_else(none))
+    }
+
+    /// Takes back an event that is not due yet, in the user's transaction: if that commits, the event is not
+    /// delivered. Returns how many of its records were cancelled, one for each handler.
+    ///
+    /// 0 says that there was nothing to cancel: the event is due, was tried before, was delivered, has failed, or was
+    /// never scheduled under this key. Nothing is changed then. A dedup key with which the event was scheduled is free
+    /// again. Cancelling waits for whoever else is cancelling the same event.
+    ///
+    /// ```
+    /// # use keylane::{Outbox, ScheduleError, memory::{Memory, MemoryConnection}};
+    /// # async fn pay(
+    /// #     outbox: &Outbox<Memory>,
+    /// #     tx: &mut MemoryConnection,
+    /// #     reminder: uuid::Uuid,
+    /// # ) -> Result<(), ScheduleError> {
+    /// // The key and the id of the event, as `schedule_after` has returned it.
+    /// if outbox.cancel(tx, "order-42", reminder).await? == 0 {
+    ///     // The reminder is under way, or was sent.
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ScheduleError`], of the key, the transaction or the database.
+    pub async fn cancel(
+        &self,
+        conn: &mut DB::Connection,
+        key: &str,
+        event_id: Uuid,
+    ) -> Result<u64, ScheduleError> {
+        self.inner.scheduler.cancel::<DB>(conn, key, Named::Event(event_id)).await
+    }
+
+    /// As [`cancel`](Self::cancel), by the dedup key with which the event was scheduled for later.
+    ///
+    /// ```
+    /// # use keylane::{Outbox, ScheduleError, memory::{Memory, MemoryConnection}};
+    /// # async fn pay(outbox: &Outbox<Memory>, tx: &mut MemoryConnection) -> Result<(), ScheduleError> {
+    /// outbox.cancel_dedup_key(tx, "order-42", "reminder-of-order-42").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn cancel_dedup_key(
+        &self,
+        conn: &mut DB::Connection,
+        key: &str,
+        dedup_key: impl Into<String>,
+    ) -> Result<u64, ScheduleError> {
+        self.inner.scheduler.cancel::<DB>(conn, key, Named::DedupKey(dedup_key.into())).await
     }
 
     /// Runs work in a transaction of the pool, commits it and wakes the workers of this process.

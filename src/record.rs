@@ -156,6 +156,28 @@ pub struct NewRecord {
     pub headers: Headers,
     /// When it may be delivered.
     pub due: Due,
+    /// The dedup key of its event, kept with a record that is not due yet: to be free if that is cancelled.
+    pub dedup_key: Option<String>,
+}
+
+/// Which records that are not due yet are cancelled.
+#[derive(Clone, Debug)]
+pub struct Cancel {
+    /// That of the key.
+    pub partition: Partition,
+    /// What orders them.
+    pub key: String,
+    /// What they have in common.
+    pub named: Named,
+}
+
+/// How a caller names an event.
+#[derive(Clone, Debug)]
+pub enum Named {
+    /// By its id.
+    Event(Uuid),
+    /// By the dedup key with which it was scheduled.
+    DedupKey(String),
 }
 
 /// The database's own sequence number of a record: the only order there is.

@@ -17,4 +17,7 @@ ALTER TABLE {outbox}lane ADD COLUMN released_to BIGINT NOT NULL DEFAULT 0;
 -- Owners that were declared dead without a word since an owner last found the partition calm.
 ALTER TABLE {outbox}partition ADD COLUMN crashes INT NOT NULL DEFAULT 0;
 
+-- The dedup key of a record that is not due yet, to be free if that is cancelled.
+ALTER TABLE {outbox}record ADD COLUMN dedup_key VARBINARY(255);
+
 UPDATE {outbox}meta SET schema_version = 3 WHERE id = 1;

@@ -23,4 +23,9 @@ CREATE TABLE {outbox}start (
 CREATE INDEX {index}start_partition ON {outbox}start (partition_no);
 CREATE INDEX {index}start_instance ON {outbox}start (instance_id);
 
+-- The dedup key of a record that is not due yet, to be free if that is cancelled.
+ALTER TABLE {outbox}record ADD COLUMN dedup_key text;
+-- By which those of an event are found that are not due yet.
+CREATE INDEX {index}record_delayed_key ON {outbox}record (partition_no, record_key) WHERE status = 4;
+
 UPDATE {outbox}meta SET schema_version = 3 WHERE id = 1;

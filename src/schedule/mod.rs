@@ -191,6 +191,7 @@ impl ScheduleOptions {
     }
 
     /// Schedules the event only if no event with this dedup key was scheduled within `retention.dedup_for`.
+    /// Cancelling the event frees the key.
     #[must_use]
     pub fn dedup_key(mut self, dedup_key: impl Into<String>) -> Self {
         self.dedup_key = Some(dedup_key.into());

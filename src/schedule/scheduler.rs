@@ -11,7 +11,7 @@ use crate::{
     handler::is_valid_name,
     naming::with_names,
     partition::Partition,
-    record::{KEY_LIMIT_BYTES, NAME_LIMIT_BYTES, NewRecord},
+    record::{Cancel, Due, KEY_LIMIT_BYTES, NAME_LIMIT_BYTES, Named, NewRecord},
     store::{Store, Tables},
 };
 
@@ -104,6 +104,21 @@ impl Scheduler {
         Ok(true)
     }
 
+    /// Takes back records that are not due yet; how many.
+    pub(crate) async fn cancel<DB: Database>(
+        &self,
+        conn: &mut DB::Connection,
+        key: &str,
+        named: Named,
+    ) -> Result<u64, ScheduleError> {
+        check_key(key)?;
+        if self.config.require_transaction && !DB::in_transaction(conn).await? {
+            return Err(ScheduleError::NoTransaction);
+        }
+        let cancel = Cancel { partition: Partition::of(key), key: key.to_owned(), named };
+        Ok(with_names(self.named, DB::cancel(conn, &self.tables, &cancel)).await?)
+    }
+
     /// What can be checked without the database.
     fn check(&self, events: &[RawEvent], options: &ScheduleOptions) -> Result<(), ScheduleError> {
         let bytes: usize = options.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -168,9 +183,20 @@ fn add_records(
     let RawEvent { record_type, key, content_type, payload } = event;
     let Some((last, others)) = handlers.split_last() else { return };
     let (partition, headers, due) = (Partition::of(&key), options.headers.clone(), options.due);
+    let dedup_key = options.dedup_key.clone().filter(|_| due != Due::Now);
     let handler = last.clone();
-    let record =
-        NewRecord { event_id, partition, key, handler, record_type, content_type, payload, headers, due };
+    let record = NewRecord {
+        event_id,
+        partition,
+        key,
+        handler,
+        record_type,
+        content_type,
+        payload,
+        headers,
+        due,
+        dedup_key,
+    };
     records.extend(others.iter().map(|handler| NewRecord { handler: handler.clone(), ..record.clone() }));
     records.push(record);
 }

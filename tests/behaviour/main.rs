@@ -10,6 +10,7 @@
 mod admin;
 mod batches;
 mod blocked;
+mod cancelling;
 mod connections;
 mod crossing;
 mod declarations;
@@ -98,6 +99,9 @@ macro_rules! everywhere {
                 a_key_takes_up_where_another_instance_has_stopped
                 a_slow_key_does_not_starve_the_others
                 a_slow_handler_does_not_starve_the_others
+            }
+            cancelling {
+                a_cancelled_event_is_not_delivered
             }
             retrying {
                 delays_grow_and_are_kept

@@ -15,6 +15,13 @@ macro_rules! stamp {
 macro_rules! everywhere {
     ($target:ident) => {
         stamp! { $target;
+            cancelling {
+                what_is_cancelled_never_becomes_due
+                a_cancel_that_is_rolled_back_cancels_nothing
+                an_event_is_cancelled_where_it_was_scheduled
+                only_what_is_not_due_and_never_tried_is_cancelled
+                a_cancelled_dedup_key_is_free_again
+            }
             crashes {
                 a_crash_counts_for_what_was_owned_and_for_calls_that_had_not_ended
                 who_lets_go_or_is_late_has_not_crashed

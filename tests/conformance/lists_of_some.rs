@@ -3,6 +3,11 @@
 macro_rules! several_writers {
     ($target:ident) => {
         stamp! { $target;
+            cancelling {
+                what_is_being_cancelled_is_not_fetched
+                what_is_being_cancelled_hides_nothing_that_is_due
+                a_second_cancel_waits_for_the_first
+            }
             order {
                 a_late_commit_with_a_lower_id_is_not_lost
                 a_late_commit_is_fetched_after_the_later_id_was_completed
@@ -106,6 +111,9 @@ macro_rules! on_servers {
 macro_rules! on_a_file {
     ($target:ident) => {
         stamp! { $target;
+            cancelling {
+                a_fetch_waits_for_who_cancels
+            }
             contention {
                 a_busy_file_is_told_to_try_again
                 a_database_in_memory_is_refused

@@ -24,6 +24,7 @@ mod lists;
 mod lists_of_some;
 
 mod below;
+mod cancelling;
 mod claims;
 mod content;
 mod contention;

@@ -34,8 +34,9 @@ fn filled(name: &str, sql: &str) -> String {
     let mut sql = sql
         .replace("LIMIT ?", "LIMIT 10")
         .replace("{matching}", "partition_no IN ({partitions}) ORDER BY id LIMIT 10")
-        .replace("{due_columns}", "")
-        .replace("{due}", "")
+        .replace("{extra_columns}", "")
+        .replace("{extra}", "")
+        .replace("{named}", "dedup_key")
         .replace("{rows}", "(1)")
         .replace("{table}", "record")
         .replace("{key}", "id")

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     database::{Database, HasDatabase, Pool, sealed::Sealed},
     handler::{BoxFuture, TransactionalBatchCall},
-    record::NewRecord,
+    record::{Cancel, NewRecord},
     store::{OpenError, Store, StoreError, StoreSettings, Tables, TransactionalRun},
 };
 
@@ -60,6 +60,14 @@ impl Database for Memory {
         keys: &'a [&'a str],
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(conn.lock_keys(tables, keys))
+    }
+
+    fn cancel<'a>(
+        conn: &'a mut MemoryConnection,
+        tables: &'a Tables,
+        cancel: &'a Cancel,
+    ) -> BoxFuture<'a, Result<u64, StoreError>> {
+        Box::pin(conn.cancel(tables, cancel))
     }
 
     fn open(pool: &MemoryPool, settings: StoreSettings) -> Result<Arc<dyn Store>, OpenError> {

@@ -18,6 +18,8 @@ const LOCK_WAIT: Duration = Duration::from_secs(50);
 pub(super) enum Lock {
     Key(Tables, String),
     DedupKey(Tables, String),
+    /// The records of a key that are being cancelled.
+    Cancelling(Tables, String),
 }
 
 /// The locks in use, by what they lock.

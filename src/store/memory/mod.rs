@@ -17,6 +17,7 @@ use self::{faults::Faults, locks::Locks, outbox::Outbox};
 use super::{Completed, Store, StoreError, StoreSettings, Tables};
 
 mod admin;
+mod cancel;
 mod cluster;
 mod database;
 mod faults;

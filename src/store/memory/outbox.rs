@@ -25,6 +25,8 @@ pub(super) struct Outbox {
     /// The numbers of transactions that have drawn ids and have not ended.
     pub(super) open: BTreeSet<i64>,
     pub(super) records: Rows,
+    /// Records that open transactions are about to take back.
+    pub(super) cancelling: BTreeSet<RecordId>,
     /// Archived rows and when they were completed.
     pub(super) archive: BTreeMap<RecordId, (Row, Instant)>,
     /// Stopped lanes by the record that stops them.
@@ -83,6 +85,7 @@ impl Default for Outbox {
             last_number: 0,
             open: BTreeSet::new(),
             records: Rows::default(),
+            cancelling: BTreeSet::new(),
             archive: BTreeMap::new(),
             lanes: BTreeMap::new(),
             stopped_by: HashMap::new(),

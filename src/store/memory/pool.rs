@@ -30,13 +30,16 @@ pub struct MemoryPool {
 /// The connection of a transaction: what is written on it appears at the commit.
 #[derive(Debug)]
 pub struct MemoryConnection {
-    shared: Arc<Shared>,
-    inserted: Vec<(Tables, RecordId, Row)>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) inserted: Vec<(Tables, RecordId, Row)>,
     /// The number of this transaction in each outbox that it has drawn ids of.
     numbers: Vec<(Tables, i64)>,
-    dedup_keys: Vec<(Tables, String)>,
+    pub(super) dedup_keys: Vec<(Tables, String)>,
+    /// Records that go at the commit, and their dedup keys.
+    pub(super) cancelled: Vec<(Tables, RecordId)>,
+    pub(super) freed: Vec<(Tables, String)>,
     effects: Vec<String>,
-    held: Held,
+    pub(super) held: Held,
 }
 
 /// A transaction; dropping it rolls it back.
@@ -61,6 +64,8 @@ impl MemoryPool {
                 inserted: Vec::new(),
                 numbers: Vec::new(),
                 dedup_keys: Vec::new(),
+                cancelled: Vec::new(),
+                freed: Vec::new(),
                 effects: Vec::new(),
                 held: Held::none(&self.shared.locks),
             })
@@ -94,6 +99,12 @@ impl MemoryConnection {
 
     /// What was written so far becomes visible.
     fn write(&mut self, data: &mut Data) {
+        for (tables, id) in &self.cancelled {
+            data.outbox(tables).records.remove(*id);
+        }
+        for (tables, key) in self.freed.drain(..) {
+            data.outbox(&tables).dedup_keys.remove(&key);
+        }
         for (tables, id, row) in self.inserted.drain(..) {
             data.outbox(&tables).records.insert(id, row);
         }
@@ -145,6 +156,9 @@ impl MemoryConnection {
         for (tables, number) in self.numbers.drain(..) {
             data.outbox(&tables).open.remove(&number);
         }
+        for (tables, id) in self.cancelled.drain(..) {
+            data.outbox(&tables).cancelling.remove(&id);
+        }
     }
 
     pub(super) async fn lock_keys(&mut self, tables: &Tables, keys: &[&str]) -> Result<(), StoreError> {
@@ -155,7 +169,8 @@ impl MemoryConnection {
     }
 
     pub(super) async fn note_dedup_key(&mut self, tables: &Tables, key: &str) -> Result<bool, StoreError> {
-        let noted = |shared: &Shared| shared.data().outbox(tables).dedup_keys.contains_key(key);
+        let freed = self.freed.iter().any(|(of, own)| of == tables && own == key);
+        let noted = |shared: &Shared| !freed && shared.data().outbox(tables).dedup_keys.contains_key(key);
         if noted(&self.shared) || self.dedup_keys.iter().any(|(of, own)| of == tables && own == key) {
             return Ok(false);
         }
@@ -251,6 +266,7 @@ mod tests {
             payload: Vec::new(),
             headers: Default::default(),
             due,
+            dedup_key: None,
         };
         let mut tx = pool.begin().await?;
         Memory::insert(&mut tx, &Tables::default(), &[record]).await?;

@@ -63,7 +63,8 @@ impl RecordStore for MemoryStore {
         let is_wanted = |record: &Record| is_wanted(record, &skip, pick.handlers);
         self.call("fetch due", |outbox, now| {
             let due = partitions.iter().flat_map(|partition| outbox.records.due(partition, now));
-            (due.filter(is_wanted).take(pick.limit).collect(), outbox.cluster_changes)
+            let due = due.filter(is_wanted).filter(|record| !outbox.cancelling.contains(&record.delivery.id));
+            (due.take(pick.limit).collect(), outbox.cluster_changes)
         })
         .await
     }

@@ -21,10 +21,13 @@ pub(crate) struct Dialect {
     pub(crate) age: &'static str,
     /// A time that many microseconds ago; `@` is the parameter.
     pub(crate) ago: &'static str,
-    /// A time that many microseconds from now; `@` is the parameter.
-    pub(crate) later: &'static str,
-    /// A time that many microseconds after 1970; `@` is the parameter.
-    pub(crate) at: &'static str,
+    /// The status of a record that is due later and its time, so many microseconds from now; `@` is the parameter.
+    pub(crate) due_later: &'static str,
+    /// The same, so many microseconds after 1970.
+    pub(crate) due_at: &'static str,
+    /// The end of a SELECT that leaves out rows that another transaction is about to change, and locks the others
+    /// against it. Empty where one transaction writes at a time.
+    pub(crate) unlocked: &'static str,
     /// An expression as a 64-bit integer; `@` is the expression.
     pub(crate) int: &'static str,
     /// The start and the end of an insert that leaves an existing row alone.
@@ -83,6 +86,7 @@ impl Dialect {
             "insert_new" => self.insert_new.0,
             "or_nothing" => self.insert_new.1,
             "lock" => self.lock,
+            "unlocked" => self.unlocked,
             "server" => self.server,
             "identity" => self.identity,
             "marked" => self.mark.condition,
@@ -160,8 +164,9 @@ mod tests {
         now: "NOW",
         age: "AGE(@)",
         ago: "AGO(@)",
-        later: "LATER(@)",
-        at: "AT(@)",
+        due_later: ", 4, LATER(@)",
+        due_at: ", 4, AT(@)",
+        unlocked: "SKIP LOCKED",
         int: "INT(@)",
         insert_new: ("INSERT IGNORE INTO", ""),
         lock: "FOR UPDATE",

@@ -3,7 +3,7 @@
 //!
 //! Everything else is the same on every engine, in the strictest form that any of them needs: the fence row
 //! is written (never only locked), transactions are READ COMMITTED, and only the purge of the strict order's
-//! keys skips locked rows.
+//! keys and the look for cancelled records skip locked rows.
 
 use crate::store::SchemaError;
 

@@ -110,19 +110,22 @@ macro_rules! sqlx_codec {
             query: sqlx::query::Query<'q, $database, $arguments>,
             values: Vec<crate::store::sql::driver::Value>,
         ) -> sqlx::query::Query<'q, $database, $arguments> {
+            values.into_iter().fold(query.persistent(crate::naming::are_given()), bind_one)
+        }
+
+        fn bind_one<'q>(
+            query: sqlx::query::Query<'q, $database, $arguments>,
+            value: crate::store::sql::driver::Value,
+        ) -> sqlx::query::Query<'q, $database, $arguments> {
             use crate::store::sql::driver::Value;
-            let mut query = query.persistent(crate::naming::are_given());
-            for value in values {
-                query = match value {
-                    Value::Int(number) => query.bind(number),
-                    Value::SmallInt(number) => query.bind(number),
-                    Value::Uuid(uuid) => query.bind(uuid),
-                    Value::Null => query.bind(None::<String>),
-                    Value::Text(text) => query.bind(text),
-                    Value::Bytes(bytes) => query.bind(bytes),
-                };
+            match value {
+                Value::Int(number) => query.bind(number),
+                Value::SmallInt(number) => query.bind(number),
+                Value::Text(text) => query.bind(text),
+                Value::Bytes(bytes) => query.bind(bytes),
+                Value::Uuid(uuid) => query.bind(uuid),
+                Value::Null => query.bind(None::<String>),
             }
-            query
         }
 
         fn get<'r, T>(row: &'r Row, column: usize) -> Result<Option<T>, sqlx::Error>
@@ -287,6 +290,17 @@ macro_rules! sqlx_database {
                 Box::pin(async move {
                     let locked = lock_keys(conn, tables, keys).await;
                     locked.map_err(|error| crate::store::sql::store_error::<$database>("lock keys", error))
+                })
+            }
+
+            fn cancel<'a>(
+                conn: &'a mut Self::Connection,
+                tables: &'a crate::store::Tables,
+                cancel: &'a crate::record::Cancel,
+            ) -> crate::handler::BoxFuture<'a, Result<u64, crate::store::StoreError>> {
+                Box::pin(async move {
+                    let cancelled = cancel_records(conn, tables, cancel).await;
+                    cancelled.map_err(|error| crate::store::sql::store_error::<$database>("cancel", error))
                 })
             }
 

@@ -1,52 +1,55 @@
 //! Records on their way into one statement.
 
 use sqlx::AssertSqlSafe;
+use uuid::Uuid;
 
 use super::{
     dialect::{Dialect, Family},
     statements::filled,
 };
 use crate::{
+    partition::Partition,
     record::{Headers, NewRecord},
     statement::Value,
     store::Tables,
 };
 
-/// Records that share their due time.
+/// Records that share what only some have.
 pub(crate) struct Insert<'a> {
     pub(crate) tables: &'a Tables,
     pub(crate) rows: &'a [NewRecord],
-    /// What is written as `next_attempt_at`, `@` for the parameter, and its microseconds.
-    pub(crate) due: Option<(&'static str, i64)>,
+    pub(crate) extras: Vec<Extra>,
 }
 
+/// Columns that only some records have.
+pub(crate) struct Extra {
+    pub(crate) columns: &'static str,
+    /// What is written there, `@` for the parameter.
+    pub(crate) expression: &'static str,
+    pub(crate) value: Value,
+}
+
+/// Parameters that every record has.
+const EVERY: usize = 8;
+
 impl Insert<'_> {
-    /// The statement of a template, with what is written for records that are due later.
+    /// The statement of a template, with the columns that only these records have.
     pub(crate) fn fill(
         &self,
         dialect: &Dialect,
         template: &str,
         values: &[(&str, String)],
     ) -> AssertSqlSafe<String> {
-        let due_columns = if self.due.is_some() { ", status, next_attempt_at" } else { "" };
-        let sql = dialect.render(template, self.tables).replace("{due_columns}", due_columns);
+        let columns: String = self.extras.iter().map(|extra| extra.columns).collect();
+        let sql = dialect.render(template, self.tables).replace("{extra_columns}", &columns);
         AssertSqlSafe(filled(&sql, values))
     }
 
     /// The parameters of a record, in the order of the columns.
     pub(crate) fn values(&self, family: Family, row: &NewRecord) -> impl Iterator<Item = Value> {
-        let event_id = match family {
-            Family::Postgres => Value::Uuid(row.event_id),
-            Family::MySql | Family::Sqlite => Value::Bytes(row.event_id.as_bytes().to_vec()),
-        };
-        let partition = match family {
-            Family::Postgres => Value::SmallInt(i16::from(row.partition.number())),
-            Family::MySql | Family::Sqlite => Value::Int(i64::from(row.partition.number())),
-        };
-        let due = self.due.map(|(_, micros)| Value::Int(micros));
-        let values = [
-            event_id,
-            partition,
+        let values: [Value; EVERY] = [
+            uuid_value(family, row.event_id),
+            partition_value(family, row.partition),
             key_value(family, &row.key),
             row.handler.as_str().into(),
             row.record_type.as_str().into(),
@@ -54,12 +57,27 @@ impl Insert<'_> {
             row.payload.clone().into(),
             headers_text(&row.headers).map_or(Value::Null, Value::Text),
         ];
-        values.into_iter().chain(due)
+        values.into_iter().chain(self.extras.iter().map(|extra| extra.value.clone()))
     }
 
-    /// What follows the values that every record has: the status and the due time, as an expression of a parameter.
-    pub(crate) fn due_values(&self, parameter: &str) -> String {
-        self.due.map_or_else(String::new, |(due, _)| format!(", 4, {}", due.replace('@', parameter)))
+    /// What follows the values that every record has: expressions of a parameter.
+    pub(crate) fn extra_values(&self, parameter: impl Fn(usize) -> String) -> String {
+        let values = self.extras.iter().zip(EVERY + 1..);
+        values.map(|(extra, number)| extra.expression.replace('@', &parameter(number))).collect()
+    }
+}
+
+pub(crate) fn uuid_value(family: Family, uuid: Uuid) -> Value {
+    match family {
+        Family::Postgres => Value::Uuid(uuid),
+        Family::MySql | Family::Sqlite => Value::Bytes(uuid.as_bytes().to_vec()),
+    }
+}
+
+pub(crate) fn partition_value(family: Family, partition: Partition) -> Value {
+    match family {
+        Family::Postgres => Value::SmallInt(i16::from(partition.number())),
+        Family::MySql | Family::Sqlite => Value::Int(i64::from(partition.number())),
     }
 }
 

@@ -19,6 +19,7 @@ use super::{Notifier, Store, StoreError, StoreSettings};
 
 mod admin;
 mod call;
+mod cancel;
 mod cause;
 mod cluster;
 pub(crate) mod dialect;

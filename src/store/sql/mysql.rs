@@ -6,17 +6,19 @@ use sqlx::{
 };
 
 use super::{
+    cancel,
     dialect::{Dialect, Family, Mark},
-    driver::{Driver, DriverResult, Session, Value},
+    driver::{Driver, DriverResult, Kind, Session, Value},
     engine,
     fetches::sqlx_fetches,
     files::blame,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     insert::key_value,
     rows::{kept_parts, sqlx_insert},
-    statements::{fill, filled, template},
+    statements::{fill, filled, list, safe, template},
 };
 use crate::{
+    record::Cancel,
     rules::watermark::Horizon,
     store::{ErrorClass, SchemaError, Tables},
 };
@@ -31,8 +33,9 @@ impl Driver for MySql {
         now: "UTC_TIMESTAMP(6)",
         age: "TIMESTAMPDIFF(MICROSECOND, @, UTC_TIMESTAMP(6))",
         ago: "UTC_TIMESTAMP(6) - INTERVAL @ MICROSECOND",
-        later: "UTC_TIMESTAMP(6) + INTERVAL @ MICROSECOND",
-        at: "TIMESTAMP'1970-01-01 00:00:00.000000' + INTERVAL @ MICROSECOND",
+        due_later: ", 4, UTC_TIMESTAMP(6) + INTERVAL @ MICROSECOND",
+        due_at: ", 4, TIMESTAMP'1970-01-01 00:00:00.000000' + INTERVAL @ MICROSECOND",
+        unlocked: "FOR UPDATE SKIP LOCKED",
         int: "CAST(@ AS SIGNED)",
         insert_new: ("INSERT IGNORE INTO", ""),
         lock: "FOR UPDATE",
@@ -152,6 +155,28 @@ async fn lock_keys(conn: &mut MySqlConnection, tables: &Tables, keys: &[&str]) -
         bind(sqlx::query(AssertSqlSafe(lock_text(tables, keys.len()))), values).execute(&mut *conn).await?;
     }
     Ok(())
+}
+
+/// Finds the records, locks them, and takes back those that are not due then.
+async fn cancel_records(
+    conn: &mut MySqlConnection,
+    tables: &Tables,
+    what: &Cancel,
+) -> Result<u64, sqlx::Error> {
+    let (find, values) = cancel::naming::<MySql>(tables, template!("mysql/", find_cancelled), what);
+    let found = MySql::query(conn, safe(&find), values, &[Kind::Int, Kind::Text]).await?;
+    if found.is_empty() {
+        return Ok(0);
+    }
+    let ids = [("{ids}", list(found.iter().map(|row| row.int(0))))];
+    let [lock, delete] = [template!("", lock_records), template!("mysql/", cancel)]
+        .map(|template| fill(&MySql::DIALECT.render(template, tables), &ids));
+    MySql::query(conn, lock, Vec::new(), &[Kind::Int]).await?;
+    let cancelled = MySql::execute(conn, delete, Vec::new()).await?;
+    if cancelled > 0 {
+        cancel::free_dedup_keys::<MySql>(conn, tables, &found, 1).await?;
+    }
+    Ok(cancelled)
 }
 
 fn lock_text(tables: &Tables, keys: usize) -> String {

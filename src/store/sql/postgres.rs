@@ -10,8 +10,9 @@ use sqlx::{
 use uuid::Uuid;
 
 use super::{
+    cancel,
     dialect::{Dialect, Family, Mark},
-    driver::{AFTER_RECORD, Driver, DriverResult, Session, Value},
+    driver::{AFTER_RECORD, Driver, DriverResult, Kind, Session, Value},
     engine,
     fetches::of_handlers,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
@@ -23,7 +24,7 @@ use super::{
 use crate::{
     naming,
     partition::{Partition, PartitionSet},
-    record::{Record, RecordId},
+    record::{Cancel, Record, RecordId},
     rules::watermark::{Head, Horizon, Server},
     store::{ErrorClass, FenceRow, IdScan, Notifier, Pick, SchemaError, StoreSettings, Tables},
 };
@@ -49,8 +50,9 @@ impl Driver for Postgres {
         now: "clock_timestamp()",
         age: "(extract(epoch FROM clock_timestamp() - @) * 1000000)::int8",
         ago: "clock_timestamp() - @ * interval '1 microsecond'",
-        later: "clock_timestamp() + @::int8 * interval '1 microsecond'",
-        at: "timestamptz 'epoch' + @::int8 * interval '1 microsecond'",
+        due_later: ", 4, clock_timestamp() + @::int8 * interval '1 microsecond'",
+        due_at: ", 4, timestamptz 'epoch' + @::int8 * interval '1 microsecond'",
+        unlocked: "FOR KEY SHARE SKIP LOCKED",
         int: "(@)::int8",
         insert_new: ("INSERT INTO", "ON CONFLICT DO NOTHING"),
         lock: "FOR UPDATE",
@@ -232,7 +234,7 @@ impl Driver for Postgres {
     }
 
     fn insert_text(insert: &Insert<'_>) -> AssertSqlSafe<String> {
-        let due = [("{due}", insert.due_values("$9"))];
+        let due = [("{extra}", insert.extra_values(|number| Postgres::DIALECT.parameter(number)))];
         insert.fill(&Postgres::DIALECT, template!("postgres/", insert_one), &due)
     }
 
@@ -261,7 +263,7 @@ async fn insert_many(
     let sql = insert.fill(
         &Postgres::DIALECT,
         template!("postgres/", insert_many),
-        &[("{due}", insert.due_values("$9"))],
+        &[("{extra}", insert.extra_values(|number| Postgres::DIALECT.parameter(number)))],
     );
     let texts = |column: fn(&crate::record::NewRecord) -> &str| rows.iter().map(column).collect::<Vec<_>>();
     let mut query = sqlx::query(sql)
@@ -274,8 +276,8 @@ async fn insert_many(
         .bind(texts(|row| &row.content_type))
         .bind(rows.iter().map(|row| row.payload.as_slice()).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| headers_text(&row.headers)).collect::<Vec<_>>());
-    if let Some((_, micros)) = insert.due {
-        query = query.bind(micros);
+    for extra in &insert.extras {
+        query = bind_one(query, extra.value.clone());
     }
     query.execute(conn).await.map(|_| ())
 }
@@ -310,6 +312,13 @@ async fn lock_keys(conn: &mut PgConnection, tables: &Tables, keys: &[&str]) -> R
 /// A fetch with its condition on the handlers.
 fn of(sql: &Arc<str>, pick: Pick<'_>) -> AssertSqlSafe<Arc<str>> {
     fill(sql, &[("{handlers}", of_handlers(pick.handlers))])
+}
+
+/// Cancels, frees the dedup keys and counts in one statement.
+async fn cancel_records(conn: &mut PgConnection, tables: &Tables, what: &Cancel) -> Result<u64, sqlx::Error> {
+    let (sql, values) = cancel::naming::<Postgres>(tables, template!("postgres/", cancel), what);
+    let rows = Postgres::query(conn, safe(&sql), values, &[Kind::Int]).await?;
+    Ok(rows.first().map_or(0, |row| row.int(0).unsigned_abs()))
 }
 
 fn lock_text(tables: &Tables, hashes: &str) -> String {

@@ -1,11 +1,11 @@
 //! The producer's side: inserting on the user's own connection.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     call::store_error,
     driver::Driver,
-    insert::Insert,
+    insert::{Extra, Insert, key_value},
     statements::{safe, template},
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     store::{ErrorClass, StoreError, Tables},
 };
 
-/// The most rows per statement: with eight parameters per row they stay below every driver's limit.
+/// The most rows per statement: with ten parameters per row at most they stay below every driver's limit.
 const CHUNK: usize = 1000;
 
 /// Inserts records in the order given, in few statements.
@@ -23,10 +23,10 @@ pub(crate) async fn insert<D: Driver>(
     tables: &Tables,
     records: &[NewRecord],
 ) -> Result<(), StoreError> {
-    for group in records.chunk_by(|a, b| a.due == b.due) {
-        let due = due::<D>(group[0].due)?;
+    let alike = |a: &NewRecord, b: &NewRecord| a.due == b.due && a.dedup_key == b.dedup_key;
+    for group in records.chunk_by(alike) {
         for rows in group.chunks(CHUNK) {
-            let insert = Insert { tables, rows, due };
+            let insert = Insert { tables, rows, extras: extras::<D>(&group[0])? };
             D::insert_rows(conn, insert).await.map_err(|error| store_error::<D>("insert", error))?;
         }
     }
@@ -61,7 +61,7 @@ pub(crate) fn statements_of<D: Driver>(
         statements.push(Statement { step: Step::LockKey, text, values });
     }
     for row in records {
-        let insert = Insert { tables, rows: std::slice::from_ref(row), due: due::<D>(row.due)? };
+        let insert = Insert { tables, rows: std::slice::from_ref(row), extras: extras::<D>(row)? };
         let (text, values) = (D::insert_text(&insert).0, insert.values(D::FAMILY, row).collect());
         statements.push(Statement { step: Step::Insert, text, values });
     }
@@ -72,16 +72,28 @@ fn note_text<D: Driver>(tables: &Tables) -> String {
     D::DIALECT.render(template!("", note_dedup_key), tables)
 }
 
-fn due<D: Driver>(due: Due) -> Result<Option<(&'static str, i64)>, StoreError> {
-    let out_of_range = |_| StoreError::new("insert", ErrorClass::Record, "the due time is out of range");
-    Ok(match due {
+/// What only some records have.
+fn extras<D: Driver>(row: &NewRecord) -> Result<Vec<Extra>, StoreError> {
+    let mut extras = Vec::new();
+    let due = match row.due {
         Due::Now => None,
-        Due::After(delay) => {
-            Some((D::DIALECT.later, i64::try_from(delay.as_micros()).map_err(out_of_range)?))
-        }
+        Due::After(delay) => Some((D::DIALECT.due_later, delay)),
         Due::At(time) => {
-            let since_1970 = time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-            Some((D::DIALECT.at, i64::try_from(since_1970.as_micros()).map_err(out_of_range)?))
+            Some((D::DIALECT.due_at, time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default()))
         }
-    })
+    };
+    if let Some((expression, time)) = due {
+        let columns = ", status, next_attempt_at";
+        extras.push(Extra { columns, expression, value: micros(time)?.into() });
+    }
+    if let Some(dedup_key) = &row.dedup_key {
+        let value = key_value(D::FAMILY, dedup_key);
+        extras.push(Extra { columns: ", dedup_key", expression: ", @", value });
+    }
+    Ok(extras)
+}
+
+fn micros(time: Duration) -> Result<i64, StoreError> {
+    let out_of_range = |_| StoreError::new("insert", ErrorClass::Record, "the due time is out of range");
+    i64::try_from(time.as_micros()).map_err(out_of_range)
 }

@@ -1,12 +1,13 @@
 //! Reading records and settling lost replies.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
 
 use super::{
     SqlStore,
     call::query,
+    cancel::still_due,
     driver::{Driver, Kind, Value},
     statements::{fill, list, safe},
 };
@@ -75,9 +76,23 @@ impl<D: Driver> RecordStore for SqlStore<D> {
     ) -> Result<(Vec<Record>, i64), StoreError> {
         self.call("fetch due", async {
             let mut conn = self.poll.borrow().await?;
-            let due = D::fetch_due(&mut conn, &self.sql.fetch_due, partitions, pick).await?;
+            let (mut records, mut skip) = (Vec::new(), Cow::Borrowed(pick.skip));
+            let changes = loop {
+                let limit = pick.limit - records.len();
+                let pick = Pick { skip: &skip, limit, ..pick };
+                let (found, changes) = D::fetch_due(&mut conn, &self.sql.fetch_due, partitions, pick).await?;
+                let full = found.len() >= limit;
+                let (kept, gone) = still_due::<D>(&mut conn, &self.sql, found).await?;
+                records.extend(kept);
+                if gone.is_empty() || !full {
+                    break changes;
+                }
+                // In place of what is being cancelled, others that are due.
+                skip.to_mut().extend(gone);
+                skip.to_mut().extend(records.iter().map(|record: &Record| record.delivery.id));
+            };
             conn.keep();
-            Ok(due)
+            Ok((records, changes))
         })
         .await
     }

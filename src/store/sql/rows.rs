@@ -7,7 +7,7 @@ use super::{dialect::Dialect, insert::Insert};
 impl Insert<'_> {
     /// The text of a template with this many groups of values.
     pub(crate) fn fill_rows(&self, dialect: &Dialect, template: &str, rows: usize) -> AssertSqlSafe<String> {
-        let row = format!("(?, ?, ?, ?, ?, ?, ?, ?{})", self.due_values("?"));
+        let row = format!("(?, ?, ?, ?, ?, ?, ?, ?{})", self.extra_values(|_| "?".to_owned()));
         self.fill(dialect, template, &[("{rows}", vec![row; rows].join(", "))])
     }
 }

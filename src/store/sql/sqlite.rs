@@ -8,14 +8,16 @@ use sqlx::{
 };
 
 use super::{
+    cancel,
     dialect::{Dialect, Family, Mark},
-    driver::{Driver, DriverResult, Role, Session},
+    driver::{Driver, DriverResult, Kind, Role, Session},
     fetches::sqlx_fetches,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     rows::sqlx_insert,
-    statements::{fill, template},
+    statements::{fill, safe, template},
 };
 use crate::{
+    record::Cancel,
     rules::watermark::Horizon,
     store::{ErrorClass, OpenError, Tables},
 };
@@ -38,8 +40,9 @@ impl Driver for Sqlite {
         now: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
         age: "(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - @)",
         ago: "CAST(unixepoch('subsec') * 1000000 AS INTEGER) - @",
-        later: "CAST(unixepoch('subsec') * 1000000 AS INTEGER) + @",
-        at: "@",
+        due_later: ", 4, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + @",
+        due_at: ", 4, @",
+        unlocked: "",
         int: "@",
         insert_new: ("INSERT INTO", "ON CONFLICT DO NOTHING"),
         lock: "",
@@ -107,6 +110,18 @@ async fn finds_transaction(conn: &mut SqliteConnection) -> Result<bool, sqlx::Er
 /// Nothing to lock: SQLite has one writer at a time, so ids follow commits by themselves.
 async fn lock_keys(_: &mut SqliteConnection, _: &Tables, _: &[&str]) -> Result<(), sqlx::Error> {
     Ok(())
+}
+
+/// Cancels, and then frees the dedup keys.
+async fn cancel_records(
+    conn: &mut SqliteConnection,
+    tables: &Tables,
+    what: &Cancel,
+) -> Result<u64, sqlx::Error> {
+    let (sql, values) = cancel::naming::<Sqlite>(tables, template!("sqlite/", cancel), what);
+    let cancelled = Sqlite::query(conn, safe(&sql), values, &[Kind::Text]).await?;
+    cancel::free_dedup_keys::<Sqlite>(conn, tables, &cancelled, 0).await?;
+    Ok(cancelled.len() as u64)
 }
 
 /// What to do about a result code, extended or not. Total: unknown codes break the connection,

@@ -69,12 +69,12 @@ statements! {
         set_aside count_held resume_lanes return_held begin_release release_step stop_release return_some stops
         suspicions end_tracking calm_partitions clear_calls count_crash count_crash_of_calls
         counts count_lanes stopped_lanes failed failed_ids lock_failed repair_retry repair_replace repair_discard end_tracking_of instances partitions
-        old_completed old_archived old_dedup
+        old_completed old_archived old_dedup free_dedup_key still_due
         routes retire_handler
         meta shape note_version identity note_change count_partitions probe_write;
-    own: publish_routes fetch_by_partition fetch_due write_failures scan_by_id last_id find_head lanes_of held_of_lane track_call delete_old;
+    own: publish_routes fetch_by_partition fetch_due cancel write_failures scan_by_id last_id find_head lanes_of held_of_lane track_call delete_old;
     postgres: beat_and_view settle_delete settle_archive settle_keep;
-    mysql: below below_by_partition late unlocked_keys;
+    mysql: below below_by_partition late unlocked_keys find_cancelled;
 }
 
 impl Statements {

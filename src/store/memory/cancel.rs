@@ -1,0 +1,66 @@
+//! Cancelling records that are not due yet, in a user's transaction.
+
+use tokio::time::Instant;
+
+use super::{locks::Lock, pool::MemoryConnection, rows::Row};
+use crate::{
+    record::{Cancel, Named, RecordId, Status},
+    store::{StoreError, Tables},
+};
+
+impl MemoryConnection {
+    /// Takes back records; the committed ones stay until the commit, but are not fetched meanwhile.
+    pub(super) async fn cancel(&mut self, tables: &Tables, cancel: &Cancel) -> Result<u64, StoreError> {
+        // Whoever cancels at the same time decides by its commit or rollback.
+        self.held.take("cancel", Lock::Cancelling(tables.clone(), cancel.key.clone())).await?;
+        let mut freed = Vec::new();
+        let mut count = self.cancel_own(tables, cancel, &mut freed);
+        {
+            let mut data = self.shared.data();
+            let (now, outbox) = (Instant::now(), data.outbox(tables));
+            let found = outbox.records.all().filter(|(_, row)| is_cancelled(row, cancel, now));
+            let found: Vec<(RecordId, Option<String>)> =
+                found.map(|(id, row)| (id, row.new.dedup_key.clone())).collect();
+            for (id, dedup_key) in found {
+                if outbox.cancelling.insert(id) {
+                    self.cancelled.push((tables.clone(), id));
+                    freed.extend(dedup_key);
+                    count += 1;
+                }
+            }
+        }
+        for dedup_key in freed {
+            self.held.take("cancel", Lock::DedupKey(tables.clone(), dedup_key.clone())).await?;
+            self.dedup_keys.retain(|(of, own)| of != tables || *own != dedup_key);
+            self.freed.push((tables.clone(), dedup_key));
+        }
+        Ok(count)
+    }
+
+    /// What the same transaction has scheduled.
+    fn cancel_own(&mut self, tables: &Tables, cancel: &Cancel, freed: &mut Vec<String>) -> u64 {
+        let (before, now) = (self.inserted.len(), Instant::now());
+        self.inserted.retain(|(of, _, row)| {
+            let goes = of == tables && is_cancelled(row, cancel, now);
+            if goes {
+                freed.extend(row.new.dedup_key.clone());
+            }
+            !goes
+        });
+        (before - self.inserted.len()) as u64
+    }
+}
+
+/// Never tried, and not due.
+fn is_cancelled(row: &Row, cancel: &Cancel, now: Instant) -> bool {
+    let named = match &cancel.named {
+        Named::Event(event_id) => row.new.event_id == *event_id,
+        Named::DedupKey(dedup_key) => row.new.dedup_key.as_ref() == Some(dedup_key),
+    };
+    named
+        && row.new.key == cancel.key
+        && row.status == Status::Delayed
+        && row.attempts == 0
+        && row.last_error.is_none()
+        && row.next_attempt.is_some_and(|at| at > now)
+}

@@ -1,0 +1,77 @@
+//! Cancelling: records that are not due yet are taken back on the user's own connection.
+//!
+//! Who cancels locks the records first and reads the clock then. Who delivers reads the clock first, and then leaves
+//! out what is locked ([`still_due`]). So of a record whose time comes meanwhile, either the one finds it due or the
+//! other finds it locked, until the end of the transaction that cancels.
+
+use std::{collections::HashSet, sync::Arc};
+
+use super::{
+    call::{begin, commit, query},
+    driver::{Driver, Kind, Row, Value},
+    insert::{key_value, partition_value, uuid_value},
+    statements::{Statements, fill, filled, list, safe, template},
+};
+use crate::{
+    record::{Cancel, Named, Record, RecordId},
+    store::Tables,
+};
+
+/// A statement that names the records, with its parameters.
+pub(super) fn naming<D: Driver>(tables: &Tables, template: &str, cancel: &Cancel) -> (Arc<str>, Vec<Value>) {
+    let (column, name) = match &cancel.named {
+        Named::Event(event_id) => ("event_id", uuid_value(D::FAMILY, *event_id)),
+        Named::DedupKey(dedup_key) => ("dedup_key", key_value(D::FAMILY, dedup_key)),
+    };
+    let sql = filled(&D::DIALECT.render(template, tables), &[("{named}", column.to_owned())]);
+    let partition = partition_value(D::FAMILY, cancel.partition);
+    (sql.into(), vec![partition, key_value(D::FAMILY, &cancel.key), name])
+}
+
+/// Frees the dedup keys of cancelled records: their rows have them in this column.
+#[cfg_attr(
+    not(any(feature = "mysql", feature = "sqlite")),
+    expect(dead_code, reason = "PostgreSQL does it in the same statement")
+)]
+pub(super) async fn free_dedup_keys<D: Driver>(
+    conn: &mut D::Connection,
+    tables: &Tables,
+    rows: &[Row],
+    column: usize,
+) -> Result<(), sqlx::Error> {
+    let keys: HashSet<String> = rows.iter().filter_map(|row| row.optional_text(column)).collect();
+    let sql = Arc::from(D::DIALECT.render(template!("", free_dedup_key), tables));
+    for dedup_key in keys {
+        D::execute(conn, safe(&sql), vec![dedup_key.into()]).await?;
+    }
+    Ok(())
+}
+
+/// Sorts out due records that were never tried and that somebody has cancelled, or is about to; those that are left,
+/// and the ids of the others.
+pub(super) async fn still_due<D: Driver>(
+    conn: &mut D::Connection,
+    sql: &Statements,
+    records: Vec<Record>,
+) -> Result<(Vec<Record>, Vec<RecordId>), sqlx::Error> {
+    let untried = records.iter().filter(|record| record.failures() == 0);
+    let mut gone: HashSet<RecordId> = untried.map(|record| record.delivery.id).collect();
+    if gone.is_empty() {
+        return Ok((records, Vec::new()));
+    }
+    let sql = fill(&sql.still_due, &[("{ids}", list(gone.iter().copied()))]);
+    // Where rows have no locks, who writes is waited for.
+    let one_writer = D::DIALECT.unlocked.is_empty();
+    if one_writer {
+        begin::<D>(conn).await?;
+    }
+    let found = query::<D>(conn, sql, Vec::new(), &[Kind::Int]).await?;
+    if one_writer {
+        commit::<D>(conn).await?;
+    }
+    for row in &found {
+        gone.remove(&row.int(0));
+    }
+    let left = records.into_iter().filter(|record| !gone.contains(&record.delivery.id)).collect();
+    Ok((left, gone.into_iter().collect()))
+}

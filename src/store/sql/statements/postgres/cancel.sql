@@ -1,0 +1,14 @@
+-- Takes back records that are not due yet. The clock is read once they are locked: who has found one due before then
+-- was not kept from it, and finds it still there.
+WITH found AS MATERIALIZED (
+    SELECT id FROM {outbox}record
+    WHERE partition_no = $1 AND record_key = $2 AND {named} = $3 AND status = 4 AND attempts = 0 AND last_error IS NULL
+    FOR UPDATE
+), cancelled AS (
+    DELETE FROM {outbox}record r USING found
+    WHERE r.id = found.id AND r.next_attempt_at > clock_timestamp()
+    RETURNING r.dedup_key
+), freed AS (
+    DELETE FROM {outbox}dedup d USING cancelled WHERE d.dedup_key = cancelled.dedup_key
+)
+SELECT count(*)::int8 FROM cancelled

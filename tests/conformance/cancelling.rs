@@ -1,0 +1,182 @@
+//! Cancelling: what is not due yet is taken back in the caller's transaction, and then nobody delivers it.
+
+use std::time::{Duration, SystemTime};
+
+use keylane::{
+    Database, OnFailure, Partition,
+    inner::{Cancel, Change, Due, Named, NewRecord, Pick},
+    partition::PartitionSet,
+};
+
+use crate::{
+    outbox::{ALL, Outbox, a_moment, assert_waits, due_record, ids, promptly, record, retry_after},
+    target::{Target, Tx},
+};
+
+const SHORT: Duration = Duration::from_millis(400);
+const LONG: Duration = Duration::from_secs(3600);
+
+fn later(key: &str, delay: Duration) -> NewRecord {
+    due_record(key, Due::After(delay))
+}
+
+async fn cancel<T: Target>(outbox: &Outbox<T>, tx: &mut Tx<T>, key: &str, named: Named) -> u64 {
+    let cancel = Cancel { partition: Partition::of(key), key: key.to_owned(), named };
+    T::Db::cancel(tx, &outbox.tables, &cancel).await.unwrap()
+}
+
+async fn cancel_event<T: Target>(outbox: &Outbox<T>, tx: &mut Tx<T>, record: &NewRecord) -> u64 {
+    cancel(outbox, tx, &record.key, Named::Event(record.event_id)).await
+}
+
+/// Cancels in a transaction of its own.
+async fn cancel_alone<T: Target>(outbox: &Outbox<T>, record: &NewRecord) -> u64 {
+    let mut tx = outbox.begin().await;
+    let cancelled = cancel_event(outbox, &mut tx, record).await;
+    outbox.commit(tx).await;
+    cancelled
+}
+
+pub(crate) async fn what_is_cancelled_never_becomes_due<T: Target>(outbox: &Outbox<T>) {
+    let first = later("order-1", SHORT);
+    let same_event = NewRecord { handler: "mail".to_owned(), ..first.clone() };
+    let other = later("order-1", SHORT);
+    outbox.schedule(&[first.clone(), same_event, other.clone()]).await;
+    assert_eq!(cancel_alone(outbox, &first).await, 2, "one for each handler");
+    assert_eq!(cancel_alone(outbox, &first).await, 0, "it is gone");
+    tokio::time::sleep(2 * SHORT).await;
+    let due = outbox.due().await;
+    assert_eq!(due.iter().map(|record| record.delivery.event_id).collect::<Vec<_>>(), [other.event_id]);
+}
+
+pub(crate) async fn a_cancel_that_is_rolled_back_cancels_nothing<T: Target>(outbox: &Outbox<T>) {
+    let record = later("order-1", SHORT);
+    outbox.schedule(std::slice::from_ref(&record)).await;
+    let mut tx = outbox.begin().await;
+    assert_eq!(cancel_event(outbox, &mut tx, &record).await, 1);
+    assert_eq!(cancel_event(outbox, &mut tx, &record).await, 0);
+    drop(tx);
+    tokio::time::sleep(2 * SHORT).await;
+    assert_eq!(outbox.due().await.len(), 1);
+    assert_eq!(cancel_alone(outbox, &record).await, 0, "it is due");
+}
+
+pub(crate) async fn an_event_is_cancelled_where_it_was_scheduled<T: Target>(outbox: &Outbox<T>) {
+    let record = later("order-1", LONG);
+    let mut tx = outbox.begin().await;
+    outbox.insert(&mut tx, std::slice::from_ref(&record)).await;
+    assert_eq!(cancel_event(outbox, &mut tx, &record).await, 1);
+    outbox.commit(tx).await;
+    assert_eq!(cancel_alone(outbox, &record).await, 0);
+}
+
+pub(crate) async fn only_what_is_not_due_and_never_tried_is_cancelled<T: Target>(outbox: &Outbox<T>) {
+    let names = ["pending", "retried", "unavailable", "failed", "unroutable", "completed"];
+    let records = names.map(record);
+    outbox.schedule(&records).await;
+    let of = outbox.ids_of(&records).await;
+    let mut worker = outbox.join().await;
+    let uncounted = Change::Retry { delay: LONG, error: "away".to_owned(), stop: true, counted: false };
+    let fail = Change::Fail { error: "no".to_owned(), lane: OnFailure::Block };
+    worker.settle([(of[1], 0, retry_after(LONG)), (of[2], 0, uncounted), (of[3], 0, fail)]).await;
+    worker.settle([(of[4], 0, Change::Unroutable), (of[5], 0, Change::Complete)]).await;
+    let due = due_record("due", Due::At(SystemTime::now() - LONG));
+    let elsewhere = later("order-1", LONG);
+    outbox.schedule(&[due.clone(), elsewhere.clone()]).await;
+    for record in records.iter().chain([&due]) {
+        assert_eq!(cancel_alone(outbox, record).await, 0, "{}", record.key);
+    }
+    let wrong_key = NewRecord { key: "order-2".to_owned(), ..elsewhere.clone() };
+    assert_eq!(cancel_alone(outbox, &wrong_key).await, 0);
+    assert_eq!(cancel_alone(outbox, &record("order-1")).await, 0);
+    assert_eq!(cancel_alone(outbox, &elsewhere).await, 1);
+    assert_eq!(ids(&outbox.due().await).len(), 1);
+}
+
+pub(crate) async fn a_cancelled_dedup_key_is_free_again<T: Target>(outbox: &Outbox<T>) {
+    let keyed = |name: &str| NewRecord { dedup_key: Some(name.to_owned()), ..later("order-1", LONG) };
+    let (one, other) = (keyed("reminder-1"), keyed("reminder-2"));
+    let mut tx = outbox.begin().await;
+    for record in [&one, &other] {
+        let dedup_key = record.dedup_key.as_ref().unwrap();
+        assert!(T::Db::note_dedup_key(&mut tx, &outbox.tables, dedup_key).await.unwrap());
+        outbox.insert(&mut tx, std::slice::from_ref(record)).await;
+    }
+    outbox.commit(tx).await;
+    let mut tx = outbox.begin().await;
+    let named = |name: &str| Named::DedupKey(name.to_owned());
+    assert_eq!(cancel(outbox, &mut tx, "order-2", named("reminder-1")).await, 0, "another key");
+    assert_eq!(cancel(outbox, &mut tx, "order-1", named("reminder-1")).await, 1);
+    assert!(T::Db::note_dedup_key(&mut tx, &outbox.tables, "reminder-1").await.unwrap(), "at once");
+    assert!(!T::Db::note_dedup_key(&mut tx, &outbox.tables, "reminder-2").await.unwrap());
+    outbox.commit(tx).await;
+    assert_eq!(cancel_alone(outbox, &other).await, 1);
+    let mut tx = outbox.begin().await;
+    assert!(!T::Db::note_dedup_key(&mut tx, &outbox.tables, "reminder-1").await.unwrap());
+    assert!(T::Db::note_dedup_key(&mut tx, &outbox.tables, "reminder-2").await.unwrap());
+}
+
+/// The time comes while the transaction that cancels is open: whoever fetches may not see the record.
+pub(crate) async fn what_is_being_cancelled_is_not_fetched<T: Target>(outbox: &Outbox<T>) {
+    for commits in [true, false] {
+        let record = later("order-1", SHORT);
+        outbox.schedule(std::slice::from_ref(&record)).await;
+        let mut tx = outbox.begin().await;
+        assert_eq!(cancel_event(outbox, &mut tx, &record).await, 1);
+        tokio::time::sleep(2 * SHORT).await;
+        assert!(promptly(outbox.due()).await.is_empty(), "who has it may deliver it after the commit");
+        if commits {
+            outbox.commit(tx).await;
+            assert!(outbox.due().await.is_empty());
+        } else {
+            drop(tx);
+            a_moment().await;
+            assert_eq!(outbox.due().await.len(), 1);
+        }
+    }
+}
+
+pub(crate) async fn what_is_being_cancelled_hides_nothing_that_is_due<T: Target>(outbox: &Outbox<T>) {
+    let records = [SHORT, SHORT, SHORT, 2 * SHORT].map(|delay| later("order-1", delay));
+    outbox.schedule(&records).await;
+    let mut tx = outbox.begin().await;
+    for record in &records[..3] {
+        assert_eq!(cancel_event(outbox, &mut tx, record).await, 1);
+    }
+    tokio::time::sleep(3 * SHORT).await;
+    let (found, _) = promptly(outbox.store.fetch_due(PartitionSet::ALL, Pick::new(&[], 2))).await.unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].delivery.event_id, records[3].event_id);
+    outbox.commit(tx).await;
+    assert_eq!(outbox.store.fetch_due(PartitionSet::ALL, Pick::new(&[], ALL)).await.unwrap().0.len(), 1);
+}
+
+pub(crate) async fn a_second_cancel_waits_for_the_first<T: Target>(outbox: &Outbox<T>) {
+    for commits in [true, false] {
+        let record = later("order-1", LONG);
+        outbox.schedule(std::slice::from_ref(&record)).await;
+        let mut first = outbox.begin().await;
+        assert_eq!(cancel_event(outbox, &mut first, &record).await, 1);
+        let mut second = Box::pin(cancel_alone(outbox, &record));
+        assert_waits(&mut second).await;
+        if commits {
+            outbox.commit(first).await;
+        } else {
+            drop(first);
+        }
+        assert_eq!(promptly(second).await, u64::from(!commits));
+    }
+}
+
+/// One transaction writes at a time: who fetches waits for its end.
+pub(crate) async fn a_fetch_waits_for_who_cancels<T: Target>(outbox: &Outbox<T>) {
+    let record = later("order-1", SHORT);
+    outbox.schedule(std::slice::from_ref(&record)).await;
+    let mut tx = outbox.begin().await;
+    assert_eq!(cancel_event(outbox, &mut tx, &record).await, 1);
+    tokio::time::sleep(2 * SHORT).await;
+    let mut due = Box::pin(outbox.due());
+    assert_waits(&mut due).await;
+    outbox.commit(tx).await;
+    assert!(promptly(due).await.is_empty());
+}
