@@ -184,7 +184,7 @@ impl Dispatcher {
                 }
                 Step::Fetch(begin) => {
                     let fetch_of = self.lanes.begin_fetch();
-                    let request = self.planner.begin(begin, fetch_of, &self.outside.ownership);
+                    let request = self.planner.begin(begin, fetch_of, &self.outside.ownership, now);
                     return Some(Task::start(fetch(Arc::clone(&self.outside.store), request)));
                 }
             }
@@ -198,7 +198,7 @@ impl Dispatcher {
             let handlers = self.outside.registry.entries().map(|entry| (entry.number, entry.id.as_str()));
             let lanes = &self.lanes;
             if let Some((number, share)) =
-                self.planner.cut_handler(handlers, |number| lanes.of_handler(number))
+                self.planner.cut_handler(handlers, |number| lanes.of_handler(number), Instant::now())
             {
                 self.lanes.cut_handler(number, share);
             }
@@ -461,7 +461,8 @@ mod tests {
         else {
             panic!("it is to be fetched again")
         };
-        let request = dispatcher.planner.begin(begin, (9, Vec::new()), &dispatcher.outside.ownership);
+        let request =
+            dispatcher.planner.begin(begin, (9, Vec::new()), &dispatcher.outside.ownership, Instant::now());
         assert_eq!(request.watermark, fresh);
     }
 }

@@ -150,8 +150,9 @@ impl Budget {
         &mut self,
         handlers: impl Iterator<Item = (usize, &'a str)>,
         in_memory: impl Fn(usize) -> usize,
+        now: Instant,
     ) -> Option<(usize, usize)> {
-        self.handlers.add(handlers, in_memory).map(|number| (number, self.handlers.share()))
+        self.handlers.add(handlers, in_memory, now).map(|number| (number, self.handlers.share()))
     }
 
     /// A fetch of a part brought nothing that could be admitted.
@@ -160,6 +161,11 @@ impl Budget {
         if *handlers == Handlers::Every {
             self.exhausted = self.exhausted.union(partitions);
         }
+    }
+
+    /// A fetch of these has taken so long. Returns whether no handler is hot any more.
+    pub(super) fn walked(&mut self, handlers: &Handlers, took: Duration, now: Instant) -> bool {
+        self.handlers.walked(handlers, took, now)
     }
 
     /// A fetch of one handler brought all that it has. Returns whether it is hot no more.

@@ -5,12 +5,20 @@
 //! and becomes *hot*: the other fetches leave it out, and it is fetched by itself whenever its share is half used
 //! up. Once such a fetch brings all that there is, the handler is like the others again.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use crate::{name::Name, store::Handlers};
 
 /// All hot handlers share this part of memory; the rest is for the others.
 const PART_OF_MEMORY: usize = 2;
 /// A handler with less than this part of memory is not what fills it.
 const LEAST_PART: usize = 8;
+/// A fetch that leaves handlers out walks over what they have in the table. If that takes longer, nobody is hot
+/// for a while: all handlers wait for each other then, as they would without this, but none waits for the walk.
+const LONGEST_WALK: Duration = Duration::from_secs(1);
+const NOBODY_IS_HOT_FOR: Duration = Duration::from_secs(60);
 
 /// A handler that is fetched by itself.
 struct Hot {
@@ -30,11 +38,13 @@ pub(super) struct HotHandlers {
     hot: Vec<Hot>,
     /// The last fetch was of a hot handler, so the next one is of the others if they want one.
     turn_of_others: bool,
+    /// Nobody becomes hot before: a walk took too long.
+    not_before: Option<Instant>,
 }
 
 impl HotHandlers {
     pub(super) fn new(max_in_flight: usize) -> Self {
-        Self { max_in_flight, hot: Vec::new(), turn_of_others: false }
+        Self { max_in_flight, hot: Vec::new(), turn_of_others: false, not_before: None }
     }
 
     /// Records in memory of one hot handler at most.
@@ -48,9 +58,10 @@ impl HotHandlers {
         &mut self,
         handlers: impl Iterator<Item = (usize, &'a str)>,
         in_memory: impl Fn(usize) -> usize,
+        now: Instant,
     ) -> Option<usize> {
         let handlers: Vec<_> = handlers.collect();
-        if handlers.len() < 2 {
+        if handlers.len() < 2 || self.not_before.is_some_and(|at| now < at) {
             return None;
         }
         let is_hot = |number: usize| self.hot.iter().any(|hot| hot.number == number);
@@ -104,6 +115,16 @@ impl HotHandlers {
         }
     }
 
+    /// A fetch of these has taken so long. Returns whether nobody is hot any more.
+    pub(super) fn walked(&mut self, handlers: &Handlers, took: Duration, now: Instant) -> bool {
+        let gives_up = took > LONGEST_WALK && matches!(handlers, Handlers::Except(_));
+        if gives_up {
+            self.hot.clear();
+            self.not_before = Some(now + NOBODY_IS_HOT_FOR);
+        }
+        gives_up
+    }
+
     /// A fetch of these brought all that they have. Returns whether one is hot no more.
     pub(super) fn cool(&mut self, handlers: &Handlers) -> bool {
         let Handlers::Only(id) = handlers else { return false };
@@ -125,12 +146,12 @@ mod tests {
 
     #[test]
     fn the_handler_with_the_most_records_becomes_hot_and_the_others_share_what_it_leaves() {
-        let mut handlers = HotHandlers::new(4_000);
-        assert_eq!(handlers.add(HANDLERS.into_iter(), |_| 499), None, "nobody fills memory");
-        assert_eq!(handlers.add(HANDLERS[..1].iter().copied(), |_| 3_000), None, "there is nobody else");
-        assert_eq!(handlers.add(HANDLERS.into_iter(), |number| 600 + number), Some(2));
+        let (mut handlers, now) = (HotHandlers::new(4_000), Instant::now());
+        assert_eq!(handlers.add(HANDLERS.into_iter(), |_| 499, now), None, "nobody fills memory");
+        assert_eq!(handlers.add(HANDLERS[..1].iter().copied(), |_| 3_000, now), None, "there is nobody else");
+        assert_eq!(handlers.add(HANDLERS.into_iter(), |number| 600 + number, now), Some(2));
         assert_eq!(handlers.share(), 2_000);
-        assert_eq!(handlers.add(HANDLERS.into_iter(), |number| 600 + number), Some(1), "the next one");
+        assert_eq!(handlers.add(HANDLERS.into_iter(), |number| 600 + number, now), Some(1), "the next one");
         assert_eq!(
             (handlers.share(), handlers.others()),
             (1_000, Handlers::Except(vec!["c".into(), "b".into()]))
@@ -142,7 +163,7 @@ mod tests {
     #[test]
     fn a_hot_handler_is_fetched_when_half_of_its_share_is_used_up_and_not_twice_in_a_row() {
         let mut handlers = HotHandlers::new(4_000);
-        handlers.add(HANDLERS.into_iter(), |_| 3_000);
+        handlers.add(HANDLERS.into_iter(), |_| 3_000, Instant::now());
         assert_eq!(handlers.hungry(true, |_| 1_001), None);
         assert_eq!(handlers.hungry(true, |_| 1_000), Some((only("c"), 1_000)));
         handlers.begin(&only("c"));
@@ -154,5 +175,18 @@ mod tests {
         assert_eq!(handlers.hungry(false, |_| 0), None);
         handlers.news();
         assert!(handlers.hungry(false, |_| 0).is_some());
+    }
+
+    #[test]
+    fn a_walk_that_takes_too_long_ends_it_for_a_while() {
+        let (mut handlers, now) = (HotHandlers::new(4_000), Instant::now());
+        handlers.add(HANDLERS.into_iter(), |_| 3_000, now);
+        let others = handlers.others();
+        assert!(!handlers.walked(&others, LONGEST_WALK, now));
+        assert!(!handlers.walked(&only("c"), LONGEST_WALK * 2, now), "its own fetch walks over nothing");
+        assert!(handlers.walked(&others, LONGEST_WALK * 2, now));
+        assert_eq!(handlers.others(), Handlers::Every);
+        assert_eq!(handlers.add(HANDLERS.into_iter(), |_| 3_000, now + NOBODY_IS_HOT_FOR / 2), None);
+        assert!(handlers.add(HANDLERS.into_iter(), |_| 3_000, now + NOBODY_IS_HOT_FOR).is_some());
     }
 }

@@ -63,6 +63,8 @@ pub(in crate::delivery) struct Planner {
     news: bool,
     /// A record below the watermark may be pending. Until a fetch begins.
     missed: bool,
+    /// When the last fetch began. Set by `begin`.
+    began: Instant,
 }
 
 impl Planner {
@@ -84,6 +86,7 @@ impl Planner {
             due_wanted: true,
             news: true,
             missed: false,
+            began: now,
         }
     }
 
@@ -136,8 +139,9 @@ impl Planner {
         &mut self,
         handlers: impl Iterator<Item = (usize, &'a str)>,
         in_memory: impl Fn(usize) -> usize,
+        now: Instant,
     ) -> Option<(usize, usize)> {
-        self.budget.cut_handler(handlers, in_memory)
+        self.budget.cut_handler(handlers, in_memory, now)
     }
 
     /// Partitions may be owned no more.
@@ -184,7 +188,9 @@ impl Planner {
         Begin(FetchBudget { partitions, handlers, limit, part }): Begin,
         (seq, skip): (u64, Vec<RecordId>),
         ownership: &Ownership,
+        now: Instant,
     ) -> FetchRequest {
+        self.began = now;
         let unread = self.stop_reads.unread(partitions, ownership);
         let stops = self.stop_reads.begin(partitions, ownership);
         let generations = stops.iter().filter_map(|p| Some((p, ownership.generation(p)?))).collect();
@@ -229,6 +235,7 @@ impl Planner {
         self.due_wanted |= request.due;
         self.stop_reads.again(request.stops);
         self.budget.released(request.partitions());
+        self.walked(&request.handlers, now);
         // What was known of the database may be of another one.
         self.watermark.discard();
         self.listening.version = None;
@@ -246,6 +253,7 @@ impl Planner {
         if !request.part {
             self.watermark.end_fetch(request.watermark);
         }
+        self.walked(&request.handlers, now);
         if self.budget.releasing(releasing) {
             self.want();
         }
@@ -257,6 +265,14 @@ impl Planner {
             self.turn = last.delivery.partition.number().wrapping_add(1);
             let bytes: usize = result.records.iter().map(|record: &Record| record.payload.len()).sum();
             self.budget.brought(bytes / result.records.len());
+        }
+    }
+
+    /// A fetch of these has ended.
+    fn walked(&mut self, handlers: &Handlers, now: Instant) {
+        if self.budget.walked(handlers, now - self.began, now) {
+            self.missed = true;
+            self.want();
         }
     }
 
@@ -404,7 +420,7 @@ mod tests {
                 Step::Fetch(begin) => begin,
             };
             self.seq += 1;
-            let request = self.planner.begin(begin, (self.seq, Vec::new()), &self.ownership);
+            let request = self.planner.begin(begin, (self.seq, Vec::new()), &self.ownership, self.now);
             assert!(request.limit > 0 && !request.turn.is_empty());
             assert!(request.partitions().without(self.ownership.owned()).is_empty(), "only what is owned");
             assert!(self.in_memory + request.limit <= CONFIG, "never more than memory takes");

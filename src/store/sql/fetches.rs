@@ -131,16 +131,17 @@ macro_rules! sqlx_fetches {
                 let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
                 let horizon = Horizon { last_id, open_from: None, ..Horizon::default() };
                 let mut records = read(conn, &sql.scan_by_id, &fetches::scan_lists(&scan)).await?;
-                let (Some(below), Some(below_by_partition), Some(late)) =
-                    (&sql.below, &sql.below_by_partition, &sql.late)
+                let (Some(below), Some(below_by_partition), Some(below_of_handlers), Some(late)) =
+                    (&sql.below, &sql.below_by_partition, &sql.below_of_handlers, &sql.late)
                 else {
                     return Ok((records, horizon));
                 };
-                // Runs after the scan: whatever was committed before a row that the scan has seen is seen
-                // here.
+                // After the scan: whatever was committed before something that it has seen is seen here.
                 let (lists, most) = fetches::below_lists(&scan);
-                let mut rows = sqlx::raw_sql(fill(below, &lists)).fetch_all(&mut *conn).await?;
-                if rows.len() >= most {
+                let all = *scan.pick.handlers == crate::store::Handlers::Every;
+                let first = if all { below } else { below_of_handlers };
+                let mut rows = sqlx::raw_sql(fill(first, &lists)).fetch_all(&mut *conn).await?;
+                if all && rows.len() >= most {
                     rows = sqlx::raw_sql(fill(below_by_partition, &lists)).fetch_all(&mut *conn).await?;
                 }
                 let below = rows.iter().filter_map(|row| get::<i64>(row, 0).transpose());
