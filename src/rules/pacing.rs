@@ -58,7 +58,7 @@ pub fn pause_of_silence(silence: Duration, poll_interval: Duration) -> Duration 
 
 /// The pause between two steps of releases while others are busy, and the part of memory that others have to take
 /// for that.
-const STEP_PAUSE: Duration = Duration::from_millis(100);
+const STEP_PAUSE: Duration = Duration::from_millis(200);
 const BUSY_PART: usize = 8;
 
 /// The pause between two steps of releases, with this many records in memory. Held records that return in
@@ -135,7 +135,7 @@ mod tests {
     fn steps_are_paced_while_others_are_busy() {
         assert_eq!(step_pause(0, 4_000), Duration::ZERO);
         assert_eq!(step_pause(500, 4_000), Duration::ZERO);
-        assert_eq!(step_pause(501, 4_000), Duration::from_millis(100));
+        assert_eq!(step_pause(501, 4_000), Duration::from_millis(200));
     }
 
     #[test]

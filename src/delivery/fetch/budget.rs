@@ -26,7 +26,7 @@ const SHARES: usize = 16;
 const BUSY_FOR: Duration = Duration::from_millis(20);
 /// A partition where a lane goes on in steps is fetched by itself for the sake of its other lanes this often:
 /// each such fetch is one that the other partitions wait for.
-const BETWEEN_STEPS: Duration = Duration::from_millis(20);
+const BETWEEN_STEPS: Duration = Duration::from_millis(100);
 
 /// What the next fetch may bring.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -50,6 +50,8 @@ pub(super) struct Releases {
     lanes: HashMap<Lane, Release>,
     /// When steps were asked for last. Written by `due`.
     last_step: Option<Instant>,
+    /// The last pause, and until when it is kept: between two fetches others seem to be idle. Written by `due`.
+    paced: Option<(Duration, Instant)>,
     /// When a step that is due may be asked for. Written by `due`, while the pace holds one back.
     next_step: Option<Instant>,
 }
@@ -109,6 +111,10 @@ impl Releases {
             release.seen && !release.asked && few_left(lane, RETURNED_BY_A_STEP / 2)
         };
         let mut due = self.lanes.iter_mut().filter(|(lane, release)| is_due(lane, release)).peekable();
+        if !pause.is_zero() {
+            self.paced = Some((pause, now + pause));
+        }
+        let pause = self.paced.filter(|(_, until)| now < *until).map_or(pause, |(pause, _)| pause);
         let paced = self.last_step.map(|last| last + pause).filter(|next| *next > now);
         self.next_step = paced.filter(|_| due.peek().is_some());
         if paced.is_some() || due.peek().is_none() {
@@ -173,6 +179,7 @@ mod tests {
         releases.see(PartitionSet::ALL);
         assert!(releases.due(pause, now, |_, _| true).is_empty());
         assert_eq!(releases.next_step(), Some(now + pause), "somebody is to ask again then");
+        assert!(releases.due(Duration::ZERO, now, |_, _| true).is_empty(), "others are idle for a moment");
         assert_eq!(releases.due(pause, now + pause, |_, _| true).len(), 1);
         assert_eq!(releases.next_step(), None);
     }
