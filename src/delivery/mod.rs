@@ -32,6 +32,7 @@
 //! | stale | rows of a lane that changed since the fetch under way began: they do not count |
 //! | missed | a record that was fetched and not admitted, or requeued: the next fetch begins at the head |
 //! | hot | a partition one of whose lanes wants more than its share of memory: it is fetched by itself |
+//! | hot handler | a handler that wants more than its share of memory: it is fetched by itself, too |
 //! | exhausted | a hot partition whose last fetch brought nothing that could be admitted |
 //! | releasing | a lane whose held records return in steps |
 //! | suspected | a record or a partition that earlier processes have crashed with |

@@ -9,8 +9,8 @@ use std::{
 use keylane::{Observer, RecordId, Signal};
 use tokio::sync::watch;
 
-/// No wait is longer than this.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+/// No wait is longer than this, with twenty processes on each core either.
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// Waits for something that must come.
 #[track_caller]

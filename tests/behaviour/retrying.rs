@@ -264,7 +264,7 @@ pub(crate) async fn an_unavailable_target_counts_no_attempt<T: User>(stage: &Sta
 pub(crate) async fn an_unavailable_target_counts_once_the_record_is_too_old<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let handler = ledger.handler("bookkeeper", |_, _| Err(HandlerError::unavailable(millis(100))));
-    let policy = RetryPolicy::never().max_unavailable(millis(250));
+    let policy = RetryPolicy::never().max_unavailable(millis(500));
     let (outbox, running) = stage.run([handler.retry(policy)]).await;
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;
     until_count(&outbox, Status::Failed, 1).await;
@@ -272,7 +272,10 @@ pub(crate) async fn an_unavailable_target_counts_once_the_record_is_too_old<T: U
     let failed = outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().remove(0);
     assert_eq!(failed.attempts, 1, "only the last one counts");
     assert_eq!(failed.last_error.as_deref(), Some("the target is unavailable"));
-    assert!(ledger.steps(Step::Began).len() >= 2, "it was waited for");
+    let calls = ledger.steps(Step::Began);
+    // On a machine that is busy enough, the first call comes too late already.
+    let was_young = calls[0].delivery.age < millis(400);
+    assert!(!was_young || calls.len() >= 2, "it was waited for");
 }
 
 pub(crate) async fn a_panic_is_a_failure_with_its_text<T: User>(stage: &Stage<T>) {

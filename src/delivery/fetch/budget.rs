@@ -214,17 +214,22 @@ impl Budget {
         let mean_bytes = self.mean_bytes;
         let size = |limits, records, bytes| pacing::fetch_size(limits, records, bytes, mean_bytes);
         let share = (max_in_flight / SHARES).max(2);
+        // Without room for what is hungry, the others are seen to: they may be what fills memory.
         if let Some(partition) = self.hungry(share / 2, ownership) {
             let limits = FetchLimits { batch_size: share, max_in_flight, max_in_flight_bytes };
             let partitions = [partition].into_iter().collect();
             let (handlers, limit) = (Handlers::Every, size(limits, records, bytes));
-            return some(FetchBudget { partitions, handlers, limit, part: true });
+            if limit > 0 {
+                return some(FetchBudget { partitions, handlers, limit, part: true });
+            }
         }
         if let Some((handlers, wants)) = self.handlers.hungry(wanted.at_all, of_handler) {
             let limits =
                 FetchLimits { batch_size: wants.min(batch_size), max_in_flight, max_in_flight_bytes };
             let (partitions, limit) = (self.common(ownership), size(limits, records, bytes));
-            return some(FetchBudget { partitions, handlers, limit, part: true });
+            if limit > 0 {
+                return some(FetchBudget { partitions, handlers, limit, part: true });
+            }
         }
         if !wanted.at_all {
             return Room::Nothing;
@@ -347,5 +352,18 @@ mod tests {
         );
         let quiet = Wanted { at_all: true, news: false };
         assert_eq!(budget.room(full, |_| 0, quiet, &ownership, later), Room::Nothing);
+    }
+
+    /// What is hungry and has no room must not keep the planner from those who fill memory.
+    #[tokio::test(start_paused = true)]
+    async fn what_fills_memory_is_cut_though_something_hot_is_hungry() {
+        let (mut budget, ownership, _) = with_a_hot_one();
+        let handlers = [(0, "a"), (1, "b")];
+        budget.cut_handler(handlers.into_iter(), |number| 3_000 - number, Instant::now());
+        let full = (budget.config.max_in_flight, 0);
+        let (now, nothing) = (Instant::now(), |_| 0);
+        assert_eq!(budget.room(full, nothing, WANTED, &ownership, now), Room::Nothing);
+        let later = now + BUSY_FOR;
+        assert!(matches!(budget.room(full, nothing, WANTED, &ownership, later), Room::CutQueues(_)));
     }
 }
