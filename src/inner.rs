@@ -3,6 +3,6 @@
 
 pub use crate::{
     instance::{Claim, ClusterView, Member},
-    record::{Cancel, Change, Due, Named, NewRecord, Settlement, Stop},
+    record::{Cancel, Change, Deadline, Due, Named, NewRecord, Settlement, Stop},
     store::*,
 };

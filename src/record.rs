@@ -1,14 +1,13 @@
 //! Records: what a service schedules, what a handler is given, and the words for their lives.
 
-use std::{
-    borrow::Cow,
-    collections::BTreeMap,
-    fmt,
-    time::{Duration, SystemTime},
-};
+use std::{borrow::Cow, collections::BTreeMap, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use uuid::Uuid;
+
+mod scheduled;
+
+pub use scheduled::{Cancel, Deadline, Due, Named, NewRecord};
 
 use crate::{instance::Generation, name::Name, partition::Partition};
 
@@ -123,63 +122,6 @@ impl fmt::Display for Status {
     }
 }
 
-/// When a record may be delivered for the first time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Due {
-    /// At once.
-    #[default]
-    Now,
-    /// This long after the database's clock at the insert.
-    After(Duration),
-    /// Not before this time, by the database's clock.
-    At(SystemTime),
-}
-
-/// A record on its way into the database: one event for one handler.
-#[derive(Clone, Debug)]
-pub struct NewRecord {
-    /// Identity given to handlers, brokers and inboxes; a uuid v7.
-    pub event_id: Uuid,
-    /// Where it goes.
-    pub partition: Partition,
-    /// What orders it.
-    pub key: String,
-    /// Who takes it.
-    pub handler: String,
-    /// What it is.
-    pub record_type: String,
-    /// How the payload is encoded, as a media type.
-    pub content_type: String,
-    /// The encoded event.
-    pub payload: Vec<u8>,
-    /// Headers, as stored.
-    pub headers: Headers,
-    /// When it may be delivered.
-    pub due: Due,
-    /// The dedup key of its event, kept with a record that is not due yet: to be free if that is cancelled.
-    pub dedup_key: Option<String>,
-}
-
-/// Which records that are not due yet are cancelled.
-#[derive(Clone, Debug)]
-pub struct Cancel {
-    /// That of the key.
-    pub partition: Partition,
-    /// What orders them.
-    pub key: String,
-    /// What they have in common.
-    pub named: Named,
-}
-
-/// How a caller names an event.
-#[derive(Clone, Debug)]
-pub enum Named {
-    /// By its id.
-    Event(Uuid),
-    /// By the dedup key with which it was scheduled.
-    DedupKey(String),
-}
-
 /// The database's own sequence number of a record: the only order there is.
 pub type RecordId = i64;
 
@@ -210,6 +152,9 @@ pub struct Delivery {
     pub headers: Headers,
     /// How long ago the record was scheduled, by the database's clock, when it was fetched.
     pub age: Duration,
+    /// How long until the record expires, by the database's clock, when it was fetched; `None` if it has no
+    /// deadline.
+    pub expires_in: Option<Duration>,
 }
 
 impl Delivery {
@@ -368,6 +313,8 @@ pub enum Change {
         error: String,
         /// What becomes of the lane.
         lane: OnFailure,
+        /// Whether it counts as a failed attempt.
+        counted: bool,
     },
     /// No handler here: the lane stands still, no attempt is counted.
     Unroutable,

@@ -20,4 +20,7 @@ ALTER TABLE {outbox}partition ADD COLUMN crashes INT NOT NULL DEFAULT 0;
 -- The dedup key of a record that is not due yet, to be free if that is cancelled.
 ALTER TABLE {outbox}record ADD COLUMN dedup_key VARBINARY(255);
 
+-- After this the handler is not called any more; most records have none.
+ALTER TABLE {outbox}record ADD COLUMN expires_at DATETIME(6);
+
 UPDATE {outbox}meta SET schema_version = 3 WHERE id = 1;

@@ -27,4 +27,7 @@ ALTER TABLE {outbox}record ADD COLUMN dedup_key TEXT;
 -- By which those of an event are found that are not due yet.
 CREATE INDEX {index}record_delayed_key ON {outbox}record (partition_no, record_key) WHERE status = 4;
 
+-- After this the handler is not called any more; most records have none.
+ALTER TABLE {outbox}record ADD COLUMN expires_at INTEGER;
+
 UPDATE {outbox}meta SET schema_version = 3 WHERE id = 1;

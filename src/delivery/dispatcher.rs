@@ -231,7 +231,7 @@ impl Dispatcher {
         }
         let (before, _) = self.lanes.in_memory();
         match self.outside.ownership.lease_holds() {
-            true => records.into_iter().for_each(|record| self.admit(record)),
+            true => records.into_iter().for_each(|record| self.admit(record, result.request.began)),
             false => self.lanes.mark_missed(),
         }
         if answer.is_all_of_a_part() {
@@ -243,14 +243,14 @@ impl Dispatcher {
     }
 
     /// A record whose partition's stops are not known is not admitted.
-    fn admit(&mut self, record: Record) {
+    fn admit(&mut self, record: Record, began: Duration) {
         let Outside { ownership, registry, .. } = &self.outside;
         let delivery = &record.delivery;
         let permit = ownership.permit(delivery.partition);
         let permit =
             permit.filter(|permit| self.planner.stops_are_read(delivery.partition, permit.generation()));
         let entry = registry.entry(&delivery.handler, &delivery.record_type);
-        self.lanes.admit(record, permit, entry);
+        self.lanes.admit(record, began, permit, entry);
     }
 
     fn start_runs(&mut self) {
@@ -413,11 +413,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_admitted_before_the_stops_of_its_generation_are_known() {
         let mut dispatcher = fixtures::dispatcher();
-        dispatcher.admit(fixtures::record(1, "a"));
+        dispatcher.admit(fixtures::record(1, "a"), Duration::ZERO);
         assert_eq!(dispatcher.lanes.in_memory().0, 0);
         let answer = answer(&mut dispatcher).await;
         dispatcher.fetched(answer);
-        dispatcher.admit(fixtures::record(1, "a"));
+        dispatcher.admit(fixtures::record(1, "a"), Duration::ZERO);
         assert_eq!(dispatcher.lanes.in_memory().0, 1);
     }
 

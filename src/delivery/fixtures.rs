@@ -77,6 +77,7 @@ pub(super) fn record(id: i64, key: &str) -> Record {
         attempt: 1,
         headers: Default::default(),
         age: Duration::ZERO,
+        expires_in: None,
     };
     Record { delivery, payload: Vec::new() }
 }
@@ -115,7 +116,7 @@ pub(super) fn lanes(ownership: &Ownership, count: i64) -> SmallVec<[LaneRun; 1]>
 /// A record with a permit.
 pub(super) fn item(ownership: &Ownership, record: Record) -> Item {
     let permit = ownership.permit(record.delivery.partition).unwrap();
-    Item { record: Arc::new(record), permit, stops_lane: false, care: Default::default() }
+    Item { record: Arc::new(record), permit, stops_lane: false, care: Default::default(), expires: None }
 }
 
 /// What attempts share, with nobody to listen.

@@ -25,11 +25,18 @@ pub(super) struct Item {
     pub(super) stops_lane: bool,
     /// What its process may risk with it.
     pub(super) care: Care,
+    /// Its deadline, on the clock.
+    pub(super) expires: Option<Duration>,
 }
 
 impl Item {
     pub(super) fn id(&self) -> RecordId {
         self.record.delivery.id
+    }
+
+    /// Whether its handler may not be called any more.
+    pub(super) fn has_expired(&self, now: Duration) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
     }
 }
 

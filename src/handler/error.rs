@@ -92,6 +92,8 @@ pub enum FailureKind {
     Panic,
     /// The payload could not be decoded into the handler's event.
     Decode,
+    /// The deadline of the record had passed: the handler was not called.
+    Expired,
 }
 
 impl FailureKind {
@@ -102,6 +104,7 @@ impl FailureKind {
             Self::Timeout => "timeout",
             Self::Panic => "panic",
             Self::Decode => "decode",
+            Self::Expired => "expired",
         }
     }
 }
@@ -177,11 +180,18 @@ impl HandlerError {
     }
 
     pub(crate) fn of_kind(kind: FailureKind, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { kind, permanent: kind == FailureKind::Decode, ..Self::new(error) }
+        let permanent = matches!(kind, FailureKind::Decode | FailureKind::Expired);
+        Self { kind, permanent, ..Self::new(error) }
     }
 
     pub(crate) fn timed_out(limit: Duration) -> Self {
         Self::of_kind(FailureKind::Timeout, format!("no result within {} ms", limit.as_millis()))
+    }
+
+    /// In place of a call whose record has expired.
+    pub(crate) fn expired() -> Self {
+        let text = "expired: the deadline of the record passed before this call";
+        Self::of_kind(FailureKind::Expired, text).class("expired")
     }
 
     /// What a panic leaves behind.
@@ -202,6 +212,7 @@ impl HandlerError {
             retry_after: self.retry_after,
             unavailable: self.unavailable,
             undecodable: self.kind == FailureKind::Decode,
+            expired: self.kind == FailureKind::Expired,
         }
     }
 

@@ -25,7 +25,10 @@ pub enum Step {
     /// Retries are spent: call the fallback handler.
     Fallback,
     /// Retries are spent and there is no fallback, or it failed too.
-    Fail,
+    Fail {
+        /// Whether it counts as a failed attempt: what has expired was not attempted.
+        counted: bool,
+    },
 }
 
 /// How the lanes of a handler behave around failures.
@@ -48,6 +51,10 @@ pub fn after_handler(
     roll: f64,
 ) -> Step {
     let Some(fault) = fault else { return Step::Complete };
+    let ends = || if has_fallback { Step::Fallback } else { Step::Fail { counted: !fault.expired } };
+    if fault.expired {
+        return ends();
+    }
     if policy.leaves(fault) {
         return Step::Leave;
     }
@@ -56,14 +63,13 @@ pub fn after_handler(
     }
     match policy.delay(failures, fault, roll) {
         Some(delay) => Step::Retry { delay },
-        None if has_fallback => Step::Fallback,
-        None => Step::Fail,
+        None => ends(),
     }
 }
 
-/// What follows from a call of the fallback handler.
-pub fn after_fallback(succeeded: bool) -> Step {
-    if succeeded { Step::Complete } else { Step::Fail }
+/// What follows from a call of the fallback handler. `counted`: the handler was called before it.
+pub fn after_fallback(succeeded: bool, counted: bool) -> Step {
+    if succeeded { Step::Complete } else { Step::Fail { counted } }
 }
 
 /// What to write for a step. `stopped_lane`: this record had stopped its lane before.
@@ -80,7 +86,7 @@ pub fn change(step: Step, stopped_lane: bool, rules: LaneRules, error: &str) -> 
         Step::Wait { delay } => {
             Some(Change::Retry { delay, error, stop: rules.stop_on_first_failure, counted: false })
         }
-        Step::Fail => Some(Change::Fail { error, lane: rules.on_failure }),
+        Step::Fail { counted } => Some(Change::Fail { error, lane: rules.on_failure, counted }),
         Step::Leave => Some(Change::Unroutable),
         Step::Fallback => None,
     }
@@ -108,6 +114,14 @@ mod tests {
     }
 
     #[test]
+    fn what_has_expired_is_not_retried_and_counts_no_attempt() {
+        let fault = Some(Fault { expired: true, retry_after: Some(Duration::ZERO), ..Fault::default() });
+        assert_eq!(step(fault, 0, true), Step::Fallback);
+        assert_eq!(step(fault, 0, false), Step::Fail { counted: false });
+        assert_eq!(after_fallback(false, false), Step::Fail { counted: false });
+    }
+
+    #[test]
     fn success_completes() {
         assert_eq!(step(None, 0, true), Step::Complete);
     }
@@ -118,20 +132,20 @@ mod tests {
         assert_eq!(step(fault, 1, true), Step::Retry { delay: Duration::from_secs(2) });
         assert_eq!(step(fault, 3, true), Step::Retry { delay: Duration::from_secs(8) });
         assert_eq!(step(fault, 4, true), Step::Fallback);
-        assert_eq!(step(fault, 4, false), Step::Fail);
+        assert_eq!(step(fault, 4, false), Step::Fail { counted: true });
     }
 
     #[test]
     fn a_permanent_error_skips_the_retries() {
         let fault = Some(Fault { permanent: true, ..Fault::default() });
         assert_eq!(step(fault, 1, true), Step::Fallback);
-        assert_eq!(step(fault, 1, false), Step::Fail);
+        assert_eq!(step(fault, 1, false), Step::Fail { counted: true });
     }
 
     #[test]
     fn the_fallback_ends_it_either_way() {
-        assert_eq!(after_fallback(true), Step::Complete);
-        assert_eq!(after_fallback(false), Step::Fail);
+        assert_eq!(after_fallback(true, true), Step::Complete);
+        assert_eq!(after_fallback(false, true), Step::Fail { counted: true });
     }
 
     #[test]
@@ -141,8 +155,8 @@ mod tests {
         assert!(goes_on(Step::Complete, STOP));
         assert!(!goes_on(retry, STOP));
         assert!(goes_on(retry, GO_ON));
-        assert!(!goes_on(Step::Fail, STOP));
-        assert!(goes_on(Step::Fail, GO_ON));
+        assert!(!goes_on(Step::Fail { counted: true }, STOP));
+        assert!(goes_on(Step::Fail { counted: true }, GO_ON));
     }
 
     #[test]

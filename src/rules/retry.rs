@@ -81,6 +81,8 @@ pub struct Fault<'a> {
     pub unavailable: bool,
     /// The payload could not be decoded.
     pub undecodable: bool,
+    /// The deadline of the record had passed: the handler was not called.
+    pub expired: bool,
 }
 
 /// The shortest wait for a target that is away: many lanes ask it at once.

@@ -12,7 +12,7 @@ pub(crate) use scheduler::Scheduler;
 
 use crate::{
     codec,
-    record::{Due, Headers, OutboxEvent, TRACE_ID_HEADER},
+    record::{Deadline, Due, Headers, OutboxEvent, TRACE_ID_HEADER},
     store::StoreError,
 };
 
@@ -125,7 +125,7 @@ impl From<serde_json::Error> for ScheduleError {
     }
 }
 
-/// Headers, due time, event id and dedup key of an event.
+/// Headers, due time, deadline, event id and dedup key of an event.
 ///
 /// ```
 #[doc = include_str!("../doc/outbox.txt")]
@@ -134,7 +134,8 @@ impl From<serde_json::Error> for ScheduleError {
 ///     .trace_id("4bf92f35")
 ///     .dedup_key("request-17") // a second call with it writes nothing
 ///     .event_id(uuid::Uuid::now_v7()) // which an inbox knows it by
-///     .after(Duration::from_secs(60)); // or .at(time)
+///     .after(Duration::from_secs(60)) // or .at(time)
+///     .expires_after(Duration::from_secs(3600)); // or .expires_at(time)
 /// let order = OrderPlaced { id: 42 };
 /// let scheduled = outbox.transaction(async |tx| outbox.schedule_with(tx, &order, options).await).await?;
 /// assert!(!scheduled.duplicate);
@@ -145,12 +146,13 @@ impl From<serde_json::Error> for ScheduleError {
 pub struct ScheduleOptions {
     headers: Headers,
     due: Due,
+    deadline: Option<Deadline>,
     event_id: Option<Uuid>,
     dedup_key: Option<String>,
 }
 
 impl ScheduleOptions {
-    /// No headers, due at once, a new event id, no dedup key.
+    /// No headers, due at once, no deadline, a new event id, no dedup key.
     pub fn new() -> Self {
         Self::default()
     }
@@ -187,6 +189,24 @@ impl ScheduleOptions {
     #[must_use]
     pub fn at(mut self, time: SystemTime) -> Self {
         self.due = Due::At(time);
+        self
+    }
+
+    /// The event expires this long after the insert, by the database's clock, whatever retries are left and
+    /// whether it was due or not. Its handlers are not called any more then: it has failed with class `expired`.
+    /// A fallback handler is called with that failure. Without one the record is failed, and
+    /// `on_failure` decides about its lane: `block` stops the key for an event that nobody wants any more, so
+    /// give handlers of such events `on_failure = "continue"`.
+    #[must_use]
+    pub fn expires_after(mut self, time: Duration) -> Self {
+        self.deadline = Some(Deadline::After(time));
+        self
+    }
+
+    /// The event expires at this time, by the database's clock; see [`expires_after`](Self::expires_after).
+    #[must_use]
+    pub fn expires_at(mut self, time: SystemTime) -> Self {
+        self.deadline = Some(Deadline::At(time));
         self
     }
 

@@ -182,7 +182,8 @@ fn add_records(
 ) {
     let RawEvent { record_type, key, content_type, payload } = event;
     let Some((last, others)) = handlers.split_last() else { return };
-    let (partition, headers, due) = (Partition::of(&key), options.headers.clone(), options.due);
+    let (partition, headers) = (Partition::of(&key), options.headers.clone());
+    let (due, deadline) = (options.due, options.deadline);
     let dedup_key = options.dedup_key.clone().filter(|_| due != Due::Now);
     let handler = last.clone();
     let record = NewRecord {
@@ -195,6 +196,7 @@ fn add_records(
         payload,
         headers,
         due,
+        deadline,
         dedup_key,
     };
     records.extend(others.iter().map(|handler| NewRecord { handler: handler.clone(), ..record.clone() }));

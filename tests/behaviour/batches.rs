@@ -17,10 +17,10 @@ use crate::{
 };
 
 /// One call: what it was given.
-type Call = Vec<(Placed, Delivery)>;
+pub(crate) type Call = Vec<(Placed, Delivery)>;
 
 /// Notes its calls and returns what `results` says.
-struct Batch<F> {
+pub(crate) struct Batch<F> {
     calls: Arc<Log<Call>>,
     results: F,
 }
@@ -41,7 +41,7 @@ where
     }
 }
 
-fn batch<F>(results: F) -> (Batch<F>, Arc<Log<Call>>)
+pub(crate) fn batch<F>(results: F) -> (Batch<F>, Arc<Log<Call>>)
 where
     F: Fn(&Call) -> BatchResults + Send + Sync + 'static,
 {
@@ -49,12 +49,12 @@ where
     (Batch { calls: Arc::clone(&calls), results }, calls)
 }
 
-fn all_done(call: &Call) -> BatchResults {
+pub(crate) fn all_done(call: &Call) -> BatchResults {
     call.iter().map(|_| Ok(())).collect()
 }
 
 /// Numbers and attempts of each call.
-fn numbers(calls: &Log<Call>) -> Vec<Vec<(u32, u32)>> {
+pub(crate) fn numbers(calls: &Log<Call>) -> Vec<Vec<(u32, u32)>> {
     let number = |(event, delivery): &(Placed, Delivery)| (event.number, delivery.attempt);
     calls.all().iter().map(|call| call.iter().map(number).collect()).collect()
 }

@@ -18,10 +18,10 @@ use crate::{
     user::User,
 };
 
-type Told = (&'static str, Placed, Failure);
+pub(crate) type Told = (&'static str, Placed, Failure);
 
 /// Tells what it was given, and succeeds or fails.
-struct Fallback {
+pub(crate) struct Fallback {
     name: &'static str,
     told: UnboundedSender<Told>,
     error: Option<&'static str>,
@@ -48,7 +48,7 @@ impl GenericFallbackHandler for Fallback {
     }
 }
 
-fn fallback(name: &'static str) -> (Fallback, UnboundedReceiver<Told>) {
+pub(crate) fn fallback(name: &'static str) -> (Fallback, UnboundedReceiver<Told>) {
     let (told, received) = unbounded_channel();
     (Fallback { name, told, error: None }, received)
 }

@@ -17,6 +17,7 @@ mod declarations;
 mod delayed;
 mod delivering;
 mod durability;
+mod expiring;
 mod fallbacks;
 mod faults;
 mod finishing;
@@ -102,6 +103,14 @@ macro_rules! everywhere {
             }
             cancelling {
                 a_cancelled_event_is_not_delivered
+            }
+            expiring {
+                what_has_expired_is_not_called
+                what_has_expired_blocks_its_key_until_a_person_retries_it
+                a_deadline_ends_retries
+                a_deadline_ends_a_pause_between_retries
+                what_expires_in_a_batch_leaves_it_at_its_place
+                what_expires_in_a_transactional_run_leaves_it_at_its_place
             }
             retrying {
                 delays_grow_and_are_kept

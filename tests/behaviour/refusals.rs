@@ -186,6 +186,9 @@ pub(crate) async fn a_due_time_out_of_range_is_refused<T: User>(stage: &Stage<T>
     let error = outbox.schedule_after(&mut work, &placed("order-1", 1), Duration::MAX).await.unwrap_err();
     let ScheduleError::Store(error) = error else { panic!("{error:?}") };
     assert!(error.to_string().contains("the due time is out of range"), "{error}");
+    let forever = ScheduleOptions::new().expires_after(Duration::MAX);
+    let error = outbox.schedule_with(&mut work, &placed("order-1", 1), forever).await.unwrap_err();
+    assert!(error.to_string().contains("the deadline is out of range"), "{error}");
     T::commit(work).await;
     until_empty(&outbox).await;
 }

@@ -77,7 +77,7 @@ pub(crate) async fn only_what_is_not_due_and_never_tried_is_cancelled<T: Target>
     let of = outbox.ids_of(&records).await;
     let mut worker = outbox.join().await;
     let uncounted = Change::Retry { delay: LONG, error: "away".to_owned(), stop: true, counted: false };
-    let fail = Change::Fail { error: "no".to_owned(), lane: OnFailure::Block };
+    let fail = Change::Fail { counted: true, error: "no".to_owned(), lane: OnFailure::Block };
     worker.settle([(of[1], 0, retry_after(LONG)), (of[2], 0, uncounted), (of[3], 0, fail)]).await;
     worker.settle([(of[4], 0, Change::Unroutable), (of[5], 0, Change::Complete)]).await;
     let due = due_record("due", Due::At(SystemTime::now() - LONG));

@@ -134,7 +134,7 @@ pub(crate) async fn error_texts_come_back_exactly<T: Target>(outbox: &Outbox<T>)
     let error = || text.clone();
     worker
         .settle([
-            (ids[0], 0, Change::Fail { error: error(), lane: OnFailure::Continue }),
+            (ids[0], 0, Change::Fail { counted: true, error: error(), lane: OnFailure::Continue }),
             (ids[1], 0, Change::Retry { delay: Duration::ZERO, error: error(), stop: true, counted: true }),
         ])
         .await;

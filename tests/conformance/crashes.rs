@@ -82,7 +82,7 @@ pub(crate) async fn repairing_a_record_clears_its_crashes<T: Target>(outbox: &Ou
     let worker = owner(outbox).await;
     outbox.store.track_call(worker.id, partition(1), id).await.unwrap();
     crash(outbox, &worker).await;
-    let fail = Change::Fail { error: "crashed".to_owned(), lane: OnFailure::Block };
+    let fail = Change::Fail { counted: true, error: "crashed".to_owned(), lane: OnFailure::Block };
     outbox.join().await.settle([(id, 0, fail)]).await;
     assert!(outbox.store.repair(id, &Repair::Retry).await.unwrap());
     assert!(suspicions(outbox).await.iter().all(|suspicion| suspicion.record.is_none()));

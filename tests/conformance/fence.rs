@@ -27,7 +27,7 @@ impl EveryChange {
         owner.settle([(ids[0], 0, stop()), (ids[1], 0, stop())]).await;
         owner.settle([(behind[0], 0, Change::Hold { behind: ids[0] })]).await;
         let error = "late".to_owned();
-        let fail = |lane| Change::Fail { error: error.clone(), lane };
+        let fail = |lane| Change::Fail { counted: true, error: error.clone(), lane };
         let changes = [
             (ids[0], 1, Change::CompleteAndResume),
             (ids[1], 1, Change::Resume),

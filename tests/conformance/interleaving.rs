@@ -164,7 +164,7 @@ pub(crate) async fn no_settle_takes_a_fence_row_along<T: Server>(outbox: &Outbox
         worker = worker.over(outbox.store_that(completed));
         let ids = outbox.schedule_keys(&["order-1", "order-2", "order-3", "order-4"]).await;
         let error = "spent".to_owned();
-        let fail = Change::Fail { error, lane: keylane::OnFailure::Block };
+        let fail = Change::Fail { counted: true, error, lane: keylane::OnFailure::Block };
         worker.settle([(ids[0], 0, Change::Complete)]).await;
         worker.settle([(ids[1], 0, Change::CompleteAndResume)]).await;
         worker.settle([(ids[2], 0, stop()), (ids[3], 0, fail)]).await;
@@ -189,7 +189,7 @@ pub(crate) async fn a_hold_and_a_release_of_its_lane_do_not_pass_each_other<T: S
     let ids = outbox.schedule_keys(&["order-1", "order-1"]).await;
     let mut worker = outbox.join().await;
     let error = "spent".to_owned();
-    let block = Change::Fail { error, lane: keylane::OnFailure::Block };
+    let block = Change::Fail { counted: true, error, lane: keylane::OnFailure::Block };
     worker.settle([(ids[0], 0, block)]).await;
     let mut releasing = begin(outbox).await;
     run(outbox, &mut releasing, &format!("DELETE FROM {{outbox}}lane WHERE record_id = {}", ids[0])).await;

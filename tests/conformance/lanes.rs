@@ -15,7 +15,7 @@ use crate::{
 };
 
 fn fail(lane: OnFailure) -> Change {
-    Change::Fail { error: "spent".to_owned(), lane }
+    Change::Fail { counted: true, error: "spent".to_owned(), lane }
 }
 
 /// A stopped lane of `order-1`: who settles, the record that stops it, those held behind it.

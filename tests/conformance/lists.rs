@@ -22,6 +22,11 @@ macro_rules! everywhere {
                 only_what_is_not_due_and_never_tried_is_cancelled
                 a_cancelled_dedup_key_is_free_again
             }
+            expiring {
+                each_fetch_brings_how_long_until_the_deadline
+                a_retry_is_due_at_the_deadline_at_the_latest
+                what_has_expired_counts_no_attempt_and_is_repaired_without_a_deadline
+            }
             crashes {
                 a_crash_counts_for_what_was_owned_and_for_calls_that_had_not_ended
                 who_lets_go_or_is_late_has_not_crashed

@@ -30,6 +30,7 @@ mod content;
 mod contention;
 mod crashes;
 mod dedup;
+mod expiring;
 mod fence;
 mod fetcher;
 mod fetching;

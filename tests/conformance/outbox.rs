@@ -227,6 +227,7 @@ pub(crate) fn record(key: &str) -> NewRecord {
         payload: br#"{"order":1}"#.to_vec(),
         headers: Default::default(),
         due: Due::Now,
+        deadline: None,
         dedup_key: None,
     }
 }

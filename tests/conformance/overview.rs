@@ -14,7 +14,7 @@ use crate::{
 };
 
 fn fails(lane: OnFailure) -> Change {
-    Change::Fail { error: "spent".to_owned(), lane }
+    Change::Fail { counted: true, error: "spent".to_owned(), lane }
 }
 
 pub(crate) async fn instances_are_listed_with_their_partitions<T: Target>(outbox: &Outbox<T>) {

@@ -148,7 +148,12 @@ pub(crate) async fn an_open_user_transaction_holds_back_no_outcome<T: Server>(ou
         promptly(worker.settle([(ids[1], 0, stop()), (ids[2], 0, Change::Hold { behind: ids[1] })])).await;
         promptly(worker.settle([(ids[1], 1, Change::CompleteAndResume)])).await;
         promptly(worker.settle([(ids[3], 0, retry_after(Duration::ZERO))])).await;
-        promptly(worker.settle([(ids[4], 0, Change::Fail { error: "no".to_owned(), lane: one })])).await;
+        promptly(worker.settle([(
+            ids[4],
+            0,
+            Change::Fail { counted: true, error: "no".to_owned(), lane: one },
+        )]))
+        .await;
         promptly(worker.settle([(ids[5], 0, Change::Unroutable)])).await;
         promptly(worker.settle([(ids[5], 0, Change::Resume)])).await;
         // A stale count makes it look at its records again.
@@ -166,7 +171,7 @@ pub(crate) async fn an_open_user_transaction_holds_back_no_repairing<T: Server>(
     let mut worker = outbox.join().await;
     for id in &ids[..3] {
         let lane = OnFailure::Block;
-        worker.settle([(*id, 0, Change::Fail { error: "no".to_owned(), lane })]).await;
+        worker.settle([(*id, 0, Change::Fail { counted: true, error: "no".to_owned(), lane })]).await;
     }
     worker.settle([(ids[3], 0, Change::Hold { behind: ids[0] })]).await;
     let _open = open_transaction(outbox).await;

@@ -100,7 +100,7 @@ pub(crate) async fn a_lane_that_is_releasing_can_be_stopped_again<T: Target>(out
     settlements.push(settlement((
         tail[0],
         0,
-        Change::Fail { error: "no".to_owned(), lane: OnFailure::Block },
+        Change::Fail { counted: true, error: "no".to_owned(), lane: OnFailure::Block },
     )));
     settlements.push(settlement((head, 0, Change::Release)));
     assert_eq!(worker.settle_all(settlements).await.held, STEP - 1);
@@ -124,7 +124,7 @@ pub(crate) async fn a_retry_during_a_release_stops_it<T: Target>(outbox: &Outbox
 }
 
 pub(crate) async fn repairing_before_a_large_backlog_returns_it_in_steps<T: Target>(outbox: &Outbox<T>) {
-    let fail = Change::Fail { error: "spent".to_owned(), lane: OnFailure::Block };
+    let fail = Change::Fail { counted: true, error: "spent".to_owned(), lane: OnFailure::Block };
     let (mut worker, failed, tail) = stopped(outbox, "order-1", fail).await;
     assert!(outbox.store.repair(failed, &Repair::Discard).await.unwrap());
     assert!(!outbox.stops().await[0].record_exists, "and yet the lane is not free");

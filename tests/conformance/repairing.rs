@@ -17,7 +17,7 @@ use crate::{
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn block() -> Change {
-    Change::Fail { error: "spent".to_owned(), lane: OnFailure::Block }
+    Change::Fail { counted: true, error: "spent".to_owned(), lane: OnFailure::Block }
 }
 
 /// A blocked lane of `order-1`: the failed record, and two held behind it.
@@ -85,7 +85,7 @@ pub(crate) async fn a_failure_that_continued_can_be_repaired_too<T: Target>(outb
     let id = outbox.schedule_keys(&["order-1"]).await[0];
     let mut worker = outbox.join().await;
     let error = "spent".to_owned();
-    worker.settle([(id, 0, Change::Fail { error, lane: OnFailure::Continue })]).await;
+    worker.settle([(id, 0, Change::Fail { counted: true, error, lane: OnFailure::Continue })]).await;
     assert!(outbox.store.repair(id, &Repair::Retry).await.unwrap());
     assert_eq!(outbox.pending_ids("order-1").await, [id]);
 }

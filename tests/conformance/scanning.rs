@@ -116,7 +116,7 @@ pub(crate) async fn only_pending_records_are_scanned_and_found_as_head<T: Target
     outbox.schedule(&[due_record("order-6", Due::After(Duration::ZERO))]).await;
     let pending = outbox.schedule_keys(&[&neighbour, "order-7"]).await;
     let mut worker = outbox.join().await.over(outbox.store_that(Completed::Keep));
-    let fail = |lane| Change::Fail { error: "spent".to_owned(), lane };
+    let fail = |lane| Change::Fail { counted: true, error: "spent".to_owned(), lane };
     worker.settle([(first[0], 0, stop()), (first[1], 0, Change::Hold { behind: first[0] })]).await;
     worker.settle([(first[2], 0, fail(OnFailure::Block)), (first[3], 0, fail(OnFailure::Continue))]).await;
     worker.settle([(first[4], 0, Change::Complete), (first[5], 0, Change::Unroutable)]).await;

@@ -14,7 +14,7 @@ use crate::{
 };
 
 fn fail(lane: OnFailure) -> Change {
-    Change::Fail { error: "spent".to_owned(), lane }
+    Change::Fail { counted: true, error: "spent".to_owned(), lane }
 }
 
 /// Every kind of outcome of a single record.

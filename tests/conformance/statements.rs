@@ -50,6 +50,8 @@ pub(crate) async fn statements_write_the_rows_that_schedule_writes<T: SqlTarget>
             ScheduleOptions::new().trace_id("t-1").header("tenant", "ö"),
             ScheduleOptions::new().at(due),
             ScheduleOptions::new().after(Duration::from_secs(3600)).trace_id("t-2"),
+            ScheduleOptions::new().expires_at(due).at(due),
+            ScheduleOptions::new().expires_after(Duration::from_secs(3600)),
         ]
     };
     for (one, other) in options().into_iter().zip(options()) {
@@ -68,15 +70,18 @@ pub(crate) async fn statements_write_the_rows_that_schedule_writes<T: SqlTarget>
                  AND b.record_key = a.record_key AND b.record_type = a.record_type \
                  AND b.content_type = a.content_type AND b.payload = a.payload AND b.status = a.status \
                  AND b.attempts = a.attempts AND coalesce(b.headers, '-') = coalesce(a.headers, '-')";
-    assert_eq!(outbox.number("SELECT count(*) FROM {outbox}record").await, 16);
-    assert_eq!(outbox.number(pairs).await, 8);
+    assert_eq!(outbox.number("SELECT count(*) FROM {outbox}record").await, 24);
+    assert_eq!(outbox.number(pairs).await, 12);
     let delayed = format!("{pairs} AND a.next_attempt_at IS NOT NULL AND b.next_attempt_at IS NOT NULL");
-    assert_eq!(outbox.number(&delayed).await, 4);
+    assert_eq!(outbox.number(&delayed).await, 6);
+    let expiring = format!("{pairs} AND a.expires_at IS NOT NULL AND b.expires_at IS NOT NULL");
+    assert_eq!(outbox.number(&expiring).await, 4);
+    assert_eq!(outbox.number(&format!("{pairs} AND a.expires_at = b.expires_at")).await, 2);
     assert_eq!(
         outbox
             .number(&format!("{pairs} AND a.next_attempt_at = b.next_attempt_at AND a.headers IS NULL"))
             .await,
-        2
+        4
     );
 }
 

@@ -1,6 +1,6 @@
 //! One attempt: the call, its limits, and what is written about its end.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{call::fall_back, context::ExecContext, flight::Flight};
 use crate::{
@@ -29,8 +29,9 @@ pub(super) async fn decide(
     context: &ExecContext,
 ) -> Outcome {
     let stops_lane = flight.next(lane).is_some_and(|item| item.stops_lane);
-    let failures = record.failures() + u32::from(result.is_err());
     let fault = result.as_ref().err().map(HandlerError::fault);
+    let counted = fault.is_some_and(|fault| !fault.expired);
+    let failures = record.failures() + u32::from(counted);
     // Only a retry has a jitter.
     let roll = fault.map_or(0.0, |_| roll(record.delivery.id, failures));
     let age = record.delivery.age + context.clock.now().saturating_sub(flight.started());
@@ -55,9 +56,9 @@ pub(super) async fn decide(
             }
         };
         match flight.wait(Box::pin(called)).await {
-            Ok(()) => step = lifecycle::after_fallback(true),
+            Ok(()) => step = lifecycle::after_fallback(true, counted),
             Err(failed) => {
-                step = lifecycle::after_fallback(false);
+                step = lifecycle::after_fallback(false, counted);
                 error = format!("{error}; fallback: {}", failed.text(ERROR_LIMIT_BYTES / 2));
                 error.truncate(error.floor_char_boundary(ERROR_LIMIT_BYTES));
             }
@@ -67,6 +68,28 @@ pub(super) async fn decide(
     // A fallback is no end, and it was dealt with above.
     let change = lifecycle::change(step, stops_lane, entry.lane_rules, &error);
     Outcome::of(change.unwrap_or(Change::Complete))
+}
+
+/// Ends the next record of a lane, as one that has failed, if it has expired. Returns whether it did.
+pub(super) async fn end_expired(
+    flight: &mut Flight<'_>,
+    entry: &Entry,
+    lane: usize,
+    context: &ExecContext,
+) -> bool {
+    let Some(item) = flight.next(lane).filter(|item| item.expires.is_some()) else { return false };
+    let Some(started) = item.permit.starts_at() else {
+        flight.stop(lane);
+        return false;
+    };
+    if !item.has_expired(started) {
+        return false;
+    }
+    let record = Arc::clone(&item.record);
+    flight.begin(lane, 1, started);
+    let outcome = decide(flight, lane, entry, &record, Err(HandlerError::expired()), context).await;
+    flight.end(lane, outcome);
+    true
 }
 
 /// What the fallback handler is told.
@@ -98,7 +121,7 @@ fn report(record: &Record, attempts: u32, step: Step, error: &str, entry: &Entry
             let (record_type, error) = (record.delivery.record_type.to_string(), error.to_owned());
             context.observers.emit(Signal::Undecodable { record: id, lane: lane(), record_type, error });
         }
-        Step::Fail => context.observers.emit(failed(record, attempts, error, entry.lane_rules)),
+        Step::Fail { .. } => context.observers.emit(failed(record, attempts, error, entry.lane_rules)),
         Step::Complete | Step::Fallback => {}
     }
 }

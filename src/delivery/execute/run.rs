@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::{
-    attempt::decide,
+    attempt::{decide, end_expired},
     call::{handle, handle_batch},
     context::ExecContext,
     flight::Flight,
     transactional::run_in_transactions,
 };
 use crate::{
-    handler::{BatchCall, Call, Entry, Form},
+    handler::{BatchCall, Call, Entry, Form, HandlerError},
     record::Record,
 };
 
@@ -37,9 +37,12 @@ async fn run_lane(
     while let Some(item) = flight.next(lane) {
         // The last check of the lease, as close to the call as can be.
         let Some(started) = item.permit.starts_at() else { return flight.stop(lane) };
-        let record = Arc::clone(&item.record);
+        let (record, has_expired) = (Arc::clone(&item.record), item.has_expired(started));
         flight.begin(lane, 1, started);
-        let result = flight.wait(handle(call, &record, entry, context)).await;
+        let result = match has_expired {
+            true => Err(HandlerError::expired()),
+            false => flight.wait(handle(call, &record, entry, context)).await,
+        };
         let outcome = decide(flight, lane, entry, &record, result, context).await;
         flight.end(lane, outcome);
     }
@@ -47,22 +50,33 @@ async fn run_lane(
 
 async fn run_batch(flight: &mut Flight<'_>, entry: &Entry, call: &dyn BatchCall, context: &ExecContext) {
     let lanes = 0..flight.lanes();
+    for lane in lanes.clone() {
+        while end_expired(flight, entry, lane, context).await {}
+    }
     let may_start = |flight: &Flight<'_>, lane| flight.rest(lane).all(|item| item.permit.may_start());
     if !lanes.clone().all(|lane| may_start(flight, lane)) {
         return lanes.for_each(|lane| flight.stop(lane));
     }
     let started = context.clock.now();
     let mut records: Vec<Arc<Record>> = Vec::new();
+    let mut counts = Vec::with_capacity(lanes.len());
     for lane in lanes.clone() {
         let before = records.len();
-        records.extend(flight.rest(lane).map(|item| Arc::clone(&item.record)));
+        if flight.next(lane).is_some() {
+            // What comes after one that has expired waits for its end: that is the next run.
+            let fresh = flight.rest(lane).take_while(|item| !item.has_expired(started));
+            records.extend(fresh.map(|item| Arc::clone(&item.record)));
+        }
+        counts.push(records.len() - before);
         flight.begin(lane, records.len() - before, started);
+    }
+    if records.is_empty() {
+        return lanes.for_each(|lane| flight.stop(lane));
     }
     let given: Vec<&Record> = records.iter().map(|record| &**record).collect();
     let mut results = flight.wait(handle_batch(call, &given, entry, context)).await.into_iter();
     let mut records = records.iter();
-    for lane in lanes {
-        let count = flight.rest(lane).count();
+    for (lane, count) in lanes.zip(counts) {
         for record in records.by_ref().take(count) {
             // The prefix rule: once a lane may not go on, later results of it do not count.
             let result = results.next().filter(|_| flight.next(lane).is_some());
@@ -72,6 +86,9 @@ async fn run_batch(flight: &mut Flight<'_>, entry: &Entry, call: &dyn BatchCall,
             };
             let outcome = decide(flight, lane, entry, record, result, context).await;
             flight.end(lane, outcome);
+        }
+        if flight.rest(lane).next().is_some() {
+            flight.stop(lane);
         }
     }
 }
@@ -87,6 +104,7 @@ mod tests {
         delivery::{fixtures, outcome::Outcome},
         ownership::Ownership,
         partition::{Partition, PartitionSet},
+        record::Change,
     };
 
     /// Runs three records of a key; during the first call this happens. Returns how many were called, and
@@ -118,5 +136,28 @@ mod tests {
             owner.grant(&[(partition, crate::instance::Generation(9))]);
         });
         assert_eq!(moved.await, (1, 2), "it was taken and came back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_expired_fails_at_its_place_without_a_call() {
+        let (ownership, called) = (fixtures::owning_all(), Arc::new(Mutex::new(Vec::new())));
+        let ids = Arc::clone(&called);
+        let registry = fixtures::registry(move |record| {
+            ids.lock().unwrap().push(record.delivery.id);
+            Ok(())
+        });
+        let (done, context) = (unbounded_channel().0, fixtures::context(&ownership));
+        let mut lanes = fixtures::lanes(&ownership, 4);
+        for (at, left) in [(1, 1), (2, 0)] {
+            lanes[0].items[at].0.expires = Some(context.clock.now() + std::time::Duration::from_secs(left));
+        }
+        let mut flight = Flight::new(lanes, (0, false), None, &done);
+        run(&mut flight, registry.entry("h", "t").unwrap(), &context).await;
+        let landed = flight.land();
+        let [(_, one), (_, two), (_, three), (_, four)] = &landed.lanes[0].items[..] else { panic!() };
+        assert!(matches!((one, two, four), (Outcome::Completed, Outcome::Completed, Outcome::Untried)));
+        let Outcome::Changed(change) = three else { panic!("{three:?}") };
+        assert!(matches!(&**change, Change::Fail { counted: false, .. }), "{change:?}");
+        assert_eq!(*called.lock().unwrap(), [1, 2]);
     }
 }

@@ -1,8 +1,13 @@
 //! Transactional runs: all records of a run in one transaction, fewer after a failure.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use super::{attempt::decide, context::ExecContext, flight::Flight, slot::Transacted};
+use super::{
+    attempt::{decide, end_expired},
+    context::ExecContext,
+    flight::Flight,
+    slot::Transacted,
+};
 use crate::{
     delivery::outcome::Outcome,
     handler::Entry,
@@ -18,6 +23,14 @@ struct Member {
     lane: usize,
     record: Arc<Record>,
     ticket: Ticket,
+    /// Its deadline, on the clock.
+    expires: Option<Duration>,
+}
+
+impl Member {
+    fn has_expired(&self, context: &ExecContext) -> bool {
+        self.expires.is_some_and(|expires| expires <= context.clock.now())
+    }
 }
 
 /// Runs the records in as few transactions as can be. A failure takes back all of a transaction: then
@@ -31,6 +44,15 @@ pub(super) async fn run_in_transactions(
     let mut parts = parts(flight);
     while let Some(mut part) = parts.pop() {
         part.retain(|member| flight.next(member.lane).is_some());
+        if let Some(expired) = part.iter().position(|member| member.has_expired(context)) {
+            // It ends at its place in its lane: after what is before it, and before what follows.
+            let rest = part.split_off(expired + usize::from(expired == 0));
+            parts.push(rest);
+            if expired == 0 {
+                end_expired(flight, entry, part[0].lane, context).await;
+                continue;
+            }
+        }
         let half = part.len() / 2;
         if run_part(flight, entry, call, &part, context).await {
             let second = part.split_off(half);
@@ -48,6 +70,7 @@ fn parts(flight: &Flight<'_>) -> Vec<Vec<Member>> {
             lane,
             record: Arc::clone(&item.record),
             ticket: item.permit.ticket(),
+            expires: item.expires,
         }));
     }
     let has_failed = |member: &Member| member.record.failures() > 0;
@@ -80,7 +103,7 @@ async fn run_part(
         records: &records,
         states: &context.states,
         timeout: entry.timeout,
-        may_start: &|| part.iter().all(|member| member.ticket.may_start()),
+        may_start: &|| part.iter().all(|member| member.ticket.may_start() && !member.has_expired(context)),
     };
     let transacted = flight.wait(slot.run(&**call, &work)).await;
     flight.take_slot_back(slot);

@@ -214,6 +214,7 @@ impl Planner {
             partitions.iter().partition(|partition| partition.number() >= self.turn);
         FetchRequest {
             seq,
+            began: ownership.clock().now(),
             turn: [first, last].concat(),
             stops,
             unread,

@@ -1,6 +1,6 @@
 //! One fetch from the database: first the stops, then the pending records, then what has become due.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     instance::Generation,
@@ -13,6 +13,8 @@ use crate::{
 /// What a fetch is to bring.
 pub(in crate::delivery) struct FetchRequest {
     pub(in crate::delivery) seq: u64,
+    /// When it began, on the clock: no deadline that it brings is sooner over than by this.
+    pub(in crate::delivery) began: Duration,
     /// Owned partitions in their turn.
     pub(in crate::delivery) turn: Vec<Partition>,
     /// Partitions whose stopped lanes are read first.

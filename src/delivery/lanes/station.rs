@@ -130,11 +130,12 @@ impl Lanes {
         self.0.wishes.missed = true;
     }
 
-    /// Queues a record that was fetched, has it written as held or failed, or leaves it where it is. Without
+    /// Queues a record of a fetch that began then, has it written as held or failed, or leaves it where it is. Without
     /// a permit for it, it is left; so is all that follows in its partition.
     pub(in crate::delivery) fn admit(
         &mut self,
         mut record: Record,
+        began: Duration,
         permit: Option<Permit>,
         entry: Option<&Arc<Entry>>,
     ) {
@@ -161,7 +162,7 @@ impl Lanes {
             (Admission::Misplaced { belongs }, _) => {
                 self.0.wishes.signals.push(Signal::Quarantined { record: id, partition, belongs });
                 let error = format!("stood in partition {partition}, but its key belongs to {belongs}");
-                let change = Change::Fail { error, lane: OnFailure::Continue };
+                let change = Change::Fail { error, lane: OnFailure::Continue, counted: true };
                 self.0.write(lane, (id, record.failures()), change, Some(permit));
             }
             (Admission::Hold { behind }, _) => {
@@ -170,7 +171,8 @@ impl Lanes {
             (Admission::Queue { .. }, None) => self.0.stop_as_unroutable(lane, &record, permit),
             (Admission::Queue { stops_lane }, Some(entry)) => {
                 let care = self.0.suspects.care(partition, Some(id));
-                let item = Item { record: Arc::new(record), permit, stops_lane, care };
+                let expires = record.delivery.expires_in.map(|left| began.saturating_add(left));
+                let item = Item { record: Arc::new(record), permit, stops_lane, care, expires };
                 match self.0.suspects.spent(id) {
                     Some(crashes) => self.give_up(lane, item, crashes, entry),
                     None => self.0.ready.push(&mut self.0.table, lane, entry, item),
@@ -184,7 +186,7 @@ impl Lanes {
         let error = format!("crashed: the process ended {crashes} times while this record was handled");
         let attempts = item.record.failures() + 1;
         self.0.wishes.signals.push(failed(&item.record, attempts, &error, entry.lane_rules));
-        let change = Change::Fail { error, lane: entry.lane_rules.on_failure };
+        let change = Change::Fail { error, lane: entry.lane_rules.on_failure, counted: true };
         self.write_outcome(lane, &item.record, item.permit, change);
     }
 

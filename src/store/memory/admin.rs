@@ -189,7 +189,7 @@ fn apply(outbox: &mut Outbox, id: RecordId, repair: &Repair) -> bool {
     let again = |row: &mut Row| {
         row.status = Status::Pending;
         row.attempts = 0;
-        row.next_attempt = None;
+        (row.next_attempt, row.expires) = (None, None);
     };
     match repair {
         Repair::Retry => outbox.records.change(id, again),

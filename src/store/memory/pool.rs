@@ -13,7 +13,7 @@ use super::{
     rows::Row,
 };
 use crate::{
-    record::{Due, NewRecord, RecordId, Status},
+    record::{Deadline, Due, NewRecord, RecordId, Status},
     store::{ErrorClass, StoreError, Tables},
 };
 
@@ -116,20 +116,29 @@ impl MemoryConnection {
     }
 
     pub(super) fn insert(&mut self, tables: &Tables, records: &[NewRecord]) -> Result<(), StoreError> {
-        let out_of_range = || StoreError::new("insert", ErrorClass::Record, "the due time is out of range");
+        let out_of_range =
+            |what| StoreError::new("insert", ErrorClass::Record, format!("the {what} is out of range"));
         let now = Instant::now();
         for record in records {
             let next_attempt = match record.due {
                 Due::Now => None,
-                Due::After(delay) => Some(now.checked_add(delay).ok_or_else(out_of_range)?),
-                Due::At(time) => Some(self.shared.instant_of(time).ok_or_else(out_of_range)?),
+                Due::After(delay) => Some(now.checked_add(delay)),
+                Due::At(time) => Some(self.shared.instant_of(time)),
             };
+            let next_attempt =
+                next_attempt.map(|at| at.ok_or_else(|| out_of_range("due time"))).transpose()?;
+            let expires = record.deadline.map(|deadline| match deadline {
+                Deadline::After(left) => now.checked_add(left),
+                Deadline::At(time) => self.shared.instant_of(time),
+            });
+            let expires = expires.map(|at| at.ok_or_else(|| out_of_range("deadline"))).transpose()?;
             let row = Row {
                 new: record.clone(),
                 created: now,
                 status: if next_attempt.is_some() { Status::Delayed } else { Status::Pending },
                 attempts: 0,
                 next_attempt,
+                expires,
                 completed: None,
                 last_error: None,
             };
@@ -266,6 +275,7 @@ mod tests {
             payload: Vec::new(),
             headers: Default::default(),
             due,
+            deadline: None,
             dedup_key: None,
         };
         let mut tx = pool.begin().await?;

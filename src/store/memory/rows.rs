@@ -24,6 +24,8 @@ pub(super) struct Row {
     pub(super) attempts: u32,
     /// Set while the status is delayed.
     pub(super) next_attempt: Option<Instant>,
+    /// The deadline.
+    pub(super) expires: Option<Instant>,
     pub(super) completed: Option<Instant>,
     pub(super) last_error: Option<String>,
 }
@@ -66,6 +68,7 @@ impl Row {
                 attempt: self.attempts.saturating_add(1),
                 headers: new.headers,
                 age: now.saturating_duration_since(self.created),
+                expires_in: self.expires.map(|at| at.saturating_duration_since(now)),
             },
             payload: new.payload,
         }

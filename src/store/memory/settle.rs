@@ -38,8 +38,8 @@ impl Outbox {
                 Change::Retry { delay, error, stop, counted } => {
                     (self.retry(*id, *failures, (*delay, *stop, *counted), error, now), false)
                 }
-                Change::Fail { error, lane } => {
-                    (self.fail(*id, *failures, *lane, error, now), *lane == OnFailure::Continue)
+                Change::Fail { error, lane, counted } => {
+                    (self.fail(*id, *failures, (*lane, *counted), error, now), *lane == OnFailure::Continue)
                 }
                 Change::Unroutable => (self.set_aside_unroutable(*id, now), false),
                 Change::Resume => {
@@ -105,7 +105,8 @@ impl Outbox {
                 row.status = Status::Delayed;
                 row.attempts += u32::from(counted);
                 row.last_error = Some(error.to_owned());
-                row.next_attempt = now.checked_add(delay);
+                let due = now.checked_add(delay);
+                row.next_attempt = due.into_iter().chain(row.expires).min();
             });
         if applied && stop {
             self.stop_lane(id, StopReason::Retrying, now);
@@ -113,11 +114,18 @@ impl Outbox {
         applied
     }
 
-    fn fail(&mut self, id: RecordId, failures: u32, lane: OnFailure, error: &str, now: Instant) -> bool {
+    fn fail(
+        &mut self,
+        id: RecordId,
+        failures: u32,
+        (lane, counted): (OnFailure, bool),
+        error: &str,
+        now: Instant,
+    ) -> bool {
         let applied = self.is_open(id, failures)
             && self.records.change(id, |row| {
                 row.status = Status::Failed;
-                row.attempts += 1;
+                row.attempts += u32::from(counted);
                 row.last_error = Some(error.to_owned());
                 row.next_attempt = None;
             });

@@ -21,10 +21,10 @@ pub(crate) struct Dialect {
     pub(crate) age: &'static str,
     /// A time that many microseconds ago; `@` is the parameter.
     pub(crate) ago: &'static str,
-    /// The status of a record that is due later and its time, so many microseconds from now; `@` is the parameter.
-    pub(crate) due_later: &'static str,
-    /// The same, so many microseconds after 1970.
-    pub(crate) due_at: &'static str,
+    /// The time so many microseconds from now; `@` is the parameter.
+    pub(crate) later: &'static str,
+    /// The time so many microseconds after 1970; `@` is the parameter.
+    pub(crate) at: &'static str,
     /// The end of a SELECT that leaves out rows that another transaction is about to change, and locks the others
     /// against it. Empty where one transaction writes at a time.
     pub(crate) unlocked: &'static str,
@@ -164,8 +164,8 @@ mod tests {
         now: "NOW",
         age: "AGE(@)",
         ago: "AGO(@)",
-        due_later: ", 4, LATER(@)",
-        due_at: ", 4, AT(@)",
+        later: "LATER(@)",
+        at: "AT(@)",
         unlocked: "SKIP LOCKED",
         int: "INT(@)",
         insert_new: ("INSERT IGNORE INTO", ""),

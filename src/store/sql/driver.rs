@@ -84,7 +84,7 @@ impl Row {
 
 /// The first column after those of a record. A row that has something there is no record: a statement tells
 /// by it what is read at the same moment, and it is null in rows that are records.
-pub(crate) const AFTER_RECORD: usize = 11;
+pub(crate) const AFTER_RECORD: usize = 12;
 
 /// What a connection is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -103,7 +103,7 @@ macro_rules! sqlx_driver {
 
 /// The free functions beside [`sqlx_driver`], which need the row and argument types by name.
 macro_rules! sqlx_codec {
-    ($database:ty, $arguments:ty, $age:expr) => {
+    ($database:ty, $arguments:ty, $since:expr) => {
         type Row = <$database as sqlx::Database>::Row;
 
         fn bind<'q>(
@@ -172,7 +172,8 @@ macro_rules! sqlx_codec {
             let key = get::<&[u8]>(row, 3)?.ok_or_else(required(3))?;
             let partition = crate::partition::Partition::new(int(2)?).ok_or_else(required(2))?;
             let headers = get::<&str>(row, 8)?;
-            let age: fn(&Row) -> Result<i64, sqlx::Error> = $age;
+            let since: fn(&Row, usize) -> Result<Option<i64>, sqlx::Error> = $since;
+            let micros = |count| std::time::Duration::from_micros(u64::try_from(count).unwrap_or(0));
             Ok(crate::record::Record {
                 delivery: crate::record::Delivery {
                     id: int(0)?,
@@ -188,7 +189,9 @@ macro_rules! sqlx_codec {
                     headers: headers
                         .map(|text| serde_json::from_str(text).unwrap_or_default())
                         .unwrap_or_default(),
-                    age: std::time::Duration::from_micros(u64::try_from(age(row)?).unwrap_or(0)),
+                    age: micros(since(row, 10)?.unwrap_or(0)),
+                    // What has passed since the deadline is negative before it.
+                    expires_in: since(row, 11)?.map(|since| micros(since.saturating_neg())),
                 },
                 payload: get::<Vec<u8>>(row, 7)?.ok_or_else(required(7))?,
             })

@@ -25,7 +25,7 @@ pub(crate) struct Insert<'a> {
 pub(crate) struct Extra {
     pub(crate) columns: &'static str,
     /// What is written there, `@` for the parameter.
-    pub(crate) expression: &'static str,
+    pub(crate) expression: String,
     pub(crate) value: Value,
 }
 

@@ -23,7 +23,7 @@ use crate::{
     store::{ErrorClass, SchemaError, Tables},
 };
 
-sqlx_codec!(MySql, MySqlArguments, |row| Ok(get::<i64>(row, 10)?.unwrap_or(0)));
+sqlx_codec!(MySql, MySqlArguments, |row, column| get::<i64>(row, column));
 sqlx_database!(MySql, MySqlConnection, "MySQL", |_| Ok(()));
 
 impl Driver for MySql {
@@ -33,8 +33,8 @@ impl Driver for MySql {
         now: "UTC_TIMESTAMP(6)",
         age: "TIMESTAMPDIFF(MICROSECOND, @, UTC_TIMESTAMP(6))",
         ago: "UTC_TIMESTAMP(6) - INTERVAL @ MICROSECOND",
-        due_later: ", 4, UTC_TIMESTAMP(6) + INTERVAL @ MICROSECOND",
-        due_at: ", 4, TIMESTAMP'1970-01-01 00:00:00.000000' + INTERVAL @ MICROSECOND",
+        later: "UTC_TIMESTAMP(6) + INTERVAL @ MICROSECOND",
+        at: "TIMESTAMP'1970-01-01 00:00:00.000000' + INTERVAL @ MICROSECOND",
         unlocked: "FOR UPDATE SKIP LOCKED",
         int: "CAST(@ AS SIGNED)",
         insert_new: ("INSERT IGNORE INTO", ""),

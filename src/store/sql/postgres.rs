@@ -32,9 +32,8 @@ use crate::{
 /// PgBouncer has one state for all errors of its own. Waiting does not fix those whose texts begin like this.
 const REFUSED_BY_POOLERS: [&str; 3] = ["unsupported startup parameter", "no such database", "no such user"];
 
-sqlx_codec!(Postgres, PgArguments, |row| {
-    let age = get::<PgInterval>(row, 10)?;
-    Ok(age.map_or(0, |age| micros(&age)))
+sqlx_codec!(Postgres, PgArguments, |row, column| {
+    Ok(get::<PgInterval>(row, column)?.map(|since| micros(&since)))
 });
 sqlx_database!(Postgres, PgConnection, "PostgreSQL", |_| Ok(()));
 
@@ -50,8 +49,8 @@ impl Driver for Postgres {
         now: "clock_timestamp()",
         age: "(extract(epoch FROM clock_timestamp() - @) * 1000000)::int8",
         ago: "clock_timestamp() - @ * interval '1 microsecond'",
-        due_later: ", 4, clock_timestamp() + @::int8 * interval '1 microsecond'",
-        due_at: ", 4, timestamptz 'epoch' + @::int8 * interval '1 microsecond'",
+        later: "clock_timestamp() + @::int8 * interval '1 microsecond'",
+        at: "timestamptz 'epoch' + @::int8 * interval '1 microsecond'",
         unlocked: "FOR KEY SHARE SKIP LOCKED",
         int: "(@)::int8",
         insert_new: ("INSERT INTO", "ON CONFLICT DO NOTHING"),

@@ -1,6 +1,9 @@
 //! The producer's side: inserting on the user's own connection.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use super::{
     call::store_error,
@@ -9,12 +12,12 @@ use super::{
     statements::{safe, template},
 };
 use crate::{
-    record::{Due, NewRecord},
+    record::{Deadline, Due, NewRecord},
     statement::{Statement, Step},
     store::{ErrorClass, StoreError, Tables},
 };
 
-/// The most rows per statement: with ten parameters per row at most they stay below every driver's limit.
+/// The most rows per statement: with eleven parameters per row at most they stay below every driver's limit.
 const CHUNK: usize = 1000;
 
 /// Inserts records in the order given, in few statements.
@@ -23,7 +26,8 @@ pub(crate) async fn insert<D: Driver>(
     tables: &Tables,
     records: &[NewRecord],
 ) -> Result<(), StoreError> {
-    let alike = |a: &NewRecord, b: &NewRecord| a.due == b.due && a.dedup_key == b.dedup_key;
+    let extra = |row: &NewRecord| (row.due, row.deadline);
+    let alike = |a: &NewRecord, b: &NewRecord| extra(a) == extra(b) && a.dedup_key == b.dedup_key;
     for group in records.chunk_by(alike) {
         for rows in group.chunks(CHUNK) {
             let insert = Insert { tables, rows, extras: extras::<D>(&group[0])? };
@@ -75,25 +79,37 @@ fn note_text<D: Driver>(tables: &Tables) -> String {
 /// What only some records have.
 fn extras<D: Driver>(row: &NewRecord) -> Result<Vec<Extra>, StoreError> {
     let mut extras = Vec::new();
+    let (later, at) = (D::DIALECT.later, D::DIALECT.at);
     let due = match row.due {
         Due::Now => None,
-        Due::After(delay) => Some((D::DIALECT.due_later, delay)),
-        Due::At(time) => {
-            Some((D::DIALECT.due_at, time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default()))
-        }
+        Due::After(delay) => Some((later, delay)),
+        Due::At(time) => Some((at, since_1970(time))),
     };
-    if let Some((expression, time)) = due {
-        let columns = ", status, next_attempt_at";
-        extras.push(Extra { columns, expression, value: micros(time)?.into() });
+    if let Some((time, value)) = due {
+        let (columns, expression) = (", status, next_attempt_at", format!(", 4, {time}"));
+        extras.push(Extra { columns, expression, value: micros(value, "due time")?.into() });
+    }
+    let deadline = row.deadline.map(|deadline| match deadline {
+        Deadline::After(left) => (later, left),
+        Deadline::At(time) => (at, since_1970(time)),
+    });
+    if let Some((time, value)) = deadline {
+        let (columns, expression) = (", expires_at", format!(", {time}"));
+        extras.push(Extra { columns, expression, value: micros(value, "deadline")?.into() });
     }
     if let Some(dedup_key) = &row.dedup_key {
         let value = key_value(D::FAMILY, dedup_key);
-        extras.push(Extra { columns: ", dedup_key", expression: ", @", value });
+        extras.push(Extra { columns: ", dedup_key", expression: ", @".to_owned(), value });
     }
     Ok(extras)
 }
 
-fn micros(time: Duration) -> Result<i64, StoreError> {
-    let out_of_range = |_| StoreError::new("insert", ErrorClass::Record, "the due time is out of range");
+fn since_1970(time: SystemTime) -> Duration {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+fn micros(time: Duration, what: &str) -> Result<i64, StoreError> {
+    let out_of_range =
+        |_| StoreError::new("insert", ErrorClass::Record, format!("the {what} is out of range"));
     i64::try_from(time.as_micros()).map_err(out_of_range)
 }

@@ -88,8 +88,8 @@ impl Batch {
                     self.retrying.push(*id);
                 }
             }
-            Change::Fail { error, lane } => {
-                fail(Status::Failed, None, error, true);
+            Change::Fail { error, lane, counted } => {
+                fail(Status::Failed, None, error, *counted);
                 match lane {
                     OnFailure::Block => self.blocked.push(*id),
                     OnFailure::Continue => drop(self.resumed.insert(*id)),

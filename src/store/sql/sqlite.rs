@@ -22,7 +22,7 @@ use crate::{
     store::{ErrorClass, OpenError, Tables},
 };
 
-sqlx_codec!(Sqlite, SqliteArguments, |row| Ok(get::<i64>(row, 10)?.unwrap_or(0)));
+sqlx_codec!(Sqlite, SqliteArguments, |row, column| get::<i64>(row, column));
 sqlx_database!(Sqlite, SqliteConnection, "SQLite", check_pool);
 
 fn check_pool(pool: &sqlx::SqlitePool) -> Result<(), OpenError> {
@@ -40,8 +40,8 @@ impl Driver for Sqlite {
         now: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
         age: "(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - @)",
         ago: "CAST(unixepoch('subsec') * 1000000 AS INTEGER) - @",
-        due_later: ", 4, CAST(unixepoch('subsec') * 1000000 AS INTEGER) + @",
-        due_at: ", 4, @",
+        later: "CAST(unixepoch('subsec') * 1000000 AS INTEGER) + @",
+        at: "@",
         unlocked: "",
         int: "@",
         insert_new: ("INSERT INTO", "ON CONFLICT DO NOTHING"),

@@ -16,7 +16,7 @@ fn step() -> impl Strategy<Value = Step> {
         super::millis(0..=1000).prop_map(|delay| Step::Wait { delay }),
         Just(Step::Leave),
         Just(Step::Fallback),
-        Just(Step::Fail),
+        any::<bool>().prop_map(|counted| Step::Fail { counted }),
     ]
 }
 
@@ -36,6 +36,11 @@ proptest! {
         age in super::millis(0..=100_000_000),
     ) {
         let step = after_handler(fault, failures, age, &policy, has_fallback, roll);
+        if fault.is_some_and(|fault| fault.expired) {
+            let expected = if has_fallback { Step::Fallback } else { Step::Fail { counted: false } };
+            prop_assert_eq!(step, expected);
+            return Ok(());
+        }
         if fault.is_some_and(|fault| policy.leaves(fault)) {
             prop_assert_eq!(step, Step::Leave);
             return Ok(());
@@ -51,7 +56,7 @@ proptest! {
             (None, ..) => Step::Complete,
             (Some(_), Some(delay), _) => Step::Retry { delay },
             (Some(_), None, true) => Step::Fallback,
-            (Some(_), None, false) => Step::Fail,
+            (Some(_), None, false) => Step::Fail { counted: true },
         };
         prop_assert_eq!(step, expected);
         if fault.is_some_and(|fault| fault.permanent) || failures > policy.max_retries {
@@ -61,8 +66,9 @@ proptest! {
     }
 
     #[test]
-    fn a_fallback_ends_it(succeeded: bool) {
-        prop_assert_eq!(after_fallback(succeeded), if succeeded { Step::Complete } else { Step::Fail });
+    fn a_fallback_ends_it(succeeded: bool, counted: bool) {
+        let expected = if succeeded { Step::Complete } else { Step::Fail { counted } };
+        prop_assert_eq!(after_fallback(succeeded, counted), expected);
     }
 
     #[test]
@@ -75,7 +81,7 @@ proptest! {
                 let counted = matches!(step, Step::Retry { .. });
                 Some(Change::Retry { delay, error, stop: rules.stop_on_first_failure, counted })
             }
-            Step::Fail => Some(Change::Fail { error, lane: rules.on_failure }),
+            Step::Fail { counted } => Some(Change::Fail { error, lane: rules.on_failure, counted }),
             Step::Leave => Some(Change::Unroutable),
             Step::Fallback => None,
         };
@@ -90,7 +96,7 @@ proptest! {
             let allowed = match step {
                 Step::Complete => true,
                 Step::Retry { .. } | Step::Wait { .. } => !rules.stop_on_first_failure,
-                Step::Fail => rules.on_failure == OnFailure::Continue,
+                Step::Fail { .. } => rules.on_failure == OnFailure::Continue,
                 Step::Leave | Step::Fallback => false,
             };
             prop_assert_eq!(lane_goes_on(&change), allowed);

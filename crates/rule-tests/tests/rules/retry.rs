@@ -40,13 +40,14 @@ pub(crate) fn policy() -> impl Strategy<Value = RetryPolicy> {
 pub(crate) fn fault() -> impl Strategy<Value = Fault<'static>> {
     let class = proptest::option::of(proptest::sample::select(vec!["busy", "refused", "timeout", "other"]));
     let retry_after = proptest::option::of(millis(0..=48 * HOUR));
-    (any::<bool>(), class, retry_after, any::<bool>(), any::<bool>()).prop_map(
-        |(permanent, class, retry_after, unavailable, undecodable)| Fault {
+    (any::<bool>(), class, retry_after, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(permanent, class, retry_after, unavailable, undecodable, expired)| Fault {
             permanent,
             class,
             retry_after,
             unavailable,
             undecodable,
+            expired,
         },
     )
 }

@@ -170,7 +170,7 @@ impl World {
             let mut record = fixtures::record(id, key);
             record.delivery.attempt = failures + 1;
             let permit = self.ownership.permit(record.delivery.partition).filter(|_| admits);
-            self.lanes.admit(record, permit, Some(&self.entry));
+            self.lanes.admit(record, Duration::ZERO, permit, Some(&self.entry));
         }
         self.lanes.end_fetch();
     }

@@ -20,7 +20,7 @@ impl Stage {
     fn fetch(&mut self, id: RecordId, key: &str) {
         let record = fixtures::record(id, key);
         let permit = self.ownership.permit(record.delivery.partition);
-        self.lanes.admit(record, permit, Some(&self.entry));
+        self.lanes.admit(record, Duration::ZERO, permit, Some(&self.entry));
     }
 
     /// Runs what is ready, each record with the outcome that `end` gives it.

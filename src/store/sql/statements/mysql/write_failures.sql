@@ -5,5 +5,6 @@ UPDATE JSON_TABLE($1, '$[*]' COLUMNS (
     delay BIGINT PATH '$.delay', error TEXT PATH '$.error')) AS x
 STRAIGHT_JOIN {outbox}record r FORCE INDEX (PRIMARY) ON r.id = x.id
 SET r.attempts = r.attempts + x.counted, r.status = x.status, r.last_error = x.error,
-    r.next_attempt_at = UTC_TIMESTAMP(6) + INTERVAL x.delay MICROSECOND
+    r.next_attempt_at = LEAST(UTC_TIMESTAMP(6) + INTERVAL x.delay MICROSECOND,
+        COALESCE(r.expires_at, UTC_TIMESTAMP(6) + INTERVAL x.delay MICROSECOND))
 WHERE r.attempts = x.attempts AND r.status IN (0, 4)

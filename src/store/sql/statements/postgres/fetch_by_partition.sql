@@ -3,7 +3,7 @@
 -- (partition_no, id), whatever the statistics say. NOT IN over a subquery is hashed, `<> ALL` of a
 -- parameter is searched from its start for every row.
 SELECT r.id, r.event_id, r.partition_no::int8, r.record_key, r.handler, r.record_type, r.content_type,
-       r.payload, r.headers, r.attempts::int8, clock_timestamp() - r.created_at
+       r.payload, r.headers, r.attempts::int8, clock_timestamp() - r.created_at, clock_timestamp() - r.expires_at
 FROM unnest($1::int2[]) AS p (no)
 CROSS JOIN LATERAL (
     SELECT * FROM {outbox}record o

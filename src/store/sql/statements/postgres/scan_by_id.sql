@@ -1,13 +1,13 @@
 -- Pending records in id order, by the primary key, and the horizon of the same moment: one row has the last id
 -- that was drawn, the number below which no transaction is open, and the server, and is no record. $3 is a bit
 -- for each partition: an array would be searched for each row.
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        CASE WHEN is_called THEN last_value ELSE last_value - 1 END AS last_id,
        pg_snapshot_xmin(pg_current_snapshot())::text::int8 AS open_from, {server} AS server
 FROM {outbox}record_id_seq
 UNION ALL (
     SELECT id, event_id, partition_no::int8, record_key, handler, record_type, content_type,
-           payload, headers, attempts::int8, clock_timestamp() - created_at, NULL, NULL, NULL
+           payload, headers, attempts::int8, clock_timestamp() - created_at, clock_timestamp() - expires_at, NULL, NULL, NULL
     FROM {outbox}record
     WHERE id >= $1 AND id < $2 AND status = 0 AND get_bit($3, partition_no) = 1
       AND id NOT IN (SELECT unnest($4::int8[])){handlers}

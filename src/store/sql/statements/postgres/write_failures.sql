@@ -1,6 +1,7 @@
 -- Failed attempts, counted or not: tried again later (status 4) or failed for good (status 2).
 UPDATE {outbox}record r
 SET attempts = r.attempts + x.counted, status = x.status, last_error = x.error,
-    next_attempt_at = clock_timestamp() + x.delay * interval '1 microsecond'
+    next_attempt_at = CASE x.status WHEN 4
+        THEN least(clock_timestamp() + x.delay * interval '1 microsecond', r.expires_at) END
 FROM json_to_recordset($1::text::json) AS x (id int8, attempts int4, counted int4, status int2, delay int8, error text)
 WHERE r.id = x.id AND r.attempts = x.attempts AND r.status IN (0, 4)

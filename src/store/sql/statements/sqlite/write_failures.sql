@@ -1,7 +1,7 @@
 -- Failed attempts, counted or not: tried again later (status 4) or failed for good (status 2).
 UPDATE {outbox}record
 SET attempts = {outbox}record.attempts + x.counted, status = x.status, last_error = x.error,
-    next_attempt_at = {now} + x.delay
+    next_attempt_at = min({now} + x.delay, coalesce({outbox}record.expires_at, {now} + x.delay))
 FROM (SELECT value ->> 'id' AS id, value ->> 'attempts' AS attempts, value ->> 'counted' AS counted, value ->> 'status' AS status,
              value ->> 'delay' AS delay, value ->> 'error' AS error FROM json_each($1)) AS x
 WHERE {outbox}record.id = x.id AND {outbox}record.attempts = x.attempts AND {outbox}record.status IN (0, 4)
