@@ -34,6 +34,7 @@ fn place(suite: &str, module: &str) -> Option<(String, &'static [&'static str])>
             format!("crates/cluster-tests/tests/cluster/{module}.rs"),
             &["crates/cluster-tests/tests/cluster/main.rs"],
         )),
+        "kafka" => Some((format!("crates/sink-kafka/tests/kafka/{module}.rs"), &[])),
         "rules" => Some((format!("crates/rule-tests/tests/rules/{module}.rs"), &[])),
         _ => None,
     }

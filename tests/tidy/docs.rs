@@ -69,6 +69,21 @@ fn every_signal_is_in_the_operations_page() {
 }
 
 #[test]
+fn every_setting_and_verdict_of_the_kafka_sink_is_in_its_page() {
+    let page = page("docs/kafka.md");
+    let config = self::page("crates/sink-kafka/src/config.rs");
+    let setter = |line: &str| {
+        let name = line.trim_start().strip_prefix("pub fn ")?.split_once("(mut self")?.0;
+        Some(name.to_owned())
+    };
+    let mut names: Vec<String> = config.lines().filter_map(setter).collect();
+    assert!(names.len() > 7, "{names:?}");
+    names.extend(variants("crates/sink-kafka/src/verdict.rs", "Verdict"));
+    let lacking = names.into_iter().filter(|name| !page.contains(&format!("| `{name}` |")));
+    report(lacking.map(|name| format!("docs/kafka.md lacks `{name}`")).collect());
+}
+
+#[test]
 fn every_error_is_in_the_errors_page() {
     let page = page("docs/errors.md");
     let enums = [

@@ -1,0 +1,254 @@
+//! One call: its records in rounds, until each is acknowledged or has its error.
+//!
+//! A round sends all that is left, each key in order, and waits for all answers. Behind the first failure of a key
+//! its later answers do not count: they are sent again, after it.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use keylane::{BatchResults, HandlerError, Record};
+use rdkafka::error::RDKafkaErrorCode as Code;
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    message::Message,
+    session::{Answer, Answers, Session, Ticket},
+    sink::{KafkaSink, Producers},
+    verdict::{SendError, Verdict, verdict},
+};
+
+/// Each round of a healthy producer is the last one; other calls' refusals can end a producer a few times.
+const ROUNDS: usize = 20;
+
+/// The records of a key.
+#[derive(Default)]
+struct Queue {
+    /// What is to be sent, by its place in the call.
+    left: VecDeque<usize>,
+    /// The broker refused a batch with the first of them: it is sent alone.
+    suspect: bool,
+}
+
+pub(crate) struct Call<'a> {
+    producers: &'a Producers,
+    records: &'a [&'a Record],
+    messages: Vec<Option<Message>>,
+    results: Vec<Option<Result<(), HandlerError>>>,
+    queues: Vec<Queue>,
+    began: Instant,
+}
+
+/// Retires a session, unless the call has got all its answers: what a dropped call has left in the client would
+/// go out at any later time.
+struct Retire<'a>(Option<&'a Session>);
+
+impl Drop for Retire<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.0 {
+            session.retire();
+        }
+    }
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(sink: &'a KafkaSink, records: &'a [&'a Record]) -> Self {
+        let mut call = Self {
+            producers: &sink.producers,
+            records,
+            messages: Vec::with_capacity(records.len()),
+            results: Vec::with_capacity(records.len()),
+            queues: Vec::new(),
+            began: Instant::now(),
+        };
+        let mut of_key: HashMap<&str, (usize, bool)> = HashMap::new();
+        for (index, record) in records.iter().enumerate() {
+            let (queue, closed) = of_key.entry(&record.delivery.key).or_insert_with(|| {
+                call.queues.push(Queue::default());
+                (call.queues.len() - 1, false)
+            });
+            let (message, result) = match sink.message(record) {
+                _ if *closed => (None, Some(Err(call.error(SendError::Behind, Verdict::Away)))),
+                Some(Ok(message)) => (Some(message), None),
+                None => (None, Some(Ok(()))),
+                Some(Err(record_type)) => {
+                    *closed = true;
+                    let error = SendError::Unrouted { record_type };
+                    (None, Some(Err(call.error(error, Verdict::TopicRejected))))
+                }
+            };
+            if message.is_some() {
+                call.queues[*queue].left.push_back(index);
+            }
+            call.messages.push(message);
+            call.results.push(result);
+        }
+        call
+    }
+
+    pub(crate) async fn run(mut self) -> BatchResults {
+        let away = self.producers.is_away();
+        let probe = self.producers.probe().filter(|_| away);
+        if away && probe.is_none() {
+            self.give_up(|_| SendError::Away);
+        }
+        for _ in 0..ROUNDS {
+            self.send_suspects().await;
+            let rest: Vec<usize> = self.queues.iter().flat_map(|queue| queue.left.iter().copied()).collect();
+            if rest.is_empty() {
+                break;
+            }
+            self.round(&rest, false).await;
+        }
+        self.give_up(|_| SendError::Behind);
+        let results = std::mem::take(&mut self.results);
+        let untold = || Err(self.error(SendError::Behind, Verdict::Away));
+        results.into_iter().map(|result| result.unwrap_or_else(untold)).collect()
+    }
+
+    /// Sends what was refused in a batch, one message of each key at a time. A refusal can be about the batch: then
+    /// the rest of the call goes alone, too.
+    async fn send_suspects(&mut self) {
+        loop {
+            let suspects: Vec<usize> = self.queues.iter().filter_map(Queue::suspect).collect();
+            if suspects.is_empty() {
+                return;
+            }
+            self.round(&suspects, true).await;
+        }
+    }
+
+    /// Sends these and notes what became of them.
+    async fn round(&mut self, indices: &[usize], alone: bool) {
+        let session = match self.producers.session(alone) {
+            Ok(session) => session,
+            Err(error) => {
+                let code = error.rdkafka_error_code().unwrap_or(Code::Unknown);
+                tracing::debug!(target: "keylane_kafka", %error, "no producer can be made");
+                return self.give_up(|message| refused(message, 0, code));
+            }
+        };
+        let deadline = self.began + self.producers.config.patience;
+        let mut retire = Retire(Some(&session));
+        let answers = Answers::of(indices.len());
+        let sent = timeout_at(deadline, self.send(&session, indices, &answers)).await;
+        let complete = sent.is_ok() && timeout_at(deadline, answers.complete()).await.is_ok();
+        if complete && session.fatal().is_none() {
+            retire.0 = None;
+        }
+        let answers = answers.known();
+        // Before the session ends, so that the other calls do not send again what it drops.
+        if answers.contains(&Answer::Acknowledged) {
+            self.producers.set_away(false);
+        } else if !complete {
+            self.producers.set_away(true);
+        }
+        drop(retire);
+        self.note(indices, &answers, alone, &session);
+        if !complete {
+            let waited = self.began.elapsed();
+            self.give_up(|message| SendError::NoAnswer { topic: message.topic.clone(), waited });
+        }
+    }
+
+    async fn send(&self, session: &Session, indices: &[usize], answers: &Arc<Answers>) {
+        let mut closed: Option<&str> = None;
+        // The indices of a key are next to each other.
+        for (place, index) in indices.iter().enumerate() {
+            let (record, Some(message)) = (self.records[*index], &self.messages[*index]) else { continue };
+            let key = record.delivery.key.as_str();
+            if closed == Some(key) {
+                continue;
+            }
+            let Some(room) = self.producers.room(size(record, message)).await else { return };
+            if !session.send(message, &record.payload, Ticket::new(answers, place, room)) {
+                closed = Some(key);
+            }
+        }
+    }
+
+    /// What the answers of a round mean for each key.
+    fn note(&mut self, indices: &[usize], answers: &[Answer], alone: bool, session: &Session) {
+        let of: HashMap<usize, Answer> = indices.iter().copied().zip(answers.iter().copied()).collect();
+        for queue in 0..self.queues.len() {
+            while let Some(&index) = self.queues[queue].left.front() {
+                let code = match of.get(&index) {
+                    Some(Answer::Acknowledged) => {
+                        self.queues[queue].left.pop_front();
+                        self.results[index] = Some(Ok(()));
+                        continue;
+                    }
+                    Some(Answer::Failed(code)) => *code,
+                    Some(Answer::None) | None => break,
+                };
+                self.note_failure(queue, index, code, alone, session);
+                break;
+            }
+        }
+    }
+
+    fn note_failure(&mut self, queue: usize, index: usize, code: Code, alone: bool, session: &Session) {
+        let (mut code, mut verdict) = (code, verdict(code));
+        if verdict == Verdict::ProducerBroken {
+            match session.fatal() {
+                // No right to write at all, for example: a new producer would meet the same.
+                Some((cause, _)) if self::verdict(cause) == Verdict::TopicRejected => {
+                    (code, verdict) = (cause, Verdict::TopicRejected);
+                }
+                // It goes again with the next round.
+                _ if !self.producers.is_away() => return,
+                _ => {}
+            }
+        }
+        // The client refuses a size by itself before it sends: that needs no second opinion.
+        if verdict == Verdict::MessageRejected && !alone {
+            self.queues[queue].suspect = true;
+            return;
+        }
+        let Some(message) = &self.messages[index] else { return };
+        let error = refused(message, size(self.records[index], message), code);
+        self.results[index] = Some(Err(self.error(error, verdict)));
+        self.close(queue);
+    }
+
+    /// What is behind a failure is not sent.
+    fn close(&mut self, queue: usize) {
+        for index in std::mem::take(&mut self.queues[queue].left) {
+            if self.results[index].is_none() {
+                self.results[index] = Some(Err(self.error(SendError::Behind, Verdict::Away)));
+            }
+        }
+    }
+
+    /// Everything that is left is not sent, and no attempt of it counts.
+    fn give_up(&mut self, error: impl Fn(&Message) -> SendError) {
+        for queue in 0..self.queues.len() {
+            if let Some(&index) = self.queues[queue].left.front()
+                && let Some(message) = &self.messages[index]
+            {
+                self.results[index] = Some(Err(self.error(error(message), Verdict::Away)));
+            }
+            self.close(queue);
+        }
+    }
+
+    fn error(&self, error: SendError, verdict: Verdict) -> HandlerError {
+        error.told(verdict, self.producers.config.retry_after)
+    }
+}
+
+impl Queue {
+    fn suspect(&self) -> Option<usize> {
+        self.left.front().copied().filter(|_| self.suspect)
+    }
+}
+
+fn size(record: &Record, message: &Message) -> usize {
+    let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
+    record.payload.len() + message.key.len() + message.topic.len() + headers + 64
+}
+
+fn refused(message: &Message, bytes: usize, code: Code) -> SendError {
+    SendError::Refused { topic: message.topic.clone(), bytes, code }
+}

@@ -1,0 +1,34 @@
+//! Hands the records of a keylane outbox on to Kafka: **at least once** and **in order per key**.
+//!
+//! A [`KafkaSink`] is a handler. A [`Route`] says what becomes of a record: its topic, key, headers and body.
+//!
+//! ```no_run
+//! use keylane::{Outbox, memory::MemoryPool};
+//! use keylane_kafka::{KafkaConfig, KafkaSink, Route};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let sink = KafkaSink::new(KafkaConfig::new("127.0.0.1:9092").source("/shop"))?
+//!     .route(Route::to("orders").events(["order.*"]).header("team", "sales"))
+//!     .route(Route::to("everything-else"));
+//! let outbox = Outbox::builder(MemoryPool::new()).handler(sink.registration("kafka")).build().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What an acknowledgement means, which duplicates there are, all settings and all errors:
+//! `docs/kafka.md` in the repository.
+
+mod call;
+mod config;
+mod message;
+mod route;
+mod session;
+mod sink;
+mod verdict;
+
+pub use config::{ConfigError, KafkaConfig};
+pub use message::Message;
+pub use rdkafka::error::RDKafkaErrorCode;
+pub use route::Route;
+pub use sink::KafkaSink;
+pub use verdict::{SendError, Verdict, verdict};

@@ -1,0 +1,176 @@
+//! A session: one producer of the client, and the acknowledgements that calls wait for.
+//!
+//! Within a session the messages of a key reach Kafka as an unbroken beginning of what was sent. So whoever sends
+//! again, in order and from the first message without acknowledgement, repeats messages but swaps none.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use rdkafka::{
+    ClientContext,
+    config::{ClientConfig, FromClientConfigAndContext, RDKafkaLogLevel},
+    error::{KafkaError, RDKafkaErrorCode as Code},
+    message::{Header, OwnedHeaders},
+    producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, PurgeConfig, ThreadedProducer},
+};
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+
+use crate::message::Message;
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// All replicas in sync have it.
+    Acknowledged,
+    /// It was refused, or dropped with its producer.
+    Failed(Code),
+    /// It was not handed to the client, or nothing has been heard of it.
+    None,
+}
+
+/// The answers that one call waits for.
+pub(crate) struct Answers {
+    state: Mutex<(Vec<Answer>, usize)>,
+    complete: Notify,
+}
+
+impl Answers {
+    pub(crate) fn of(count: usize) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new((vec![Answer::None; count], 0)), complete: Notify::new() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, (Vec<Answer>, usize)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self) {
+        self.state().1 += 1;
+    }
+
+    fn end(&self, index: usize, answer: Answer) {
+        let mut state = self.state();
+        state.0[index] = answer;
+        state.1 -= 1;
+        if state.1 == 0 {
+            // Kept for a waiter that comes later.
+            self.complete.notify_one();
+        }
+    }
+
+    /// Returns when each message that was handed over has its answer.
+    pub(crate) async fn complete(&self) {
+        while self.state().1 > 0 {
+            self.complete.notified().await;
+        }
+    }
+
+    /// What is known now.
+    pub(crate) fn known(&self) -> Vec<Answer> {
+        self.state().0.clone()
+    }
+}
+
+/// Travels with a message through the client.
+pub(crate) struct Ticket {
+    answers: Arc<Answers>,
+    index: usize,
+    /// The message's share of the queue, given back with the ticket.
+    _room: OwnedSemaphorePermit,
+}
+
+impl Ticket {
+    pub(crate) fn new(answers: &Arc<Answers>, index: usize, room: OwnedSemaphorePermit) -> Box<Self> {
+        answers.begin();
+        Box::new(Self { answers: Arc::clone(answers), index, _room: room })
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Events;
+
+impl ClientContext for Events {
+    fn log(&self, _: RDKafkaLogLevel, facility: &str, text: &str) {
+        tracing::debug!(target: "keylane_kafka", facility, text, "the kafka client reports");
+    }
+
+    // An error here is no reason to fail a record: the client goes on trying.
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(target: "keylane_kafka", %error, reason, "the kafka client has met an error");
+    }
+}
+
+impl ProducerContext for Events {
+    type DeliveryOpaque = Box<Ticket>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, ticket: Box<Ticket>) {
+        let answer = match result {
+            Ok(_) => Answer::Acknowledged,
+            Err((error, _)) => Answer::Failed(error.rdkafka_error_code().unwrap_or(Code::Unknown)),
+        };
+        ticket.answers.end(ticket.index, answer);
+    }
+}
+
+/// One producer. Retired, it sends nothing more.
+pub(crate) struct Session {
+    /// `None` only while it is dropped.
+    producer: Option<ThreadedProducer<Events>>,
+    retired: AtomicBool,
+}
+
+impl Session {
+    pub(crate) fn open(config: &ClientConfig) -> Result<Arc<Self>, KafkaError> {
+        let producer = ThreadedProducer::from_config_and_context(config, Events)?;
+        Ok(Arc::new(Self { producer: Some(producer), retired: AtomicBool::new(false) }))
+    }
+
+    /// Hands a message to the client. What the client refuses at once has its answer, too.
+    ///
+    /// Returns whether later messages of its key may follow.
+    pub(crate) fn send(&self, message: &Message, body: &[u8], ticket: Box<Ticket>) -> bool {
+        let Some(producer) = self.producer.as_ref().filter(|_| !self.is_retired()) else {
+            ticket.answers.end(ticket.index, Answer::Failed(Code::PurgeQueue));
+            return false;
+        };
+        let mut headers = OwnedHeaders::new_with_capacity(message.headers.len());
+        for (key, value) in &message.headers {
+            headers = headers.insert(Header { key, value: Some(value) });
+        }
+        let record = BaseRecord::with_opaque_to(&message.topic, ticket)
+            .key(&message.key)
+            .payload(body)
+            .headers(headers);
+        let Err((error, record)) = producer.send(record) else { return true };
+        let ticket = record.delivery_opaque;
+        let code = error.rdkafka_error_code().unwrap_or(Code::Unknown);
+        ticket.answers.end(ticket.index, Answer::Failed(code));
+        false
+    }
+
+    /// Drops what waits in the client. Each such message is answered; some may have reached Kafka.
+    pub(crate) fn retire(&self) {
+        if let Some(producer) = self.producer.as_ref().filter(|_| !self.retired.swap(true, Relaxed)) {
+            producer.purge(PurgeConfig::default().queue().inflight());
+        }
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Relaxed)
+    }
+
+    /// Why the client can send nothing more.
+    pub(crate) fn fatal(&self) -> Option<(Code, String)> {
+        self.producer.as_ref()?.client().fatal_error()
+    }
+}
+
+/// The client's end takes up to half a second, which no task of the runtime is to wait for.
+impl Drop for Session {
+    fn drop(&mut self) {
+        let producer = self.producer.take();
+        // Without a thread it ends here.
+        let _ = std::thread::Builder::new().name("kafka-end".to_owned()).spawn(move || drop(producer));
+    }
+}

@@ -1,0 +1,159 @@
+//! The sink: a handler of batches of raw records that holds the sessions and their bounds.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use keylane::{BatchResults, GenericBatchHandler, Record, RecordTypes, Registration};
+use rdkafka::error::KafkaError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{
+    call::Call,
+    config::{ConfigError, KafkaConfig},
+    message::Message,
+    route::Route,
+    session::Session,
+};
+
+/// Hands records on to Kafka. See the [crate] for an example.
+#[must_use = "register it with KafkaSink::registration"]
+#[derive(Debug)]
+pub struct KafkaSink {
+    routes: Vec<Route>,
+    skip_unrouted: bool,
+    pub(crate) producers: Producers,
+}
+
+impl KafkaSink {
+    /// A sink without routes. It does not connect: Kafka may be away when a service starts.
+    ///
+    /// # Errors
+    /// What is wrong with the settings.
+    pub fn new(config: KafkaConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        for alone in [false, true] {
+            // The client checks its properties when it makes a producer.
+            Session::open(&config.client(alone)).map_err(|error| refused(&error))?;
+        }
+        Ok(Self { routes: Vec::new(), skip_unrouted: false, producers: Producers::new(config) })
+    }
+
+    /// Adds a route. Records go by the first route that takes their type.
+    pub fn route(mut self, route: Route) -> Self {
+        self.routes.push(route);
+        self
+    }
+
+    /// Completes records that no route takes, without sending them. Else such a record fails.
+    pub fn skip_unrouted(mut self) -> Self {
+        self.skip_unrouted = true;
+        self
+    }
+
+    /// The sink as a handler, with the limits of its settings. If no route has a `*`, it takes the types that
+    /// the routes name; else it takes all types.
+    pub fn registration(self, id: impl Into<String>) -> Registration {
+        let exact: Option<Vec<&[String]>> = self.routes.iter().map(Route::exact).collect();
+        let types = exact.map_or_else(RecordTypes::all, |types| RecordTypes::types(types.concat()));
+        let config = &self.producers.config;
+        let (size, concurrency) = (config.batch_size, config.concurrency);
+        // The sink gives up by itself; the time limit is for what cannot be.
+        let timeout = config.patience * 2 + Duration::from_secs(10);
+        Registration::generic_batch(id, types, size, self).timeout(timeout).concurrency(concurrency)
+    }
+
+    /// The message of a record; `None` if it is to be skipped.
+    pub(crate) fn message(&self, record: &Record) -> Option<Result<Message, String>> {
+        let record_type = &record.delivery.record_type;
+        match self.routes.iter().find(|route| route.takes(record_type)) {
+            Some(route) => Some(Ok(route.message(record, &self.producers.config.source))),
+            None if self.skip_unrouted => None,
+            None => Some(Err(record_type.to_string())),
+        }
+    }
+}
+
+impl GenericBatchHandler for KafkaSink {
+    async fn handle(&self, records: &[&Record]) -> BatchResults {
+        Call::new(self, records).run().await
+    }
+}
+
+/// The client names the property, its value and what it may be; the value can be a secret.
+fn refused(error: &KafkaError) -> ConfigError {
+    ConfigError::Client(match error {
+        KafkaError::ClientConfig(_, _, name, _) => {
+            format!("{name} is unknown or has a value that it cannot have")
+        }
+        other => other.to_string(),
+    })
+}
+
+/// The producers of a sink, and what their calls share.
+#[derive(Debug)]
+pub(crate) struct Producers {
+    pub(crate) config: KafkaConfig,
+    /// Made at the first use and again after each end.
+    many: Mutex<Option<Arc<Session>>>,
+    /// Sends each message in a request of its own.
+    alone: Mutex<Option<Arc<Session>>>,
+    /// Shares of the queue, one for each KiB begun.
+    room: Arc<Semaphore>,
+    /// No acknowledgement has come since a call gave up.
+    away: AtomicBool,
+    /// The call that tries out whether the brokers are back.
+    probe: Semaphore,
+}
+
+impl Producers {
+    fn new(config: KafkaConfig) -> Self {
+        let room = Arc::new(Semaphore::new(config.queue_bytes / 1024));
+        let (many, alone) = (Mutex::new(None), Mutex::new(None));
+        Self { config, many, alone, room, away: AtomicBool::new(false), probe: Semaphore::new(1) }
+    }
+
+    /// The session in use, or a new one.
+    pub(crate) fn session(&self, alone: bool) -> Result<Arc<Session>, KafkaError> {
+        let place = if alone { &self.alone } else { &self.many };
+        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(session) = place.as_ref().filter(|session| !session.is_retired()) {
+            return Ok(Arc::clone(session));
+        }
+        let session = Session::open(&self.config.client(alone))?;
+        *place = Some(Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// Waits until the queue has room for these many bytes.
+    pub(crate) async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let all = self.config.queue_bytes / 1024;
+        let shares = (bytes / 1024 + 1).min(all);
+        Arc::clone(&self.room).acquire_many_owned(u32::try_from(shares).ok()?).await.ok()
+    }
+
+    pub(crate) fn set_away(&self, away: bool) {
+        if self.away.swap(away, Relaxed) != away {
+            tracing::debug!(target: "keylane_kafka", away, "the brokers are away or back");
+        }
+    }
+
+    pub(crate) fn is_away(&self) -> bool {
+        self.away.load(Relaxed)
+    }
+
+    /// While the brokers are away, one call at a time tries them; the others get nothing.
+    pub(crate) fn probe(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        self.probe.try_acquire().ok()
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("retired", &self.is_retired()).finish()
+    }
+}

@@ -1,0 +1,184 @@
+//! What an error of Kafka means for a record: sorted once, here.
+
+use std::time::Duration;
+
+use keylane::HandlerError;
+use rdkafka::error::RDKafkaErrorCode as Code;
+
+/// What an error means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// The brokers cannot take the message now: no attempt counts.
+    Away,
+    /// No message can go to this topic: the record fails for good.
+    TopicRejected,
+    /// The broker refuses a batch. The record fails for good if it is refused alone, too.
+    MessageRejected,
+    /// The producer can send nothing more: a new one sends the message again.
+    ProducerBroken,
+    /// None of these: the retry policy decides, and the attempt counts.
+    Other,
+}
+
+/// Sorts an error.
+pub fn verdict(code: Code) -> Verdict {
+    match code {
+        Code::BrokerTransportFailure
+        | Code::AllBrokersDown
+        | Code::Resolve
+        | Code::MessageTimedOut
+        | Code::OperationTimedOut
+        | Code::TimedOutQueue
+        | Code::RequestTimedOut
+        | Code::NetworkException
+        | Code::LeaderNotAvailable
+        | Code::NotLeaderForPartition
+        | Code::BrokerNotAvailable
+        | Code::ReplicaNotAvailable
+        | Code::NotEnoughReplicas
+        | Code::NotEnoughReplicasAfterAppend
+        | Code::ISRInsufficient
+        | Code::KafkaStorageError
+        | Code::FencedLeaderEpoch
+        | Code::UnknownLeaderEpoch
+        | Code::CoordinatorLoadInProgress
+        | Code::CoordinatorNotAvailable
+        | Code::NotCoordinator
+        | Code::NotController
+        | Code::ThrottlingQuotaExceeded
+        | Code::QueueFull
+        | Code::SSL
+        // Wrong credentials are no record's fault.
+        | Code::Authentication
+        | Code::SaslAuthenticationFailed => Verdict::Away,
+        Code::UnknownTopic
+        | Code::UnknownTopicOrPartition
+        | Code::UnknownPartition
+        | Code::InvalidTopic
+        | Code::TopicAuthorizationFailed
+        | Code::ClusterAuthorizationFailed => Verdict::TopicRejected,
+        Code::MessageSizeTooLarge
+        | Code::MessageBatchTooLarge
+        | Code::InvalidMessageSize
+        | Code::InvalidRecord
+        | Code::InvalidTimestamp
+        | Code::PolicyViolation
+        | Code::UnsupportedForMessageFormat => Verdict::MessageRejected,
+        Code::Fatal
+        | Code::GaplessGuarantee
+        | Code::PurgeQueue
+        | Code::PurgeInflight
+        | Code::BrokerDestroy
+        | Code::State
+        | Code::OutOfOrderSequenceNumber
+        | Code::UnknownProducerId
+        | Code::InvalidProducerEpoch
+        | Code::InvalidProducerIdMapping
+        | Code::ProducerFenced
+        | Code::Fenced => Verdict::ProducerBroken,
+        _ => Verdict::Other,
+    }
+}
+
+/// Why a record was not sent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// No route of the sink takes the record.
+    #[error(
+        "no route takes records of type {record_type}: add one with KafkaSink::route, or call KafkaSink::skip_unrouted"
+    )]
+    Unrouted {
+        /// The type of the record.
+        record_type: String,
+    },
+    /// Kafka said no.
+    #[error("kafka did not take {bytes} bytes for topic {topic}: {code}")]
+    Refused {
+        /// Where to.
+        topic: String,
+        /// The size of key, headers and body.
+        bytes: usize,
+        /// The broker's or the client's words.
+        code: Code,
+    },
+    /// No acknowledgement came in time.
+    #[error("no acknowledgement of topic {topic} within {waited:?}")]
+    NoAnswer {
+        /// Where to.
+        topic: String,
+        /// How long the call has waited.
+        waited: Duration,
+    },
+    /// An earlier record of the same key was not sent.
+    #[error("an earlier record of the key was not sent")]
+    Behind,
+    /// The brokers are away, which another call tries out.
+    #[error("the brokers are away")]
+    Away,
+}
+
+impl SendError {
+    /// What the outbox is told.
+    pub(crate) fn told(self, verdict: Verdict, retry_after: Duration) -> HandlerError {
+        match verdict {
+            Verdict::TopicRejected | Verdict::MessageRejected => {
+                HandlerError::permanent(self).class("kafka-rejected")
+            }
+            Verdict::Away | Verdict::ProducerBroken => {
+                HandlerError::new(self).class("kafka-away").uncounted(retry_after)
+            }
+            Verdict::Other => HandlerError::new(self).class("kafka"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_sorted_as_the_page_says() {
+        let table = [
+            (Code::BrokerTransportFailure, Verdict::Away),
+            (Code::AllBrokersDown, Verdict::Away),
+            (Code::NotEnoughReplicas, Verdict::Away),
+            (Code::NotLeaderForPartition, Verdict::Away),
+            (Code::SaslAuthenticationFailed, Verdict::Away),
+            (Code::UnknownTopic, Verdict::TopicRejected),
+            (Code::UnknownTopicOrPartition, Verdict::TopicRejected),
+            (Code::TopicAuthorizationFailed, Verdict::TopicRejected),
+            (Code::MessageSizeTooLarge, Verdict::MessageRejected),
+            (Code::InvalidRecord, Verdict::MessageRejected),
+            (Code::Fatal, Verdict::ProducerBroken),
+            (Code::GaplessGuarantee, Verdict::ProducerBroken),
+            (Code::PurgeInflight, Verdict::ProducerBroken),
+            (Code::OutOfOrderSequenceNumber, Verdict::ProducerBroken),
+            (Code::Unknown, Verdict::Other),
+        ];
+        for (code, expected) in table {
+            assert_eq!(verdict(code), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_outbox_is_told_what_counts() {
+        let told = |verdict| {
+            let error = SendError::Behind.told(verdict, Duration::from_secs(2));
+            (error.fault().permanent, error.fault().unavailable)
+        };
+        assert_eq!(told(Verdict::Away), (false, true));
+        assert_eq!(told(Verdict::ProducerBroken), (false, true));
+        assert_eq!(told(Verdict::TopicRejected), (true, false));
+        assert_eq!(told(Verdict::MessageRejected), (true, false));
+        assert_eq!(told(Verdict::Other), (false, false));
+    }
+
+    #[test]
+    fn a_refusal_has_the_words_of_the_broker() {
+        let error = SendError::Refused { topic: "t".into(), bytes: 9, code: Code::MessageSizeTooLarge };
+        let text = error.to_string();
+        assert!(text.contains("9 bytes for topic t") && text.contains("Message size too large"), "{text}");
+    }
+}

@@ -1,0 +1,10 @@
+//! The sink on a real broker: order, refusals, a broker that goes away and comes back.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod broker;
+mod headers;
+mod ordering;
+mod outages;
+mod refusals;
+mod stage;

@@ -1,0 +1,88 @@
+//! A broker that goes away in the middle and comes back.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::Duration,
+};
+
+use keylane::{GenericHandler, HandlerError, Record, RecordTypes, Registration, Signal};
+use keylane_kafka::Route;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::{
+    broker::{self, BROKER},
+    stage::{Stage, bounded, in_turns, numbers, sink},
+};
+
+/// Stands for every other handler of the process.
+struct Audit(UnboundedSender<()>);
+
+impl GenericHandler for Audit {
+    async fn handle(&self, _: &Record) -> Result<(), HandlerError> {
+        let _ = self.0.send(());
+        Ok(())
+    }
+}
+
+fn is_away(signal: &Signal) -> bool {
+    matches!(signal, Signal::TargetUnavailable { .. })
+}
+
+/// Every record is there, each key in order, and no attempt has counted.
+async fn check(stage: Stage, topic: &str, records: usize) {
+    assert_eq!((stage.failures().len(), stage.counted_retries()), (0, 0));
+    let content = broker::read(topic).await;
+    for key in (0..20).map(|key| format!("key-{key}")) {
+        assert_eq!(content.first_occurrences(&key), numbers(records), "{key}");
+    }
+    let attempts = content.messages().map(|message| broker::headers(message)["attempt"].clone());
+    assert_eq!(attempts.filter(|attempt| attempt != "1").count(), 0);
+    stage.end().await;
+}
+
+fn route(topic: &str) -> Route {
+    let attempt = |record: &Record| record.delivery.attempt.to_string();
+    Route::to(topic).events(["order.placed"]).header_by("attempt", attempt)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_broker_costs_no_record_no_order_and_no_attempt() {
+    let _alone = BROKER.write().await;
+    let topic = broker::topic(&[]).await;
+    let (audit, mut audited) = unbounded_channel();
+    let kafka =
+        sink(|config| config.patience(Duration::from_secs(2))).route(route(&topic)).registration("kafka");
+    let audit = Registration::generic("audit", RecordTypes::types(["audit"]), Audit(audit));
+    let mut stage = Stage::of([kafka, audit]).await;
+    stage.schedule("order.placed", in_turns(20, 0, 250)).await;
+    stage.until_settled(500).await;
+    broker::service(&["kill", "kafka"]).await;
+    stage.schedule("order.placed", in_turns(20, 250, 500)).await;
+    stage.until(is_away).await;
+
+    // Other handlers go on meanwhile.
+    stage.schedule("audit", in_turns(20, 0, 100)).await;
+    for _ in 0..2000 {
+        bounded(audited.recv()).await;
+    }
+    broker::service(&["start", "kafka"]).await;
+    stage.until_idle().await;
+    check(stage, &topic, 500).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_broker_repeats_messages_and_swaps_none() {
+    let _alone = BROKER.write().await;
+    let topic = broker::topic(&[]).await;
+    let calls = AtomicU32::new(0);
+    let sink = sink(|config| config.patience(Duration::from_secs(1)));
+    let mut stage = Stage::of([sink.route(route(&topic)).registration("kafka")]).await;
+    stage.schedule("order.placed", in_turns(20, 0, 100)).await;
+    stage.until_settled(200).await;
+    let frozen = tokio::spawn(async { broker::service(&["pause", "kafka", "5"]).await });
+    stage.schedule("order.placed", in_turns(20, 100, 400)).await;
+    stage.until(|signal| is_away(signal) && calls.fetch_add(1, Relaxed) == 0).await;
+    frozen.await.unwrap();
+    stage.until_idle().await;
+    check(stage, &topic, 400).await;
+}

@@ -1,0 +1,140 @@
+//! An outbox in memory with a sink on the real broker.
+
+use std::{future::Future, time::Duration};
+
+use keylane::{
+    Config, Observer, Outbox, RawEvent, Registration, Running, ScheduleError, ScheduleOptions, Signal,
+    admin::Status,
+    memory::{Memory, MemoryPool},
+};
+use keylane_kafka::{KafkaConfig, KafkaSink};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::broker;
+
+/// Longer than anything here takes.
+const LIMIT: Duration = Duration::from_secs(120);
+
+pub(crate) struct Stage {
+    pub(crate) outbox: Outbox<Memory>,
+    running: Running,
+    signals: UnboundedReceiver<Signal>,
+    /// All that were taken.
+    pub(crate) seen: Vec<Signal>,
+}
+
+struct Signals(UnboundedSender<Signal>);
+
+impl Observer for Signals {
+    fn on(&self, signal: &Signal) {
+        let _ = self.0.send(signal.clone());
+    }
+}
+
+pub(crate) fn sink(change: impl FnOnce(KafkaConfig) -> KafkaConfig) -> KafkaSink {
+    KafkaSink::new(change(KafkaConfig::new(broker::address()))).unwrap()
+}
+
+impl Stage {
+    pub(crate) async fn of(registrations: impl IntoIterator<Item = Registration>) -> Self {
+        let (sender, signals) = unbounded_channel();
+        let outbox = Outbox::builder(MemoryPool::new())
+            .config(Config::default())
+            .handlers(registrations)
+            .observer(Signals(sender))
+            .build()
+            .await
+            .unwrap();
+        outbox.migrate().await.unwrap();
+        let running = outbox.start().await.unwrap();
+        Self { outbox, running, signals, seen: Vec::new() }
+    }
+
+    /// Schedules them in one transaction.
+    pub(crate) async fn schedule(
+        &self,
+        record_type: &str,
+        events: impl IntoIterator<Item = (String, String)>,
+    ) {
+        let scheduled = self.outbox.transaction(async |tx| {
+            for (key, body) in events {
+                let event = RawEvent::new(record_type, key, body);
+                let options = ScheduleOptions::new().header("traceparent", "00-trace-span-01");
+                self.outbox.schedule_raw(tx, event, options).await?;
+            }
+            Ok::<_, ScheduleError>(())
+        });
+        scheduled.await.unwrap();
+    }
+
+    /// Waits for a signal like this.
+    pub(crate) async fn until(&mut self, wanted: impl Fn(&Signal) -> bool) {
+        let found = async {
+            loop {
+                let signal = self.signals.recv().await.expect("the workers are gone");
+                self.seen.push(signal);
+                if wanted(&self.seen[self.seen.len() - 1]) {
+                    return;
+                }
+            }
+        };
+        bounded(found).await;
+    }
+
+    /// Waits until these many outcomes are durable.
+    pub(crate) async fn until_settled(&mut self, records: usize) {
+        while self.settled() < records {
+            self.until(|signal| matches!(signal, Signal::Settled { .. })).await;
+        }
+    }
+
+    fn settled(&self) -> usize {
+        let settled = self.seen.iter().map(|signal| match signal {
+            Signal::Settled { records } => *records,
+            _ => 0,
+        });
+        settled.sum()
+    }
+
+    /// Waits until nothing is to be delivered any more.
+    pub(crate) async fn until_idle(&mut self) {
+        let open = [Status::Pending, Status::Delayed];
+        loop {
+            let counts = self.outbox.admin().counts().await.unwrap();
+            if open.iter().all(|status| counts.of(*status) == 0) {
+                return;
+            }
+            self.until(|signal| matches!(signal, Signal::Settled { .. })).await;
+        }
+    }
+
+    /// The texts of the records that have failed for good.
+    pub(crate) fn failures(&self) -> Vec<&str> {
+        let failed = self.seen.iter().filter_map(|signal| match signal {
+            Signal::RecordFailed { error, .. } => Some(error.as_str()),
+            _ => None,
+        });
+        failed.collect()
+    }
+
+    pub(crate) fn counted_retries(&self) -> usize {
+        self.seen.iter().filter(|signal| matches!(signal, Signal::RetryScheduled { .. })).count()
+    }
+
+    pub(crate) async fn end(self) {
+        assert!(bounded(self.running.shutdown()).await.graceful);
+    }
+}
+
+pub(crate) async fn bounded<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, what).await.expect("nothing has come for two minutes")
+}
+
+/// Records from `from` to `to` of each key, key by key in turns.
+pub(crate) fn in_turns(keys: usize, from: usize, to: usize) -> impl Iterator<Item = (String, String)> {
+    (from..to).flat_map(move |number| (0..keys).map(move |key| (format!("key-{key}"), number.to_string())))
+}
+
+pub(crate) fn numbers(to: usize) -> Vec<String> {
+    (0..to).map(|number| number.to_string()).collect()
+}
