@@ -2,12 +2,11 @@
 
 use std::collections::HashSet;
 
-use super::statements::list;
+use super::statements::{list, of_handlers};
 use crate::{
-    name::Name,
     partition::PartitionSet,
     record::RecordId,
-    store::{Handlers, IdScan, Pick, sql::records::numbers},
+    store::{IdScan, Pick, sql::records::numbers},
 };
 
 /// Rows below a scan that are read beside those in flight before another way is taken.
@@ -18,21 +17,6 @@ type Lists = Vec<(&'static str, String)>;
 /// A list that is never empty: no record has the id 0.
 fn skipped(ids: impl IntoIterator<Item = RecordId>) -> String {
     list(ids.into_iter().chain([0]))
-}
-
-/// A condition on the handler; empty if the records of all handlers are meant. Ids of handlers need no
-/// quoting: they are valid names, as the builder has checked.
-pub(super) fn of_handlers(handlers: &Handlers) -> String {
-    let quoted = |name: &Name| format!("'{}'", name.as_str().replace('\'', "''"));
-    match handlers {
-        Handlers::Every => String::new(),
-        Handlers::Only(one) => format!(" AND handler = {}", quoted(one)),
-        Handlers::Except(others) if others.is_empty() => String::new(),
-        Handlers::Except(others) => {
-            let others: Vec<String> = others.iter().map(quoted).collect();
-            format!(" AND handler NOT IN ({})", others.join(", "))
-        }
-    }
 }
 
 pub(super) fn fetch_lists(partitions: PartitionSet, pick: Pick<'_>) -> Lists {

@@ -14,12 +14,11 @@ use super::{
     dialect::{Dialect, Family, Mark},
     driver::{AFTER_RECORD, Driver, DriverResult, Kind, Session, Value},
     engine,
-    fetches::of_handlers,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     insert::{Insert, headers_text},
     notifier::PgNotifier,
     sessions,
-    statements::{Statements, fill, filled, safe, template},
+    statements::{Statements, fill, filled, of_handlers, safe, template},
 };
 use crate::{
     naming,

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use sqlx::AssertSqlSafe;
 
 use super::dialect::{Dialect, Family};
-use crate::store::{Completed, Tables};
+use crate::{
+    name::Name,
+    store::{Completed, Handlers, Tables},
+};
 
 macro_rules! statements {
     (shared: $($shared:ident)*; own: $($own:ident)*; postgres: $($postgres:ident)*; mysql: $($mysql:ident)*;) => {
@@ -118,6 +121,21 @@ pub(crate) fn list(numbers: impl IntoIterator<Item = i64>) -> String {
         text.push_str(&number.to_string());
     }
     if text.is_empty() { "NULL".to_owned() } else { text }
+}
+
+/// A condition on the handler; empty if the records of all handlers are meant. Ids of handlers need no
+/// quoting: they are valid names, as the builder has checked.
+pub(crate) fn of_handlers(handlers: &Handlers) -> String {
+    let quoted = |name: &Name| format!("'{}'", name.as_str().replace('\'', "''"));
+    match handlers {
+        Handlers::Every => String::new(),
+        Handlers::Only(one) => format!(" AND handler = {}", quoted(one)),
+        Handlers::Except(others) if others.is_empty() => String::new(),
+        Handlers::Except(others) => {
+            let others: Vec<String> = others.iter().map(quoted).collect();
+            format!(" AND handler NOT IN ({})", others.join(", "))
+        }
+    }
 }
 
 #[cfg(test)]
