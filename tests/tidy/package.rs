@@ -8,8 +8,12 @@ use crate::report;
 const LIMIT: u64 = 1_200_000;
 
 /// Each published crate and its folder.
-const CRATES: &[(&str, &str)] =
-    &[("keylane", ""), ("keylane-macros", "crates/macros"), ("keylane-kafka", "crates/sink-kafka")];
+const CRATES: &[(&str, &str)] = &[
+    ("keylane", ""),
+    ("keylane-macros", "crates/macros"),
+    ("keylane-message", "crates/message"),
+    ("keylane-kafka", "crates/sink-kafka"),
+];
 
 /// The files that `cargo package` would put into a crate.
 fn packed(name: &str) -> Vec<String> {

@@ -9,11 +9,11 @@ use std::{
 };
 
 use keylane::{BatchResults, HandlerError, Record};
+use keylane_message::Message;
 use rdkafka::error::RDKafkaErrorCode as Code;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    message::Message,
     session::{Answer, Answers, Session, Ticket},
     sink::{KafkaSink, Producers},
     verdict::{SendError, Verdict, verdict},
@@ -34,7 +34,7 @@ struct Queue {
 pub(crate) struct Call<'a> {
     producers: &'a Producers,
     records: &'a [&'a Record],
-    messages: Vec<Option<Message>>,
+    messages: Vec<Option<Message<'a>>>,
     results: Vec<Option<Result<(), HandlerError>>>,
     queues: Vec<Queue>,
     began: Instant,
@@ -148,7 +148,7 @@ impl<'a> Call<'a> {
         self.note(indices, &answers, alone, &session);
         if !complete {
             let waited = self.began.elapsed();
-            self.give_up(|message| SendError::NoAnswer { topic: message.topic.clone(), waited });
+            self.give_up(|message| SendError::NoAnswer { topic: message.target.to_string(), waited });
         }
     }
 
@@ -161,8 +161,8 @@ impl<'a> Call<'a> {
             if closed == Some(key) {
                 continue;
             }
-            let Some(room) = self.producers.room(size(record, message)).await else { return };
-            if !session.send(message, &record.payload, Ticket::new(answers, place, room)) {
+            let Some(room) = self.producers.room(size(message)).await else { return };
+            if !session.send(message, Ticket::new(answers, place, room)) {
                 closed = Some(key);
             }
         }
@@ -207,7 +207,7 @@ impl<'a> Call<'a> {
             return;
         }
         let Some(message) = &self.messages[index] else { return };
-        let error = refused(message, size(self.records[index], message), code);
+        let error = refused(message, size(message), code);
         self.results[index] = Some(Err(self.error(error, verdict)));
         self.close(queue);
     }
@@ -222,7 +222,7 @@ impl<'a> Call<'a> {
     }
 
     /// Everything that is left is not sent, and no attempt of it counts.
-    fn give_up(&mut self, error: impl Fn(&Message) -> SendError) {
+    fn give_up(&mut self, error: impl Fn(&Message<'_>) -> SendError) {
         for queue in 0..self.queues.len() {
             if let Some(&index) = self.queues[queue].left.front()
                 && let Some(message) = &self.messages[index]
@@ -244,11 +244,11 @@ impl Queue {
     }
 }
 
-fn size(record: &Record, message: &Message) -> usize {
+fn size(message: &Message<'_>) -> usize {
     let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
-    record.payload.len() + message.key.len() + message.topic.len() + headers + 64
+    message.body.len() + message.key.len() + message.target.len() + headers + 64
 }
 
-fn refused(message: &Message, bytes: usize, code: Code) -> SendError {
-    SendError::Refused { topic: message.topic.clone(), bytes, code }
+fn refused(message: &Message<'_>, bytes: usize, code: Code) -> SendError {
+    SendError::Refused { topic: message.target.to_string(), bytes, code }
 }

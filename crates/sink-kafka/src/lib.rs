@@ -20,15 +20,12 @@
 
 mod call;
 mod config;
-mod message;
-mod route;
 mod session;
 mod sink;
 mod verdict;
 
 pub use config::{ConfigError, KafkaConfig};
-pub use message::Message;
+pub use keylane_message::{Form, Message, Route, RouteConfig, Template};
 pub use rdkafka::error::RDKafkaErrorCode;
-pub use route::Route;
 pub use sink::KafkaSink;
 pub use verdict::{SendError, Verdict, verdict};

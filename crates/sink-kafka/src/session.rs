@@ -8,6 +8,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
+use keylane_message::Message;
 use rdkafka::{
     ClientContext,
     config::{ClientConfig, FromClientConfigAndContext, RDKafkaLogLevel},
@@ -16,8 +17,6 @@ use rdkafka::{
     producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, PurgeConfig, ThreadedProducer},
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit};
-
-use crate::message::Message;
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,18 +128,18 @@ impl Session {
     /// Hands a message to the client. What the client refuses at once has its answer, too.
     ///
     /// Returns whether later messages of its key may follow.
-    pub(crate) fn send(&self, message: &Message, body: &[u8], ticket: Box<Ticket>) -> bool {
+    pub(crate) fn send(&self, message: &Message<'_>, ticket: Box<Ticket>) -> bool {
         let Some(producer) = self.producer.as_ref().filter(|_| !self.is_retired()) else {
             ticket.answers.end(ticket.index, Answer::Failed(Code::PurgeQueue));
             return false;
         };
         let mut headers = OwnedHeaders::new_with_capacity(message.headers.len());
         for (key, value) in &message.headers {
-            headers = headers.insert(Header { key, value: Some(value) });
+            headers = headers.insert(Header { key, value: Some(&**value) });
         }
-        let record = BaseRecord::with_opaque_to(&message.topic, ticket)
-            .key(&message.key)
-            .payload(body)
+        let record = BaseRecord::with_opaque_to(&message.target, ticket)
+            .key(&*message.key)
+            .payload(&*message.body)
             .headers(headers);
         let Err((error, record)) = producer.send(record) else { return true };
         let ticket = record.delivery_opaque;

@@ -9,14 +9,13 @@ use std::{
 };
 
 use keylane::{BatchResults, GenericBatchHandler, Record, RecordTypes, Registration};
+use keylane_message::{Binding, Message, Route};
 use rdkafka::error::KafkaError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     call::Call,
     config::{ConfigError, KafkaConfig},
-    message::Message,
-    route::Route,
     session::Session,
 };
 
@@ -58,7 +57,7 @@ impl KafkaSink {
     /// The sink as a handler, with the limits of its settings. If no route has a `*`, it takes the types that
     /// the routes name; else it takes all types.
     pub fn registration(self, id: impl Into<String>) -> Registration {
-        let exact: Option<Vec<&[String]>> = self.routes.iter().map(Route::exact).collect();
+        let exact: Option<Vec<&[String]>> = self.routes.iter().map(Route::record_types).collect();
         let types = exact.map_or_else(RecordTypes::all, |types| RecordTypes::types(types.concat()));
         let config = &self.producers.config;
         let (size, concurrency) = (config.batch_size, config.concurrency);
@@ -68,10 +67,10 @@ impl KafkaSink {
     }
 
     /// The message of a record; `None` if it is to be skipped.
-    pub(crate) fn message(&self, record: &Record) -> Option<Result<Message, String>> {
+    pub(crate) fn message<'a>(&'a self, record: &'a Record) -> Option<Result<Message<'a>, String>> {
         let record_type = &record.delivery.record_type;
         match self.routes.iter().find(|route| route.takes(record_type)) {
-            Some(route) => Some(Ok(route.message(record, &self.producers.config.source))),
+            Some(route) => Some(Ok(route.message(record, &self.producers.config.source, Binding::Kafka))),
             None if self.skip_unrouted => None,
             None => Some(Err(record_type.to_string())),
         }

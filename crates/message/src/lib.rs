@@ -1,0 +1,36 @@
+//! What the sinks of keylane send, and what consumers read back.
+//!
+//! A [`Route`] is a pure function from a record to a [`Message`]: target, key, headers and body, in one of five
+//! [forms](Form). [`Received::read`] is the way back.
+//!
+//! ```
+//! use keylane_message::{Binding, Event, Form, Received};
+//!
+//! let event = Event::new("0198f5f0-1c7e-7000-8000-000000000001", "order.placed", "order-42", b"{\"id\":42}");
+//! let (headers, body) = event.write(Form::CloudEventsJson, Binding::Kafka);
+//!
+//! let headers = headers.iter().map(|(name, value)| (&**name, value.as_bytes()));
+//! let received = Received::read(headers, None, &body)?;
+//! assert_eq!(received.event_id.as_deref(), Some(&*event.id));
+//! assert_eq!(&*received.payload, b"{\"id\":42}");
+//! # Ok::<(), keylane_message::ReadError>(())
+//! ```
+//!
+//! Routes come from code ([`Route`]) or from a file ([`RouteConfig`], with [templates](Template)). The forms with
+//! their headers and bodies: `docs/messages.md` in the repository.
+
+mod config;
+mod event;
+mod form;
+mod read;
+mod route;
+mod template;
+mod write;
+
+pub use config::{RouteConfig, RouteError};
+pub use event::Event;
+pub use form::{Binding, Form};
+pub use read::{ReadError, Received, TraceContext};
+pub use route::{Message, Route};
+pub use template::{Template, TemplateError};
+pub use write::MessageHeaders;

@@ -1,0 +1,263 @@
+//! Routes: which records go where, and as what. Pure functions of the record.
+
+use std::{borrow::Cow, fmt};
+
+use keylane::Record;
+
+use crate::{
+    event::Event,
+    form::{Binding, Form},
+    template::Template,
+    write::{self, MessageHeaders},
+};
+
+/// A message, ready to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Message<'a> {
+    /// Where to: a topic, a queue, the URL of an endpoint.
+    pub target: Cow<'a, str>,
+    /// What orders messages at the target, and chooses the partition in Kafka.
+    pub key: Cow<'a, str>,
+    /// In this order.
+    pub headers: MessageHeaders<'a>,
+    /// What is sent. In most forms it is the payload of the record, as it is stored.
+    pub body: Cow<'a, [u8]>,
+}
+
+/// What becomes of the records of some types: a pure function from a record to a message.
+///
+/// ```
+/// use keylane_message::{Form, Route};
+///
+/// let route = Route::to("orders")
+///     .events(["order.*", "refund.paid"])
+///     .header("team", "sales")
+///     .header_by("tenant", |record| record.delivery.headers.get("tenant").cloned().unwrap_or_default())
+///     .form(Form::CloudEventsJson)
+///     .dead_letters("orders.dead");
+/// assert!(route.takes("order.placed") && !route.takes("refund.asked"));
+/// ```
+#[must_use = "give it to the sink"]
+pub struct Route {
+    patterns: Vec<String>,
+    target: Text,
+    key: Option<Text>,
+    headers: Vec<(String, Text)>,
+    form: Form,
+    dead_letters: Option<Text>,
+}
+
+enum Text {
+    Template(Template),
+    By(Box<dyn Fn(&Record) -> String + Send + Sync>),
+}
+
+impl Text {
+    fn of<'a>(&'a self, record: &Record, event: &Event<'a>) -> Cow<'a, str> {
+        match self {
+            Self::Template(template) => template.text(event),
+            Self::By(text) => text(record).into(),
+        }
+    }
+
+    fn fixed(&self) -> Option<&str> {
+        match self {
+            Self::Template(template) => template.fixed(),
+            Self::By(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Template(template) => template.fmt(f),
+            Self::By(_) => f.write_str("(a function)"),
+        }
+    }
+}
+
+/// The value of a header can be a secret: the debug form shows the names only.
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Route")
+            .field("events", &self.patterns)
+            .field("target", &self.target)
+            .field("key", &self.key)
+            .field("headers", &headers)
+            .field("form", &self.form)
+            .field("dead_letters", &self.dead_letters)
+            .finish()
+    }
+}
+
+impl Route {
+    /// Records go to this target: those of all types, until [`Route::events`] says which.
+    pub fn to(target: impl Into<String>) -> Self {
+        Self::new(Text::Template(Template::of_text(target.into())))
+    }
+
+    /// As [`Route::to`], with a target for each record.
+    pub fn to_by(target: impl Fn(&Record) -> String + Send + Sync + 'static) -> Self {
+        Self::new(Text::By(Box::new(target)))
+    }
+
+    /// As [`Route::to`], with a target for each record, by a template.
+    pub fn to_template(target: Template) -> Self {
+        Self::new(Text::Template(target))
+    }
+
+    fn new(target: Text) -> Self {
+        Self {
+            patterns: Vec::new(),
+            target,
+            key: None,
+            headers: Vec::new(),
+            form: Form::default(),
+            dead_letters: None,
+        }
+    }
+
+    /// The record types that go this way. A `*` stands for any text.
+    pub fn events<T: Into<String>>(mut self, patterns: impl IntoIterator<Item = T>) -> Self {
+        self.patterns.extend(patterns.into_iter().map(Into::into));
+        self
+    }
+
+    /// The key of the message. Default: the record key, which keeps the order: records of one key must get one key.
+    pub fn key(mut self, key: impl Fn(&Record) -> String + Send + Sync + 'static) -> Self {
+        self.key = Some(Text::By(Box::new(key)));
+        self
+    }
+
+    /// As [`Route::key`], by a template.
+    pub fn key_template(mut self, key: Template) -> Self {
+        self.key = Some(Text::Template(key));
+        self
+    }
+
+    /// A header of every message. It wins over a record's header of the same name, not over one of the form.
+    pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.header_template(name, Template::of_text(value.into()))
+    }
+
+    /// As [`Route::header`], with a value for each record.
+    pub fn header_by(
+        mut self,
+        name: impl Into<String>,
+        value: impl Fn(&Record) -> String + Send + Sync + 'static,
+    ) -> Self {
+        self.headers.push((name.into(), Text::By(Box::new(value))));
+        self
+    }
+
+    /// As [`Route::header`], with a value for each record, by a template.
+    pub fn header_template(mut self, name: impl Into<String>, value: Template) -> Self {
+        self.headers.push((name.into(), Text::Template(value)));
+        self
+    }
+
+    /// What the messages look like. Default: [`Form::CloudEvents`].
+    pub fn form(mut self, form: Form) -> Self {
+        self.form = form;
+        self
+    }
+
+    /// Leaves out the headers of CloudEvents: [`Form::Plain`].
+    pub fn plain(self) -> Self {
+        self.form(Form::Plain)
+    }
+
+    /// Where a record goes that fails for good. It is then completed, and the later records of its key go on.
+    pub fn dead_letters(self, target: impl Into<String>) -> Self {
+        self.dead_letters_template(Template::of_text(target.into()))
+    }
+
+    /// As [`Route::dead_letters`], with a target for each record, by a template.
+    pub fn dead_letters_template(mut self, target: Template) -> Self {
+        self.dead_letters = Some(Text::Template(target));
+        self
+    }
+
+    /// Whether records of this type go this way.
+    pub fn takes(&self, record_type: &str) -> bool {
+        self.patterns.is_empty() || self.patterns.iter().any(|pattern| matches(pattern, record_type))
+    }
+
+    /// The message of a record. `source` is that of its CloudEvent.
+    pub fn message<'a>(&'a self, record: &'a Record, source: &'a str, binding: Binding) -> Message<'a> {
+        let event = Event::of(record, source);
+        let (mut headers, body) = event.write_form(self.form, binding);
+        for (name, value) in &self.headers {
+            write::add(&mut headers, Cow::Borrowed(name), value.of(record, &event));
+        }
+        event.add_own(&mut headers);
+        let key = self.key.as_ref().map_or(Cow::Borrowed(event.key), |key| key.of(record, &event));
+        Message { target: self.target.of(record, &event), key, headers, body }
+    }
+
+    /// Where this record goes if it fails for good.
+    pub fn dead_letter_target<'a>(&'a self, record: &'a Record, source: &'a str) -> Option<Cow<'a, str>> {
+        self.dead_letters.as_ref().map(|target| target.of(record, &Event::of(record, source)))
+    }
+
+    /// Whether records that fail for good go anywhere.
+    pub fn has_dead_letters(&self) -> bool {
+        self.dead_letters.is_some()
+    }
+
+    /// The record types that go this way, if no pattern stands for more than one.
+    pub fn record_types(&self) -> Option<&[String]> {
+        let exact = !self.patterns.is_empty() && !self.patterns.iter().any(|pattern| pattern.contains('*'));
+        exact.then_some(&self.patterns)
+    }
+
+    /// The targets that are the same for all records, that of dead letters among them: what can be checked before
+    /// anything is sent.
+    pub fn fixed_targets(&self) -> impl Iterator<Item = &str> {
+        [Some(&self.target), self.dead_letters.as_ref()].into_iter().flatten().filter_map(Text::fixed)
+    }
+}
+
+/// Whether the text is of this pattern, in which `*` stands for any text.
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(text) = text.strip_prefix(start) else { return false };
+    let mut ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    ends.any(|at| matches(rest, &text[at..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        let table = [
+            ("order.placed", "order.placed", true),
+            ("order.placed", "order.placed.eu", false),
+            ("order.*", "order.placed", true),
+            ("order.*", "order.", true),
+            ("order.*", "orders", false),
+            ("*", "", true),
+            ("*.placed", "order.placed", true),
+            ("*.placed", "order.paid", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-c-b", false),
+            ("é*", "été", true),
+        ];
+        for (pattern, text, expected) in table {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_route_without_patterns_takes_all_types() {
+        assert!(Route::to("t").takes("any"));
+        assert!(Route::to("t").record_types().is_none());
+        assert_eq!(Route::to("t").events(["a"]).record_types().map(<[_]>::len), Some(1));
+        assert!(Route::to("t").events(["a", "b*"]).record_types().is_none());
+    }
+}
