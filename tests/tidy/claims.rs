@@ -34,6 +34,16 @@ fn place(suite: &str, module: &str) -> Option<(String, &'static [&'static str])>
             format!("crates/cluster-tests/tests/cluster/{module}.rs"),
             &["crates/cluster-tests/tests/cluster/main.rs"],
         )),
+        "inbox" => {
+            let of_each = &[
+                "crates/inbox/tests/inbox/claims.rs",
+                "crates/inbox/tests/inbox/crashes.rs",
+                "crates/inbox/tests/inbox/duplicates.rs",
+                "crates/inbox/tests/inbox/failures.rs",
+                "crates/inbox/tests/inbox/retention.rs",
+            ];
+            Some((format!("crates/inbox/tests/inbox/{module}.rs"), of_each))
+        }
         "kafka" => Some((format!("crates/sink-kafka/tests/kafka/{module}.rs"), &[])),
         "rules" => Some((format!("crates/rule-tests/tests/rules/{module}.rs"), &[])),
         _ => None,
@@ -51,7 +61,7 @@ fn is_test(name: &str, file: &str, list: &str) -> bool {
     let attributes =
         lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("//"));
     attributes.into_iter().any(|line| line.starts_with("#[") && line.contains("test"))
-        || list.lines().any(|line| line.trim().split(':').next() == Some(name))
+        || list.lines().any(|line| line.trim().split([':', ',']).next() == Some(name))
 }
 
 #[test]

@@ -13,6 +13,7 @@ const CRATES: &[(&str, &str)] = &[
     ("keylane-macros", "crates/macros"),
     ("keylane-message", "crates/message"),
     ("keylane-kafka", "crates/sink-kafka"),
+    ("keylane-inbox", "crates/inbox"),
 ];
 
 /// The files that `cargo package` would put into a crate.

@@ -1,0 +1,163 @@
+//! Many messages in one transaction: one statement takes them, one finishes them.
+
+use std::{collections::HashMap, time::Duration};
+
+use sqlx::Connection;
+use sqlx_core::transaction::TransactionManager;
+use tokio::time::Instant;
+
+use crate::{
+    core::{Met, Shared, Taken},
+    database::InboxDatabase,
+    error::{InboxError, OnceError},
+    inbox::Inbox,
+    lent::Lent,
+};
+
+/// What became of the messages of a batch, each by its place in the list of ids.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Batch<T> {
+    /// What the work returned; `None` if there was nothing to do.
+    pub done: Option<T>,
+    /// Those that the work was given.
+    pub fresh: Vec<usize>,
+    /// Those that were consumed before, and repetitions within the list.
+    pub seen: Vec<usize>,
+    /// Those that another holds by [`Inbox::claim`]: let the broker deliver them again. With its owner's name and
+    /// how long the lease lasts.
+    pub in_progress: Vec<(usize, String, Duration)>,
+}
+
+impl<DB: InboxDatabase> Inbox<DB> {
+    /// Runs the work for those messages of the list that are new, in a transaction of the inbox.
+    ///
+    /// The work is given the places of the new messages in the list, in ascending order. If it fails, nothing of the
+    /// batch has happened, and no failure is noted: which message was to blame is not known. Run them one by one
+    /// then, by [`run`](Self::run).
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "postgres")]
+    /// # async fn run(inbox: keylane_inbox::Inbox<sqlx::Postgres>) -> Result<(), Box<dyn std::error::Error>> {
+    /// let ids = ["event-1", "event-2"];
+    /// let batch = inbox
+    ///     .run_batch(&ids, "billing", async |tx, fresh| {
+    ///         let fresh: Vec<&str> = fresh.iter().map(|place| ids[*place]).collect();
+    ///         sqlx::query("INSERT INTO bill (event_id) SELECT unnest($1::text[])").bind(fresh).execute(tx).await
+    ///     })
+    ///     .await?;
+    /// println!("{} were new, {} were not", batch.fresh.len(), batch.seen.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`OnceError`]; messages that another holds are no error, but left out.
+    ///
+    /// # Cancel safety
+    /// If it is dropped before the commit, nothing has happened, and the connection is closed, never reused.
+    pub async fn run_batch<T, E>(
+        &self,
+        event_ids: &[&str],
+        group: &str,
+        work: impl AsyncFnOnce(&mut DB::Connection, &[usize]) -> Result<T, E>,
+    ) -> Result<Batch<T>, OnceError<E>> {
+        let mut lent = Lent::begin(&self.pool).await?;
+        let taken = self.shared.take::<DB>(lent.conn(), group, event_ids).await?;
+        let mut batch = Batch::of(event_ids, &taken);
+        if batch.fresh.is_empty() {
+            lent.roll_back().await;
+            return Ok(batch);
+        }
+        let began = Instant::now();
+        match work(lent.conn(), &batch.fresh).await {
+            Ok(done) => batch.done = Some(done),
+            Err(error) => {
+                lent.roll_back().await;
+                return Err(OnceError::Work(error));
+            }
+        }
+        if !lent.is_same().await? {
+            return Err(OnceError::Ended);
+        }
+        if !self.shared.finish::<DB>(lent.conn(), group, &taken, began.elapsed(), true).await? {
+            return Err(OnceError::Ended);
+        }
+        lent.commit().await.map_err(OnceError::Commit)?;
+        Ok(batch)
+    }
+
+    /// As [`run_batch`](Self::run_batch), in a transaction of the caller's, which sqlx has begun. On SQLite begin it
+    /// with `BEGIN IMMEDIATE`.
+    ///
+    /// The work runs within a savepoint. If it fails, panics or is dropped, its effects are rolled back and the rest
+    /// of the transaction stays as it was, so that a caller who commits all the same does not commit half an effect.
+    ///
+    /// # Errors
+    /// [`OnceError`], but for [`OnceError::Commit`].
+    ///
+    /// # Cancel safety
+    /// If it is dropped, its effects are rolled back with the next statement of the connection.
+    pub async fn once_batch<T, E>(
+        &self,
+        conn: &mut DB::Connection,
+        event_ids: &[&str],
+        group: &str,
+        work: impl AsyncFnOnce(&mut DB::Connection, &[usize]) -> Result<T, E>,
+    ) -> Result<Batch<T>, OnceError<E>> {
+        if !conn.is_in_transaction() {
+            return Err(OnceError::NoTransaction);
+        }
+        let in_call = |error| OnceError::Inbox(InboxError::of::<DB>("savepoint")(error));
+        let mut inner = conn.begin().await.map_err(in_call)?;
+        if let Some(mark) = DB::DIALECT.set_mark {
+            DB::script(&mut inner, mark.to_owned()).await.map_err(in_call)?;
+        }
+        let depth = DB::TransactionManager::get_transaction_depth(&inner);
+        let taken = self.shared.take::<DB>(&mut inner, group, event_ids).await?;
+        let mut batch = Batch::of(event_ids, &taken);
+        if batch.fresh.is_empty() {
+            inner.rollback().await.map_err(in_call)?;
+            return Ok(batch);
+        }
+        let began = Instant::now();
+        match work(&mut inner, &batch.fresh).await {
+            Ok(done) => batch.done = Some(done),
+            Err(error) => {
+                inner.rollback().await.map_err(in_call)?;
+                return Err(OnceError::Work(error));
+            }
+        }
+        let nested = DB::TransactionManager::get_transaction_depth(&inner) != depth;
+        if nested || !Shared::is_same::<DB>(&mut inner).await? {
+            return Err(OnceError::Ended);
+        }
+        if !self.shared.finish::<DB>(&mut inner, group, &taken, began.elapsed(), true).await? {
+            return Err(OnceError::Ended);
+        }
+        inner.commit().await.map_err(in_call)?;
+        Ok(batch)
+    }
+}
+
+impl<T> Batch<T> {
+    fn of(ids: &[&str], taken: &Taken) -> Self {
+        let met: HashMap<&str, &Met> = taken.met.iter().map(|(id, met)| (id.as_str(), met)).collect();
+        let mut batch = Self {
+            done: None,
+            fresh: Vec::with_capacity(taken.ours.len()),
+            seen: Vec::new(),
+            in_progress: Vec::new(),
+        };
+        let mut before = std::collections::HashSet::new();
+        for (place, id) in ids.iter().enumerate() {
+            match met.get(id) {
+                Some(Met::Busy { owner, left }) => batch.in_progress.push((place, owner.clone(), *left)),
+                Some(Met::Seen) => batch.seen.push(place),
+                None if before.insert(id) => batch.fresh.push(place),
+                None => batch.seen.push(place),
+            }
+        }
+        batch
+    }
+}

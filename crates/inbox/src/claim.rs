@@ -1,0 +1,211 @@
+//! Claims: for effects outside the database. At least once, and by one consumer at a time.
+
+use std::convert::Infallible;
+
+use tokio::time::Instant;
+
+use crate::{
+    core::{Met, Taken, bounded, millis},
+    database::{InboxDatabase, Value},
+    error::{InboxError, OnceError},
+    inbox::Inbox,
+    once::Once,
+};
+
+/// A message that is this process's until its lease ends: its row is in PROCESSING.
+///
+/// Dropped without an outcome, the message may be claimed again when the lease has ended.
+#[derive(Debug)]
+#[must_use = "complete it, or the message waits for the end of its lease"]
+pub struct Claim<DB: InboxDatabase> {
+    inbox: Inbox<DB>,
+    event_id: String,
+    group: String,
+    taken: Taken,
+    began: Instant,
+}
+
+/// Why a claim could not be renewed or ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClaimError {
+    /// The lease has ended and another has claimed the message since. That claim stays as it is.
+    #[error("the claim of {event_id} outlived its lease, and another has claimed the message")]
+    Lost {
+        /// Which message.
+        event_id: String,
+    },
+    /// The inbox failed.
+    #[error(transparent)]
+    Inbox(#[from] InboxError),
+}
+
+/// Why [`Inbox::process`] has not completed a message.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProcessError<E> {
+    /// The message was not to be had, or the work failed: then FAILED is noted.
+    #[error(transparent)]
+    Once(OnceError<E>),
+    /// The claim was lost: the work was dropped, or its outcome was not noted.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+}
+
+impl<DB: InboxDatabase> Inbox<DB> {
+    /// Claims a message whose effect is outside the database: a mail, a call of another service.
+    ///
+    /// `None` if it was consumed before. Renew the claim before its lease ends, and end it with
+    /// [`Claim::complete`] or [`Claim::fail`].
+    ///
+    /// # Errors
+    /// [`OnceError::InProgress`] while another's lease lasts: let the broker deliver the message again.
+    pub async fn claim(
+        &self,
+        event_id: &str,
+        group: &str,
+    ) -> Result<Option<Claim<DB>>, OnceError<Infallible>> {
+        let mut conn = self.pool.acquire().await.map_err(InboxError::of::<DB>("connect"))?;
+        let mut taken = self.shared.take::<DB>(&mut conn, group, &[event_id]).await?;
+        match taken.met.pop() {
+            Some((_, Met::Seen)) => Ok(None),
+            Some((event_id, Met::Busy { owner, left })) => {
+                Err(OnceError::InProgress { event_id, owner, left })
+            }
+            None => Ok(Some(Claim {
+                inbox: self.clone(),
+                event_id: event_id.to_owned(),
+                group: group.to_owned(),
+                taken,
+                began: Instant::now(),
+            })),
+        }
+    }
+
+    /// Claims a message, runs the work, and renews the claim meanwhile. A crash in between repeats the work, so that
+    /// the effect is at least once; hand the event id on as the key of idempotency where the other side has one.
+    ///
+    /// If another claims the message, because this process stood still for longer than the lease, the work is
+    /// dropped where it stands.
+    ///
+    /// # Errors
+    /// [`ProcessError`].
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the message may be claimed again when the lease has ended.
+    pub async fn process<T, E: std::fmt::Display>(
+        &self,
+        event_id: &str,
+        group: &str,
+        work: impl AsyncFnOnce() -> Result<T, E>,
+    ) -> Result<Once<T>, ProcessError<E>> {
+        let claim = match self.claim(event_id, group).await {
+            Ok(Some(claim)) => claim,
+            Ok(None) => return Ok(Once::Seen),
+            Err(error) => return Err(ProcessError::Once(without_work(error))),
+        };
+        let done = tokio::select! {
+            biased;
+            done = work() => done,
+            lost = claim.keep() => return Err(lost.into()),
+        };
+        match done {
+            Ok(done) => {
+                claim.complete().await?;
+                Ok(Once::Done(done))
+            }
+            Err(error) => {
+                claim.fail(&error.to_string()).await?;
+                Err(ProcessError::Once(OnceError::Work(error)))
+            }
+        }
+    }
+}
+
+impl<DB: InboxDatabase> Claim<DB> {
+    /// The message.
+    pub fn event_id(&self) -> &str {
+        &self.event_id
+    }
+
+    /// Lets the lease begin anew.
+    ///
+    /// # Errors
+    /// [`ClaimError::Lost`] if another has claimed the message.
+    pub async fn renew(&self) -> Result<(), ClaimError> {
+        let mut values = vec![Value::Int(millis(self.inbox.shared.lease))];
+        values.extend(self.key());
+        self.write("renew", &self.inbox.shared.sql.renew, values).await
+    }
+
+    /// Notes that the message was consumed. A lease that has ended does no harm, unless another has claimed the
+    /// message since.
+    ///
+    /// # Errors
+    /// [`ClaimError::Lost`] if another has claimed the message.
+    pub async fn complete(self) -> Result<(), ClaimError> {
+        let (shared, cost) = (&self.inbox.shared, self.began.elapsed());
+        let mut conn = self.inbox.pool.acquire().await.map_err(InboxError::of::<DB>("connect"))?;
+        match shared.finish::<DB>(&mut conn, &self.group, &self.taken, cost, false).await? {
+            true => Ok(()),
+            false => Err(ClaimError::Lost { event_id: self.event_id.clone() }),
+        }
+    }
+
+    /// Notes that the work has failed: the message may be claimed again at once.
+    ///
+    /// # Errors
+    /// [`ClaimError::Lost`] if another has claimed the message.
+    pub async fn fail(self, error: &str) -> Result<(), ClaimError> {
+        let mut values = vec![Value::Int(millis(self.began.elapsed())), Value::Text(bounded(error))];
+        values.extend(self.key());
+        self.write("fail", &self.inbox.shared.sql.fail, values).await
+    }
+
+    /// Renews the claim for ever; returns when it is lost. What the database cannot do now it may do next time.
+    async fn keep(&self) -> ClaimError {
+        let every = self.inbox.shared.lease / 3;
+        loop {
+            tokio::time::sleep(every).await;
+            match self.renew().await {
+                Ok(()) => {}
+                Err(ClaimError::Inbox(error)) => {
+                    let event_id = self.event_id.as_str();
+                    tracing::warn!(target: "keylane_inbox", event_id, %error, "a claim was not renewed");
+                }
+                Err(lost) => return lost,
+            }
+        }
+    }
+
+    fn key(&self) -> [Value; 3] {
+        [
+            Value::Exact(self.group.clone()),
+            Value::Text(self.taken.token.clone()),
+            Value::Exact(self.event_id.clone()),
+        ]
+    }
+
+    async fn write(&self, call: &'static str, sql: &str, values: Vec<Value>) -> Result<(), ClaimError> {
+        let ran = async {
+            let mut conn = self.inbox.pool.acquire().await?;
+            DB::run(&mut conn, sql.into(), values, self.inbox.shared.named).await
+        };
+        match ran.await.map_err(InboxError::of::<DB>(call))?.rows {
+            0 => Err(ClaimError::Lost { event_id: self.event_id.clone() }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The error of a claim, which has run no work.
+fn without_work<E>(error: OnceError<Infallible>) -> OnceError<E> {
+    match error {
+        OnceError::Work(never) => match never {},
+        OnceError::Inbox(error) => OnceError::Inbox(error),
+        OnceError::Commit(error) => OnceError::Commit(error),
+        OnceError::InProgress { event_id, owner, left } => OnceError::InProgress { event_id, owner, left },
+        OnceError::Ended => OnceError::Ended,
+        OnceError::NoTransaction => OnceError::NoTransaction,
+    }
+}

@@ -1,0 +1,117 @@
+//! What can go wrong, as values.
+
+use std::time::Duration;
+
+use crate::{database::InboxDatabase, tables::BadName};
+
+/// Why the inbox could not do what it was asked for. What was to be done has not happened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InboxError {
+    /// The database did not do it.
+    #[error("inbox: {call}: {source}")]
+    Database {
+        /// What was asked for.
+        call: &'static str,
+        /// Whether a repetition may succeed: a deadlock, a conflict of snapshots, a lost connection.
+        retryable: bool,
+        /// Its answer.
+        source: sqlx::Error,
+    },
+    /// The tables are not there, or are of another version.
+    #[error("inbox: the tables have version {found}, but this build needs {needed}: run Inbox::migrate")]
+    Schema {
+        /// 0 if there are none.
+        found: i64,
+        /// What this build makes.
+        needed: i64,
+    },
+    /// An id or a group that the table does not take.
+    #[error("inbox: the {what} has {length} bytes, but must have 1 to {limit}, and no NUL")]
+    BadId {
+        /// `event id` or `consumer group`.
+        what: &'static str,
+        /// Its length in bytes.
+        length: usize,
+        /// The most bytes.
+        limit: usize,
+    },
+    /// A name of the tables.
+    #[error(transparent)]
+    Name(#[from] BadName),
+    /// The lease is too short or too long.
+    #[error("inbox: the lease is {lease:?}, but must be 1 s to 1 day")]
+    Lease {
+        /// What was set.
+        lease: Duration,
+    },
+}
+
+/// Why a message was not consumed. Nothing of its effect is in the transaction.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OnceError<E> {
+    /// The work failed. Its effects were rolled back.
+    #[error("the work failed: {0}")]
+    Work(E),
+    /// Another consumer holds the message: let the broker deliver it again.
+    #[error("the message {event_id} is in progress: {owner} holds it for another {left:?}")]
+    InProgress {
+        /// Which message.
+        event_id: String,
+        /// Who holds it.
+        owner: String,
+        /// How long its lease lasts, if it is not renewed.
+        left: Duration,
+    },
+    /// The work has ended the transaction by a statement of its own. What it has committed stays; the message is
+    /// not noted as consumed.
+    #[error(
+        "the work has ended the transaction of its message by a statement of its own, such as COMMIT, ROLLBACK \
+         or (on MySQL and MariaDB) CREATE TABLE: leave the transaction to the inbox"
+    )]
+    Ended,
+    /// The connection is in no transaction that sqlx knows of.
+    #[error("the connection is in no transaction: begin one through sqlx, or use Inbox::run")]
+    NoTransaction,
+    /// The commit failed, or its answer was lost: it may have happened or not. The next delivery tells.
+    #[error("whether the commit happened is not known: {0}")]
+    Commit(InboxError),
+    /// The inbox failed.
+    #[error(transparent)]
+    Inbox(#[from] InboxError),
+}
+
+impl InboxError {
+    /// Turns an error of sqlx into one of this call.
+    pub(crate) fn of<DB: InboxDatabase>(call: &'static str) -> impl Fn(sqlx::Error) -> Self {
+        move |source| {
+            let retryable = match &source {
+                sqlx::Error::Database(error) => DB::may_retry(&**error),
+                sqlx::Error::Io(_)
+                | sqlx::Error::PoolTimedOut
+                | sqlx::Error::Protocol(_)
+                | sqlx::Error::WorkerCrashed => true,
+                _ => false,
+            };
+            Self::Database { call, retryable, source }
+        }
+    }
+
+    /// Whether a repetition may succeed without anybody's help.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Database { retryable: true, .. })
+    }
+}
+
+impl<E> OnceError<E> {
+    /// Whether the work is not to blame, and a repetition may succeed without anybody's help: the broker delivers
+    /// again, and no attempt counts.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::InProgress { .. } => true,
+            Self::Commit(error) | Self::Inbox(error) => error.is_retryable(),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The inbox and its settings.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::{
+    core::{LONGEST_GROUP, Shared},
+    database::{InboxDatabase, Kind},
+    error::InboxError,
+    statements::Statements,
+    tables::Tables,
+};
+
+/// The version of the schema that this build makes.
+const SCHEMA_VERSION: i64 = 1;
+
+/// Remembers in a table which messages were consumed. Cheap to clone.
+pub struct Inbox<DB: InboxDatabase> {
+    pub(crate) pool: sqlx::Pool<DB>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl<DB: InboxDatabase> Clone for Inbox<DB> {
+    fn clone(&self) -> Self {
+        Self { pool: self.pool.clone(), shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<DB: InboxDatabase> fmt::Debug for Inbox<DB> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Inbox").field("owner", &self.shared.owner).finish_non_exhaustive()
+    }
+}
+
+/// The settings of an inbox.
+#[derive(Debug)]
+#[must_use = "call build"]
+pub struct InboxBuilder<DB: InboxDatabase> {
+    pool: sqlx::Pool<DB>,
+    schema: Option<String>,
+    prefix: String,
+    owner: String,
+    lease: Duration,
+}
+
+impl<DB: InboxDatabase> InboxBuilder<DB> {
+    /// The schema of the tables; without it, the connection's own. MySQL calls it a database; SQLite has none.
+    pub fn schema(mut self, schema: impl Into<String>) -> Self {
+        self.schema = Some(schema.into());
+        self
+    }
+
+    /// What the names of the tables begin with; `inbox_` by default, for a table `inbox_message`.
+    pub fn table_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// What this process is called in the column `owner`; `process NUMBER` by default. Only people read it.
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.owner = owner.into();
+        self
+    }
+
+    /// How long a message that was claimed stays its owner's without a renewal; 30 s by default, 1 s to 1 day.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Makes the inbox. Nothing is connected to.
+    ///
+    /// # Errors
+    /// [`InboxError::Name`] and [`InboxError::Lease`].
+    pub fn build(self) -> Result<Inbox<DB>, InboxError> {
+        if !(Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&self.lease) {
+            return Err(InboxError::Lease { lease: self.lease });
+        }
+        Ok(self.made(&Tables::new(self.schema.as_deref(), &self.prefix)?))
+    }
+
+    fn made(&self, tables: &Tables) -> Inbox<DB> {
+        let sql = Statements::render(DB::DIALECT, tables);
+        let shared = Shared {
+            take: sql.take.as_str().into(),
+            sql,
+            migration: tables.name(DB::DIALECT.migration),
+            owner: self.owner.chars().take(LONGEST_GROUP).collect(),
+            lease: self.lease,
+            named: DB::may_name(&self.pool),
+        };
+        Inbox { pool: self.pool.clone(), shared: Arc::new(shared) }
+    }
+}
+
+impl<DB: InboxDatabase> Inbox<DB> {
+    /// An inbox with the default settings, in the table `inbox_message`.
+    pub fn new(pool: sqlx::Pool<DB>) -> Self {
+        let builder = Self::builder(pool);
+        let tables = Tables { qualifier: builder.prefix.clone(), prefix: builder.prefix.clone() };
+        builder.made(&tables)
+    }
+
+    /// An inbox with settings of its own.
+    pub fn builder(pool: sqlx::Pool<DB>) -> InboxBuilder<DB> {
+        let owner = format!("process {}", std::process::id());
+        let prefix = "inbox_".to_owned();
+        InboxBuilder { pool, schema: None, prefix, owner, lease: Duration::from_secs(30) }
+    }
+
+    /// The pool that it was made with.
+    pub fn pool(&self) -> &sqlx::Pool<DB> {
+        &self.pool
+    }
+
+    /// Makes the tables, unless they are there. Several processes may do so at once.
+    ///
+    /// # Errors
+    /// The database's, and [`InboxError::Schema`] if a newer build has made the tables.
+    pub async fn migrate(&self) -> Result<(), InboxError> {
+        let (before, after) = DB::DIALECT.migrate_alone;
+        let script = format!("{before}\n{}\n{after}", self.shared.migration);
+        let migrated = async {
+            // Dropped, not given back, if it fails: a transaction may be open there.
+            let mut conn = self.pool.acquire().await?.detach();
+            DB::script(&mut conn, script).await?;
+            sqlx::Connection::close(conn).await
+        };
+        migrated.await.map_err(InboxError::of::<DB>("migrate"))?;
+        self.check().await
+    }
+
+    /// Whether the tables are there and of this build's version.
+    ///
+    /// # Errors
+    /// [`InboxError::Schema`], or the database's.
+    pub async fn check(&self) -> Result<(), InboxError> {
+        let found = async {
+            let mut conn = self.pool.acquire().await?;
+            let sql = self.shared.sql.version.as_str().into();
+            DB::rows(&mut conn, sql, Vec::new(), &[Kind::Int], false).await
+        };
+        let found = match found.await {
+            Ok(rows) => rows.first().and_then(|row| row.ints[0]).unwrap_or(0),
+            Err(sqlx::Error::Database(error)) if !DB::may_retry(&*error) => 0,
+            Err(error) => return Err(InboxError::of::<DB>("check")(error)),
+        };
+        match found == SCHEMA_VERSION {
+            true => Ok(()),
+            false => Err(InboxError::Schema { found, needed: SCHEMA_VERSION }),
+        }
+    }
+
+    /// The statements of [`migrate`](Self::migrate), for a DBA to run by hand. Nothing is connected to; a pool that
+    /// was made with `connect_lazy` is enough.
+    pub fn migration_script(&self) -> String {
+        self.shared.migration.clone()
+    }
+}

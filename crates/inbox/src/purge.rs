@@ -1,0 +1,50 @@
+//! Retention.
+
+use std::time::Duration;
+
+use crate::{
+    core::millis,
+    database::{InboxDatabase, Value},
+    error::InboxError,
+    inbox::Inbox,
+};
+
+/// Rows per step: each step is a transaction of its own.
+const STEP: u64 = 1000;
+
+impl<DB: InboxDatabase> Inbox<DB> {
+    /// Deletes messages that were finished, or whose lease has ended, longer ago than that, in steps of 1,000; how
+    /// many. Several processes may do so at once.
+    ///
+    /// A message that the broker delivers again after it was purged is new to the inbox: keep messages for longer
+    /// than the broker does.
+    ///
+    /// # Errors
+    /// The database's. What was deleted by then stays deleted.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
+    pub async fn purge(&self, older_than: Duration) -> Result<u64, InboxError> {
+        let age = Value::Int(millis(older_than));
+        let mut purged = self.delete(&self.shared.sql.purge_abandoned, vec![age.clone()]).await?;
+        for status in ["SUCCESS", "FAILED"] {
+            loop {
+                let values = vec![Value::Text(status.to_owned()), age.clone(), Value::Int(STEP as i64)];
+                let step = self.delete(&self.shared.sql.purge, values).await?;
+                purged += step;
+                if step < STEP {
+                    break;
+                }
+            }
+        }
+        Ok(purged)
+    }
+
+    async fn delete(&self, sql: &str, values: Vec<Value>) -> Result<u64, InboxError> {
+        let ran = async {
+            let mut conn = self.pool.acquire().await?;
+            DB::run(&mut conn, sql.into(), values, self.shared.named).await
+        };
+        ran.await.map(|ran| ran.rows).map_err(InboxError::of::<DB>("purge"))
+    }
+}

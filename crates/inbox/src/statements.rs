@@ -1,0 +1,199 @@
+//! The statements, as data: one text for all databases where a fragment is all that differs.
+
+use crate::tables::Tables;
+
+/// What differs between the databases.
+#[derive(Debug)]
+pub struct Dialect {
+    /// `$1` becomes `?`; the statements name each parameter once, in order.
+    pub(crate) question_marks: bool,
+    /// The database's clock.
+    pub(crate) now: &'static str,
+    /// The time so many milliseconds from now; `@` is the parameter.
+    pub(crate) later: &'static str,
+    /// The time so many milliseconds ago; `@` is the parameter.
+    pub(crate) ago: &'static str,
+    /// Milliseconds until a time; `@` is the column.
+    pub(crate) left: &'static str,
+    /// An expression as a 64-bit integer.
+    pub(crate) int: &'static str,
+    /// A condition that a column's value is in a list; `@` is the parameter.
+    pub(crate) is_in: &'static str,
+    /// An element of the list in `$5`, and where it is from.
+    pub(crate) each: (&'static str, &'static str),
+    /// A lock on the rows that are read, where a plain read would see the past.
+    pub(crate) latest: &'static str,
+    /// A condition that holds in the transaction that has taken the messages; `@` is the token.
+    pub(crate) marked: &'static str,
+    /// Opens a transaction that writes.
+    pub(crate) begin: &'static str,
+    /// Marks a transaction, where the taking does not; `begin` does, too.
+    pub(crate) set_mark: Option<&'static str>,
+    /// Takes the mark away, and fails if the transaction has ended.
+    pub(crate) take_mark: Option<&'static str>,
+    pub(crate) take: &'static str,
+    pub(crate) note_failure: &'static str,
+    pub(crate) purge: &'static str,
+    pub(crate) migration: &'static str,
+    /// Before and after the migration.
+    pub(crate) migrate_alone: (&'static str, &'static str),
+}
+
+/// Takes messages: fresh ones, failed ones, and those whose owner's lease has ended.
+macro_rules! take_upsert {
+    ($after:literal) => {
+        concat!(
+            "INSERT INTO {inbox}message AS m \
+               (consumer_group, token, owner, lease_until, event_id, status, attempts, received_at) \
+             SELECT $1, $2, $3, {later:$4}, {each}, 'PROCESSING', 1, {now} {from} \
+             ON CONFLICT (consumer_group, event_id) DO UPDATE SET status = 'PROCESSING', \
+               attempts = m.attempts + 1, token = excluded.token, owner = excluded.owner, \
+               lease_until = excluded.lease_until, finished_at = NULL \
+             WHERE m.status = 'FAILED' OR (m.status = 'PROCESSING' AND m.lease_until < {now}) \
+             RETURNING event_id",
+            $after
+        )
+    };
+}
+
+pub(crate) const TAKE_SQLITE: &str = take_upsert!("");
+/// The taking marks its transaction: who has ended that one cannot finish the messages.
+pub(crate) const TAKE_POSTGRES: &str = take_upsert!(", set_config('keylane.inbox', m.token, true)");
+
+/// `LAST_INSERT_ID` tells by the answer whether any of the messages was there before.
+pub(crate) const TAKE_MYSQL: &str = "\
+    INSERT INTO {inbox}message \
+      (consumer_group, token, owner, lease_until, event_id, status, attempts, received_at) VALUES {rows} \
+    ON DUPLICATE KEY UPDATE \
+      attempts = attempts + IF(status = 'FAILED' OR (status = 'PROCESSING' AND lease_until < {now}), \
+        LAST_INSERT_ID(1), LAST_INSERT_ID(1) - 1), \
+      token = IF(status = 'FAILED' OR (status = 'PROCESSING' AND lease_until < {now}), VALUES(token), token), \
+      owner = IF(token = VALUES(token), VALUES(owner), owner), \
+      lease_until = IF(token = VALUES(token), VALUES(lease_until), lease_until), \
+      finished_at = IF(token = VALUES(token), NULL, finished_at), \
+      status = IF(token = VALUES(token), 'PROCESSING', status)";
+
+pub(crate) const TAKE_MYSQL_ROW: &str = "($1, $2, $3, {later:$4}, $5, 'PROCESSING', 1, {now})";
+
+/// Notes a failure of a message whose taking was rolled back.
+pub(crate) const NOTE_FAILURE_UPSERT: &str = "\
+    INSERT INTO {inbox}message AS m (consumer_group, event_id, token, owner, cost_ms, error, status, attempts, \
+      received_at, finished_at) \
+    VALUES ($1, $2, $3, $4, $5, $6, 'FAILED', 1, {now}, {now}) \
+    ON CONFLICT (consumer_group, event_id) DO UPDATE SET status = 'FAILED', attempts = m.attempts + 1, \
+      cost_ms = excluded.cost_ms, error = excluded.error, finished_at = excluded.finished_at, lease_until = NULL \
+    WHERE m.status = 'FAILED' OR (m.status = 'PROCESSING' AND m.lease_until < {now})";
+
+pub(crate) const NOTE_FAILURE_MYSQL: &str = "\
+    INSERT INTO {inbox}message (consumer_group, event_id, token, owner, cost_ms, error, status, attempts, \
+      received_at, finished_at) \
+    VALUES ($1, $2, $3, $4, $5, $6, 'FAILED', 1, {now}, {now}) \
+    ON DUPLICATE KEY UPDATE \
+      token = IF(status = 'FAILED' OR (status = 'PROCESSING' AND lease_until < {now}), VALUES(token), token), \
+      attempts = attempts + IF(token = VALUES(token), 1, 0), \
+      cost_ms = IF(token = VALUES(token), VALUES(cost_ms), cost_ms), \
+      error = IF(token = VALUES(token), VALUES(error), error), \
+      finished_at = IF(token = VALUES(token), VALUES(finished_at), finished_at), \
+      lease_until = IF(token = VALUES(token), NULL, lease_until), \
+      status = IF(token = VALUES(token), 'FAILED', status)";
+
+const STATES: &str = "SELECT event_id, status, token, owner, {int:{left:lease_until}} FROM {inbox}message \
+    WHERE consumer_group = $1 AND event_id {in:$2}{latest}";
+const FINISH: &str = "UPDATE {inbox}message SET status = 'SUCCESS', cost_ms = $1, finished_at = {now}, \
+    lease_until = NULL, error = NULL \
+    WHERE consumer_group = $2 AND token = $3 AND status = 'PROCESSING' AND event_id {in:$4}";
+const FAIL: &str = "UPDATE {inbox}message SET status = 'FAILED', cost_ms = $1, error = $2, finished_at = {now}, \
+    lease_until = NULL \
+    WHERE consumer_group = $3 AND token = $4 AND event_id = $5 AND status = 'PROCESSING'";
+const RENEW: &str = "UPDATE {inbox}message SET lease_until = {later:$1} \
+    WHERE consumer_group = $2 AND token = $3 AND event_id = $4 AND status = 'PROCESSING'";
+const PURGE_ABANDONED: &str =
+    "DELETE FROM {inbox}message WHERE status = 'PROCESSING' AND lease_until < {ago:$1}";
+const COUNTS: &str =
+    "SELECT consumer_group, status, {int:count(*)} FROM {inbox}message GROUP BY consumer_group, status";
+const COSTS: &str = "SELECT consumer_group, {int:count(*)}, {int:avg(cost_ms)}, {int:max(cost_ms)} \
+    FROM {inbox}message WHERE status = 'SUCCESS' AND finished_at > {ago:$1} GROUP BY consumer_group";
+
+/// The statements of one inbox. What is left in braces changes with each call.
+#[derive(Debug)]
+pub(crate) struct Statements {
+    pub(crate) take: String,
+    pub(crate) take_row: String,
+    pub(crate) states: String,
+    pub(crate) finish: String,
+    pub(crate) finish_marked: String,
+    pub(crate) fail: String,
+    pub(crate) renew: String,
+    pub(crate) note_failure: String,
+    pub(crate) purge: String,
+    pub(crate) purge_abandoned: String,
+    pub(crate) counts: String,
+    pub(crate) costs: String,
+    pub(crate) version: String,
+}
+
+impl Statements {
+    pub(crate) fn render(dialect: &Dialect, tables: &Tables) -> Self {
+        let text = |template: &str| tables.name(&dialect.expand(template));
+        Self {
+            take: text(dialect.take),
+            take_row: text(TAKE_MYSQL_ROW),
+            states: text(STATES),
+            finish: text(FINISH),
+            finish_marked: text(&format!("{FINISH}{}", dialect.marked)),
+            fail: text(FAIL),
+            renew: text(RENEW),
+            note_failure: text(dialect.note_failure),
+            purge: text(dialect.purge),
+            purge_abandoned: text(PURGE_ABANDONED),
+            counts: text(COUNTS),
+            costs: text(COSTS),
+            version: text("SELECT {int:schema_version} FROM {inbox}meta"),
+        }
+    }
+}
+
+impl Dialect {
+    /// Fills the fragments, from left to right; tokens that no fragment has stay.
+    fn expand(&self, text: &str) -> String {
+        let mut text = text.replace("{now}", self.now).replace("{latest}", self.latest);
+        text = text.replace("{each}", self.each.0).replace("{from}", self.each.1);
+        let patterns = [
+            ("{left:", self.left),
+            ("{later:", self.later),
+            ("{ago:", self.ago),
+            ("{in:", self.is_in),
+            ("{int:", self.int),
+        ];
+        for (open, pattern) in patterns {
+            while let Some(at) = text.find(open) {
+                let rest = &text[at + open.len()..];
+                let Some(end) = rest.find('}') else { break };
+                let filled = pattern.replace('@', &rest[..end]);
+                text = format!("{}{filled}{}", &text[..at], &rest[end + 1..]);
+            }
+        }
+        if !self.question_marks {
+            return text;
+        }
+        (1..=9).fold(text, |text, number| text.replace(&format!("${number}"), "?"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(feature = "mysql")]
+    #[test]
+    fn parameters_become_question_marks_and_nothing_is_left_open() {
+        let tables = Tables::new(None, "inbox_").unwrap();
+        let dialect = <sqlx::MySql as crate::database::Backend>::DIALECT;
+        let all = Statements::render(dialect, &tables);
+        assert!(!all.finish.contains('$') && all.finish.ends_with("event_id IN ({ids})"), "{}", all.finish);
+        assert!(all.states.ends_with("FOR UPDATE"), "{}", all.states);
+        for text in [&all.take_row, &all.fail, &all.renew, &all.note_failure, &all.purge, &all.counts] {
+            assert!(!text.contains(['{', '$']), "{text}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The names of the tables, checked once: nothing else is ever spliced into a statement.
+
+/// A schema or prefix that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{what} {name:?} is not valid: use at most {limit} lower-case letters, digits and underscores, not starting with a digit"
+)]
+#[non_exhaustive]
+pub struct BadName {
+    /// `table_prefix` or `schema`.
+    pub what: &'static str,
+    /// The name given.
+    pub name: String,
+    /// Its longest length in bytes.
+    pub limit: usize,
+}
+
+/// Names of the inbox's tables.
+#[derive(Clone, Debug)]
+pub(crate) struct Tables {
+    /// What stands before a table's own name.
+    pub(crate) qualifier: String,
+    pub(crate) prefix: String,
+}
+
+impl Tables {
+    pub(crate) fn new(schema: Option<&str>, prefix: &str) -> Result<Self, BadName> {
+        let checked = |what: &'static str, name: &str, limit: usize| {
+            let tail = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            let starts = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+            if starts && name.len() <= limit && name.bytes().all(tail) {
+                return Ok(());
+            }
+            Err(BadName { what, name: name.to_owned(), limit })
+        };
+        checked("table_prefix", prefix, 32)?;
+        if let Some(schema) = schema {
+            checked("schema", schema, 40)?;
+        }
+        let qualifier = schema.map_or_else(|| prefix.to_owned(), |schema| format!("{schema}.{prefix}"));
+        Ok(Self { qualifier, prefix: prefix.to_owned() })
+    }
+
+    /// A text with the names in the place of its tokens.
+    pub(crate) fn name(&self, text: &str) -> String {
+        text.replace("{inbox}", &self.qualifier).replace("{index}", &self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_carry_sql_are_refused() {
+        let long = "x".repeat(41);
+        for name in ["", "Inbox_", "in box", "a;b", "a\"b", "1st_", "über", "a.b", "a'--", long.as_str()] {
+            assert!(Tables::new(None, name).is_err(), "{name:?}");
+            assert!(Tables::new(Some(name), "inbox_").is_err(), "{name:?}");
+        }
+        assert_eq!(Tables::new(Some("billing"), "in_").map(|t| t.qualifier), Ok("billing.in_".to_owned()));
+    }
+}

@@ -1,0 +1,11 @@
+//! The inbox on the four databases.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod batches;
+mod claims;
+mod crashes;
+mod duplicates;
+mod failures;
+mod retention;
+mod target;

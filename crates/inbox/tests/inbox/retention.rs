@@ -1,0 +1,57 @@
+//! What is deleted, and what a page shows.
+
+use std::time::Duration;
+
+use crate::target::{Stage, Target, on_each};
+
+on_each! {
+    a_purge_deletes_what_is_old_and_nothing_else,
+    an_overview_counts_group_by_group,
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+async fn a_purge_deletes_what_is_old_and_nothing_else<T: Target>() {
+    let Some(stage) = Stage::<T>::new().await else { return };
+    let inbox = &stage.inbox;
+    let ids: Vec<String> = (0..2500).map(|number| format!("old-{number:04}")).collect();
+    for ids in ids.chunks(500) {
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        inbox.run_batch(&ids, "group", async |_, _: &[usize]| Ok::<_, sqlx::Error>(())).await.unwrap();
+    }
+    inbox.note_failure("old-failed", "group", "no", Duration::ZERO).await.unwrap();
+    drop(inbox.claim("old-claim", "group").await.unwrap());
+    assert_eq!(inbox.purge(HOUR).await.unwrap(), 0);
+    let past = T::PAST;
+    stage
+        .execute(&format!("UPDATE {{}}message SET finished_at = {past} WHERE finished_at IS NOT NULL"))
+        .await;
+    stage.execute(&format!("UPDATE {{}}message SET lease_until = {past} WHERE status = 'PROCESSING'")).await;
+    inbox.run("new", "group", async |_| Ok::<_, sqlx::Error>(())).await.unwrap();
+    drop(inbox.claim("new-claim", "group").await.unwrap());
+    assert_eq!(inbox.purge(HOUR).await.unwrap(), 2502);
+    assert_eq!(stage.messages("1 = 1").await, 2);
+    stage.end().await;
+}
+
+async fn an_overview_counts_group_by_group<T: Target>() {
+    let Some(stage) = Stage::<T>::new().await else { return };
+    let inbox = &stage.inbox;
+    assert!(inbox.overview().await.unwrap().is_empty());
+    for id in ["a", "b"] {
+        let slow = async |_: &mut crate::target::Connection<T>| {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            Ok::<_, sqlx::Error>(())
+        };
+        inbox.run(id, "billing", slow).await.unwrap();
+    }
+    inbox.note_failure("c", "billing", "no", Duration::ZERO).await.unwrap();
+    drop(inbox.claim("a", "mail").await.unwrap());
+    let found = inbox.overview().await.unwrap();
+    let [billing, mail] = &*found else { panic!("{found:?}") };
+    assert_eq!((&*billing.group, billing.success, billing.failed, billing.recent), ("billing", 2, 1, 2));
+    assert!(billing.recent_average >= Duration::from_millis(20), "{billing:?}");
+    assert!(billing.recent_longest >= billing.recent_average, "{billing:?}");
+    assert_eq!((&*mail.group, mail.processing, mail.recent), ("mail", 1, 0));
+    stage.end().await;
+}
