@@ -1,7 +1,8 @@
 //! The outbox: the handle that a service holds.
 
+mod deploy;
+
 use std::{
-    ops::RangeInclusive,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -17,7 +18,7 @@ use crate::{
     running::Running,
     runtime::{StartError, start},
     schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled},
-    store::{Rights, SCHEMA_VERSIONS, SchemaError, StoreError},
+    store::StoreError,
 };
 
 /// An outbox in one database: schedules records in the user's transactions, and starts the workers
@@ -48,58 +49,6 @@ pub enum TransactionError<E> {
 }
 
 impl<DB: Database> Outbox<DB> {
-    /// Creates the tables or brings them up to this build's version. Several processes may do so
-    /// at once. Tables that a DBA has made from [`migration_script`](Self::migration_script) are taken over,
-    /// whatever their version; those of a newer build are left as they are.
-    ///
-    /// ```
-    #[doc = include_str!("doc/outbox.txt")]
-    /// outbox.migrate().await?; // when the service starts, or as a step of a deploy
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`SchemaError`]. Each migration is done as a whole or not at all; on MySQL it may be half done, and
-    /// running it again goes on.
-    pub async fn migrate(&self) -> Result<(), SchemaError> {
-        self.inner.store.migrate().await
-    }
-
-    /// The versions of the schema that this build works with, the oldest and the newest. The build makes the
-    /// last but one: each build works with the schema of the next, so that a deploy may migrate first, and a
-    /// rollback over one version needs no change of the tables.
-    pub const SCHEMA_VERSIONS: RangeInclusive<i64> = SCHEMA_VERSIONS;
-
-    /// The statements of [`migrate`](Self::migrate) for tables of version `from`, 0 for none, for a DBA to run by
-    /// hand. Nothing is connected to; a pool that was made with `connect_lazy` is enough.
-    ///
-    /// ```
-    #[doc = include_str!("doc/outbox.txt")]
-    /// println!("{}", outbox.migration_script(0)); // the statements that make all tables
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn migration_script(&self, from: i64) -> String {
-        self.inner.store.script(from)
-    }
-
-    /// The statements that give a user of the database the rights of a role, for a DBA to run. `to` stands in them
-    /// as given: `app` or `'app'@'10.0.%'`. Nothing is connected to.
-    ///
-    /// ```
-    #[doc = include_str!("doc/outbox.txt")]
-    /// use keylane::admin::Rights;
-    ///
-    /// let script = outbox.grant_script(Rights::Producer, "shop");
-    /// println!("{script}");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn grant_script(&self, rights: Rights, to: &str) -> String {
-        self.inner.store.grants(rights, to)
-    }
-
     /// Schedules an event in the user's transaction: the event is delivered if and only if the transaction
     /// commits.
     ///

@@ -2,6 +2,10 @@
 
 #![allow(clippy::print_stdout, reason = "a command prints its answers")]
 
+#[cfg(feature = "kafka")]
+mod relay;
+mod settings;
+
 use std::{error::Error, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
@@ -12,6 +16,8 @@ use keylane::{
     sqlx::{MySqlPool, PgPool, SqlitePool},
 };
 
+use crate::settings::Settings;
+
 /// Looks after the tables of an outbox.
 #[derive(Debug, Parser)]
 #[command(name = "keylane", version)]
@@ -19,7 +25,7 @@ struct Arguments {
     /// postgres://…, mysql://… or sqlite://…
     #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
-    /// A TOML file with the settings of the outbox; the defaults if not given.
+    /// A TOML file with the settings of the outbox and of the relay; the defaults if not given.
     #[arg(long, global = true)]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -56,6 +62,9 @@ enum Command {
     },
     /// Counts records by status and stopped lanes by reason.
     Status,
+    /// Joins the cluster and relays records to Kafka, by the routes of the file.
+    #[cfg(feature = "kafka")]
+    Relay(relay::Command),
     /// Measures the library on this database, beside references written by hand.
     Bench(keylane_bench::Command),
 }
@@ -68,6 +77,8 @@ where
     let outbox = Outbox::builder(pool).config(config).build().await?;
     match command {
         Command::Bench(_) => {}
+        #[cfg(feature = "kafka")]
+        Command::Relay(_) => {}
         Command::Grants { role, to, .. } => {
             let rights = match role.as_str() {
                 "producer" => Rights::Producer,
@@ -94,34 +105,47 @@ where
     Ok(())
 }
 
-async fn dispatch(arguments: Arguments) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let config = match &arguments.config {
-        Some(path) => toml::from_str(&std::fs::read_to_string(path)?)?,
-        None => Config::default(),
-    };
+async fn dispatch(arguments: Arguments) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
+    #[cfg(feature = "kafka")]
+    if let Command::Relay(command) = &arguments.command {
+        return relay::run(command, arguments.database_url, arguments.config.as_deref()).await;
+    }
+    let settings = Settings::read(arguments.config.as_deref())?;
     // What is only printed needs no address, but a pool that is never used has one.
     let nowhere = match &arguments.command {
         Command::Migrate { print: true, database: Some(database), .. }
         | Command::Grants { database: Some(database), .. } => Some(format!("{database}://localhost/x")),
         _ => None,
     };
-    let url = nowhere.as_deref().or(arguments.database_url.as_deref());
+    let url = nowhere.or_else(|| arguments.database_url.clone()).or_else(|| settings.database_url());
     let url = url.ok_or("give --database-url, or set DATABASE_URL")?;
     if let Command::Bench(bench) = arguments.command {
-        return keylane_bench::run(url, config, bench).await;
+        keylane_bench::run(&url, settings.config, bench).await?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let config = settings.config.clone();
+    #[cfg(feature = "kafka")]
+    let lists_relay = matches!(arguments.command, Command::Migrate { print: false, .. });
     match url.split(':').next() {
-        Some("postgres" | "postgresql") => run(PgPool::connect_lazy(url)?, config, arguments.command).await,
-        Some("mysql" | "mariadb") => run(MySqlPool::connect_lazy(url)?, config, arguments.command).await,
-        Some("sqlite") => run(SqlitePool::connect_lazy(url)?, config, arguments.command).await,
-        _ => Err("the database url must begin with postgres://, mysql:// or sqlite://".into()),
+        Some("postgres" | "postgresql") => {
+            run(PgPool::connect_lazy(&url)?, config, arguments.command).await?
+        }
+        Some("mysql" | "mariadb") => run(MySqlPool::connect_lazy(&url)?, config, arguments.command).await?,
+        Some("sqlite") => run(SqlitePool::connect_lazy(&url)?, config, arguments.command).await?,
+        _ => return Err("the database url must begin with postgres://, mysql:// or sqlite://".into()),
     }
+    #[cfg(feature = "kafka")]
+    if lists_relay && settings.relay.is_some() {
+        let handler = relay::publish(settings, &url).await?;
+        println!("producers find the handler {handler}");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     match dispatch(Arguments::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             let mut text = error.to_string();
             let mut source = error.source();

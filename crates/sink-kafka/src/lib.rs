@@ -20,12 +20,14 @@
 
 mod call;
 mod config;
+mod probe;
 mod session;
 mod sink;
 mod verdict;
 
 pub use config::{ConfigError, KafkaConfig};
 pub use keylane_message::{Form, Message, Route, RouteConfig, Template};
+pub use probe::{ProbeError, TopicState};
 pub use rdkafka::error::RDKafkaErrorCode;
 pub use sink::KafkaSink;
 pub use verdict::{SendError, Verdict, verdict};

@@ -1,0 +1,152 @@
+//! The file of settings: those of the outbox, and in its table `[relay]` those of the relay.
+
+mod refusal;
+mod secrets;
+
+use std::path::{Path, PathBuf};
+
+use keylane::Config;
+use toml::{Table, Value};
+
+use self::refusal::refusal;
+pub(crate) use self::secrets::Secrets;
+
+/// What a file says.
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    /// The table `[relay]`, not looked into.
+    pub(crate) relay: Option<Table>,
+    /// What stood for variables of the environment.
+    pub(crate) secrets: Secrets,
+}
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum SettingsError {
+    #[error("{} cannot be read: {error}", path.display())]
+    Read { path: PathBuf, error: std::io::Error },
+    /// The text of the parser quotes lines of the file, which can have secrets.
+    #[error("{} is no TOML, line {line}: {problem}", path.display())]
+    Syntax { path: PathBuf, line: usize, problem: String },
+    #[error(
+        "{key} names the variable {name}, which the environment does not have: set {name}, or write $${{{name}}} for the text itself"
+    )]
+    Variable { key: String, name: String },
+    #[error("{key} has a ${{ without its }}: write ${{NAME}} for a variable, or $${{ for the text itself")]
+    Unclosed { key: String },
+    /// A key or a value that cannot be.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Settings {
+    /// Reads a file; the defaults if there is none.
+    pub(crate) fn read(path: Option<&Path>) -> Result<Self, SettingsError> {
+        let Some(path) = path else { return Self::parse("", Path::new(""), |_| None) };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| SettingsError::Read { path: path.to_owned(), error })?;
+        Self::parse(&text, path, |name| std::env::var(name).ok())
+    }
+
+    /// What the table `[relay]` says of the database.
+    pub(crate) fn database_url(&self) -> Option<String> {
+        self.relay.as_ref()?.get("database_url")?.as_str().map(str::to_owned)
+    }
+
+    fn parse(
+        text: &str,
+        path: &Path,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, SettingsError> {
+        let mut table: Table = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text[..at].matches('\n').count() + 1;
+            let problem = error.message().to_owned();
+            SettingsError::Syntax { path: path.to_owned(), line, problem }
+        })?;
+        let mut secrets = Secrets::default();
+        secrets.fill(&mut table, &variable)?;
+        let relay = match table.remove("relay") {
+            Some(Value::Table(relay)) => Some(relay),
+            Some(_) => return Err(SettingsError::Refused("relay must be a table: write [relay]".to_owned())),
+            None => None,
+        };
+        let config = secrets.deserialize("", table)?;
+        Ok(Self { config, relay, secrets })
+    }
+}
+
+impl Secrets {
+    /// Takes a table apart; the error names the key, and none of the values from the environment.
+    pub(crate) fn deserialize<T: serde::de::DeserializeOwned>(
+        &self,
+        within: &str,
+        table: Table,
+    ) -> Result<T, SettingsError> {
+        let read = Value::Table(table).try_into();
+        read.map_err(|error: toml::de::Error| SettingsError::Refused(self.redact(&refusal(within, &error))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn parse(text: &str) -> Result<Settings, SettingsError> {
+        let variable = |name: &str| (name == "PASSWORD").then(|| "hunter2".to_owned());
+        Settings::parse(text, Path::new("keylane.toml"), variable)
+    }
+
+    fn refused(text: &str) -> String {
+        parse(text).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn an_empty_file_has_the_defaults() {
+        let settings = parse("").unwrap();
+        assert!(settings.config == Config::default() && settings.relay.is_none());
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_the_nearest_one() {
+        let table = [
+            (
+                "[delivery]\npol_interval = \"1s\"",
+                "the key delivery.pol_interval is unknown: did you mean poll_interval?",
+            ),
+            ("table_prefx = \"a_\"", "the key table_prefx is unknown: did you mean table_prefix?"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(refused(text), expected);
+        }
+        let far = refused("[database]\nzzzzzzzz = 1");
+        assert!(
+            far.starts_with("the key database.zzzzzzzz is unknown: it can be ")
+                && far.contains("call_timeout")
+        );
+    }
+
+    #[test]
+    fn a_value_of_the_environment_is_in_no_refusal() {
+        let said = refused("[delivery]\nbatch_size = \"${PASSWORD}\"");
+        assert!(said.contains("delivery.batch_size") && !said.contains("hunter2"), "{said}");
+    }
+
+    #[test]
+    fn variables_stand_in_texts() {
+        let settings = parse("schema = \"a-${PASSWORD}-$${B}-$\"").unwrap();
+        assert_eq!(settings.config.schema.unwrap(), "a-hunter2-${B}-$");
+        let said = refused("schema = \"${MISSING}\"");
+        assert!(said.starts_with("schema names the variable MISSING"), "{said}");
+        assert!(refused("schema = \"${MISSING\"").contains("without its }"));
+    }
+
+    #[test]
+    fn what_is_no_toml_is_told_by_its_line() {
+        let said = refused("schema = \"a\"\nthis is not\n");
+        assert!(said.starts_with("keylane.toml is no TOML, line 2: "), "{said}");
+    }
+}
