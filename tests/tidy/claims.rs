@@ -45,6 +45,8 @@ fn place(suite: &str, module: &str) -> Option<(String, &'static [&'static str])>
             Some((format!("crates/inbox/tests/inbox/{module}.rs"), of_each))
         }
         "kafka" => Some((format!("crates/sink-kafka/tests/kafka/{module}.rs"), &[])),
+        "messages" => Some((format!("crates/message/tests/message/{module}.rs"), &[])),
+        "webhook" => Some((format!("crates/sink-webhook/tests/webhook/{module}.rs"), &[])),
         "rules" => Some((format!("crates/rule-tests/tests/rules/{module}.rs"), &[])),
         _ => None,
     }

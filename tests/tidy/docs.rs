@@ -69,18 +69,37 @@ fn every_signal_is_in_the_operations_page() {
 }
 
 #[test]
-fn every_setting_and_verdict_of_the_kafka_sink_is_in_its_page() {
-    let page = page("docs/kafka.md");
-    let config = self::page("crates/sink-kafka/src/config.rs");
-    let setter = |line: &str| {
-        let name = line.trim_start().strip_prefix("pub fn ")?.split_once("(mut self")?.0;
-        Some(name.to_owned())
-    };
-    let mut names: Vec<String> = config.lines().filter_map(setter).collect();
-    assert!(names.len() > 7, "{names:?}");
-    names.extend(variants("crates/sink-kafka/src/verdict.rs", "Verdict"));
-    let lacking = names.into_iter().filter(|name| !page.contains(&format!("| `{name}` |")));
-    report(lacking.map(|name| format!("docs/kafka.md lacks `{name}`")).collect());
+fn every_setting_and_verdict_of_a_sink_is_in_its_page() {
+    let mut problems = Vec::new();
+    for (sink, least) in [("kafka", 8), ("webhook", 9)] {
+        let page = page(&format!("docs/{sink}.md"));
+        let config = self::page(&format!("crates/sink-{sink}/src/config.rs"));
+        let setter = |line: &str| {
+            let name = line.trim_start().strip_prefix("pub fn ")?.split_once("(mut self")?.0;
+            Some(name.to_owned())
+        };
+        let mut names: Vec<String> = config.lines().filter_map(setter).collect();
+        assert!(names.len() >= least, "{names:?}");
+        names.extend(variants(&format!("crates/sink-{sink}/src/verdict.rs"), "Verdict"));
+        let lacking = names.into_iter().filter(|name| !page.contains(&format!("| `{name}` |")));
+        problems.extend(lacking.map(|name| format!("docs/{sink}.md lacks `{name}`")));
+    }
+    report(problems);
+}
+
+#[test]
+fn every_form_and_field_of_a_route_is_in_the_page_of_messages() {
+    let page = page("docs/messages.md");
+    let config = self::page("crates/message/src/config.rs");
+    let (_, config) = config.split_once("pub struct RouteConfig {").unwrap();
+    let fields = config.lines().take_while(|line| *line != "}");
+    let field = |line: &str| Some(format!("| `{}` |", line.trim().strip_prefix("pub ")?.split_once(':')?.0));
+    let mut wanted: Vec<String> = fields.filter_map(field).collect();
+    assert!(wanted.len() > 5, "{wanted:?}");
+    let errors = variants("crates/message/src/read.rs", "ReadError");
+    wanted.extend(errors.iter().map(|name| format!("| `ReadError::{name}` |")));
+    let lacking = wanted.iter().filter(|wanted| !page.contains(*wanted));
+    report(lacking.map(|wanted| format!("docs/messages.md lacks {wanted}")).collect());
 }
 
 #[test]

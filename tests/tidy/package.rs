@@ -14,6 +14,7 @@ const CRATES: &[(&str, &str)] = &[
     ("keylane-message", "crates/message"),
     ("keylane-kafka", "crates/sink-kafka"),
     ("keylane-inbox", "crates/inbox"),
+    ("keylane-webhook", "crates/sink-webhook"),
 ];
 
 /// The files that `cargo package` would put into a crate.

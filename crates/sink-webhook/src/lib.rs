@@ -1,0 +1,37 @@
+//! Hands the records of a keylane outbox on to HTTP endpoints: **at least once**, **in order per key**, and signed
+//! as [Standard Webhooks](https://www.standardwebhooks.com) ask.
+//!
+//! A [`WebhookSink`] is a handler. A [`Route`] says what becomes of a record: the URL, the headers and the body.
+//!
+//! ```no_run
+//! use keylane::{Outbox, memory::MemoryPool};
+//! use keylane_webhook::{Route, Secret, WebhookConfig, WebhookSink};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let secret = Secret::parse(&std::env::var("WEBHOOK_SECRET")?)?; // whsec_…
+//! let sink = WebhookSink::new(WebhookConfig::new().secret(secret).source("/shop"))?
+//!     .route(Route::to("https://example.com/hooks").events(["order.*"]));
+//! let outbox = Outbox::builder(MemoryPool::new()).handler(sink.registration("webhook")).build().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! It refuses addresses that are not public, after the resolution of names, too. All settings and all errors:
+//! `docs/webhook.md` in the repository.
+
+mod address;
+mod away;
+mod client;
+mod config;
+mod connect;
+mod request;
+mod sign;
+mod sink;
+mod verdict;
+
+pub use address::{Network, NetworkError, not_public};
+pub use config::{ConfigError, WebhookConfig};
+pub use keylane_message::{Form, Message, Route, RouteConfig, Template};
+pub use sign::{Secret, SecretError};
+pub use sink::WebhookSink;
+pub use verdict::{SendError, Verdict, verdict};

@@ -1,0 +1,130 @@
+//! The sink: a handler of raw records, one request for each.
+
+use std::{sync::Arc, time::Duration};
+
+use keylane::{GenericHandler, HandlerError, Record, RecordTypes, Registration};
+use keylane_message::{Binding, Message, Route};
+use tokio::time::timeout;
+
+use crate::{
+    away::{Admission, Endpoints},
+    client::Client,
+    config::{ConfigError, WebhookConfig},
+    request::{endpoint, request},
+    verdict::{SendError, Verdict, verdict},
+};
+
+/// The shortest pause of an endpoint that is away.
+const LEAST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Hands records on to HTTP endpoints. See the [crate] for an example.
+#[must_use = "register it with WebhookSink::registration"]
+pub struct WebhookSink {
+    routes: Vec<Route>,
+    skip_unrouted: bool,
+    sender: Arc<Sender>,
+}
+
+/// URLs can be secrets: the debug form has none.
+impl std::fmt::Debug for WebhookSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WebhookSink")
+            .field("routes", &self.routes.len())
+            .field("config", &self.sender.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl WebhookSink {
+    /// A sink without routes. It does not connect: an endpoint may be away when a service starts.
+    ///
+    /// # Errors
+    /// What is wrong with the settings.
+    pub fn new(config: WebhookConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        let sender = Sender { client: Client::new(&config)?, config, endpoints: Endpoints::default() };
+        Ok(Self { routes: Vec::new(), skip_unrouted: false, sender: Arc::new(sender) })
+    }
+
+    /// Adds a route, whose target is a URL. Records go by the first route that takes their type.
+    pub fn route(mut self, route: Route) -> Self {
+        self.routes.push(route);
+        self
+    }
+
+    /// Completes records that no route takes, without sending them. Else such a record fails.
+    pub fn skip_unrouted(mut self) -> Self {
+        self.skip_unrouted = true;
+        self
+    }
+
+    /// The sink as a handler, with the limits of its settings. If no route has a `*`, it takes the types that
+    /// the routes name; else it takes all types.
+    pub fn registration(self, id: impl Into<String>) -> Registration {
+        let exact: Option<Vec<&[String]>> = self.routes.iter().map(Route::record_types).collect();
+        let types = exact.map_or_else(RecordTypes::all, |types| RecordTypes::types(types.concat()));
+        let config = &self.sender.config;
+        // The sink gives up by itself; the time limit is for what cannot be.
+        let (timeout, concurrency) = (config.timeout * 2 + Duration::from_secs(10), config.concurrency);
+        Registration::generic(id, types, self).timeout(timeout).concurrency(concurrency)
+    }
+}
+
+impl GenericHandler for WebhookSink {
+    async fn handle(&self, record: &Record) -> Result<(), HandlerError> {
+        let record_type = &record.delivery.record_type;
+        match self.routes.iter().find(|route| route.takes(record_type)) {
+            Some(route) => {
+                let message = route.message(record, &self.sender.config.source, Binding::Http);
+                self.sender.deliver(record, message).await
+            }
+            None if self.skip_unrouted => Ok(()),
+            None => {
+                let record_type = record_type.to_string();
+                Err(SendError::Unrouted { record_type }.told(Duration::ZERO))
+            }
+        }
+    }
+}
+
+/// What the calls of a sink share.
+struct Sender {
+    config: WebhookConfig,
+    client: Client,
+    endpoints: Endpoints,
+}
+
+impl Sender {
+    /// Sends a message, if its endpoint is not away.
+    async fn deliver(&self, record: &Record, message: Message<'_>) -> Result<(), HandlerError> {
+        let rejected = |error: SendError| error.told(Duration::ZERO);
+        let (uri, endpoint) = endpoint(&message.target, &self.config).map_err(rejected)?;
+        let request = request(uri, message, record, &self.config).map_err(rejected)?;
+        let _trial = match self.endpoints.admit(&endpoint, self.config.retry_after) {
+            Admission::Go(trial) => trial,
+            Admission::Wait(pause) => return Err(SendError::Away { endpoint }.told(pause)),
+        };
+        let limit = self.config.timeout;
+        let answer = timeout(limit, self.client.send(&endpoint, request)).await;
+        let answer =
+            answer.unwrap_or_else(|_| Err(SendError::TimedOut { endpoint: endpoint.clone(), limit }));
+        let (asked, error) = match answer {
+            Ok(answer) if verdict(answer.status) == Verdict::Delivered => {
+                self.endpoints.set_back(&endpoint);
+                return Ok(());
+            }
+            Ok(answer) => {
+                let (status, body) = (answer.status, answer.body);
+                (answer.pause, SendError::Status { endpoint: endpoint.clone(), status, body })
+            }
+            Err(error) => (None, error),
+        };
+        let pause = asked.map(|asked| asked.clamp(LEAST_PAUSE, self.config.max_retry_after));
+        let pause = pause.unwrap_or(self.config.retry_after);
+        match error.verdict() {
+            Verdict::Away => self.endpoints.set_away(&endpoint, pause),
+            _ => self.endpoints.set_back(&endpoint),
+        }
+        Err(error.told(pause))
+    }
+}
