@@ -74,6 +74,8 @@ pub struct Registration {
     pub(crate) kind: Kind,
     pub(crate) needs: Vec<(TypeId, &'static str)>,
     pub(crate) options: Options,
+    /// That of this handler, if it was given with it.
+    pub(crate) fallback: Option<Arc<dyn FallbackCall>>,
 }
 
 pub(crate) enum Kind {
@@ -114,6 +116,7 @@ impl Registration {
             kind: Kind::Handler { id: id.into(), takes, form },
             needs: Vec::new(),
             options: Options::default(),
+            fallback: None,
         }
     }
 
@@ -187,6 +190,13 @@ impl Registration {
         Self::fallback_call(None, Generic(handler))
     }
 
+    /// Gives this handler a fallback handler of its own, of any record type: for crates that make a registration for
+    /// others, such as a sink with its dead letters.
+    pub fn with_fallback<H: GenericFallbackHandler>(mut self, handler: H) -> Self {
+        self.fallback = Some(Arc::new(Generic(handler)));
+        self
+    }
+
     /// A handler in its object-safe form.
     pub fn single(id: impl Into<String>, takes: RecordTypes, call: impl Call) -> Self {
         Self::handler(id, takes, DeclaredForm::Single(Arc::new(call)))
@@ -232,6 +242,7 @@ impl Registration {
             kind: Kind::Fallback { of, call: Arc::new(call) },
             needs: Vec::new(),
             options: Options::default(),
+            fallback: None,
         }
     }
 

@@ -173,7 +173,7 @@ impl Registry {
         let mut entries: HashMap<String, Entry> = HashMap::new();
         let mut events: HashMap<String, &'static str> = HashMap::new();
         let mut fallbacks = Vec::new();
-        for Registration { kind, needs, options } in registrations {
+        for Registration { kind, needs, options, fallback } in registrations {
             let name = match &kind {
                 Kind::Handler { id, .. } => id.clone(),
                 Kind::Fallback { of, .. } => {
@@ -191,7 +191,8 @@ impl Registry {
                     match adopt_form(&id, form, database, adopt) {
                         Err(problem) => problems.push(problem),
                         Ok(form) => {
-                            let entry = entry(id.clone(), takes, form, options, defaults);
+                            let entry =
+                                Entry { fallback, ..entry(id.clone(), takes, form, options, defaults) };
                             if entries.insert(id.clone(), entry).is_some() {
                                 problems.push(RegistryError::DuplicateHandler { id });
                             }

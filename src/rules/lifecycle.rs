@@ -67,9 +67,11 @@ pub fn after_handler(
     }
 }
 
-/// What follows from a call of the fallback handler. `counted`: the handler was called before it.
-pub fn after_fallback(succeeded: bool, counted: bool) -> Step {
-    if succeeded { Step::Complete } else { Step::Fail { counted } }
+/// What follows from a call of the fallback handler, whose target can be away as well. `counted`: the handler was
+/// called before it.
+pub fn after_fallback(fault: Option<Fault<'_>>, age: Duration, policy: &RetryPolicy, counted: bool) -> Step {
+    let Some(fault) = fault else { return Step::Complete };
+    policy.wait(fault, age).map_or(Step::Fail { counted }, |delay| Step::Wait { delay })
 }
 
 /// What to write for a step. `stopped_lane`: this record had stopped its lane before.
@@ -113,12 +115,16 @@ mod tests {
         after_handler(fault, failures, Duration::ZERO, &RetryPolicy::default(), has_fallback, 0.5)
     }
 
+    fn after_the_fallback(fault: Option<Fault<'_>>, counted: bool) -> Step {
+        after_fallback(fault, Duration::ZERO, &RetryPolicy::default(), counted)
+    }
+
     #[test]
     fn what_has_expired_is_not_retried_and_counts_no_attempt() {
         let fault = Some(Fault { expired: true, retry_after: Some(Duration::ZERO), ..Fault::default() });
         assert_eq!(step(fault, 0, true), Step::Fallback);
         assert_eq!(step(fault, 0, false), Step::Fail { counted: false });
-        assert_eq!(after_fallback(false, false), Step::Fail { counted: false });
+        assert_eq!(after_the_fallback(Some(Fault::default()), false), Step::Fail { counted: false });
     }
 
     #[test]
@@ -144,8 +150,17 @@ mod tests {
 
     #[test]
     fn the_fallback_ends_it_either_way() {
-        assert_eq!(after_fallback(true, true), Step::Complete);
-        assert_eq!(after_fallback(false, true), Step::Fail { counted: true });
+        assert_eq!(after_the_fallback(None, true), Step::Complete);
+        assert_eq!(after_the_fallback(Some(Fault::default()), true), Step::Fail { counted: true });
+    }
+
+    #[test]
+    fn a_fallback_whose_target_is_away_is_called_again() {
+        let delay = Duration::from_secs(5);
+        let away = Some(Fault { unavailable: true, retry_after: Some(delay), ..Fault::default() });
+        assert_eq!(after_the_fallback(away, true), Step::Wait { delay });
+        let policy = RetryPolicy::default();
+        assert_eq!(after_fallback(away, policy.max_unavailable, &policy, true), Step::Fail { counted: true });
     }
 
     #[test]

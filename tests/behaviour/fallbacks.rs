@@ -1,6 +1,9 @@
 //! Fallback handlers: what they take over, what they are told, and what follows.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::Duration,
+};
 
 use keylane::{
     Failure, FallbackHandler, GenericFallbackHandler, HandlerError, Record, Registration, RetryPolicy,
@@ -163,4 +166,32 @@ pub(crate) async fn a_fallback_that_hangs_or_panics_has_failed<T: User>(stage: &
     let failed = outbox.admin().failed(&Filter::all(), 0, 2).await.unwrap();
     let errors: Vec<&str> = failed.iter().filter_map(|failed| failed.last_error.as_deref()).collect();
     assert_eq!(errors, ["no; fallback: panicked: out of luck, too", "no; fallback: no result within 50 ms"]);
+}
+
+/// As a sink's dead letters do when the broker is away, too.
+pub(crate) async fn a_fallback_whose_target_is_away_is_called_again<T: User>(stage: &Stage<T>) {
+    struct Away(UnboundedSender<u32>, AtomicU32);
+    impl GenericFallbackHandler for Away {
+        async fn handle(&self, _: &Record, failure: &Failure) -> Result<(), HandlerError> {
+            self.0.send(failure.attempts)?;
+            match self.1.fetch_add(1, Relaxed) {
+                0 | 1 => Err(HandlerError::unavailable(Duration::from_millis(100))),
+                _ => Ok(()),
+            }
+        }
+    }
+    let ledger = Ledger::default();
+    let (told, mut received) = unbounded_channel();
+    let handler = failing(&ledger, 1, u32::MAX, refused).with_fallback(Away(told, AtomicU32::new(0)));
+    let (outbox, running) = stage.run([handler]).await;
+    stage.schedule(&outbox, &run_of("order-1", 2)).await;
+    for _ in 0..3 {
+        let attempts = bounded("the fallback", received.recv()).await.unwrap();
+        assert_eq!(attempts, 3, "what waits for the target of a fallback counts no attempt");
+    }
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(ledger.done_of("order-1"), [2], "its key has waited for it");
+    assert_eq!(stage.signals.count(|signal| matches!(signal, Signal::TargetUnavailable { .. })), 2);
+    assert_eq!(stage.signals.count(|signal| matches!(signal, Signal::RecordFailed { .. })), 0);
 }

@@ -138,6 +138,7 @@ macro_rules! everywhere {
                 a_fallback_that_fails_leaves_the_record_failed
                 a_fallback_is_told_what_ended_the_attempt
                 a_fallback_that_hangs_or_panics_has_failed
+                a_fallback_whose_target_is_away_is_called_again
             }
             blocked {
                 a_blocked_lane_is_listed_with_what_waits_behind

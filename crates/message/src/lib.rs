@@ -19,6 +19,7 @@
 //! Routes come from code ([`Route`]) or from a file ([`RouteConfig`], with [templates](Template)). The forms with
 //! their headers and bodies: `docs/messages.md` in the repository.
 
+mod cause;
 mod config;
 mod event;
 mod form;
@@ -27,6 +28,7 @@ mod route;
 mod template;
 mod write;
 
+pub use cause::Cause;
 pub use config::{RouteConfig, RouteError};
 pub use event::Event;
 pub use form::{Binding, Form};

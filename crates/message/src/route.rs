@@ -2,9 +2,10 @@
 
 use std::{borrow::Cow, fmt};
 
-use keylane::Record;
+use keylane::{Failure, Record};
 
 use crate::{
+    cause::Cause,
     event::Event,
     form::{Binding, Form},
     template::Template,
@@ -189,18 +190,41 @@ impl Route {
     /// The message of a record. `source` is that of its CloudEvent.
     pub fn message<'a>(&'a self, record: &'a Record, source: &'a str, binding: Binding) -> Message<'a> {
         let event = Event::of(record, source);
-        let (mut headers, body) = event.write_form(self.form, binding);
-        for (name, value) in &self.headers {
-            write::add(&mut headers, Cow::Borrowed(name), value.of(record, &event));
-        }
-        event.add_own(&mut headers);
-        let key = self.key.as_ref().map_or(Cow::Borrowed(event.key), |key| key.of(record, &event));
-        Message { target: self.target.of(record, &event), key, headers, body }
+        self.build(record, &event, binding, &self.target, None)
     }
 
-    /// Where this record goes if it fails for good.
-    pub fn dead_letter_target<'a>(&'a self, record: &'a Record, source: &'a str) -> Option<Cow<'a, str>> {
-        self.dead_letters.as_ref().map(|target| target.of(record, &Event::of(record, source)))
+    /// The dead letter of a record that has failed for good: its message, with the headers of a [`Cause`], to the target
+    /// of [`Route::dead_letters`]. `None` if the route names none.
+    pub fn dead_letter<'a>(
+        &'a self,
+        record: &'a Record,
+        failure: &'a Failure,
+        source: &'a str,
+        binding: Binding,
+    ) -> Option<Message<'a>> {
+        let event = Event::of(record, source);
+        let target = self.target.of(record, &event);
+        let target = if binding == Binding::Http { origin(target) } else { target };
+        let cause = Cause::of(failure, target);
+        Some(self.build(record, &event, binding, self.dead_letters.as_ref()?, Some(&cause)))
+    }
+
+    fn build<'a>(
+        &'a self,
+        record: &'a Record,
+        event: &Event<'a>,
+        binding: Binding,
+        target: &'a Text,
+        cause: Option<&Cause<'a>>,
+    ) -> Message<'a> {
+        let (mut headers, body) = event.write_form(self.form, binding);
+        headers.extend(cause.into_iter().flat_map(Cause::headers));
+        for (name, value) in &self.headers {
+            write::add(&mut headers, Cow::Borrowed(name), value.of(record, event));
+        }
+        event.add_own(&mut headers);
+        let key = self.key.as_ref().map_or(Cow::Borrowed(event.key), |key| key.of(record, event));
+        Message { target: target.of(record, event), key, headers, body }
     }
 
     /// Whether records that fail for good go anywhere.
@@ -218,6 +242,16 @@ impl Route {
     /// anything is sent.
     pub fn fixed_targets(&self) -> impl Iterator<Item = &str> {
         [Some(&self.target), self.dead_letters.as_ref()].into_iter().flatten().filter_map(Text::fixed)
+    }
+}
+
+/// Scheme, host and port of a URL: the rest can be a secret.
+fn origin(url: Cow<'_, str>) -> Cow<'_, str> {
+    let authority = url.find("://").map_or(0, |at| at + 3);
+    let end = url[authority..].find(['/', '?', '#']).map_or(url.len(), |at| authority + at);
+    match url {
+        Cow::Borrowed(url) => Cow::Borrowed(&url[..end]),
+        Cow::Owned(url) => Cow::Owned(url[..end].to_owned()),
     }
 }
 
@@ -250,6 +284,19 @@ mod tests {
         ];
         for (pattern, text, expected) in table {
             assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_url_is_named_without_its_secrets() {
+        for (url, expected) in [
+            ("https://example.com:1/hooks/T0KEN", "https://example.com:1"),
+            ("https://example.com?key=1", "https://example.com"),
+            ("https://example.com", "https://example.com"),
+            ("orders", "orders"),
+        ] {
+            assert_eq!(origin(url.into()), expected);
+            assert_eq!(origin(url.to_owned().into()), expected);
         }
     }
 

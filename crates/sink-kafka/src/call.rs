@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     session::{Answer, Answers, Session, Ticket},
-    sink::{KafkaSink, Producers},
+    sink::Producers,
     verdict::{SendError, Verdict, verdict},
 };
 
@@ -53,9 +53,14 @@ impl Drop for Retire<'_> {
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn new(sink: &'a KafkaSink, records: &'a [&'a Record]) -> Self {
+    /// `message` says what is sent of a record; `None`: nothing.
+    pub(crate) fn new(
+        producers: &'a Producers,
+        records: &'a [&'a Record],
+        message: impl Fn(&'a Record) -> Option<Result<Message<'a>, SendError>>,
+    ) -> Self {
         let mut call = Self {
-            producers: &sink.producers,
+            producers,
             records,
             messages: Vec::with_capacity(records.len()),
             results: Vec::with_capacity(records.len()),
@@ -68,13 +73,12 @@ impl<'a> Call<'a> {
                 call.queues.push(Queue::default());
                 (call.queues.len() - 1, false)
             });
-            let (message, result) = match sink.message(record) {
+            let (message, result) = match message(record) {
                 _ if *closed => (None, Some(Err(call.error(SendError::Behind, Verdict::Away)))),
                 Some(Ok(message)) => (Some(message), None),
                 None => (None, Some(Ok(()))),
-                Some(Err(record_type)) => {
+                Some(Err(error)) => {
                     *closed = true;
-                    let error = SendError::Unrouted { record_type };
                     (None, Some(Err(call.error(error, Verdict::TopicRejected))))
                 }
             };

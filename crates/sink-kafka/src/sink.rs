@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use keylane::{BatchResults, GenericBatchHandler, Record, RecordTypes, Registration};
+use keylane::{
+    BatchResults, Failure, GenericBatchHandler, GenericFallbackHandler, HandlerError, Record, RecordTypes,
+    Registration,
+};
 use keylane_message::{Binding, Message, Route};
 use rdkafka::error::KafkaError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -17,6 +20,7 @@ use crate::{
     call::Call,
     config::{ConfigError, KafkaConfig},
     session::Session,
+    verdict::SendError,
 };
 
 /// Hands records on to Kafka. See the [crate] for an example.
@@ -55,7 +59,7 @@ impl KafkaSink {
     }
 
     /// The sink as a handler, with the limits of its settings. If no route has a `*`, it takes the types that
-    /// the routes name; else it takes all types.
+    /// the routes name; else it takes all types. If a route has dead letters, they are the handler's fallback.
     pub fn registration(self, id: impl Into<String>) -> Registration {
         let exact: Option<Vec<&[String]>> = self.routes.iter().map(Route::record_types).collect();
         let types = exact.map_or_else(RecordTypes::all, |types| RecordTypes::types(types.concat()));
@@ -63,23 +67,58 @@ impl KafkaSink {
         let (size, concurrency) = (config.batch_size, config.concurrency);
         // The sink gives up by itself; the time limit is for what cannot be.
         let timeout = config.patience * 2 + Duration::from_secs(10);
-        Registration::generic_batch(id, types, size, self).timeout(timeout).concurrency(concurrency)
+        let has_dead_letters = self.routes.iter().any(Route::has_dead_letters);
+        let sink = Arc::new(self);
+        let registration = Registration::generic_batch(id, types, size, Relay(Arc::clone(&sink)));
+        let registration = registration.timeout(timeout).concurrency(concurrency);
+        if has_dead_letters { registration.with_fallback(DeadLetters(sink)) } else { registration }
+    }
+
+    fn route_of(&self, record: &Record) -> Option<&Route> {
+        self.routes.iter().find(|route| route.takes(&record.delivery.record_type))
     }
 
     /// The message of a record; `None` if it is to be skipped.
-    pub(crate) fn message<'a>(&'a self, record: &'a Record) -> Option<Result<Message<'a>, String>> {
-        let record_type = &record.delivery.record_type;
-        match self.routes.iter().find(|route| route.takes(record_type)) {
+    fn message<'a>(&'a self, record: &'a Record) -> Option<Result<Message<'a>, SendError>> {
+        match self.route_of(record) {
             Some(route) => Some(Ok(route.message(record, &self.producers.config.source, Binding::Kafka))),
             None if self.skip_unrouted => None,
-            None => Some(Err(record_type.to_string())),
+            None => Some(Err(SendError::Unrouted { record_type: record.delivery.record_type.to_string() })),
         }
     }
 }
 
 impl GenericBatchHandler for KafkaSink {
     async fn handle(&self, records: &[&Record]) -> BatchResults {
-        Call::new(self, records).run().await
+        Call::new(&self.producers, records, |record| self.message(record)).run().await
+    }
+}
+
+/// The sink as a handler.
+struct Relay(Arc<KafkaSink>);
+
+impl GenericBatchHandler for Relay {
+    async fn handle(&self, records: &[&Record]) -> BatchResults {
+        self.0.handle(records).await
+    }
+}
+
+/// The sink as a fallback handler: what fails for good goes to the dead letters of its route.
+struct DeadLetters(Arc<KafkaSink>);
+
+impl GenericFallbackHandler for DeadLetters {
+    async fn handle(&self, record: &Record, failure: &Failure) -> Result<(), HandlerError> {
+        let (sink, records) = (&*self.0, [record]);
+        let message = |record| {
+            let source = &sink.producers.config.source;
+            let letter = sink.route_of(record)?.dead_letter(record, failure, source, Binding::Kafka);
+            letter.map(Ok)
+        };
+        if message(record).is_none() {
+            return Err(HandlerError::permanent("the record's route has no dead letters"));
+        }
+        let results = Call::new(&sink.producers, &records, message).run().await;
+        results.into_iter().next().unwrap_or(Ok(()))
     }
 }
 

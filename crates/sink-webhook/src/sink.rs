@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use keylane::{GenericHandler, HandlerError, Record, RecordTypes, Registration};
+use keylane::{
+    Failure, GenericFallbackHandler, GenericHandler, HandlerError, Record, RecordTypes, Registration,
+};
 use keylane_message::{Binding, Message, Route};
 use tokio::time::timeout;
 
@@ -22,7 +24,7 @@ const LEAST_PAUSE: Duration = Duration::from_millis(100);
 pub struct WebhookSink {
     routes: Vec<Route>,
     skip_unrouted: bool,
-    sender: Arc<Sender>,
+    sender: Sender,
 }
 
 /// URLs can be secrets: the debug form has none.
@@ -43,7 +45,7 @@ impl WebhookSink {
     pub fn new(config: WebhookConfig) -> Result<Self, ConfigError> {
         config.check()?;
         let sender = Sender { client: Client::new(&config)?, config, endpoints: Endpoints::default() };
-        Ok(Self { routes: Vec::new(), skip_unrouted: false, sender: Arc::new(sender) })
+        Ok(Self { routes: Vec::new(), skip_unrouted: false, sender })
     }
 
     /// Adds a route, whose target is a URL. Records go by the first route that takes their type.
@@ -59,31 +61,61 @@ impl WebhookSink {
     }
 
     /// The sink as a handler, with the limits of its settings. If no route has a `*`, it takes the types that
-    /// the routes name; else it takes all types.
+    /// the routes name; else it takes all types. If a route has dead letters, they are the handler's fallback.
     pub fn registration(self, id: impl Into<String>) -> Registration {
         let exact: Option<Vec<&[String]>> = self.routes.iter().map(Route::record_types).collect();
         let types = exact.map_or_else(RecordTypes::all, |types| RecordTypes::types(types.concat()));
         let config = &self.sender.config;
         // The sink gives up by itself; the time limit is for what cannot be.
         let (timeout, concurrency) = (config.timeout * 2 + Duration::from_secs(10), config.concurrency);
-        Registration::generic(id, types, self).timeout(timeout).concurrency(concurrency)
+        let has_dead_letters = self.routes.iter().any(Route::has_dead_letters);
+        let sink = Arc::new(self);
+        let registration = Registration::generic(id, types, Relay(Arc::clone(&sink)));
+        let registration = registration.timeout(timeout).concurrency(concurrency);
+        if has_dead_letters { registration.with_fallback(DeadLetters(sink)) } else { registration }
+    }
+
+    fn route_of(&self, record: &Record) -> Option<&Route> {
+        self.routes.iter().find(|route| route.takes(&record.delivery.record_type))
     }
 }
 
 impl GenericHandler for WebhookSink {
     async fn handle(&self, record: &Record) -> Result<(), HandlerError> {
-        let record_type = &record.delivery.record_type;
-        match self.routes.iter().find(|route| route.takes(record_type)) {
+        match self.route_of(record) {
             Some(route) => {
                 let message = route.message(record, &self.sender.config.source, Binding::Http);
                 self.sender.deliver(record, message).await
             }
             None if self.skip_unrouted => Ok(()),
             None => {
-                let record_type = record_type.to_string();
+                let record_type = record.delivery.record_type.to_string();
                 Err(SendError::Unrouted { record_type }.told(Duration::ZERO))
             }
         }
+    }
+}
+
+/// The sink as a handler.
+struct Relay(Arc<WebhookSink>);
+
+impl GenericHandler for Relay {
+    async fn handle(&self, record: &Record) -> Result<(), HandlerError> {
+        self.0.handle(record).await
+    }
+}
+
+/// The sink as a fallback handler: what fails for good goes to the dead letters of its route.
+struct DeadLetters(Arc<WebhookSink>);
+
+impl GenericFallbackHandler for DeadLetters {
+    async fn handle(&self, record: &Record, failure: &Failure) -> Result<(), HandlerError> {
+        let (route, sender) = (self.0.route_of(record), &self.0.sender);
+        let letter =
+            route.and_then(|route| route.dead_letter(record, failure, &sender.config.source, Binding::Http));
+        let letter =
+            letter.ok_or_else(|| HandlerError::permanent("the record's route has no dead letters"))?;
+        sender.deliver(record, letter).await
     }
 }
 

@@ -55,13 +55,12 @@ pub(super) async fn decide(
                 None => Ok(()),
             }
         };
-        match flight.wait(Box::pin(called)).await {
-            Ok(()) => step = lifecycle::after_fallback(true, counted),
-            Err(failed) => {
-                step = lifecycle::after_fallback(false, counted);
-                error = format!("{error}; fallback: {}", failed.text(ERROR_LIMIT_BYTES / 2));
-                error.truncate(error.floor_char_boundary(ERROR_LIMIT_BYTES));
-            }
+        let called = flight.wait(Box::pin(called)).await;
+        let fault = called.as_ref().err().map(HandlerError::fault);
+        step = lifecycle::after_fallback(fault, age, &entry.retry, counted);
+        if let Err(failed) = &called {
+            error = format!("{error}; fallback: {}", failed.text(ERROR_LIMIT_BYTES / 2));
+            error.truncate(error.floor_char_boundary(ERROR_LIMIT_BYTES));
         }
     }
     report(record, failures, step, &error, entry, context);

@@ -66,9 +66,15 @@ proptest! {
     }
 
     #[test]
-    fn a_fallback_ends_it(succeeded: bool, counted: bool) {
-        let expected = if succeeded { Step::Complete } else { Step::Fail { counted } };
-        prop_assert_eq!(after_fallback(succeeded, counted), expected);
+    fn a_fallback_ends_it_unless_its_target_is_away(
+        fault in option::of(fault()), policy in policy(), age in super::millis(0..=100_000_000), counted: bool,
+    ) {
+        let expected = match (fault, fault.and_then(|fault| policy.wait(fault, age))) {
+            (None, _) => Step::Complete,
+            (Some(_), Some(delay)) => Step::Wait { delay },
+            (Some(_), None) => Step::Fail { counted },
+        };
+        prop_assert_eq!(after_fallback(fault, age, &policy, counted), expected);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod broker;
+mod dead_letters;
 mod headers;
 mod ordering;
 mod outages;

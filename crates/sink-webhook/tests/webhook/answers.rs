@@ -131,3 +131,25 @@ async fn an_endpoint_that_does_not_answer_is_away() {
     assert_eq!(stage.counted_retries(), 0);
     stage.end().await;
 }
+
+#[tokio::test]
+async fn what_is_refused_goes_to_the_dead_letters_and_its_key_goes_on() {
+    let server = Server::start(|got| {
+        let status = if got.body() == "1" { 422 } else { 200 };
+        answer(status).body("no".into()).ok()
+    })
+    .await;
+    let dead = Server::start(|_| answer(200).body("".into()).ok()).await;
+    let route = Route::to(server.url("/hooks/T0KEN")).dead_letters(dead.url("/dead"));
+    let mut stage = Stage::of(WebhookSink::new(config()).unwrap().route(route)).await;
+    stage.schedule((0..3).map(|number| ("key-1".to_owned(), number.to_string()))).await;
+    stage.until_idle().await;
+    assert_eq!(server.rest().await, ["0", "1", "2"]);
+    let letter = dead.next().await;
+    assert_eq!((letter.body(), letter.header("keylane-attempts")), ("1", "1"));
+    assert_eq!(letter.header("keylane-error-class"), "webhook-rejected");
+    assert_eq!(letter.header("keylane-target"), format!("http://{}", server.address));
+    assert_eq!(letter.header("keylane-event-id"), letter.header("webhook-id"));
+    assert!(letter.header("keylane-error").ends_with("answered 422: \"no\""), "{:?}", letter.parts);
+    stage.end().await;
+}

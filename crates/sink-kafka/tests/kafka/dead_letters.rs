@@ -1,0 +1,73 @@
+//! Records that fail for good and go to the dead letters of their route.
+
+use keylane::Signal;
+use keylane_kafka::Route;
+
+use crate::{
+    broker::{self, BROKER},
+    stage::{Stage, in_turns, sink},
+};
+
+/// Numbers, one of which no topic with a limit of 20,000 bytes takes.
+fn events() -> impl Iterator<Item = (String, String)> {
+    in_turns(3, 0, 20).map(|(key, body)| match (key.as_str(), body.as_str()) {
+        ("key-0", "5") => (key, "x".repeat(50_000)),
+        _ => (key, body),
+    })
+}
+
+const SMALL: &[(&str, &str)] = &[("max.message.bytes", "20000")];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_record_goes_to_the_dead_letters_and_its_key_goes_on() {
+    let _shared = BROKER.read().await;
+    let (topic, dead) = (broker::topic(SMALL).await, broker::topic(&[]).await);
+    let route = Route::to(&topic).dead_letters(&dead);
+    let mut stage = Stage::of([sink(|config| config).route(route).registration("kafka")]).await;
+    stage.schedule("order.placed", events()).await;
+    stage.until_idle().await;
+    assert!(stage.failures().is_empty(), "it is completed: {:?}", stage.failures());
+    let content = broker::read(&topic).await;
+    for key in ["key-0", "key-1", "key-2"] {
+        let expected: Vec<String> = (0..20)
+            .filter(|number| (key, *number) != ("key-0", 5))
+            .map(|number| number.to_string())
+            .collect();
+        assert_eq!(content.first_occurrences(key), expected, "{key}");
+    }
+    let letters = broker::read(&dead).await;
+    assert_eq!(letters.first_occurrences("key-0"), ["x".repeat(50_000)]);
+    assert_eq!(letters.messages().count(), 1);
+    let headers = broker::headers(letters.messages().next().unwrap());
+    assert!(headers["keylane-error"].contains("Message size too large"), "{headers:?}");
+    assert_eq!(headers["keylane-error-class"], "kafka-rejected");
+    assert_eq!(headers["keylane-error-kind"], "error");
+    assert_eq!(headers["keylane-attempts"], "1");
+    assert_eq!(headers["keylane-target"], topic);
+    assert_eq!(headers["keylane-handler"], "kafka");
+    assert_eq!(
+        (&headers["keylane-event-id"], headers["ce_type"].as_str()),
+        (&headers["ce_id"], "order.placed")
+    );
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_that_are_refused_too_leave_the_record_failed() {
+    let _shared = BROKER.read().await;
+    let (topic, dead) = (broker::topic(SMALL).await, broker::topic(SMALL).await);
+    let sink = sink(|config| config)
+        .route(Route::to(&topic).events(["lost"]))
+        .route(Route::to(&topic).dead_letters(&dead));
+    let mut stage = Stage::of([sink.registration("kafka")]).await;
+    let is_failure = |signal: &Signal| matches!(signal, Signal::RecordFailed { .. });
+    for record_type in ["order.placed", "lost"] {
+        stage.schedule(record_type, [(record_type.to_owned(), "x".repeat(50_000))]).await;
+        stage.until(is_failure).await;
+    }
+    let failures = stage.failures();
+    assert!(failures[0].contains("fallback: kafka did not take"), "{failures:?}");
+    assert!(failures[0].contains(&topic) && failures[0].contains(&dead), "{failures:?}");
+    assert!(failures[1].ends_with("fallback: the record's route has no dead letters"), "{failures:?}");
+    stage.end().await;
+}
