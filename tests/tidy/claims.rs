@@ -44,6 +44,7 @@ fn place(suite: &str, module: &str) -> Option<(String, &'static [&'static str])>
             ];
             Some((format!("crates/inbox/tests/inbox/{module}.rs"), of_each))
         }
+        "consumer" => Some((format!("crates/consumer-kafka/tests/consumer/{module}.rs"), &[])),
         "kafka" => Some((format!("crates/sink-kafka/tests/kafka/{module}.rs"), &[])),
         "messages" => Some((format!("crates/message/tests/message/{module}.rs"), &[])),
         "webhook" => Some((format!("crates/sink-webhook/tests/webhook/{module}.rs"), &[])),

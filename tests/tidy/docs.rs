@@ -103,6 +103,33 @@ fn every_form_and_field_of_a_route_is_in_the_page_of_messages() {
 }
 
 #[test]
+fn every_setting_and_error_of_consuming_is_in_its_page() {
+    let page = page("docs/consuming.md");
+    let setters = |path: &str| {
+        let setter = |line: &str| {
+            let name = line.trim_start().strip_prefix("pub fn ")?.split_once("(mut self")?.0;
+            Some(format!("| `{name}`"))
+        };
+        self::page(path).lines().filter_map(setter).collect::<Vec<_>>()
+    };
+    let mut names = setters("crates/consumer-kafka/src/config.rs");
+    names.extend(setters("crates/inbox/src/inbox.rs"));
+    assert!(names.len() > 12, "{names:?}");
+    let errors = [
+        ("crates/inbox/src/error.rs", "InboxError"),
+        ("crates/inbox/src/error.rs", "OnceError"),
+        ("crates/inbox/src/claim.rs", "ClaimError"),
+        ("crates/inbox/src/claim.rs", "ProcessError"),
+        ("crates/consumer-kafka/src/config.rs", "ConfigError"),
+    ];
+    for (file, name) in errors {
+        names.extend(variants(file, name).into_iter().map(|variant| format!("`{name}::{variant}`")));
+    }
+    let lacking = names.into_iter().filter(|name| !page.contains(name));
+    report(lacking.map(|name| format!("docs/consuming.md lacks {name}")).collect());
+}
+
+#[test]
 fn every_error_is_in_the_errors_page() {
     let page = page("docs/errors.md");
     let enums = [

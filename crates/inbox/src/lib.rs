@@ -29,6 +29,11 @@
 //!
 //! What is promised on which database, the states and all errors: `docs/consuming.md` in the repository.
 
+#![cfg_attr(
+    not(all(feature = "postgres", feature = "mysql", feature = "sqlite")),
+    allow(dead_code, unused_imports, reason = "some statements are those of one database")
+)]
+
 pub mod database;
 
 mod batch;

@@ -1,0 +1,135 @@
+//! The builder, and the running consumer.
+
+use std::{collections::HashMap, sync::Arc};
+
+use keylane_inbox::{Inbox, InboxDatabase};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+};
+
+use crate::{
+    config::{ConfigError, ConsumerConfig},
+    dead::DeadLetters,
+    handler::{Claimed, Execute, MessageHandler, Plain, Transactional, TransactionalMessageHandler},
+    pump::Pump,
+    source::{PartitionLag, Source},
+};
+
+/// A consumer group's member; begin with [`Consumer::builder`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Consumer {}
+
+/// Topics with their handlers.
+#[must_use = "call start"]
+pub struct ConsumerBuilder {
+    config: ConsumerConfig,
+    topics: Vec<(String, Arc<dyn Execute>)>,
+    dead: Option<String>,
+}
+
+/// A consumer at work. Dropped, it stops without waiting for anything.
+#[derive(Debug)]
+#[must_use = "keep it, and call shutdown at the end"]
+pub struct Running {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<ShutdownReport>,
+    lags: watch::Receiver<Vec<PartitionLag>>,
+}
+
+/// How a shutdown went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShutdownReport {
+    /// Whether all calls under way ended within `shutdown_timeout`. Those that did not were dropped: their messages
+    /// come again.
+    pub graceful: bool,
+}
+
+impl Consumer {
+    /// A consumer with these settings.
+    pub fn builder(config: ConsumerConfig) -> ConsumerBuilder {
+        ConsumerBuilder { config, topics: Vec::new(), dead: None }
+    }
+}
+
+impl ConsumerBuilder {
+    /// A topic whose handler has no inbox: at least once.
+    pub fn topic(self, topic: impl Into<String>, handler: impl MessageHandler) -> Self {
+        self.execute(topic, Arc::new(Plain(handler)))
+    }
+
+    /// A topic whose messages are claimed in the inbox: for effects outside the database. At least once, by one
+    /// consumer at a time.
+    pub fn claimed<DB: InboxDatabase>(
+        self,
+        topic: impl Into<String>,
+        inbox: Inbox<DB>,
+        handler: impl MessageHandler,
+    ) -> Self {
+        self.execute(topic, Arc::new(Claimed(handler, inbox)))
+    }
+
+    /// A topic whose handler writes in the transaction of the inbox: exactly once.
+    pub fn transactional<DB: InboxDatabase>(
+        self,
+        topic: impl Into<String>,
+        inbox: Inbox<DB>,
+        handler: impl TransactionalMessageHandler<DB>,
+    ) -> Self {
+        self.execute(topic, Arc::new(Transactional(handler, inbox)))
+    }
+
+    /// Where messages go that have failed for good. Without it their keys stand still: they are tried again and
+    /// again, every `max_delay` of the retry policy.
+    pub fn dead_letters(mut self, topic: impl Into<String>) -> Self {
+        self.dead = Some(topic.into());
+        self
+    }
+
+    fn execute(mut self, topic: impl Into<String>, execute: Arc<dyn Execute>) -> Self {
+        self.topics.push((topic.into(), execute));
+        self
+    }
+
+    /// Joins the group and begins to consume. Must be called within a Tokio runtime. While Kafka is away it waits.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn start(self) -> Result<Running, ConfigError> {
+        self.config.check()?;
+        let mut topics: HashMap<Arc<str>, Arc<dyn Execute>> = HashMap::new();
+        for (topic, execute) in self.topics {
+            if topics.insert(topic.as_str().into(), execute).is_some() {
+                return Err(ConfigError::Topics(format!("the topic {topic} twice")));
+            }
+        }
+        if topics.is_empty() {
+            return Err(ConfigError::Topics("no topic".to_owned()));
+        }
+        let dead = self.dead.map(|topic| DeadLetters::new(&self.config, &topic)).transpose()?;
+        let names: Vec<&str> = topics.keys().map(|topic| &**topic).collect();
+        let source = Source::start(&self.config, &names)?;
+        let (lag_sender, lags) = watch::channel(Vec::new());
+        let (stop, stopped) = oneshot::channel();
+        let pump = Pump::new(self.config, topics, dead, source, lag_sender);
+        Ok(Running { stop, task: tokio::spawn(pump.run(stopped)), lags })
+    }
+}
+
+impl Running {
+    /// How far each partition of this member is behind, as of the client's last report, every 5 s.
+    pub fn lag(&self) -> Vec<PartitionLag> {
+        self.lags.borrow().clone()
+    }
+
+    /// Starts nothing new, waits for calls under way, commits, and leaves the group.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the shutdown goes on by itself.
+    pub async fn shutdown(self) -> ShutdownReport {
+        let _ = self.stop.send(());
+        self.task.await.unwrap_or(ShutdownReport { graceful: false })
+    }
+}

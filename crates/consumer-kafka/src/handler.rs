@@ -1,0 +1,210 @@
+//! What a service writes, and how each form is run.
+
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use keylane::HandlerError;
+use keylane_inbox::{Inbox, InboxDatabase, InboxError, OnceError, ProcessError};
+use tracing::Instrument;
+
+use crate::{message::Message, run::guarded};
+
+/// Handles the messages of a topic: at least once.
+///
+/// With an inbox the message is claimed first, so that one consumer at a time handles it, and none that has done so
+/// before. Messages of one key come one after another.
+pub trait MessageHandler: Send + Sync + 'static {
+    /// Handles a message.
+    ///
+    /// # Cancel safety
+    /// The future is dropped when it takes longer than `handler_timeout`, or when its partition goes to another
+    /// consumer and it takes longer than `drain_timeout`.
+    fn handle(&self, message: &Message) -> impl Future<Output = Result<(), HandlerError>> + Send;
+}
+
+/// Handles the messages of a topic in a transaction: the effect and the note that the message was consumed commit
+/// together, so that each message has its effect exactly once.
+pub trait TransactionalMessageHandler<DB: InboxDatabase>: Send + Sync + 'static {
+    /// Handles a message. What is written on the connection commits with the note in the inbox, or not at all.
+    ///
+    /// # Cancel safety
+    /// As of [`MessageHandler::handle`]; the transaction is rolled back then.
+    fn handle(
+        &self,
+        tx: &mut DB::Connection,
+        message: &Message,
+    ) -> impl Future<Output = Result<(), HandlerError>> + Send;
+}
+
+/// What became of a message.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It was handled, now or before.
+    Done,
+    Failed(HandlerError),
+    /// A message of its key before it has failed.
+    NotTried,
+}
+
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Runs messages, each key in order.
+pub(crate) trait Execute: Send + Sync {
+    /// One outcome for each message.
+    fn run<'a>(&'a self, messages: &'a [Arc<Message>], call: &'a Call) -> BoxFuture<'a, Vec<Outcome>>;
+
+    /// Whether several messages may share a run.
+    fn batches(&self) -> bool {
+        false
+    }
+}
+
+/// What all calls share.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) group: String,
+    pub(crate) timeout: Duration,
+}
+
+/// A handler without an inbox.
+pub(crate) struct Plain<H>(pub(crate) H);
+
+/// A handler whose messages are claimed.
+pub(crate) struct Claimed<H, DB: InboxDatabase>(pub(crate) H, pub(crate) Inbox<DB>);
+
+/// A handler in the transaction of the inbox.
+pub(crate) struct Transactional<H, DB: InboxDatabase>(pub(crate) H, pub(crate) Inbox<DB>);
+
+/// How long a message waits that another consumer holds, or that met a conflict in the database.
+const AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// Runs one message.
+trait One: Send + Sync {
+    fn one(&self, message: &Message, call: &Call) -> impl Future<Output = Result<(), HandlerError>> + Send;
+}
+
+impl<H: MessageHandler> One for Plain<H> {
+    async fn one(&self, message: &Message, call: &Call) -> Result<(), HandlerError> {
+        guarded(call.timeout, self.0.handle(message)).await
+    }
+}
+
+impl<H: MessageHandler> Execute for Plain<H> {
+    fn run<'a>(&'a self, messages: &'a [Arc<Message>], call: &'a Call) -> BoxFuture<'a, Vec<Outcome>> {
+        Box::pin(each(messages, call, self))
+    }
+}
+
+impl<H: MessageHandler, DB: InboxDatabase> One for Claimed<H, DB> {
+    async fn one(&self, message: &Message, call: &Call) -> Result<(), HandlerError> {
+        let work = async || guarded(call.timeout, self.0.handle(message)).await;
+        match self.1.process(message.event_id(), &call.group, work).await {
+            Ok(_) => Ok(()),
+            Err(ProcessError::Once(error)) => Err(of_once(error)),
+            Err(error) => Err(HandlerError::new(error).class("inbox").uncounted(AGAIN_AFTER)),
+        }
+    }
+}
+
+impl<H: MessageHandler, DB: InboxDatabase> Execute for Claimed<H, DB> {
+    fn run<'a>(&'a self, messages: &'a [Arc<Message>], call: &'a Call) -> BoxFuture<'a, Vec<Outcome>> {
+        Box::pin(each(messages, call, self))
+    }
+}
+
+impl<H: TransactionalMessageHandler<DB>, DB: InboxDatabase> One for Transactional<H, DB> {
+    async fn one(&self, message: &Message, call: &Call) -> Result<(), HandlerError> {
+        let ran = guarded(call.timeout, async {
+            let work = async |tx: &mut DB::Connection| self.0.handle(tx, message).await;
+            match self.1.run(message.event_id(), &call.group, work).await {
+                Ok(_) => Ok(Ok(())),
+                // The inbox has noted it.
+                Err(error) => Ok(Err(of_once(error))),
+            }
+        });
+        let error = match ran.await {
+            Ok(ran) => return ran,
+            Err(error) => error,
+        };
+        // A panic or a time-out has taken the transaction along, and the note with it.
+        let text = error.to_string();
+        let noted = self.1.note_failure(message.event_id(), &call.group, &text, call.timeout);
+        if let Err(error) = noted.await {
+            tracing::warn!(target: "keylane_consumer", %error, "a failure was not noted in the inbox");
+        }
+        Err(error)
+    }
+}
+
+impl<H: TransactionalMessageHandler<DB>, DB: InboxDatabase> Transactional<H, DB> {
+    /// All in one transaction; false if none of it has happened.
+    async fn all(&self, messages: &[Arc<Message>], call: &Call) -> bool {
+        let ids: Vec<&str> = messages.iter().map(|message| message.event_id()).collect();
+        let work = async |tx: &mut DB::Connection, fresh: &[usize]| {
+            for place in fresh {
+                let message = &messages[*place];
+                self.0.handle(tx, message).instrument(message.span(&call.group)).await?;
+            }
+            Ok::<_, HandlerError>(())
+        };
+        let ran = guarded(call.timeout, async {
+            let ran = self.1.run_batch(&ids, &call.group, work).await;
+            Ok(ran.is_ok_and(|batch| batch.in_progress.is_empty()))
+        });
+        ran.await.unwrap_or(false)
+    }
+}
+
+impl<H: TransactionalMessageHandler<DB>, DB: InboxDatabase> Execute for Transactional<H, DB> {
+    fn run<'a>(&'a self, messages: &'a [Arc<Message>], call: &'a Call) -> BoxFuture<'a, Vec<Outcome>> {
+        Box::pin(async move {
+            let readable = messages.iter().all(|message| message.unreadable.is_none());
+            if messages.len() > 1 && readable && self.all(messages, call).await {
+                return messages.iter().map(|_| Outcome::Done).collect();
+            }
+            each(messages, call, self).await
+        })
+    }
+
+    fn batches(&self) -> bool {
+        true
+    }
+}
+
+/// One after another; behind a failure the messages of its key are left out.
+async fn each(messages: &[Arc<Message>], call: &Call, handler: &impl One) -> Vec<Outcome> {
+    use rdkafka::Message as _;
+    let mut outcomes = Vec::with_capacity(messages.len());
+    let mut stopped: Vec<(&str, i32, Option<&[u8]>)> = Vec::new();
+    for message in messages {
+        let key = (message.topic(), message.partition(), message.raw.key());
+        if key.2.is_some() && stopped.contains(&key) {
+            outcomes.push(Outcome::NotTried);
+            continue;
+        }
+        let handled = match &message.unreadable {
+            Some(problem) => Err(HandlerError::permanent(problem.clone()).class("decode")),
+            None => handler.one(message, call).instrument(message.span(&call.group)).await,
+        };
+        outcomes.push(match handled {
+            Ok(()) => Outcome::Done,
+            Err(error) => {
+                stopped.push(key);
+                Outcome::Failed(error)
+            }
+        });
+    }
+    outcomes
+}
+
+/// What the retry policy is to make of an error of the inbox.
+fn of_once(error: OnceError<HandlerError>) -> HandlerError {
+    match error {
+        OnceError::Work(error) => error,
+        OnceError::InProgress { left, .. } => HandlerError::new(error)
+            .class("in-progress")
+            .uncounted(left.clamp(AGAIN_AFTER, Duration::from_secs(1))),
+        OnceError::Ended => HandlerError::permanent(error).class("ended"),
+        OnceError::Inbox(InboxError::BadId { .. }) => HandlerError::permanent(error).class("inbox"),
+        _ => HandlerError::new(error).class("inbox").uncounted(AGAIN_AFTER),
+    }
+}

@@ -1,0 +1,234 @@
+//! The task that knows everything: messages come in, runs go out, offsets follow what is finished.
+
+mod drain;
+mod settle;
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use keylane::HandlerError;
+use rdkafka::{Message as _, message::OwnedMessage};
+use tokio::{
+    sync::{oneshot, watch},
+    task::{Id, JoinError, JoinSet},
+    time::Instant,
+};
+
+use self::drain::Drain;
+use crate::{
+    config::ConsumerConfig,
+    consumer::ShutdownReport,
+    dead::DeadLetters,
+    handler::{Call, Execute, Outcome},
+    message::Message,
+    partition::{LaneKey, Partition},
+    source::{Event, PartitionLag, Place, Source},
+};
+
+pub(crate) struct Lane {
+    place: Place,
+    key: LaneKey,
+}
+
+/// What a run was given, lane by lane.
+type Items = Vec<(Arc<Lane>, Vec<Arc<Message>>)>;
+
+/// What a run tells at its end.
+enum Report {
+    Ran(Vec<Outcome>),
+    /// Whether the dead letter is there; if not, the error of the handler comes back.
+    Dead(Result<(), HandlerError>),
+}
+
+pub(crate) struct Pump {
+    pub(crate) config: ConsumerConfig,
+    pub(crate) call: Arc<Call>,
+    pub(crate) topics: HashMap<Arc<str>, Arc<dyn Execute>>,
+    pub(crate) dead: Option<DeadLetters>,
+    pub(crate) source: Source,
+    pub(crate) lags: watch::Sender<Vec<PartitionLag>>,
+    partitions: HashMap<Place, Partition<Message>>,
+    /// The next offset of each partition, as far as it is finished.
+    finished: HashMap<Place, i64>,
+    paused: HashSet<Place>,
+    ready: VecDeque<Arc<Lane>>,
+    /// Lanes that wait for an attempt. The number keeps equal times apart.
+    waiting: BTreeMap<(Instant, u64), Arc<Lane>>,
+    /// Since when the first message of a lane has met a target that is away.
+    away: HashMap<(Place, i64), Instant>,
+    runs: JoinSet<Report>,
+    under_way: HashMap<Id, (Items, tokio::task::AbortHandle)>,
+    drains: Vec<Drain>,
+    bytes: usize,
+    /// The bytes in memory are spent.
+    full: bool,
+    number: u64,
+}
+
+impl Pump {
+    pub(crate) fn new(
+        config: ConsumerConfig,
+        topics: HashMap<Arc<str>, Arc<dyn Execute>>,
+        dead: Option<DeadLetters>,
+        source: Source,
+        lags: watch::Sender<Vec<PartitionLag>>,
+    ) -> Self {
+        let call = Arc::new(Call { group: config.group.clone(), timeout: config.handler_timeout });
+        Self {
+            config,
+            call,
+            topics,
+            dead,
+            source,
+            lags,
+            partitions: HashMap::new(),
+            finished: HashMap::new(),
+            paused: HashSet::new(),
+            ready: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            away: HashMap::new(),
+            runs: JoinSet::new(),
+            under_way: HashMap::new(),
+            drains: Vec::new(),
+            bytes: 0,
+            full: false,
+            number: 0,
+        }
+    }
+
+    /// Until it is told to stop.
+    pub(crate) async fn run(mut self, mut stop: oneshot::Receiver<()>) -> ShutdownReport {
+        loop {
+            self.wake_due();
+            self.start_runs();
+            self.end_drains();
+            let due = self.next_deadline();
+            tokio::select! {
+                event = self.source.events.recv() => match event {
+                    Some(event) => self.take_events(event),
+                    None => break,
+                },
+                Some(ended) = self.runs.join_next_with_id() => self.ended(ended),
+                () = tokio::time::sleep_until(due) => {}
+                _ = &mut stop => break,
+            }
+        }
+        self.stop().await
+    }
+
+    fn take_events(&mut self, first: Event) {
+        let mut next = Some(first);
+        while let Some(event) = next {
+            match event {
+                Event::Message(message) => self.receive(message),
+                Event::Revoked { places, lost, drained } => self.revoke(&places, lost, drained),
+                Event::Lag(lags) => drop(self.lags.send_replace(lags)),
+            }
+            next = self.source.events.try_recv().ok();
+        }
+    }
+
+    fn receive(&mut self, raw: OwnedMessage) {
+        let Some((topic, _)) = self.topics.get_key_value(raw.topic()) else { return };
+        let place = (Arc::clone(topic), raw.partition());
+        let key = match raw.key() {
+            Some(key) => LaneKey::Key(key.to_vec()),
+            None => LaneKey::Alone(raw.offset()),
+        };
+        let message = Arc::new(Message::read(topic, raw));
+        let (offset, size) = (message.offset(), message.size());
+        let partition = self.partitions.entry(place.clone()).or_default();
+        let Some(ready) = partition.receive(offset, &key, message) else { return };
+        self.bytes += size;
+        if ready {
+            self.ready.push_back(Arc::new(Lane { place: place.clone(), key }));
+        }
+        self.throttle(&place);
+    }
+
+    /// Gives ready lanes to handlers, as many as may run.
+    fn start_runs(&mut self) {
+        while self.runs.len() < self.config.concurrency {
+            let Some(lane) = self.ready.pop_front() else { return };
+            let Some(execute) = self.topics.get(&lane.place.0).cloned() else { continue };
+            let room = if execute.batches() { self.config.batch_size } else { 1 };
+            let topic = Arc::clone(&lane.place.0);
+            let mut items: Items = Vec::new();
+            let mut count = 0;
+            let mut next = Some(lane);
+            while let Some(lane) = next {
+                let taken = match self.partitions.get_mut(&lane.place) {
+                    Some(partition) => partition.take(&lane.key, room - count),
+                    None => Vec::new(),
+                };
+                count += taken.len();
+                if !taken.is_empty() {
+                    items.push((lane, taken));
+                }
+                let fits = count < room && self.ready.front().is_some_and(|lane| lane.place.0 == topic);
+                next = fits.then(|| self.ready.pop_front()).flatten();
+            }
+            if items.is_empty() {
+                continue;
+            }
+            let messages: Vec<Arc<Message>> =
+                items.iter().flat_map(|(_, taken)| taken.iter().cloned()).collect();
+            let call = Arc::clone(&self.call);
+            self.spawn(items, async move { Report::Ran(execute.run(&messages, &call).await) });
+        }
+    }
+
+    fn spawn(&mut self, items: Items, run: impl Future<Output = Report> + Send + 'static) {
+        let handle = self.runs.spawn(run);
+        self.under_way.insert(handle.id(), (items, handle));
+    }
+
+    fn ended(&mut self, ended: Result<(Id, Report), JoinError>) {
+        let (id, report) = match ended {
+            Ok((id, report)) => (id, Some(report)),
+            Err(error) => (error.id(), None),
+        };
+        let Some((items, _)) = self.under_way.remove(&id) else { return };
+        match report {
+            Some(Report::Ran(outcomes)) => {
+                let mut outcomes = outcomes.into_iter();
+                for (lane, messages) in items {
+                    let outcomes = outcomes.by_ref().take(messages.len()).collect();
+                    self.settle(&lane, messages, outcomes);
+                }
+            }
+            Some(Report::Dead(sent)) => {
+                for (lane, messages) in items {
+                    self.buried(&lane, messages, &sent);
+                }
+            }
+            // Dropped in the middle, because its partition goes away or the service ends.
+            None => {
+                for (lane, messages) in items {
+                    let outcomes = messages.iter().map(|_| Outcome::NotTried).collect();
+                    self.settle(&lane, messages, outcomes);
+                }
+            }
+        }
+    }
+
+    fn wake_due(&mut self) {
+        let now = Instant::now();
+        while let Some(entry) = self.waiting.first_entry().filter(|entry| entry.key().0 <= now) {
+            let lane = entry.remove();
+            if self.partitions.get_mut(&lane.place).is_some_and(|partition| partition.wake(&lane.key)) {
+                self.ready.push_back(lane);
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Instant {
+        let waiting = self.waiting.keys().next().map(|(at, _)| *at);
+        let drains = self.drains.iter().map(|drain| drain.deadline).min();
+        let far = Instant::now() + Duration::from_secs(60);
+        [waiting, drains].into_iter().flatten().min().unwrap_or(far).min(far)
+    }
+}

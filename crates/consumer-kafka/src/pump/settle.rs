@@ -1,0 +1,155 @@
+//! What becomes of messages after their run: finished, tried again, or sent to the dead letters.
+
+use std::{
+    hash::{BuildHasher, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use keylane::HandlerError;
+use rdkafka::consumer::Consumer;
+use tokio::time::Instant;
+
+use super::{Lane, Pump, Report};
+use crate::{dead::DeadLetters, handler::Outcome, message::Message};
+
+/// How long a message waits whose dead letter could not be sent.
+const DEAD_AGAIN: Duration = Duration::from_secs(1);
+
+impl Pump {
+    /// What the outcomes of a lane's messages mean for it.
+    pub(super) fn settle(&mut self, lane: &Arc<Lane>, messages: Vec<Arc<Message>>, outcomes: Vec<Outcome>) {
+        let mut back = Vec::new();
+        let mut failure = None;
+        for (message, outcome) in messages.into_iter().zip(outcomes) {
+            match outcome {
+                Outcome::Done if failure.is_none() => self.finish(lane, &message),
+                Outcome::Failed(error) if failure.is_none() => failure = Some((message, error)),
+                _ => back.push(message),
+            }
+        }
+        let Some((message, error)) = failure else { return self.release(lane, back, None) };
+        let Some(partition) = self.partitions.get_mut(&lane.place) else { return };
+        let Some(state) = partition.lane(&lane.key) else { return self.release(lane, vec![message], None) };
+        let (policy, fault) = (&self.config.retry, error.fault());
+        let since = *self.away.entry((lane.place.clone(), message.offset())).or_insert_with(Instant::now);
+        let wait = policy.wait(fault, since.elapsed());
+        if wait.is_none() {
+            state.failures += 1;
+        }
+        let failures = state.failures;
+        let wait = wait.or_else(|| policy.delay(failures, fault, roll()));
+        tracing::warn!(
+            target: "keylane_consumer",
+            topic = message.topic(),
+            partition = message.partition(),
+            offset = message.offset(),
+            event_id = message.event_id(),
+            failures,
+            again_in_ms = wait.map(|wait| wait.as_millis() as u64),
+            error = error.text(500),
+            "a message has failed"
+        );
+        match (wait, self.dead.clone()) {
+            (Some(wait), _) => {
+                back.insert(0, message);
+                self.release(lane, back, Some(wait));
+            }
+            (None, Some(dead)) => {
+                if let Some(partition) = self.partitions.get_mut(&lane.place) {
+                    partition.put_back(&lane.key, back);
+                }
+                self.bury(lane, message, error, failures, dead);
+            }
+            // There is nowhere to go: its key stands still.
+            (None, None) => {
+                back.insert(0, message);
+                self.release(lane, back, Some(self.config.retry.max_delay));
+            }
+        }
+    }
+
+    /// Sends a message to the dead letters; its lane stays busy meanwhile.
+    pub(super) fn bury(
+        &mut self,
+        lane: &Arc<Lane>,
+        message: Arc<Message>,
+        error: HandlerError,
+        failures: u32,
+        dead: DeadLetters,
+    ) {
+        let items = vec![(Arc::clone(lane), vec![Arc::clone(&message)])];
+        self.spawn(items, async move {
+            let sent = dead.send(&message, failures, &error).await;
+            if let Err(problem) = &sent {
+                let topic = &**dead.topic();
+                tracing::error!(target: "keylane_consumer", topic, error = %problem, "a dead letter was not sent");
+            } else {
+                tracing::error!(
+                    target: "keylane_consumer",
+                    topic = message.topic(),
+                    partition = message.partition(),
+                    offset = message.offset(),
+                    event_id = message.event_id(),
+                    dead_letters = &**dead.topic(),
+                    error = error.text(500),
+                    "[ALERT] a message went to the dead letters"
+                );
+            }
+            Report::Dead(sent.map_err(|_| error))
+        });
+    }
+
+    pub(super) fn buried(
+        &mut self,
+        lane: &Arc<Lane>,
+        messages: Vec<Arc<Message>>,
+        sent: &Result<(), HandlerError>,
+    ) {
+        if sent.is_ok() {
+            messages.iter().for_each(|message| self.finish(lane, message));
+            return self.release(lane, Vec::new(), None);
+        }
+        if self.dead.as_ref().is_some_and(DeadLetters::is_broken)
+            && let Some(dead) = &self.dead
+            && let Ok(anew) = DeadLetters::new(&self.config, &dead.topic().clone())
+        {
+            self.dead = Some(anew);
+        }
+        self.release(lane, messages, Some(DEAD_AGAIN));
+    }
+
+    /// The message is done with, whatever became of it.
+    pub(super) fn finish(&mut self, lane: &Arc<Lane>, message: &Message) {
+        self.bytes = self.bytes.saturating_sub(message.size());
+        self.away.remove(&(lane.place.clone(), message.offset()));
+        let Some(partition) = self.partitions.get_mut(&lane.place) else { return };
+        if let Some(state) = partition.lane(&lane.key) {
+            state.failures = 0;
+        }
+        let Some(next) = partition.finish(message.offset()) else { return };
+        self.finished.insert(lane.place.clone(), next);
+        // Refused once the partition is not ours any more.
+        let _ = self.source.client.store_offset(&lane.place.0, lane.place.1, next - 1);
+        self.throttle(&lane.place);
+    }
+
+    /// The lane goes on, after a wait or at once.
+    pub(super) fn release(&mut self, lane: &Arc<Lane>, back: Vec<Arc<Message>>, wait: Option<Duration>) {
+        let Some(partition) = self.partitions.get_mut(&lane.place) else { return };
+        partition.put_back(&lane.key, back);
+        if partition.release(&lane.key, wait.is_some()) {
+            self.ready.push_back(Arc::clone(lane));
+        } else if let Some(wait) = wait {
+            self.number += 1;
+            self.waiting.insert((Instant::now() + wait, self.number), Arc::clone(lane));
+        }
+        self.throttle(&lane.place);
+    }
+}
+
+/// A number in `0..1`.
+fn roll() -> f64 {
+    let bits = std::hash::RandomState::new().build_hasher().finish() >> 11;
+    bits as f64 / (1_u64 << 53) as f64
+}

@@ -1,0 +1,181 @@
+//! The client: a thread of its own polls it, so that a rebalance can wait for calls under way, and nothing that a
+//! handler does keeps it from the broker.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc as sync_mpsc,
+    },
+    time::Duration,
+};
+
+use rdkafka::{
+    ClientContext, Offset, Statistics, TopicPartitionList,
+    consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance},
+    message::OwnedMessage,
+};
+use tokio::sync::mpsc;
+
+use crate::config::{ConfigError, ConsumerConfig};
+
+/// Messages between the thread and the task.
+const EVENTS: usize = 512;
+const POLL: Duration = Duration::from_millis(100);
+
+/// How far a partition is behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PartitionLag {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// Messages that are not committed, as of the client's last report, every 5 s.
+    pub messages: i64,
+}
+
+/// A partition of a topic.
+pub(crate) type Place = (Arc<str>, i32);
+
+/// What comes from the thread.
+pub(crate) enum Event {
+    Message(OwnedMessage),
+    /// Partitions go to another consumer. The thread waits for the answer: what may be committed.
+    Revoked {
+        places: Vec<(String, i32)>,
+        lost: bool,
+        drained: sync_mpsc::SyncSender<Vec<(Place, i64)>>,
+    },
+    Lag(Vec<PartitionLag>),
+}
+
+pub(crate) type Client = BaseConsumer<Context>;
+
+pub(crate) struct Context {
+    events: mpsc::Sender<Event>,
+}
+
+impl ClientContext for Context {
+    fn stats(&self, statistics: Statistics) {
+        let mut lags = Vec::new();
+        for (topic, of_topic) in statistics.topics {
+            for (partition, found) in of_topic.partitions {
+                let messages = if found.consumer_lag_stored >= 0 {
+                    found.consumer_lag_stored
+                } else {
+                    found.consumer_lag
+                };
+                if partition >= 0 && found.desired && messages >= 0 {
+                    lags.push(PartitionLag { topic: topic.clone(), partition, messages });
+                }
+            }
+        }
+        lags.sort_by(|one, other| (&one.topic, one.partition).cmp(&(&other.topic, other.partition)));
+        // Told every 5 s anyway.
+        let _ = self.events.try_send(Event::Lag(lags));
+    }
+
+    fn error(&self, error: rdkafka::error::KafkaError, reason: &str) {
+        tracing::warn!(target: "keylane_consumer", %error, reason, "the kafka client reports a problem");
+    }
+}
+
+impl ConsumerContext for Context {
+    /// Waits for the calls under way in these partitions, and commits what they have finished.
+    fn pre_rebalance(&self, client: &Client, rebalance: &Rebalance<'_>) {
+        let Rebalance::Revoke(revoked) = rebalance else { return };
+        let places: Vec<(String, i32)> = revoked
+            .elements()
+            .iter()
+            .map(|element| (element.topic().to_owned(), element.partition()))
+            .collect();
+        if places.is_empty() {
+            return;
+        }
+        let lost = client.assignment_lost();
+        tracing::info!(target: "keylane_consumer", partitions = places.len(), lost, "partitions are revoked");
+        let (drained, answer) = sync_mpsc::sync_channel(1);
+        if self.events.blocking_send(Event::Revoked { places, lost, drained }).is_err() {
+            return;
+        }
+        let Ok(finished) = answer.recv() else { return };
+        if !lost {
+            commit(client, finished);
+        }
+    }
+}
+
+/// Commits these, and waits for the broker.
+pub(crate) fn commit(client: &Client, finished: Vec<(Place, i64)>) {
+    let mut offsets = TopicPartitionList::new();
+    for ((topic, partition), next) in finished {
+        // Only a wrong offset is refused.
+        let _ = offsets.add_partition_offset(&topic, partition, Offset::Offset(next));
+    }
+    if offsets.count() > 0
+        && let Err(error) = client.commit(&offsets, CommitMode::Sync)
+    {
+        tracing::warn!(target: "keylane_consumer", %error, "offsets were not committed: their messages come again");
+    }
+}
+
+/// The running thread.
+pub(crate) struct Source {
+    pub(crate) client: Arc<Client>,
+    pub(crate) events: mpsc::Receiver<Event>,
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Source {
+    pub(crate) fn start(config: &ConsumerConfig, topics: &[&str]) -> Result<Self, ConfigError> {
+        let (sender, events) = mpsc::channel(EVENTS);
+        let context = Context { events: sender.clone() };
+        let refused = |error: rdkafka::error::KafkaError| ConfigError::Client(error.to_string());
+        let client: Client = config.consumer().create_with_context(context).map_err(refused)?;
+        client.subscribe(topics).map_err(refused)?;
+        let (client, stop) = (Arc::new(client), Arc::new(AtomicBool::new(false)));
+        let (polled, stopped) = (Arc::clone(&client), Arc::clone(&stop));
+        let poll = move || poll(&polled, &sender, &stopped);
+        let thread = std::thread::Builder::new().name("kafka-consumer".to_owned()).spawn(poll);
+        Ok(Self { client, events, stop, thread: thread.map_err(ConfigError::Thread)? })
+    }
+
+    /// Ends the thread and leaves the group. Everything is drained and committed by then.
+    pub(crate) async fn end(self) {
+        self.stop.store(true, Relaxed);
+        let Self { client, events, thread, .. } = self;
+        // The thread may be about to send.
+        drop(events);
+        let ended = tokio::task::spawn_blocking(move || {
+            let _ = thread.join();
+            if let Err(error) = client.commit_consumer_state(CommitMode::Sync)
+                && error.rdkafka_error_code() != Some(rdkafka::error::RDKafkaErrorCode::NoOffset)
+            {
+                tracing::warn!(target: "keylane_consumer", %error, "the last offsets were not committed");
+            }
+            drop(client);
+        });
+        let _ = ended.await;
+    }
+}
+
+fn poll(client: &Client, events: &mpsc::Sender<Event>, stop: &AtomicBool) {
+    while !stop.load(Relaxed) {
+        match client.poll(POLL) {
+            Some(Ok(message)) => {
+                let told = events.blocking_send(Event::Message(message.detach()));
+                if told.is_err() {
+                    return;
+                }
+            }
+            Some(Err(error)) => {
+                tracing::warn!(target: "keylane_consumer", %error, "a poll of kafka has failed");
+                // It goes on by itself; a failure that comes at once is not to spin.
+                std::thread::park_timeout(POLL);
+            }
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What a key that stands still may cost.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use keylane::HandlerError;
+use keylane_consumer::Consumer;
+
+use crate::{
+    broker,
+    stage::{Seen, Told, bounded, config, take},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_runs_only_so_far_ahead_of_a_key_that_stands_still() {
+    let topic = broker::topic_of(1).await;
+    let stuck = [("stuck".to_owned(), "stuck".to_owned(), "stuck".to_owned())];
+    let others =
+        (0..900).map(|number| (format!("key-{}", number % 7), format!("{number}"), number.to_string()));
+    broker::send(&topic, stuck.into_iter().chain(others)).await;
+    let is_stuck = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&is_stuck);
+    let (handler, mut seen) = Told::new(move |(key, _): Seen| {
+        let fails = key == "stuck" && asked.load(SeqCst);
+        async move { if fails { Err(HandlerError::unavailable(Duration::from_millis(100))) } else { Ok(()) } }
+    });
+    let group = broker::unused_name();
+    let consumer =
+        Consumer::builder(config(&group).max_ahead(100)).topic(topic.as_str(), handler).start().unwrap();
+    let ahead = take(&mut seen, 100).await;
+    assert!(ahead.iter().all(|(key, _)| key != "stuck"));
+    // What was on its way when the partition was paused comes, too; then nothing does.
+    let mut more = 0;
+    while tokio::time::timeout(Duration::from_millis(800), seen.recv()).await.is_ok() {
+        more += 1;
+    }
+    assert!(more <= 600, "{more} more");
+    assert_eq!(broker::committed(&topic, &group).await, 0);
+    is_stuck.store(false, SeqCst);
+    bounded(take(&mut seen, 801 - more)).await;
+    assert!(consumer.shutdown().await.graceful);
+    assert_eq!(broker::committed(&topic, &group).await, 901);
+}

@@ -1,0 +1,125 @@
+//! The broker of `dev/services`: topics, and what is in them.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::Duration,
+};
+
+use rdkafka::{
+    ClientConfig, Message as _, Offset, TopicPartitionList,
+    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
+    client::DefaultClientContext,
+    consumer::{BaseConsumer, Consumer},
+    error::KafkaError,
+    message::{Header, Headers, OwnedHeaders, OwnedMessage},
+    producer::{FutureProducer, FutureRecord},
+};
+
+static NAMES: AtomicU32 = AtomicU32::new(0);
+const PARTITIONS: i32 = 6;
+
+pub(crate) fn address() -> String {
+    std::env::var("KEYLANE_TEST_KAFKA").expect("KEYLANE_TEST_KAFKA is not set: eval \"$(dev/services env)\"")
+}
+
+fn client() -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", address()).set("partitioner", "murmur2_random");
+    config
+}
+
+/// A name that no other run has used.
+pub(crate) fn unused_name() -> String {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis();
+    format!("keylane-consumer-{}-{since}-{}", std::process::id(), NAMES.fetch_add(1, Relaxed))
+}
+
+pub(crate) async fn topic() -> String {
+    topic_of(PARTITIONS).await
+}
+
+pub(crate) async fn topic_of(partitions: i32) -> String {
+    let name = unused_name();
+    let admin: AdminClient<DefaultClientContext> = client().create().unwrap();
+    let topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
+    let made = admin.create_topics([&topic], &AdminOptions::new()).await.unwrap();
+    assert!(made.iter().all(Result::is_ok), "{made:?}");
+    name
+}
+
+/// Sends messages in order: key, event id and body.
+pub(crate) async fn send(topic: &str, messages: impl IntoIterator<Item = (String, String, String)>) {
+    let producer: FutureProducer = client().set("enable.idempotence", "true").create().unwrap();
+    let mut sent = Vec::new();
+    for (key, id, body) in messages {
+        let header = |headers: OwnedHeaders, key, value| headers.insert(Header { key, value: Some(value) });
+        let mut headers = OwnedHeaders::new();
+        headers = header(headers, "ce_specversion", "1.0");
+        headers = header(headers, "ce_id", &id);
+        headers = header(headers, "ce_source", "/test");
+        headers = header(headers, "ce_type", "order.placed");
+        headers =
+            header(headers, "ce_traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+        let record = FutureRecord::to(topic).key(&key).payload(&body).headers(headers);
+        sent.push(producer.send_result(record).map_err(|(error, _)| error).unwrap());
+    }
+    for sent in sent {
+        sent.await.unwrap().unwrap();
+    }
+}
+
+/// Everything in a topic, by its key.
+pub(crate) async fn read(topic: &str) -> Vec<OwnedMessage> {
+    let topic = topic.to_owned();
+    tokio::task::spawn_blocking(move || read_now(&topic)).await.unwrap()
+}
+
+fn read_now(topic: &str) -> Vec<OwnedMessage> {
+    let mut config = client();
+    config.set("group.id", "none").set("enable.auto.commit", "false").set("enable.partition.eof", "true");
+    let consumer: BaseConsumer = config.create().unwrap();
+    let mut places = TopicPartitionList::new();
+    let found = consumer.fetch_metadata(Some(topic), Duration::from_secs(10)).unwrap();
+    let partitions = found.topics()[0].partitions().len() as i32;
+    for partition in 0..partitions {
+        places.add_partition_offset(topic, partition, Offset::Beginning).unwrap();
+    }
+    consumer.assign(&places).unwrap();
+    let (mut ended, mut messages) = (0, Vec::new());
+    while ended < partitions {
+        match consumer.poll(Duration::from_secs(30)) {
+            Some(Ok(message)) => messages.push(message.detach()),
+            Some(Err(KafkaError::PartitionEOF(_))) => ended += 1,
+            other => panic!("{topic} cannot be read: {other:?}"),
+        }
+    }
+    messages
+}
+
+/// The headers of a message, as text.
+pub(crate) fn headers(message: &OwnedMessage) -> BTreeMap<String, String> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let headers = message.headers().unwrap();
+    headers.iter().map(|header| (header.key.to_owned(), text(header.value.unwrap()))).collect()
+}
+
+/// What a group has committed, over all partitions.
+pub(crate) async fn committed(topic: &str, group: &str) -> i64 {
+    let (topic, group) = (topic.to_owned(), group.to_owned());
+    let read = move || {
+        let consumer: BaseConsumer = client().set("group.id", &group).create().unwrap();
+        let mut places = TopicPartitionList::new();
+        let found = consumer.fetch_metadata(Some(&topic), Duration::from_secs(10)).unwrap();
+        for partition in found.topics()[0].partitions() {
+            places.add_partition(&topic, partition.id());
+        }
+        let committed = consumer.committed_offsets(places, Duration::from_secs(10)).unwrap();
+        let offsets = committed.elements().into_iter().map(|element| match element.offset() {
+            Offset::Offset(offset) => offset,
+            _ => 0,
+        });
+        offsets.sum()
+    };
+    tokio::task::spawn_blocking(read).await.unwrap()
+}
