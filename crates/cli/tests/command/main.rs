@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod bench;
+mod deploy;
 mod goals;
 mod instances;
 mod keylane;
 mod measurements;
+mod relay;
 mod schema;
 mod tls;

@@ -1,0 +1,95 @@
+//! Topics of a test's own, and what arrives in them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use rdkafka::{
+    ClientConfig, Message, Offset, TopicPartitionList,
+    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
+    client::DefaultClientContext,
+    consumer::{BaseConsumer, Consumer},
+};
+
+use crate::keylane::url;
+
+const PARTITIONS: i32 = 3;
+/// Longer than anything here takes.
+const LIMIT: Duration = Duration::from_secs(60);
+static TOPICS: AtomicU32 = AtomicU32::new(0);
+
+pub(crate) fn address() -> String {
+    url("KEYLANE_TEST_KAFKA")
+}
+
+fn client() -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", address());
+    config
+}
+
+/// A name that no other run has used.
+pub(crate) fn unused_topic() -> String {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis();
+    format!("keylane-relay-{}-{since}-{}", process::id(), TOPICS.fetch_add(1, Relaxed))
+}
+
+/// A new topic.
+pub(crate) async fn topic() -> String {
+    let name = unused_topic();
+    let admin: AdminClient<DefaultClientContext> = client().create().unwrap();
+    let topic = NewTopic::new(&name, PARTITIONS, TopicReplication::Fixed(1));
+    let made = admin.create_topics([&topic], &AdminOptions::new()).await.unwrap();
+    assert!(made.iter().all(Result::is_ok), "{made:?}");
+    name
+}
+
+/// The bodies of a topic by key, in the order of their arrival, repetitions among them.
+pub(crate) type Content = BTreeMap<String, Vec<String>>;
+
+/// Reads from the beginning until these many different messages have come.
+pub(crate) async fn arrived(topic: &str, different: usize) -> Content {
+    let topic = topic.to_owned();
+    tokio::task::spawn_blocking(move || read(&topic, different)).await.unwrap()
+}
+
+fn read(topic: &str, different: usize) -> Content {
+    let consumer: BaseConsumer =
+        client().set("group.id", "none").set("enable.auto.commit", "false").create().unwrap();
+    let mut places = TopicPartitionList::new();
+    for partition in 0..PARTITIONS {
+        places.add_partition_offset(topic, partition, Offset::Beginning).unwrap();
+    }
+    consumer.assign(&places).unwrap();
+    let (mut content, mut seen) = (Content::new(), BTreeSet::new());
+    let began = Instant::now();
+    while seen.len() < different {
+        assert!(began.elapsed() < LIMIT, "{} of {different} have come to {topic}", seen.len());
+        let Some(message) = consumer.poll(Duration::from_millis(200)) else { continue };
+        let message = message.unwrap();
+        let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap_or_default().to_vec()).unwrap();
+        let (key, body) = (text(message.key()), text(message.payload()));
+        seen.insert((key.clone(), body.clone()));
+        content.entry(key).or_default().push(body);
+    }
+    content
+}
+
+/// How many messages there are, repetitions among them.
+pub(crate) fn count(content: &Content) -> usize {
+    content.values().map(Vec::len).sum()
+}
+
+/// Each key has the numbers up to this one in order, where the first occurrence of each counts.
+pub(crate) fn is_in_order(content: &Content, keys: usize, numbers: usize) {
+    assert_eq!(content.len(), keys);
+    for (key, bodies) in content {
+        let mut seen = BTreeSet::new();
+        let first: Vec<&String> = bodies.iter().filter(|body| seen.insert(body.as_str())).collect();
+        let expected: Vec<String> = (0..numbers).map(|number| number.to_string()).collect();
+        assert!(first.iter().copied().eq(&expected), "{key}: {first:?}");
+    }
+}

@@ -1,0 +1,55 @@
+//! Rows by plain SQL on the databases without a function for it: the statement of the schema page.
+
+use keylane::Partition;
+use sqlx::{Connection, MySqlConnection, SqliteConnection};
+use uuid::Uuid;
+
+use super::{
+    broker::{arrived, count, is_in_order, topic},
+    process::Settings,
+    stage::settings,
+};
+use crate::keylane::{File, on_mariadb};
+
+const SCHEDULE: &str =
+    "INSERT INTO outbox_record (event_id, partition_no, record_key, handler, record_type, payload)
+    SELECT ?, ?, ?, handler, 'order.placed', ? FROM outbox_handler
+    WHERE record_type IN ('order.placed', '*') GROUP BY handler";
+
+/// Relays five numbers of three keys.
+macro_rules! relays {
+    ($name:literal, $url:expr, $connection:ty) => {{
+        let topic = topic().await;
+        let file = Settings::new($name, &settings($url, &[("order.placed", &topic)]));
+        file.printed(&["migrate"]).await;
+        let relay = file.start().await;
+        let mut conn = <$connection>::connect($url).await.unwrap();
+        for number in 0..5 {
+            for key in ["key-a", "key-b", "key-c"] {
+                let event_id = Uuid::now_v7().into_bytes().to_vec();
+                let partition = i32::from(Partition::of(key).number());
+                let row = sqlx::query(SCHEDULE).bind(event_id).bind(partition).bind(key);
+                let written = row.bind(number.to_string().into_bytes()).execute(&mut conn).await.unwrap();
+                assert_eq!(written.rows_affected(), 1);
+            }
+        }
+        conn.close().await.unwrap();
+        let content = arrived(&topic, 15).await;
+        is_in_order(&content, 3, 5);
+        assert_eq!(count(&content), 15);
+        relay.signal("TERM").await;
+        assert_eq!(relay.ended().await, Some(0));
+    }};
+}
+
+#[tokio::test]
+async fn rows_of_mariadb_arrive() {
+    on_mariadb("relay", async |url| relays!("mariadb", url, MySqlConnection)).await;
+}
+
+#[tokio::test]
+async fn rows_of_sqlite_arrive() {
+    let file = File::new("relay-sqlite-data");
+    let url = file.url();
+    relays!("sqlite", &url, SqliteConnection);
+}

@@ -1,0 +1,9 @@
+//! `keylane relay` as its users run it: a process, rows by SQL, a real broker.
+
+mod broker;
+mod check;
+mod databases;
+mod health;
+mod process;
+mod signals;
+mod stage;

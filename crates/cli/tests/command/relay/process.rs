@@ -1,0 +1,117 @@
+//! A relay that runs, as its supervisor sees it: signals, lines of its log, its exit code.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStderr},
+    time::timeout,
+};
+
+use crate::keylane::File;
+
+/// Longer than anything here takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A settings file of a test's own.
+pub(crate) struct Settings {
+    folder: File,
+}
+
+impl Settings {
+    pub(crate) fn new(name: &str, text: &str) -> Self {
+        let settings = Self { folder: File::new(&format!("relay-{name}")) };
+        settings.write(text);
+        settings
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.0.join("keylane.toml")
+    }
+
+    pub(crate) fn write(&self, text: &str) {
+        fs::write(self.path(), text).unwrap();
+    }
+
+    /// Runs `keylane` with these words and this file, to its end.
+    pub(crate) async fn run(&self, words: &[&str]) -> Output {
+        let mut command = self.command();
+        command.args(words);
+        let done = tokio::process::Command::from(command).kill_on_drop(true).output();
+        timeout(LIMIT, done).await.expect("the command does not end").unwrap()
+    }
+
+    /// As above; what it prints if it goes well.
+    pub(crate) async fn printed(&self, words: &[&str]) -> String {
+        let done = self.run(words).await;
+        assert!(done.status.success(), "{words:?}: {done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    /// A relay that has begun.
+    pub(crate) fn spawn(&self) -> Relay {
+        let mut command = self.command();
+        command.arg("relay").stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap()).lines();
+        Relay { child, log }
+    }
+
+    /// A relay that delivers.
+    pub(crate) async fn start(&self) -> Relay {
+        let mut relay = self.spawn();
+        relay.says("the relay delivers").await;
+        relay
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_keylane"));
+        command.arg("--config").arg(self.path()).env_remove("DATABASE_URL").env_remove("RUST_LOG");
+        command.env("RELAY_PASSWORD", "hunter2");
+        command
+    }
+}
+
+pub(crate) struct Relay {
+    child: Child,
+    log: Lines<BufReader<ChildStderr>>,
+}
+
+impl Relay {
+    /// Waits for a line of the log with this text.
+    pub(crate) async fn says(&mut self, text: &str) -> Value {
+        let mut seen = Vec::new();
+        let found = async {
+            while let Some(line) = self.log.next_line().await.unwrap() {
+                if line.contains(text) {
+                    return Some(serde_json::from_str(&line).unwrap());
+                }
+                seen.push(line);
+            }
+            None
+        };
+        let found = timeout(LIMIT, found).await.ok().flatten();
+        found.unwrap_or_else(|| panic!("no {text:?} in {seen:#?}"))
+    }
+
+    pub(crate) async fn signal(&self, signal: &str) {
+        let process = self.child.id().unwrap().to_string();
+        let sent = tokio::process::Command::new("kill").args(["-s", signal, &process]).status();
+        assert!(sent.await.unwrap().success());
+    }
+
+    /// Waits for its end; `None` if a signal has ended it. The log goes on to be read: the end may log much.
+    pub(crate) async fn ended(mut self) -> Option<i32> {
+        let ended = async {
+            while self.log.next_line().await.unwrap().is_some() {}
+            self.child.wait().await.unwrap().code()
+        };
+        timeout(LIMIT, ended).await.expect("the relay does not end")
+    }
+}

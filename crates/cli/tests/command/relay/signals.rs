@@ -1,0 +1,154 @@
+//! Replicas, orderly ends, crashes, and new routes: nothing is lost, and each key stays in order.
+
+use std::{net::TcpListener, time::Duration};
+
+use tokio::time::timeout;
+
+use super::{
+    broker::{arrived, count, is_in_order, topic},
+    process::Settings,
+    stage::{Producer, settings},
+};
+use crate::keylane::on_postgres;
+
+#[tokio::test]
+async fn replicas_share_rows_that_plain_sql_has_written_before_and_after_their_start() {
+    on_postgres("relay_replicas", async |url| {
+        let topic = topic().await;
+        let file = Settings::new("replicas", &settings(url, &[("order.placed", &topic)]));
+        let said = file.printed(&["migrate"]).await;
+        assert!(said.contains("producers find the handler relay"), "{said}");
+        let mut producer = Producer::connect(url).await;
+        producer.schedule("order.placed", 20, 0, 10).await;
+
+        let mut first = file.start().await;
+        let mut second = file.start().await;
+        first.says("PartitionsReleased").await;
+        second.says("PartitionsGranted").await;
+        producer.schedule("order.placed", 20, 10, 40).await;
+        let content = arrived(&topic, 800).await;
+        is_in_order(&content, 20, 40);
+        assert_eq!(count(&content), 800, "nothing is repeated without a fault");
+        for relay in [first, second] {
+            relay.signal("INT").await;
+            assert_eq!(relay.ended().await, Some(0));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn rows_before_the_handler_is_listed_are_refused() {
+    on_postgres("relay_early", async |url| {
+        let file = Settings::new("early", "");
+        file.printed(&["migrate", "--database-url", url]).await;
+        let refused = Producer::connect(url).await.try_schedule("order.placed", 1, 0).await.unwrap_err();
+        assert!(refused.to_string().contains("no handler is listed for the record type \"order.placed\""));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_orderly_end_loses_and_repeats_nothing() {
+    on_postgres("relay_term", async |url| {
+        let topic = topic().await;
+        let file = Settings::new("term", &settings(url, &[("order.placed", &topic)]));
+        file.printed(&["migrate"]).await;
+        let relay = file.start().await;
+        let mut producer = Producer::connect(url).await;
+        producer.schedule("order.placed", 20, 0, 50).await;
+        arrived(&topic, 1).await;
+        relay.signal("TERM").await;
+        producer.schedule("order.placed", 20, 50, 60).await;
+        assert_eq!(relay.ended().await, Some(0));
+        // It has handed over: nobody waits until it counts as dead.
+        assert_eq!(producer.cluster().await, (vec!["STOPPED".to_owned()], 0));
+
+        let next = file.start().await;
+        let content = arrived(&topic, 1200).await;
+        is_in_order(&content, 20, 60);
+        assert_eq!(count(&content), 1200);
+        next.signal("TERM").await;
+        assert_eq!(next.ended().await, Some(0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_killed_relay_loses_nothing() {
+    on_postgres("relay_kill", async |url| {
+        let topic = topic().await;
+        let file = Settings::new("kill", &settings(url, &[("order.placed", &topic)]));
+        file.printed(&["migrate"]).await;
+        let relay = file.start().await;
+        let mut producer = Producer::connect(url).await;
+        producer.schedule("order.placed", 20, 0, 60).await;
+        arrived(&topic, 1).await;
+        relay.signal("KILL").await;
+        assert_eq!(relay.ended().await, None);
+        producer.schedule("order.placed", 20, 60, 80).await;
+
+        let next = file.start().await;
+        is_in_order(&arrived(&topic, 1600).await, 20, 80);
+        next.signal("TERM").await;
+        assert_eq!(next.ended().await, Some(0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn routes_are_read_again_without_a_gap_and_a_bad_file_changes_nothing() {
+    on_postgres("relay_hup", async |url| {
+        let (orders, refunds) = (topic().await, topic().await);
+        let old = settings(url, &[("order.placed", &orders)]);
+        let file = Settings::new("hup", &old);
+        file.printed(&["migrate"]).await;
+        let mut relay = file.start().await;
+        let mut producer = Producer::connect(url).await;
+        producer.schedule("order.placed", 10, 0, 30).await;
+
+        let new = settings(url, &[("order.placed", &orders), ("refund.paid", &refunds)]);
+        file.write(&new);
+        relay.signal("HUP").await;
+        producer.schedule("order.placed", 10, 30, 60).await;
+        relay.says("the relay delivers").await;
+        producer.schedule("refund.paid", 10, 0, 5).await;
+        is_in_order(&arrived(&refunds, 50).await, 10, 5);
+
+        file.write(&new.replace("brokers", "brokrs"));
+        relay.signal("HUP").await;
+        let said = relay.says("the new settings are refused").await;
+        assert_eq!(said["problem"], "the key relay.kafka.brokrs is unknown: did you mean brokers?");
+        producer.schedule("order.placed", 10, 60, 70).await;
+        let content = arrived(&orders, 700).await;
+        is_in_order(&content, 10, 70);
+        assert_eq!(count(&content), 700, "a handover repeats nothing");
+        relay.signal("TERM").await;
+        assert_eq!(relay.ended().await, Some(0));
+        assert_eq!(producer.cluster().await, (vec!["STOPPED".to_owned(), "STOPPED".to_owned()], 0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_the_relay_at_once() {
+    on_postgres("relay_twice", async |url| {
+        // A broker that takes connections and never says a word: a call waits for all of its patience.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let brokers = format!("brokers = '{}'\npatience = '20s'", silent.local_addr().unwrap());
+        let real = format!("brokers = '{}'", super::broker::address());
+        let text = settings(url, &[("order.placed", "orders")]).replace(&real, &brokers);
+        let file = Settings::new("twice", &text);
+        file.printed(&["migrate"]).await;
+        let mut relay = file.start().await;
+        Producer::connect(url).await.schedule("order.placed", 1, 0, 1).await;
+        let client = tokio::task::spawn_blocking(move || silent.accept().map(|(stream, _)| (stream, silent)));
+        let _client = timeout(Duration::from_secs(30), client).await.unwrap().unwrap().unwrap();
+        relay.signal("TERM").await;
+        relay.says("the relay stops").await;
+        relay.signal("TERM").await;
+        let ended = timeout(Duration::from_secs(5), relay.ended()).await;
+        assert_eq!(ended.expect("at once"), Some(143));
+    })
+    .await;
+}
