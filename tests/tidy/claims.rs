@@ -48,6 +48,7 @@ fn place(suite: &str, module: &str) -> Option<(String, &'static [&'static str])>
         "kafka" => Some((format!("crates/sink-kafka/tests/kafka/{module}.rs"), &[])),
         "messages" => Some((format!("crates/message/tests/message/{module}.rs"), &[])),
         "webhook" => Some((format!("crates/sink-webhook/tests/webhook/{module}.rs"), &[])),
+        "relay" => Some((format!("crates/cli/tests/command/relay/{module}.rs"), &[])),
         "rules" => Some((format!("crates/rule-tests/tests/rules/{module}.rs"), &[])),
         _ => None,
     }

@@ -102,6 +102,33 @@ fn every_form_and_field_of_a_route_is_in_the_page_of_messages() {
     report(lacking.map(|wanted| format!("docs/messages.md lacks {wanted}")).collect());
 }
 
+/// The fields of a struct, from its text.
+fn fields(file: &str, name: &str) -> Vec<String> {
+    let text = page(file);
+    let (_, body) = text
+        .split_once(&format!("pub struct {name} {{"))
+        .or_else(|| text.split_once(&format!("pub(crate) struct {name} {{")))
+        .unwrap_or_else(|| panic!("{file} has no struct {name}"));
+    let lines = body.lines().take_while(|line| *line != "}").map(str::trim_start);
+    let lines = lines.filter(|line| !line.starts_with(['/', '#']));
+    let field = |line: &str| {
+        let (name, _) = line.trim_start_matches("pub(crate) ").trim_start_matches("pub ").split_once(':')?;
+        Some(name.to_owned())
+    };
+    lines.filter_map(field).collect()
+}
+
+#[test]
+fn every_setting_of_the_relay_is_in_its_page() {
+    let page = page("docs/relay.md");
+    let relay = fields("crates/cli/src/relay/config.rs", "RelayConfig");
+    let route = fields("crates/message/src/config.rs", "RouteConfig");
+    assert!(relay.len() > 6 && route.len() > 4, "{relay:?} {route:?}");
+    let names = relay.into_iter().map(|name| format!("relay.{name}")).chain(route);
+    let lacking = names.filter(|name| !page.contains(&format!("| `{name}` |")));
+    report(lacking.map(|name| format!("docs/relay.md lacks `{name}`")).collect());
+}
+
 #[test]
 fn every_setting_and_error_of_consuming_is_in_its_page() {
     let page = page("docs/consuming.md");

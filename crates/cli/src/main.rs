@@ -62,7 +62,7 @@ enum Command {
     },
     /// Counts records by status and stopped lanes by reason.
     Status,
-    /// Joins the cluster and relays records to Kafka, by the routes of the file.
+    /// Joins the cluster and relays records to Kafka and to HTTP endpoints, by the routes of the file.
     #[cfg(feature = "kafka")]
     Relay(relay::Command),
     /// Measures the library on this database, beside references written by hand.
@@ -136,8 +136,8 @@ async fn dispatch(arguments: Arguments) -> Result<ExitCode, Box<dyn Error + Send
     }
     #[cfg(feature = "kafka")]
     if lists_relay && settings.relay.is_some() {
-        let handler = relay::publish(settings, &url).await?;
-        println!("producers find the handler {handler}");
+        relay::publish(settings, &url).await?;
+        println!("producers find the routes of the relay");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -17,6 +17,7 @@ pub(crate) struct Settings {
     /// The table `[relay]`, not looked into.
     pub(crate) relay: Option<Table>,
     /// What stood for variables of the environment.
+    #[cfg_attr(not(feature = "kafka"), expect(dead_code, reason = "only the relay reads on from here"))]
     pub(crate) secrets: Secrets,
 }
 

@@ -67,6 +67,10 @@ fn partitions(
     let mut config = config.clone();
     config.set("allow.auto.create.topics", "false").set("group.id", "keylane-check");
     let reader: BaseConsumer = config.create()?;
+    // Without a name to ask for, the brokers must at least say who they are.
+    if names.is_empty() && reader.client().fetch_cluster_id(within).is_none() {
+        return Err(KafkaError::MetadataFetch(Code::BrokerTransportFailure));
+    }
     let mut found = Vec::new();
     for name in names {
         let metadata = reader.fetch_metadata(Some(name), within)?;

@@ -3,9 +3,10 @@
 use std::{process::ExitCode, time::Duration};
 
 use keylane::SchemaError;
+use keylane_message::Route;
 use tokio::time::timeout;
 
-use super::{Plan, Source, database::Opened, rights};
+use super::{Plan, Source, config::Routes, database::Opened, rights};
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,8 +49,8 @@ async fn all(plan: &Plan, report: &mut Report) {
     report.good("settings", "every key is known and in its range");
     match plan.open().await {
         Ok(opened) => {
-            let routes = plan.relay.route.len();
-            report.good("routes", &format!("{routes}, of the handler {}", plan.relay.handler));
+            let Routes { topics, endpoints } = plan.relay.routes().unwrap_or_default();
+            report.good("routes", &format!("{} to topics, {} to endpoints", topics.len(), endpoints.len()));
             database(plan, &opened, report).await;
         }
         Err(error) => report.bad("routes", &error.to_string()),
@@ -81,7 +82,7 @@ async fn database(plan: &Plan, opened: &Opened, report: &mut Report) {
             report.bad("rights", &format!("{}; {fix}", plan.secrets.redact(&missing)));
         }
     }
-    let others = rights::other_handlers(outbox, &plan.config, &plan.relay.handler).await;
+    let others = rights::other_handlers(outbox, &plan.config, &plan.relay.handlers()).await;
     if !others.is_empty() {
         let text = "listed beside the relay, which cannot deliver to them: give the relay an outbox of its own \
                     (table_prefix), or retire them";
@@ -90,15 +91,16 @@ async fn database(plan: &Plan, opened: &Opened, report: &mut Report) {
 }
 
 async fn topics(plan: &Plan, report: &mut Report) {
+    let Some(kafka) = &plan.relay.kafka else { return };
     // Topics that depend on the record are not known here; mistakes were told above.
     let routes = plan.relay.routes().unwrap_or_default();
     let mut names: Vec<String> = Vec::new();
-    for topic in routes.iter().flat_map(keylane_kafka::Route::fixed_targets) {
+    for topic in routes.topics.iter().flat_map(Route::fixed_targets) {
         if !names.iter().any(|name| name == topic) {
             names.push(topic.to_owned());
         }
     }
-    let states = match plan.relay.kafka().topics(&names, PATIENCE).await {
+    let states = match kafka.config().topics(&names, PATIENCE).await {
         Ok(states) => states,
         Err(error) => return report.bad("kafka", &error.to_string()),
     };

@@ -1,17 +1,20 @@
 //! The table `[relay]` of the file.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
-use keylane_kafka::{KafkaConfig, KafkaSink, Route, RouteConfig};
-use serde::{Deserialize, Deserializer, de::Error};
+use keylane::Registration;
+use keylane_message::{Route, RouteConfig};
+use serde::Deserialize;
+
+use super::{kafka::KafkaTable, webhook::WebhookTable};
 
 /// What is relayed, where to, and how the process shows itself.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RelayConfig {
-    /// The id under which producers find the relay in `outbox_handler`.
+    /// The id under which producers find the routes to topics in `outbox_handler`.
     #[serde(default = "handler")]
-    pub(crate) handler: String,
+    handler: String,
     database_url: Option<Hidden>,
     /// Where `/health` answers; nowhere if it is not given.
     pub(crate) health: Option<SocketAddr>,
@@ -20,7 +23,9 @@ pub(crate) struct RelayConfig {
     /// What becomes of records that no route takes.
     #[serde(default)]
     unrouted: Unrouted,
-    kafka: Kafka,
+    pub(crate) kafka: Option<KafkaTable>,
+    #[serde(default)]
+    webhook: WebhookTable,
     #[serde(default)]
     pub(crate) route: Vec<RouteConfig>,
 }
@@ -35,7 +40,7 @@ pub(crate) enum LogForm {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Unrouted {
+pub(crate) enum Unrouted {
     #[default]
     Fail,
     Skip,
@@ -44,7 +49,7 @@ enum Unrouted {
 /// A text that can be a secret: its debug form has nothing of it.
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
-struct Hidden(String);
+pub(crate) struct Hidden(pub(crate) String);
 
 impl std::fmt::Debug for Hidden {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -52,24 +57,11 @@ impl std::fmt::Debug for Hidden {
     }
 }
 
-/// The settings of `KafkaConfig`, under their names.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Kafka {
-    brokers: String,
-    client_id: Option<String>,
-    source: Option<String>,
-    #[serde(default, deserialize_with = "duration")]
-    linger: Option<Duration>,
-    #[serde(default, deserialize_with = "duration")]
-    patience: Option<Duration>,
-    #[serde(default, deserialize_with = "duration")]
-    retry_after: Option<Duration>,
-    queue_bytes: Option<usize>,
-    batch_size: Option<usize>,
-    concurrency: Option<usize>,
-    #[serde(default)]
-    properties: BTreeMap<String, Hidden>,
+/// The routes of each kind of target, compiled.
+#[derive(Default)]
+pub(crate) struct Routes {
+    pub(crate) topics: Vec<Route>,
+    pub(crate) endpoints: Vec<Route>,
 }
 
 impl RelayConfig {
@@ -77,81 +69,65 @@ impl RelayConfig {
         self.database_url.as_ref().map(|url| url.0.as_str())
     }
 
-    pub(crate) fn kafka(&self) -> KafkaConfig {
-        let set = self.kafka.clone();
-        let mut config = KafkaConfig::new(set.brokers);
-        config = with(config, set.client_id, KafkaConfig::client_id);
-        config = with(config, set.source, KafkaConfig::source);
-        config = with(config, set.linger, KafkaConfig::linger);
-        config = with(config, set.patience, KafkaConfig::patience);
-        config = with(config, set.retry_after, KafkaConfig::retry_after);
-        config = with(config, set.queue_bytes, KafkaConfig::queue_bytes);
-        config = with(config, set.batch_size, KafkaConfig::batch_size);
-        config = with(config, set.concurrency, KafkaConfig::concurrency);
-        let properties = set.properties.into_iter();
-        properties.fold(config, |config, (name, value)| config.property(name, value.0))
-    }
-
-    /// The routes, compiled.
+    /// Compiles the routes.
     ///
     /// # Errors
     /// The sentence for what is wrong.
-    pub(crate) fn routes(&self) -> Result<Vec<Route>, String> {
+    pub(crate) fn routes(&self) -> Result<Routes, String> {
         if self.route.is_empty() {
             return Err(
                 "relay.route: there is no route: add a table [[relay.route]] with a key `to`".to_owned()
             );
         }
-        self.route.iter().enumerate().map(|(at, route)| compiled(at + 1, route)).collect()
+        let mut routes = Routes::default();
+        for (at, config) in self.route.iter().enumerate() {
+            let route = compiled(config).map_err(|problem| format!("relay.route {}: {problem}", at + 1))?;
+            let is_url = ["https://", "http://"].iter().any(|scheme| config.to.starts_with(scheme));
+            if is_url { routes.endpoints.push(route) } else { routes.topics.push(route) }
+        }
+        Ok(routes)
     }
 
-    /// The sink with all routes.
+    /// A handler for each kind of target that has routes.
     ///
     /// # Errors
     /// The sentence for what is wrong.
-    pub(crate) fn sink(&self) -> Result<KafkaSink, String> {
-        let routes = self.routes()?;
-        let sink = KafkaSink::new(self.kafka()).map_err(|error| format!("relay.kafka: {error}"))?;
-        let sink = routes.into_iter().fold(sink, KafkaSink::route);
-        Ok(if self.unrouted == Unrouted::Skip { sink.skip_unrouted() } else { sink })
+    pub(crate) fn registrations(&self) -> Result<Vec<Registration>, String> {
+        let Routes { topics, endpoints } = self.routes()?;
+        let [to_topics, to_endpoints] = self.handlers();
+        let mut registrations = Vec::new();
+        if !topics.is_empty() {
+            let kafka = self.kafka.as_ref();
+            let kafka =
+                kafka.ok_or("a route names a topic, but there is no table [relay.kafka] with `brokers`")?;
+            registrations.push(kafka.sink(topics, self.unrouted)?.registration(to_topics));
+        }
+        if !endpoints.is_empty() {
+            registrations.push(self.webhook.sink(endpoints, self.unrouted)?.registration(to_endpoints));
+        }
+        Ok(registrations)
+    }
+
+    /// The ids of the handlers, whether they have routes or not: of topics, of endpoints.
+    pub(crate) fn handlers(&self) -> [String; 2] {
+        [self.handler.clone(), format!("{}-webhook", self.handler)]
     }
 }
 
-/// With a setting, if the file has it.
-fn with<T>(
-    config: KafkaConfig,
-    value: Option<T>,
-    setter: impl FnOnce(KafkaConfig, T) -> KafkaConfig,
-) -> KafkaConfig {
-    match value {
-        Some(value) => setter(config, value),
-        None => config,
-    }
-}
-
-/// One route of the file, by its number.
-fn compiled(number: usize, route: &RouteConfig) -> Result<Route, String> {
+fn compiled(config: &RouteConfig) -> Result<Route, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-:/*".contains(c);
     let bad = |event: &&String| event.is_empty() || event.len() > 128 || !event.chars().all(plain);
-    if let Some(event) = route.events.iter().find(bad) {
+    if let Some(event) = config.events.iter().find(bad) {
         return Err(format!(
-            "relay.route {number}: the pattern {event:?} is not valid: it needs 1 to 128 letters, digits, \
-             . _ - : / and * for any text"
+            "the pattern {event:?} is not valid: it needs 1 to 128 letters, digits, . _ - : / and * for any text"
         ));
     }
-    if route.to.is_empty() {
-        return Err(format!("relay.route {number}: to is empty: name a topic"));
+    if config.to.is_empty() {
+        return Err("to is empty: name a topic, or the URL of an endpoint".to_owned());
     }
-    route.route().map_err(|error| format!("relay.route {number}: {error}"))
+    config.route().map_err(|error| error.to_string())
 }
 
 fn handler() -> String {
     "relay".to_owned()
-}
-
-fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(from)?;
-    let read = humantime::parse_duration(&text);
-    read.map(Some)
-        .map_err(|_| D::Error::custom(format!("{text:?} is no duration: write it as in \"2s\" or \"500ms\"")))
 }

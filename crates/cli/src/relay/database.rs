@@ -40,18 +40,18 @@ impl Opened {
     pub(crate) async fn new(
         url: &str,
         config: &Config,
-        registration: Registration,
+        registrations: Vec<Registration>,
     ) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let token = CancellationToken::new();
         let outbox: Box<dyn AnyOutbox> = match url.split(':').next() {
             Some("postgres" | "postgresql") => {
-                Box::new(on(PgPool::connect_lazy(url)?, config, registration, &token).await?)
+                Box::new(on(PgPool::connect_lazy(url)?, config, registrations, &token).await?)
             }
             Some("mysql" | "mariadb") => {
-                Box::new(on(MySqlPool::connect_lazy(url)?, config, registration, &token).await?)
+                Box::new(on(MySqlPool::connect_lazy(url)?, config, registrations, &token).await?)
             }
             Some("sqlite") => {
-                Box::new(on(SqlitePool::connect_lazy(url)?, config, registration, &token).await?)
+                Box::new(on(SqlitePool::connect_lazy(url)?, config, registrations, &token).await?)
             }
             _ => return Err("the database url must begin with postgres://, mysql:// or sqlite://".into()),
         };
@@ -62,14 +62,14 @@ impl Opened {
 async fn on<P>(
     pool: P,
     config: &Config,
-    registration: Registration,
+    registrations: Vec<Registration>,
     token: &CancellationToken,
 ) -> Result<On<P::Database>, Box<dyn Error + Send + Sync>>
 where
     P: Pool + Clone,
     P::Database: Database<Pool = P>,
 {
-    let builder = Outbox::builder(pool.clone()).config(config.clone()).handler(registration);
+    let builder = Outbox::builder(pool.clone()).config(config.clone()).handlers(registrations);
     Ok(On { pool, outbox: builder.shutdown_on(token.clone()).build().await? })
 }
 

@@ -4,10 +4,13 @@ mod check;
 mod config;
 mod database;
 mod health;
+mod kafka;
 mod log;
 mod plan;
 mod rights;
+mod setting;
 mod signals;
+mod webhook;
 mod workers;
 
 use std::{
@@ -65,7 +68,7 @@ pub(crate) async fn run(
     };
     let address = health.as_ref().map(|server| tracing::field::display(server.address()));
     let version = env!("CARGO_PKG_VERSION");
-    tracing::info!(target: "keylane_relay", version, handler = plan.relay.handler, health = address, "the relay begins");
+    tracing::info!(target: "keylane_relay", version, routes = plan.relay.route.len(), health = address, "the relay begins");
     workers.begin(plan.open().await?);
     let ended = loop {
         tokio::select! {
@@ -90,14 +93,13 @@ pub(crate) async fn run(
     }
 }
 
-/// Lists the relay where producers look handlers up; returns its id.
+/// Lists the relay where producers look handlers up.
 ///
 /// # Errors
 /// What is wrong with the settings, or what the database says.
-pub(crate) async fn publish(settings: Settings, url: &str) -> Result<String, Box<dyn Error + Send + Sync>> {
+pub(crate) async fn publish(settings: Settings, url: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
     let plan = Plan::of(settings, Some(url), "the file")?;
-    plan.open().await?.outbox.publish_handlers().await?;
-    Ok(plan.relay.handler)
+    Ok(plan.open().await?.outbox.publish_handlers().await?)
 }
 
 /// Begins with what the file says now. If that cannot be, all stays as it was.

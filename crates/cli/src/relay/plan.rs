@@ -52,9 +52,8 @@ impl Plan {
     /// # Errors
     /// What is wrong with the routes or between the settings.
     pub(crate) async fn open(&self) -> Result<Opened, PlanError> {
-        let sink = self.relay.sink().map_err(|problem| self.error(&problem))?;
-        let registration = sink.registration(&self.relay.handler);
-        let opened = Opened::new(&self.database_url, &self.config, registration).await;
+        let registrations = self.relay.registrations().map_err(|problem| self.error(&problem))?;
+        let opened = Opened::new(&self.database_url, &self.config, registrations).await;
         opened.map_err(|error| self.error(&error.to_string()))
     }
 

@@ -39,12 +39,12 @@ pub(crate) async fn missing(outbox: &dyn AnyOutbox, config: &Config) -> Option<S
     None
 }
 
-/// Handlers beside the relay that are listed in its outbox.
-pub(crate) async fn other_handlers(outbox: &dyn AnyOutbox, config: &Config, own: &str) -> Vec<String> {
+/// Handlers beside those of the relay that are listed in its outbox.
+pub(crate) async fn other_handlers(outbox: &dyn AnyOutbox, config: &Config, own: &[String]) -> Vec<String> {
     let schema = config.schema.as_ref().map(|schema| format!("{schema}.")).unwrap_or_default();
     let listed = format!("SELECT DISTINCT handler FROM {schema}{}handler", config.table_prefix);
     let mut listed = outbox.texts(listed).await.unwrap_or_default();
-    listed.retain(|handler| handler != own);
+    listed.retain(|handler| !own.contains(handler));
     listed.sort_unstable();
     listed
 }

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     process,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rdkafka::{
@@ -17,8 +17,9 @@ use rdkafka::{
 use crate::keylane::url;
 
 const PARTITIONS: i32 = 3;
-/// Longer than anything here takes.
-const LIMIT: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(200);
+/// So many polls without a message are longer than anything here takes: a minute.
+const SILENCE: usize = 300;
 static TOPICS: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) fn address() -> String {
@@ -65,10 +66,14 @@ fn read(topic: &str, different: usize) -> Content {
     }
     consumer.assign(&places).unwrap();
     let (mut content, mut seen) = (Content::new(), BTreeSet::new());
-    let began = Instant::now();
+    let mut silent = 0;
     while seen.len() < different {
-        assert!(began.elapsed() < LIMIT, "{} of {different} have come to {topic}", seen.len());
-        let Some(message) = consumer.poll(Duration::from_millis(200)) else { continue };
+        let Some(message) = consumer.poll(POLL) else {
+            silent += 1;
+            assert!(silent < SILENCE, "{} of {different} have come to {topic}", seen.len());
+            continue;
+        };
+        silent = 0;
         let message = message.unwrap();
         let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap_or_default().to_vec()).unwrap();
         let (key, body) = (text(message.key()), text(message.payload()));

@@ -113,6 +113,16 @@ async fn settings_that_cannot_be_are_told_before_anything_is_asked() {
         (good.replace("orders", "${RELAY_NOTHING}"), "the variable RELAY_NOTHING"),
         (good.split("[[relay.route]]").next().unwrap().to_owned(), "there is no route"),
         ("table_prefix = 'a_'".to_owned(), "has no table [relay]"),
+        (good.replace("'orders'", "'https://example.org/hook'"), "relay.webhook.secrets is empty"),
+        (
+            good.replace("[relay.kafka]", "[relay.webhook]").replace("brokers", "source"),
+            "no table [relay.kafka]",
+        ),
+        (
+            good.clone()
+                + "[relay.webhook]\nsecrets = ['${RELAY_PASSWORD}']\n[[relay.route]]\nto = 'https://a.b'",
+            "not base64",
+        ),
     ];
     for (text, expected) in table {
         let (code, said) = check("settings", &text).await;

@@ -7,3 +7,4 @@ mod health;
 mod process;
 mod signals;
 mod stage;
+mod webhook;

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::{
     broker::{arrived, count, is_in_order, topic},
     process::Settings,
-    stage::{Producer, settings},
+    stage::{Producer, quick_settings, settings},
 };
 use crate::keylane::on_postgres;
 
@@ -17,7 +17,7 @@ async fn replicas_share_rows_that_plain_sql_has_written_before_and_after_their_s
         let topic = topic().await;
         let file = Settings::new("replicas", &settings(url, &[("order.placed", &topic)]));
         let said = file.printed(&["migrate"]).await;
-        assert!(said.contains("producers find the handler relay"), "{said}");
+        assert!(said.contains("producers find the routes of the relay"), "{said}");
         let mut producer = Producer::connect(url).await;
         producer.schedule("order.placed", 20, 0, 10).await;
 
@@ -78,7 +78,7 @@ async fn an_orderly_end_loses_and_repeats_nothing() {
 async fn a_killed_relay_loses_nothing() {
     on_postgres("relay_kill", async |url| {
         let topic = topic().await;
-        let file = Settings::new("kill", &settings(url, &[("order.placed", &topic)]));
+        let file = Settings::new("kill", &quick_settings(url, &[("order.placed", &topic)]));
         file.printed(&["migrate"]).await;
         let relay = file.start().await;
         let mut producer = Producer::connect(url).await;

@@ -4,7 +4,7 @@ use sqlx::{Connection, PgConnection};
 
 use super::broker;
 
-/// The shortest times that the settings allow with room for a busy machine: for tests of crashes.
+/// A relay that has crashed counts as dead after a short time.
 const QUICK: &str = "
     [cluster]
     heartbeat_interval = '500ms'
@@ -12,15 +12,19 @@ const QUICK: &str = "
     rebalance_interval = '1s'
     [database]
     call_timeout = '3s'
-    [delivery]
-    poll_interval = '200ms'
 ";
+
+/// As [`settings`], for relays that crash.
+pub(crate) fn quick_settings(url: &str, routes: &[(&str, &str)]) -> String {
+    QUICK.to_owned() + &settings(url, routes)
+}
 
 /// Settings with these routes, each of a record type and its topic.
 pub(crate) fn settings(url: &str, routes: &[(&str, &str)]) -> String {
     let brokers = broker::address();
     let head = format!(
-        "{QUICK}
+        "[delivery]
+        poll_interval = '200ms'
         [relay]
         database_url = '{url}'
         health = '127.0.0.1:0'
