@@ -3,6 +3,7 @@
 mod broker;
 mod check;
 mod databases;
+mod dead_letters;
 mod health;
 mod process;
 mod signals;

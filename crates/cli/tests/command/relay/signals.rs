@@ -119,6 +119,11 @@ async fn routes_are_read_again_without_a_gap_and_a_bad_file_changes_nothing() {
         relay.signal("HUP").await;
         let said = relay.says("the new settings are refused").await;
         assert_eq!(said["problem"], "the key relay.kafka.brokrs is unknown: did you mean brokers?");
+        // Tables that nobody has made: the old workers are still needed.
+        file.write(&format!("table_prefix = 'other_'\n{new}"));
+        relay.signal("HUP").await;
+        let said = relay.says("the new workers cannot start").await;
+        assert!(said["problem"].as_str().unwrap().contains("tables are missing"), "{said}");
         producer.schedule("order.placed", 10, 60, 70).await;
         let content = arrived(&orders, 700).await;
         is_in_order(&content, 10, 70);
