@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use keylane::HandlerError;
+use keylane_message::Cause;
 use rdkafka::{
     Message as _,
     message::{Header, Headers, OwnedHeaders},
@@ -14,26 +15,9 @@ use crate::{
     message::Message,
 };
 
-/// The headers that a dead letter has beside those that it came with.
-pub mod header {
-    /// The topic it came from.
-    pub const TOPIC: &str = "dead_letter_topic";
-    /// The partition it came from.
-    pub const PARTITION: &str = "dead_letter_partition";
-    /// Its offset there.
-    pub const OFFSET: &str = "dead_letter_offset";
-    /// The group that could not handle it.
-    pub const GROUP: &str = "dead_letter_group";
-    /// The event id.
-    pub const EVENT_ID: &str = "dead_letter_event_id";
-    /// How often it was tried.
-    pub const ATTEMPTS: &str = "dead_letter_attempts";
-    /// The class of the last error, if it has one.
-    pub const CLASS: &str = "dead_letter_error_class";
-    /// The text of the last error, up to 1,000 bytes.
-    pub const ERROR: &str = "dead_letter_error";
-}
-
+/// Beside those of every dead letter.
+const PARTITION: &str = "keylane-partition";
+const OFFSET: &str = "keylane-offset";
 const LONGEST_ERROR: usize = 1000;
 
 #[derive(Clone)]
@@ -57,18 +41,16 @@ impl DeadLetters {
         attempts: u32,
         error: &HandlerError,
     ) -> Result<(), rdkafka::error::KafkaError> {
-        let (partition, offset) = (message.partition().to_string(), message.offset().to_string());
-        let (attempts, text) = (attempts.to_string(), error.text(LONGEST_ERROR));
-        let ours = [
-            (header::TOPIC, message.topic()),
-            (header::PARTITION, &partition),
-            (header::OFFSET, &offset),
-            (header::GROUP, &self.group),
-            (header::EVENT_ID, message.event_id()),
-            (header::ATTEMPTS, &attempts),
-            (header::CLASS, error.fault().class.unwrap_or_default()),
-            (header::ERROR, &text),
-        ];
+        let mut cause = Cause::new(error.text(LONGEST_ERROR), attempts, message.topic(), &self.group);
+        cause.class = error.fault().class;
+        cause.kind = match cause.class {
+            Some(kind @ ("timeout" | "panic" | "decode")) => kind,
+            _ => error.kind().as_str(),
+        };
+        cause.event_id = Some(message.event_id().into());
+        let mut ours = cause.headers();
+        ours.push((PARTITION.into(), message.partition().to_string().into()));
+        ours.push((OFFSET.into(), message.offset().to_string().into()));
         let mut headers = OwnedHeaders::new_with_capacity(ours.len() + 8);
         for header in message.raw.headers().into_iter().flat_map(Headers::iter) {
             // Those of an earlier time among the dead letters would contradict ours.
@@ -76,7 +58,7 @@ impl DeadLetters {
                 headers = headers.insert(Header { key: header.key, value: header.value });
             }
         }
-        for (key, value) in ours.iter().filter(|(_, value)| !value.is_empty()) {
+        for (key, value) in &ours {
             headers = headers.insert(Header { key, value: Some(value.as_bytes()) });
         }
         let mut record = FutureRecord::<[u8], [u8]>::to(&self.topic).headers(headers);

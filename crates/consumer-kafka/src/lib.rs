@@ -44,7 +44,6 @@ mod source;
 
 pub use config::{ConfigError, ConsumerConfig};
 pub use consumer::{Consumer, ConsumerBuilder, Running, ShutdownReport};
-pub use dead::header;
 pub use handler::{MessageHandler, TransactionalMessageHandler};
 pub use message::Message;
 pub use source::PartitionLag;

@@ -34,6 +34,8 @@ pub(crate) struct Lane<M> {
 
 #[derive(Debug)]
 pub(crate) struct Partition<M> {
+    /// Tells one assignment of the partition from the next.
+    pub(crate) epoch: u64,
     /// Of messages that are not committed: the offset, and whether the message is finished.
     offsets: VecDeque<(i64, bool)>,
     lanes: HashMap<LaneKey, Lane<M>>,
@@ -44,14 +46,12 @@ pub(crate) struct Partition<M> {
     last: i64,
 }
 
-impl<M> Default for Partition<M> {
-    fn default() -> Self {
-        let (offsets, lanes) = (VecDeque::new(), HashMap::new());
-        Self { offsets, lanes, busy: 0, revoked: false, last: -1 }
-    }
-}
-
 impl<M> Partition<M> {
+    pub(crate) fn new(epoch: u64) -> Self {
+        let (offsets, lanes) = (VecDeque::new(), HashMap::new());
+        Self { epoch, offsets, lanes, busy: 0, revoked: false, last: -1 }
+    }
+
     /// Takes a message in. Returns whether its lane has become ready; `None` if the message was here before.
     pub(crate) fn receive(&mut self, offset: i64, key: &LaneKey, message: Arc<M>) -> Option<bool> {
         if offset <= self.last || self.revoked {
@@ -95,14 +95,14 @@ impl<M> Partition<M> {
         next
     }
 
-    /// Messages that were taken come back to the head of their lane, in order.
-    pub(crate) fn put_back(&mut self, key: &LaneKey, messages: Vec<Arc<M>>) {
+    /// Messages that were taken come back to the head of their lane, in order. Returns those that are dropped.
+    pub(crate) fn put_back(&mut self, key: &LaneKey, messages: Vec<Arc<M>>) -> Vec<Arc<M>> {
         self.busy -= messages.len();
-        if let Some(lane) = self.lanes.get_mut(key).filter(|_| !self.revoked) {
-            for message in messages.into_iter().rev() {
-                lane.queue.push_front(message);
-            }
+        let Some(lane) = self.lanes.get_mut(key).filter(|_| !self.revoked) else { return messages };
+        for message in messages.into_iter().rev() {
+            lane.queue.push_front(message);
         }
+        Vec::new()
     }
 
     /// The lane's messages have come back: it is ready, waits for an attempt, or is gone. Returns whether it is ready.
@@ -147,6 +147,10 @@ impl<M> Partition<M> {
         self.offsets.len()
     }
 
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.revoked
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.busy == 0
     }
@@ -162,7 +166,7 @@ mod tests {
 
     #[test]
     fn only_what_is_finished_without_a_gap_is_committed() {
-        let mut partition = Partition::default();
+        let mut partition = Partition::new(0);
         for (offset, name) in [(3, "a"), (5, "b"), (6, "c")] {
             assert_eq!(partition.receive(offset, &key(name), Arc::new(offset)), Some(true));
         }
@@ -176,13 +180,13 @@ mod tests {
 
     #[test]
     fn a_key_is_with_one_handler_at_a_time_and_in_order() {
-        let mut partition = Partition::default();
+        let mut partition = Partition::new(0);
         assert_eq!(partition.receive(0, &key("a"), Arc::new(0)), Some(true));
         assert_eq!(partition.receive(1, &key("a"), Arc::new(1)), Some(false));
         assert_eq!(partition.take(&key("a"), 2), [Arc::new(0), Arc::new(1)]);
         assert_eq!(partition.receive(2, &key("a"), Arc::new(2)), Some(false));
         assert!(partition.take(&key("a"), 2).is_empty(), "busy");
-        partition.put_back(&key("a"), vec![Arc::new(0), Arc::new(1)]);
+        assert!(partition.put_back(&key("a"), vec![Arc::new(0), Arc::new(1)]).is_empty());
         partition.lane(&key("a")).unwrap().failures = 1;
         assert!(!partition.release(&key("a"), true));
         assert!(partition.take(&key("a"), 2).is_empty(), "waiting");
@@ -192,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_is_revoked_starts_nothing_new() {
-        let mut partition = Partition::default();
+        let mut partition = Partition::new(0);
         partition.receive(0, &key("a"), Arc::new(0));
         partition.receive(1, &key("a"), Arc::new(1));
         partition.receive(2, &key("b"), Arc::new(2));
@@ -200,7 +204,7 @@ mod tests {
         assert_eq!(partition.revoke().len(), 2);
         assert_eq!(partition.receive(3, &key("c"), Arc::new(3)), None);
         assert!(!partition.is_idle());
-        assert_eq!(partition.finish(0), Some(1));
+        assert_eq!(partition.put_back(&key("a"), vec![Arc::new(0)]), [Arc::new(0)], "dropped");
         assert!(!partition.release(&key("a"), false) && partition.is_idle());
     }
 }

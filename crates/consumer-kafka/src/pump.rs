@@ -30,6 +30,7 @@ use crate::{
 
 pub(crate) struct Lane {
     place: Place,
+    epoch: u64,
     key: LaneKey,
 }
 
@@ -140,11 +141,16 @@ impl Pump {
         };
         let message = Arc::new(Message::read(topic, raw));
         let (offset, size) = (message.offset(), message.size());
-        let partition = self.partitions.entry(place.clone()).or_default();
+        let number = &mut self.number;
+        let partition = self.partitions.entry(place.clone()).or_insert_with(|| {
+            *number += 1;
+            Partition::new(*number)
+        });
         let Some(ready) = partition.receive(offset, &key, message) else { return };
         self.bytes += size;
         if ready {
-            self.ready.push_back(Arc::new(Lane { place: place.clone(), key }));
+            let epoch = partition.epoch;
+            self.ready.push_back(Arc::new(Lane { place: place.clone(), epoch, key }));
         }
         self.throttle(&place);
     }
@@ -160,7 +166,7 @@ impl Pump {
             let mut count = 0;
             let mut next = Some(lane);
             while let Some(lane) = next {
-                let taken = match self.partitions.get_mut(&lane.place) {
+                let taken = match self.partition(&lane) {
                     Some(partition) => partition.take(&lane.key, room - count),
                     None => Vec::new(),
                 };
@@ -179,6 +185,17 @@ impl Pump {
             let call = Arc::clone(&self.call);
             self.spawn(items, async move { Report::Ran(execute.run(&messages, &call).await) });
         }
+    }
+
+    /// The partition of a lane, unless it has gone away since.
+    fn partition(&mut self, lane: &Lane) -> Option<&mut Partition<Message>> {
+        self.partitions.get_mut(&lane.place).filter(|partition| partition.epoch == lane.epoch)
+    }
+
+    /// These are in memory no more.
+    fn forget(&mut self, messages: &[Arc<Message>]) {
+        let bytes = messages.iter().map(|message| message.size()).sum();
+        self.bytes = self.bytes.saturating_sub(bytes);
     }
 
     fn spawn(&mut self, items: Items, run: impl Future<Output = Report> + Send + 'static) {
@@ -219,7 +236,7 @@ impl Pump {
         let now = Instant::now();
         while let Some(entry) = self.waiting.first_entry().filter(|entry| entry.key().0 <= now) {
             let lane = entry.remove();
-            if self.partitions.get_mut(&lane.place).is_some_and(|partition| partition.wake(&lane.key)) {
+            if self.partition(&lane).is_some_and(|partition| partition.wake(&lane.key)) {
                 self.ready.push_back(lane);
             }
         }

@@ -39,7 +39,9 @@ impl Pump {
         };
         let (mut pause, mut resume) = (Vec::new(), Vec::new());
         for place in changed {
-            let Some(partition) = self.partitions.get(&place) else { continue };
+            let Some(partition) = self.partitions.get(&place).filter(|found| !found.is_revoked()) else {
+                continue;
+            };
             let is_paused = self.paused.contains(&place);
             let limit = if is_paused { self.config.max_ahead / 2 } else { self.config.max_ahead };
             match (is_paused, self.full || partition.ahead() > limit) {
@@ -78,13 +80,18 @@ impl Pump {
         for (topic, partition) in places {
             let Some((topic, _)) = self.topics.get_key_value(topic.as_str()) else { continue };
             let place = (Arc::clone(topic), *partition);
-            if let Some(partition) = self.partitions.get_mut(&place) {
-                for message in partition.revoke() {
-                    self.bytes = self.bytes.saturating_sub(message.size());
-                }
-            }
-            self.paused.remove(&place);
+            let dropped = self.partitions.get_mut(&place).map(Partition::revoke).unwrap_or_default();
+            self.forget(&dropped);
             ours.push(place);
+        }
+        // The client would still know of the pause if the partition came back.
+        let paused: Vec<Place> = ours.iter().filter(|place| self.paused.remove(*place)).cloned().collect();
+        if !paused.is_empty() {
+            let _ = self.source.client.resume(&list(&paused));
+        }
+        // The memory that is free now is the others'.
+        if let Some(place) = ours.first().cloned() {
+            self.throttle(&place);
         }
         let limit = if lost { Duration::ZERO } else { self.config.drain_timeout };
         self.drains.push(Drain { places: ours, deadline: Instant::now() + limit, aborted: false, drained });

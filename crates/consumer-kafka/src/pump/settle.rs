@@ -29,15 +29,19 @@ impl Pump {
             }
         }
         let Some((message, error)) = failure else { return self.release(lane, back, None) };
-        let Some(partition) = self.partitions.get_mut(&lane.place) else { return };
-        let Some(state) = partition.lane(&lane.key) else { return self.release(lane, vec![message], None) };
-        let (policy, fault) = (&self.config.retry, error.fault());
         let since = *self.away.entry((lane.place.clone(), message.offset())).or_insert_with(Instant::now);
+        let (policy, fault) = (self.config.retry.clone(), error.fault());
         let wait = policy.wait(fault, since.elapsed());
-        if wait.is_none() {
-            state.failures += 1;
-        }
-        let failures = state.failures;
+        let failures = match self.partition(lane).and_then(|partition| partition.lane(&lane.key)) {
+            Some(state) => {
+                state.failures += u32::from(wait.is_none());
+                state.failures
+            }
+            None => {
+                back.insert(0, message);
+                return self.release(lane, back, None);
+            }
+        };
         let wait = wait.or_else(|| policy.delay(failures, fault, roll()));
         tracing::warn!(
             target: "keylane_consumer",
@@ -56,15 +60,13 @@ impl Pump {
                 self.release(lane, back, Some(wait));
             }
             (None, Some(dead)) => {
-                if let Some(partition) = self.partitions.get_mut(&lane.place) {
-                    partition.put_back(&lane.key, back);
-                }
+                self.put_back(lane, back);
                 self.bury(lane, message, error, failures, dead);
             }
             // There is nowhere to go: its key stands still.
             (None, None) => {
                 back.insert(0, message);
-                self.release(lane, back, Some(self.config.retry.max_delay));
+                self.release(lane, back, Some(policy.max_delay));
             }
         }
     }
@@ -123,7 +125,7 @@ impl Pump {
     pub(super) fn finish(&mut self, lane: &Arc<Lane>, message: &Message) {
         self.bytes = self.bytes.saturating_sub(message.size());
         self.away.remove(&(lane.place.clone(), message.offset()));
-        let Some(partition) = self.partitions.get_mut(&lane.place) else { return };
+        let Some(partition) = self.partition(lane) else { return };
         if let Some(state) = partition.lane(&lane.key) {
             state.failures = 0;
         }
@@ -134,13 +136,22 @@ impl Pump {
         self.throttle(&lane.place);
     }
 
+    fn put_back(&mut self, lane: &Lane, back: Vec<Arc<Message>>) {
+        let dropped = match self.partition(lane) {
+            Some(partition) => partition.put_back(&lane.key, back),
+            None => back,
+        };
+        self.forget(&dropped);
+    }
+
     /// The lane goes on, after a wait or at once.
     pub(super) fn release(&mut self, lane: &Arc<Lane>, back: Vec<Arc<Message>>, wait: Option<Duration>) {
-        let Some(partition) = self.partitions.get_mut(&lane.place) else { return };
-        partition.put_back(&lane.key, back);
+        self.put_back(lane, back);
+        let Some(partition) = self.partition(lane) else { return };
         if partition.release(&lane.key, wait.is_some()) {
             self.ready.push_back(Arc::clone(lane));
         } else if let Some(wait) = wait {
+            // A lane that is gone is not found when its time comes.
             self.number += 1;
             self.waiting.insert((Instant::now() + wait, self.number), Arc::clone(lane));
         }

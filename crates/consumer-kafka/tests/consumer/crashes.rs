@@ -2,7 +2,7 @@
 
 use std::{env, process::Stdio};
 
-use keylane_consumer::{Consumer, header};
+use keylane_consumer::Consumer;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::Command,
@@ -75,7 +75,10 @@ async fn each_effect_happens_once_whatever_is_delivered_and_killed() {
     assert!(!letters.is_empty());
     for letter in &letters {
         let headers = broker::headers(letter);
-        assert_eq!((&*headers[header::EVENT_ID], &*headers[header::ERROR]), ("event-077", "no such account"));
+        assert_eq!(
+            (&*headers["keylane-event-id"], &*headers["keylane-error"]),
+            ("event-077", "no such account")
+        );
     }
     effects.end().await;
 }

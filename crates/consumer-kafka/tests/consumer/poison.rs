@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylane::{HandlerError, RetryPolicy};
-use keylane_consumer::{Consumer, header};
+use keylane_consumer::Consumer;
 use rdkafka::Message as _;
 
 use crate::{
@@ -42,14 +42,15 @@ async fn poison_stops_its_key_and_ends_among_the_dead_letters_with_its_error() {
     assert_eq!((letter.key(), letter.payload()), (Some(&b"bad"[..]), Some(&b"poison"[..])));
     let headers = broker::headers(letter);
     let expected = [
-        (header::TOPIC, &*topic),
-        (header::PARTITION, "0"),
-        (header::OFFSET, "0"),
-        (header::GROUP, &*group),
-        (header::EVENT_ID, "bad-0"),
-        (header::ATTEMPTS, "3"),
-        (header::CLASS, "account"),
-        (header::ERROR, "no such account"),
+        ("keylane-target", &*topic),
+        ("keylane-partition", "0"),
+        ("keylane-offset", "0"),
+        ("keylane-handler", &*group),
+        ("keylane-event-id", "bad-0"),
+        ("keylane-attempts", "3"),
+        ("keylane-error-kind", "error"),
+        ("keylane-error-class", "account"),
+        ("keylane-error", "no such account"),
         ("ce_id", "bad-0"),
         ("ce_traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
     ];
@@ -75,5 +76,5 @@ async fn a_permanent_failure_is_not_tried_again() {
     assert_eq!(take(&mut seen, 1).await[0].1, "7");
     assert!(consumer.shutdown().await.graceful);
     let letters = broker::read(&dead).await;
-    assert_eq!(broker::headers(&letters[0])[header::ATTEMPTS], "1");
+    assert_eq!(broker::headers(&letters[0])["keylane-attempts"], "1");
 }
