@@ -47,8 +47,13 @@ impl<DB: InboxDatabase> Inbox<DB> {
             Ok(batch) => return batch.only(event_id),
             Err(error) => error,
         };
-        if matches!(error, OnceError::Work(_) | OnceError::Ended)
-            && let Err(error) = self.note_failure(event_id, group, &error.to_string(), began.elapsed()).await
+        let text = match &error {
+            OnceError::Work(error) => Some(error.to_string()),
+            OnceError::Ended => Some(error.to_string()),
+            _ => None,
+        };
+        if let Some(text) = text
+            && let Err(error) = self.note_failure(event_id, group, &text, began.elapsed()).await
         {
             tracing::warn!(target: "keylane_inbox", event_id, group, %error, "the failure of a message was not noted");
         }
