@@ -88,6 +88,15 @@ async fn database(plan: &Plan, opened: &Opened, report: &mut Report) {
                     (table_prefix), or retire them";
         report.warning("handlers", &format!("{}: {text}", others.join(", ")));
     }
+    let Routes { topics, endpoints } = plan.relay.routes().unwrap_or_default();
+    for (handler, routes) in plan.relay.handlers().iter().zip([topics, endpoints]) {
+        let left = rights::left_over(outbox, &plan.config, handler, &routes).await;
+        if !left.is_empty() {
+            let text = "listed for producers, but no route takes them: add a route, or delete them from the table of \
+                        handlers";
+            report.warning("handlers", &format!("{handler} {}: {text}", left.join(", ")));
+        }
+    }
 }
 
 async fn topics(plan: &Plan, report: &mut Report) {

@@ -1,6 +1,8 @@
-//! Whether a user of the database may do what workers do, found out by statements that change nothing.
+//! What the tables say of a relay: whether its user may do what workers do, found out by statements that change
+//! nothing, and what is listed.
 
 use keylane::Config;
+use keylane_message::Route;
 
 use super::database::AnyOutbox;
 
@@ -19,10 +21,8 @@ const TABLES: &[(&str, &str)] = &[
 
 /// The first right that is missing, with the server's words.
 pub(crate) async fn missing(outbox: &dyn AnyOutbox, config: &Config) -> Option<String> {
-    let schema = config.schema.as_ref().map(|schema| format!("{schema}.")).unwrap_or_default();
-    let prefix = format!("{schema}{}", config.table_prefix);
     for (table, column) in TABLES {
-        let table = format!("{prefix}{table}");
+        let table = name(config, table);
         let statements = [
             format!("SELECT {column} FROM {table} WHERE 1 = 0"),
             format!("INSERT INTO {table} SELECT * FROM {table} WHERE 1 = 0"),
@@ -41,10 +41,33 @@ pub(crate) async fn missing(outbox: &dyn AnyOutbox, config: &Config) -> Option<S
 
 /// Handlers beside those of the relay that are listed in its outbox.
 pub(crate) async fn other_handlers(outbox: &dyn AnyOutbox, config: &Config, own: &[String]) -> Vec<String> {
-    let schema = config.schema.as_ref().map(|schema| format!("{schema}.")).unwrap_or_default();
-    let listed = format!("SELECT DISTINCT handler FROM {schema}{}handler", config.table_prefix);
+    let listed = format!("SELECT DISTINCT handler FROM {} ORDER BY handler", name(config, "handler"));
     let mut listed = outbox.texts(listed).await.unwrap_or_default();
     listed.retain(|handler| !own.contains(handler));
-    listed.sort_unstable();
     listed
+}
+
+/// Types that producers find listed for a handler of the relay, and that none of its routes takes any more.
+pub(crate) async fn left_over(
+    outbox: &dyn AnyOutbox,
+    config: &Config,
+    handler: &str,
+    routes: &[Route],
+) -> Vec<String> {
+    // The id stands in the text as it is: whoever has built the outbox has checked its letters.
+    let table = name(config, "handler");
+    let listed = format!("SELECT record_type FROM {table} WHERE handler = '{handler}' ORDER BY record_type");
+    let mut listed = outbox.texts(listed).await.unwrap_or_default();
+    let takes_all = routes.iter().any(|route| route.record_types().is_none());
+    let is_taken = |listed: &str| match listed {
+        "*" => takes_all,
+        listed => routes.iter().any(|route| route.takes(listed)),
+    };
+    listed.retain(|listed| !is_taken(listed));
+    listed
+}
+
+fn name(config: &Config, table: &str) -> String {
+    let schema = config.schema.as_ref().map(|schema| format!("{schema}.")).unwrap_or_default();
+    format!("{schema}{}{table}", config.table_prefix)
 }

@@ -41,6 +41,25 @@ async fn a_relay_that_lacks_nothing_is_good() {
 }
 
 #[tokio::test]
+async fn what_is_listed_and_not_relayed_is_told() {
+    on_postgres("relay_listed", async |url| {
+        let topic = topic().await;
+        let old = settings(url, &[("order.placed", &topic), ("order.paid", &topic)]);
+        Settings::new("listed", &old).printed(&["migrate"]).await;
+        let other = old.replace("[relay]", "[relay]\nhandler = 'other'");
+        let (code, said) = check("listed", &other).await;
+        assert!(
+            code == Some(0) && said.contains("warn  handlers   relay: listed beside the relay"),
+            "{said}"
+        );
+        let (code, said) = check("listed", &settings(url, &[("order.placed", &topic)])).await;
+        assert!(code == Some(0) && said.contains("warn  handlers   relay order.paid: listed"), "{said}");
+        assert!(!check("listed", &old).await.1.contains("warn"));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn what_is_missing_has_a_line_each() {
     on_postgres("relay_bad", async |url| {
         let (there, missing) = (topic().await, unused_topic());
