@@ -2,7 +2,7 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::record::OutboxEvent;
+use crate::{name::Name, record::OutboxEvent};
 
 /// The media type of the first version of an event.
 pub(crate) const JSON: &str = "application/json";
@@ -54,10 +54,10 @@ pub enum DecodeError {
 }
 
 /// The media type of an event's payload.
-pub(crate) fn content_type<E: OutboxEvent>() -> String {
+pub(crate) fn content_type<E: OutboxEvent>() -> Name {
     match E::VERSION {
-        0 | 1 => JSON.to_owned(),
-        version => format!("{JSON_OF_VERSION}{version}"),
+        0 | 1 => Name::from_static(JSON),
+        version => format!("{JSON_OF_VERSION}{version}").into(),
     }
 }
 

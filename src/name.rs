@@ -26,6 +26,11 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// A text of the program itself, which is never copied.
+    pub(crate) const fn from_static(text: &'static str) -> Self {
+        Self(SmolStr::new_static(text))
+    }
 }
 
 impl Deref for Name {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use uuid::Uuid;
 
 use super::Headers;
-use crate::partition::Partition;
+use crate::{name::Name, partition::Partition};
 
 /// When a record may be delivered for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -38,11 +38,11 @@ pub struct NewRecord {
     /// What orders it.
     pub key: String,
     /// Who takes it.
-    pub handler: String,
+    pub handler: Name,
     /// What it is.
-    pub record_type: String,
+    pub record_type: Name,
     /// How the payload is encoded, as a media type.
-    pub content_type: String,
+    pub content_type: Name,
     /// The encoded event.
     pub payload: Vec<u8>,
     /// Headers, as stored.

@@ -12,6 +12,7 @@ pub(crate) use scheduler::Scheduler;
 
 use crate::{
     codec,
+    name::Name,
     record::{Deadline, Due, Headers, OutboxEvent, TRACE_ID_HEADER},
     store::StoreError,
 };
@@ -236,32 +237,32 @@ impl ScheduleOptions {
 #[non_exhaustive]
 pub struct RawEvent {
     /// What it is.
-    pub record_type: String,
+    pub record_type: Name,
     /// What orders it.
     pub key: String,
     /// The media type of the payload; typed handlers decode `application/json`.
-    pub content_type: String,
+    pub content_type: Name,
     /// The encoded event.
     pub payload: Vec<u8>,
 }
 
 impl RawEvent {
     /// An event of this type and key, whose payload is JSON.
-    pub fn new(record_type: impl Into<String>, key: impl Into<String>, payload: impl Into<Vec<u8>>) -> Self {
+    pub fn new(record_type: impl Into<Name>, key: impl Into<String>, payload: impl Into<Vec<u8>>) -> Self {
         let (record_type, key, payload) = (record_type.into(), key.into(), payload.into());
-        Self { record_type, key, content_type: codec::JSON.to_owned(), payload }
+        Self { record_type, key, content_type: Name::from_static(codec::JSON), payload }
     }
 
     /// Sets another media type of the payload.
     #[must_use]
-    pub fn content_type(mut self, content_type: impl Into<String>) -> Self {
+    pub fn content_type(mut self, content_type: impl Into<Name>) -> Self {
         self.content_type = content_type.into();
         self
     }
 
     pub(crate) fn encode<E: OutboxEvent>(event: &E) -> Result<Self, ScheduleError> {
         Ok(Self {
-            record_type: E::RECORD_TYPE.to_owned(),
+            record_type: Name::from_static(E::RECORD_TYPE),
             key: event.key().into_owned(),
             content_type: codec::content_type::<E>(),
             payload: codec::encode(event)?,

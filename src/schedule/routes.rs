@@ -10,6 +10,7 @@ use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
     handler::{EVERY_TYPE, Route},
+    name::Name,
     store::{Store, StoreError},
 };
 
@@ -28,7 +29,7 @@ pub(crate) struct Routes {
 
 struct Published {
     /// The handlers of each type, sorted, those of every type included.
-    handlers: HashMap<String, Arc<[String]>>,
+    handlers: HashMap<String, Arc<[Name]>>,
     refreshed: Option<Instant>,
 }
 
@@ -85,7 +86,7 @@ impl Routes {
     }
 
     /// The handlers of a type, sorted, those of every type included.
-    pub(super) fn of(&self, record_type: &str) -> Arc<[String]> {
+    pub(super) fn of(&self, record_type: &str) -> Arc<[Name]> {
         let published = self.read();
         let handlers = published.handlers.get(record_type).or_else(|| published.handlers.get(EVERY_TYPE));
         handlers.cloned().unwrap_or_default()
@@ -96,14 +97,14 @@ impl Routes {
     }
 }
 
-fn by_type<'a>(routes: impl Iterator<Item = &'a Route>) -> HashMap<String, Arc<[String]>> {
+fn by_type<'a>(routes: impl Iterator<Item = &'a Route>) -> HashMap<String, Arc<[Name]>> {
     let mut handlers: HashMap<&str, BTreeSet<&String>> = HashMap::new();
     for route in routes {
         handlers.entry(&route.record_type).or_default().insert(&route.handler);
     }
     let every = handlers.get(EVERY_TYPE).cloned().unwrap_or_default();
     let of_type = |(record_type, own): (&str, BTreeSet<&String>)| {
-        let handlers = own.union(&every).map(|handler| (*handler).clone()).collect();
+        let handlers = own.union(&every).map(|handler| handler.as_str().into()).collect();
         (record_type.to_owned(), handlers)
     };
     handlers.into_iter().map(of_type).collect()

@@ -9,6 +9,7 @@ use crate::{
     config::{OrderLevel, ScheduleConfig},
     database::Database,
     handler::is_valid_name,
+    name::Name,
     naming::with_names,
     partition::Partition,
     record::{Cancel, Due, KEY_LIMIT_BYTES, NAME_LIMIT_BYTES, Named, NewRecord},
@@ -134,11 +135,11 @@ impl Scheduler {
         let RawEvent { record_type, key, content_type, payload } = event;
         check_key(key)?;
         if !is_valid_name(record_type) {
-            return Err(ScheduleError::RecordType { record_type: record_type.clone() });
+            return Err(ScheduleError::RecordType { record_type: record_type.to_string() });
         }
         let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
         if !(1..=NAME_LIMIT_BYTES).contains(&content_type.len()) || !content_type.bytes().all(printable) {
-            return Err(ScheduleError::ContentType { content_type: content_type.clone() });
+            return Err(ScheduleError::ContentType { content_type: content_type.to_string() });
         }
         let limit = self.config.max_payload_bytes;
         if payload.len() > limit {
@@ -148,7 +149,7 @@ impl Scheduler {
     }
 
     /// The handlers of a type: by the list in memory, and if that has none, by the table itself.
-    async fn handlers_of(&self, record_type: &str) -> Result<Arc<[String]>, ScheduleError> {
+    async fn handlers_of(&self, record_type: &str) -> Result<Arc<[Name]>, ScheduleError> {
         let mut handlers = self.routes.of(record_type);
         if handlers.is_empty() {
             // Not on the user's connection: reading there first would make SQLite refuse the insert
@@ -177,7 +178,7 @@ fn add_records(
     records: &mut Vec<NewRecord>,
     event: RawEvent,
     event_id: Uuid,
-    handlers: &[String],
+    handlers: &[Name],
     options: &ScheduleOptions,
 ) {
     let RawEvent { record_type, key, content_type, payload } = event;

@@ -39,7 +39,7 @@ async fn cancel_alone<T: Target>(outbox: &Outbox<T>, record: &NewRecord) -> u64 
 
 pub(crate) async fn what_is_cancelled_never_becomes_due<T: Target>(outbox: &Outbox<T>) {
     let first = later("order-1", SHORT);
-    let same_event = NewRecord { handler: "mail".to_owned(), ..first.clone() };
+    let same_event = NewRecord { handler: "mail".into(), ..first.clone() };
     let other = later("order-1", SHORT);
     outbox.schedule(&[first.clone(), same_event, other.clone()]).await;
     assert_eq!(cancel_alone(outbox, &first).await, 2, "one for each handler");

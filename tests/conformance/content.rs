@@ -48,7 +48,7 @@ pub(crate) async fn keys_that_differ_in_accents_are_lanes_of_their_own<T: Target
 
 pub(crate) async fn handlers_of_one_key_are_lanes_of_their_own<T: Target>(outbox: &Outbox<T>) {
     let [first, second, third] =
-        ["mail", "Mail", "mail-2"].map(|id| NewRecord { handler: id.to_owned(), ..record("order-1") });
+        ["mail", "Mail", "mail-2"].map(|id| NewRecord { handler: id.into(), ..record("order-1") });
     outbox.schedule(&[first.clone(), second.clone(), third.clone()]).await;
     let heads = outbox.ids_of(&[first.clone(), second]).await;
     let tail = NewRecord { event_id: uuid::Uuid::now_v7(), ..first };

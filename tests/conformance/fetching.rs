@@ -122,9 +122,9 @@ pub(crate) async fn fetch_sees_what_was_committed_since_the_last_fetch<T: Target
 
 pub(crate) async fn every_field_comes_back_as_scheduled<T: Target>(outbox: &Outbox<T>) {
     let new = NewRecord {
-        handler: "billing:invoice/2".to_owned(),
-        record_type: "invoice.sent-v1".to_owned(),
-        content_type: "application/cbor".to_owned(),
+        handler: "billing:invoice/2".into(),
+        record_type: "invoice.sent-v1".into(),
+        content_type: "application/cbor".into(),
         payload: vec![1, 2, 3],
         headers: [("trace_id", "4bf92f35"), ("b", "2")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         ..record("order-1")
@@ -134,18 +134,15 @@ pub(crate) async fn every_field_comes_back_as_scheduled<T: Target>(outbox: &Outb
     assert_eq!(fetched.payload, new.payload);
     let delivery = fetched.delivery;
     assert_eq!((delivery.event_id, delivery.partition), (new.event_id, Partition::of("order-1")));
-    assert_eq!((delivery.key, delivery.handler), (new.key.into(), new.handler.into()));
-    assert_eq!(
-        (delivery.record_type, delivery.content_type),
-        (new.record_type.into(), new.content_type.into())
-    );
+    assert_eq!((delivery.key, delivery.handler), (new.key.into(), new.handler));
+    assert_eq!((delivery.record_type, delivery.content_type), (new.record_type, new.content_type));
     assert_eq!((delivery.attempt, delivery.headers), (1, new.headers));
 }
 
 pub(crate) async fn one_event_for_three_handlers_is_three_records<T: Target>(outbox: &Outbox<T>) {
     let event = record("order-1");
     let handlers = ["audit", "billing", "mail"];
-    outbox.schedule(&handlers.map(|id| NewRecord { handler: id.to_owned(), ..event.clone() })).await;
+    outbox.schedule(&handlers.map(|id| NewRecord { handler: id.into(), ..event.clone() })).await;
     let fetched = outbox.pending().await;
     let taken: Vec<&str> = fetched.iter().map(|record| record.delivery.handler.as_str()).collect();
     assert_eq!(taken, handlers);
@@ -177,7 +174,7 @@ pub(crate) async fn two_outboxes_on_one_database_do_not_meet<T: Target>(outbox: 
 
 /// Each way to fetch leaves out the handlers that are fetched by themselves, and brings one by itself.
 pub(crate) async fn a_fetch_brings_the_handlers_asked_for<T: Target>(outbox: &Outbox<T>) {
-    let of = |handler: &str, due| NewRecord { handler: handler.to_owned(), due, ..record("order-1") };
+    let of = |handler: &str, due| NewRecord { handler: handler.into(), due, ..record("order-1") };
     let handlers = ["a", "b:c/d", "a", "e", "b:c/d"];
     outbox.schedule(&handlers.map(|handler| of(handler, Due::Now))).await;
     outbox.schedule(&handlers.map(|handler| of(handler, Due::After(Duration::ZERO)))).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keylane::{
-    OnFailure, Partition, RecordId,
+    Name, OnFailure, Partition, RecordId,
     admin::{Filter, Generation, Instance, InstanceState, Status},
     inner::{Change, NewInstance, NewRecord, Repair},
 };
@@ -64,14 +64,14 @@ pub(crate) async fn partitions_are_listed_with_their_owners<T: Target>(outbox: &
 pub(crate) async fn a_failed_record_is_shown_with_all_that_it_carries<T: Target>(outbox: &Outbox<T>) {
     let headers = [("trace_id".to_owned(), "4bf9".to_owned())].into();
     let payload = vec![0, 159, 146, 150, 0];
-    let content_type = "image/png".to_owned();
+    let content_type = Name::from("image/png");
     let new = NewRecord { headers, payload, content_type, ..record("order-1") };
     outbox.schedule(std::slice::from_ref(&new)).await;
     let id = outbox.pending_ids("order-1").await[0];
     outbox.join().await.settle([(id, 0, fails(OnFailure::Block))]).await;
     let shown = outbox.store.failed(&Filter::all(), 0, 10).await.unwrap().remove(0);
     assert_eq!((shown.id, shown.event_id, shown.attempts), (id, new.event_id, 1));
-    assert_eq!((&shown.payload, &shown.content_type), (&new.payload, &new.content_type));
+    assert_eq!((&shown.payload, &*shown.content_type), (&new.payload, &*new.content_type));
     assert_eq!((&shown.headers, shown.last_error.as_deref()), (&new.headers, Some("spent")));
     assert_eq!((&*shown.lane.key, &*shown.record_type), ("order-1", "order.placed"));
     assert!(shown.age < Duration::from_secs(60), "{:?}", shown.age);
@@ -82,7 +82,7 @@ pub(crate) async fn a_failed_record_is_shown_with_all_that_it_carries<T: Target>
 /// Two handlers for each of three keys, two of them in one partition: all six records have failed, and block.
 async fn six_failures<T: Target>(outbox: &Outbox<T>) -> (String, String, Vec<RecordId>) {
     let (one, other) = neighbours();
-    let of = |key: &str, handler: &str| NewRecord { handler: handler.to_owned(), ..record(key) };
+    let of = |key: &str, handler: &str| NewRecord { handler: handler.into(), ..record(key) };
     let keys = [&*one, &*other, "elsewhere"];
     let new: Vec<NewRecord> = keys.iter().flat_map(|key| ["books", "mail"].map(|id| of(key, id))).collect();
     outbox.schedule(&new).await;
@@ -129,7 +129,7 @@ pub(crate) async fn pages_of_a_filter_follow_one_another<T: Target>(outbox: &Out
 pub(crate) async fn many_are_repaired_at_once<T: Target>(outbox: &Outbox<T>) {
     for repair in [Repair::Retry, Repair::Discard] {
         let (one, _, failed) = six_failures(outbox).await;
-        let held = NewRecord { handler: "books".to_owned(), ..record(&one) };
+        let held = NewRecord { handler: "books".into(), ..record(&one) };
         outbox.schedule(std::slice::from_ref(&held)).await;
         let held = outbox.ids_of(&[held]).await[0];
         outbox.join().await.settle([(held, 0, Change::Hold { behind: failed[0] })]).await;

@@ -159,8 +159,8 @@ pub(crate) async fn failed_records_are_listed_with_their_event<T: Target>(outbox
     worker.settle([(id, 0, block())]).await;
     let failed = outbox.store.failed(&Filter::all(), 0, 10).await.unwrap().remove(0);
     assert_eq!((failed.id, failed.event_id, failed.attempts), (id, new.event_id, 1));
-    assert_eq!((failed.lane.key, failed.lane.handler), (new.key.into(), new.handler.into()));
-    assert_eq!((failed.lane.partition, failed.record_type), (new.partition, new.record_type));
+    assert_eq!((failed.lane.key, failed.lane.handler), (new.key.into(), new.handler));
+    assert_eq!((failed.lane.partition, failed.record_type), (new.partition, new.record_type.to_string()));
     assert_eq!(failed.last_error.as_deref(), Some("spent"));
 }
 

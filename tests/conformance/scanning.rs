@@ -131,8 +131,8 @@ pub(crate) async fn only_pending_records_are_scanned_and_found_as_head<T: Target
 
 pub(crate) async fn a_scan_brings_the_same_fields_as_a_fetch<T: Target>(outbox: &Outbox<T>) {
     let rich = NewRecord {
-        handler: "billing:invoice/2".to_owned(),
-        content_type: "application/cbor".to_owned(),
+        handler: "billing:invoice/2".into(),
+        content_type: "application/cbor".into(),
         payload: vec![0, 1, 255],
         headers: [("trace_id", "4bf92f35"), ("b", "\"ä\"")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         ..record("order-ü")

@@ -46,6 +46,7 @@ const FLOORS: &[(&str, u8)] = &[
 
 /// Edges within one floor. A new one is argued in the commit that adds it.
 const SIDEWAYS: &[(&str, &str)] = &[
+    ("codec", "name"),
     ("codec", "record"),
     ("record", "partition"),
     ("record", "instance"),

@@ -44,7 +44,7 @@ impl Row {
         Lane {
             partition: self.new.partition,
             key: self.new.key.as_str().into(),
-            handler: self.new.handler.as_str().into(),
+            handler: self.new.handler.clone(),
         }
     }
 
@@ -60,9 +60,9 @@ impl Row {
                 id,
                 event_id: new.event_id,
                 key: new.key.into(),
-                handler: new.handler.into(),
-                record_type: new.record_type.into(),
-                content_type: new.content_type.into(),
+                handler: new.handler,
+                record_type: new.record_type,
+                content_type: new.content_type,
                 partition: new.partition,
                 generation: Generation::default(),
                 attempt: self.attempts.saturating_add(1),

@@ -88,27 +88,37 @@ fn accepted(url: &str) {
     assert_eq!(printed(&["--database-url", url, "migrate"]), "the outbox schema is up to date\n");
 }
 
+/// Brings the tables of the version before up to this build's, and makes a user that has what the printed grants
+/// give it and nothing else. `password` is what a CREATE USER says before the password.
+async fn made_by_hand(url: &str, family: &str, password: &str, mut execute: impl AsyncFnMut(String)) {
+    let (older, rest) = older_and_rest(family);
+    execute(older).await;
+    execute(rest).await;
+    accepted(url);
+
+    let user = format!("keylane_command_{}", std::process::id());
+    execute(format!("CREATE USER {user} {password} 'secret'")).await;
+    let (scheme, _) = url.split_once("://").unwrap();
+    let (_, place) = url.rsplit_once('@').unwrap();
+    let url_of_user = format!("{scheme}://{user}:secret@{place}");
+    let status = ["--database-url", &url_of_user, "status"];
+    assert!(!keylane(&status).status.success(), "no rights yet");
+    execute(printed(&["--database-url", url, "grants", "admin", "--to", &user])).await;
+    assert_eq!(printed(&status), "");
+    if family == "postgres" {
+        execute(format!("DROP OWNED BY {user}")).await;
+    }
+    execute(format!("DROP USER {user}")).await;
+}
+
 #[tokio::test]
 async fn printed_migrations_and_grants_work_on_postgres() {
     on_postgres("schema", async |url| {
         let mut conn = PgConnection::connect(url).await.unwrap();
-        let mut execute = async |sql: String| {
+        made_by_hand(url, "postgres", "PASSWORD", async |sql| {
             sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
-        };
-        let (older, rest) = older_and_rest("postgres");
-        execute(older).await;
-        execute(rest).await;
-        accepted(url);
-
-        let role = format!("keylane_command_{}", std::process::id());
-        execute(format!("CREATE ROLE {role} LOGIN PASSWORD 'secret'")).await;
-        let (_, place) = url.rsplit_once('@').unwrap();
-        let url_of_role = format!("postgres://{role}:secret@{place}");
-        let status = ["--database-url", &url_of_role, "status"];
-        assert!(!keylane(&status).status.success(), "no rights yet");
-        execute(printed(&["--database-url", url, "grants", "admin", "--to", &role])).await;
-        assert_eq!(printed(&status), "");
-        execute(format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+        })
+        .await;
     })
     .await;
 }
@@ -117,23 +127,10 @@ async fn printed_migrations_and_grants_work_on_postgres() {
 async fn printed_migrations_and_grants_work_on_mariadb() {
     on_mariadb("schema", async |url| {
         let mut conn = MySqlConnection::connect(url).await.unwrap();
-        let mut execute = async |sql: String| {
+        made_by_hand(url, "mysql", "IDENTIFIED BY", async |sql| {
             sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
-        };
-        let (older, rest) = older_and_rest("mysql");
-        execute(older).await;
-        execute(rest).await;
-        accepted(url);
-
-        let user = format!("keylane_{}", std::process::id());
-        execute(format!("CREATE USER {user} IDENTIFIED BY 'secret'")).await;
-        let (_, place) = url.rsplit_once('@').unwrap();
-        let url_of_user = format!("mysql://{user}:secret@{place}");
-        let status = ["--database-url", &url_of_user, "status"];
-        assert!(!keylane(&status).status.success(), "no rights yet");
-        execute(printed(&["--database-url", url, "grants", "admin", "--to", &user])).await;
-        assert_eq!(printed(&status), "");
-        execute(format!("DROP USER {user}")).await;
+        })
+        .await;
     })
     .await;
 }
