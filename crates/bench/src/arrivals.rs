@@ -191,6 +191,14 @@ impl Arrivals {
         self.times.len()
     }
 
+    /// Notes an event that has come as the payload of a message.
+    #[cfg(feature = "kafka")]
+    pub(super) fn receive(&self, payload: &[u8]) {
+        if let Ok(arrival) = serde_json::from_slice::<Arrival>(payload) {
+            self.enter(arrival.number);
+        }
+    }
+
     /// A second delivery does not count.
     fn enter(&self, number: usize) {
         let now = Instant::now();

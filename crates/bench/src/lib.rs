@@ -20,6 +20,9 @@ mod handler;
 mod handlers;
 mod holdings;
 mod idle;
+mod inbox;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod latency;
 mod memory;
 mod meter;
@@ -106,6 +109,11 @@ enum Measurement {
     Memory(memory::Options),
     /// Records come and go at a steady rate.
     Steady(steady::Options),
+    /// Consumes messages once each, against a consumer written by hand; PostgreSQL.
+    Inbox(inbox::Options),
+    /// Relays a backlog to Kafka, against the drain alone and the client alone.
+    #[cfg(feature = "kafka")]
+    Kafka(kafka::Options),
     /// Assigns partitions in a cluster of a thousand instances, in memory.
     Scale(scale::Options),
 }
@@ -182,6 +190,9 @@ async fn measure<E: Engine>(stage: Stage<E>, measurement: Measurement) -> Result
         Measurement::Backlog(options) => Ok((backlog::run(&stage, &options).await?, options.show)),
         Measurement::Memory(options) => Ok((memory::run(&stage, &options).await?, options.show)),
         Measurement::Steady(options) => Ok((steady::run(&stage, &options).await?, options.show)),
+        Measurement::Inbox(options) => Ok((inbox::run(&stage, &options).await?, options.show)),
+        #[cfg(feature = "kafka")]
+        Measurement::Kafka(options) => Ok((kafka::run(&stage, &options).await?, options.show)),
         Measurement::Scale(options) => Ok((scale::run(&options)?, options.show)),
     }
 }

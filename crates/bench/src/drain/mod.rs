@@ -21,6 +21,8 @@ use super::{
     watch::{rates, watched},
 };
 
+#[cfg(feature = "kafka")]
+pub(super) use references::in_batches;
 pub(super) use subject::Options;
 
 /// Events a call of the batch handler: as many as the loop written by hand fetches.

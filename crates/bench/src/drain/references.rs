@@ -20,7 +20,7 @@ const BATCH: i64 = 500;
 const LARGE_BATCH: i64 = 5_000;
 
 /// Fetch 500, handle, delete them in one statement.
-pub(super) async fn in_batches<E: Engine>(pool: &E::Pool, tally: &Tally) -> Result<()> {
+pub(in super::super) async fn in_batches<E: Engine>(pool: &E::Pool, tally: &Tally) -> Result<()> {
     let mut conn = connect::<E>(pool, Session::Relaxed).await?;
     while !tally.is_complete() {
         let rows = E::fetch(&mut conn, &[], BATCH).await?;

@@ -59,6 +59,12 @@ const IDLE_64: Measurement =
     Measurement { words: "idle --instances 64", quick: "idle --instances 64 --seconds 5" };
 const TAKEOVER: Measurement = Measurement { words: "takeover --defaults", quick: "takeover" };
 const MEMORY: Measurement = Measurement { words: "memory", quick: "memory --records 100000" };
+const INBOX: Measurement = Measurement { words: "inbox", quick: "inbox --messages 2000" };
+#[cfg(feature = "kafka")]
+const KAFKA: Measurement = Measurement { words: "kafka", quick: "kafka --records 20000" };
+#[cfg(feature = "kafka")]
+const TO_CONSUMER: Measurement =
+    Measurement { words: "kafka --rate 20", quick: "kafka --rate 20 --seconds 2" };
 const SCALE: Measurement = Measurement { words: "scale", quick: "scale" };
 
 const fn goal(
@@ -123,6 +129,14 @@ pub(super) const GOALS: &[Goal] = &[
     goal("handover", &TAKEOVER, "handover", "all taken over", AtMost(2_000.0)),
     goal("takeover", &TAKEOVER, "crash / bound", "all taken over", AtMost(1.0)),
     goal("memory", &MEMORY, "instance", "most resident", AtMost(100.0)),
+    goal("inbox", &INBOX, "inbox / by hand", "rate", AtLeast(0.6)),
+    goal("inbox-batch", &INBOX, "inbox in batches / inbox", "rate", AtLeast(3.0)),
+    #[cfg(feature = "kafka")]
+    goal("kafka", &KAFKA, "relay / slower, 10000 keys", "rate", AtLeast(0.7)),
+    #[cfg(feature = "kafka")]
+    goal("kafka-consumer-p50", &TO_CONSUMER, "consumer at 20/s", "p50", AtMost(10.0)),
+    #[cfg(feature = "kafka")]
+    goal("kafka-consumer-p99", &TO_CONSUMER, "consumer at 20/s", "p99", AtMost(50.0)),
     goal("scale-assign", &SCALE, "each instance", "assign", AtMost(5.0)),
     goal("scale-ticks", &SCALE, "any change", "until settled", AtMost(3.0)),
     goal("drain-mariadb", &DRAIN, "library / loop", "rate", AtLeast(0.7)).on(MYSQL),

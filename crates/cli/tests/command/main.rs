@@ -10,4 +10,5 @@ mod keylane;
 mod measurements;
 mod relay;
 mod schema;
+#[cfg(feature = "tls")]
 mod tls;

@@ -43,7 +43,7 @@ async fn delivery(_: OrderPlaced, _: &Delivery) -> Result<(), HandlerError> {
 }
 
 #[outbox_fallback_handler(of = "shipping")]
-async fn connection(_: OrderPlaced, _: &mut keylane::sqlx::SqliteConnection) -> Result<(), HandlerError> {
+async fn connection(_: OrderPlaced, _: &mut keylane::sqlx::PgConnection) -> Result<(), HandlerError> {
     Ok(())
 }
 

@@ -28,7 +28,7 @@ async fn delivery_first(_: &Delivery, _: OrderPlaced) -> Result<(), HandlerError
 }
 
 #[outbox_handler(id = "connection", transactional)]
-async fn connection_first(_: &mut keylane::sqlx::SqliteConnection, _: OrderPlaced) -> Result<(), HandlerError> {
+async fn connection_first(_: &mut keylane::sqlx::PgConnection, _: OrderPlaced) -> Result<(), HandlerError> {
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 use keylane::{
     HandlerError, OutboxEvent, outbox_handler,
-    sqlx::{Sqlite, SqliteConnection, Transaction},
+    sqlx::{Postgres, PgConnection, Transaction},
 };
 use serde::{Deserialize, Serialize};
 
@@ -16,22 +16,22 @@ async fn no_connection(_: OrderPlaced) -> Result<(), HandlerError> {
 }
 
 #[outbox_handler(id = "unsaid")]
-async fn unsaid(_: OrderPlaced, _: &mut SqliteConnection) -> Result<(), HandlerError> {
+async fn unsaid(_: OrderPlaced, _: &mut PgConnection) -> Result<(), HandlerError> {
     Ok(())
 }
 
 #[outbox_handler(id = "two", transactional)]
-async fn two(_: OrderPlaced, _: &mut SqliteConnection, _: &mut SqliteConnection) -> Result<(), HandlerError> {
+async fn two(_: OrderPlaced, _: &mut PgConnection, _: &mut PgConnection) -> Result<(), HandlerError> {
     Ok(())
 }
 
 #[outbox_handler(id = "transaction", transactional)]
-async fn transaction(_: OrderPlaced, _: &mut Transaction<'_, Sqlite>) -> Result<(), HandlerError> {
+async fn transaction(_: OrderPlaced, _: &mut Transaction<'_, Postgres>) -> Result<(), HandlerError> {
     Ok(())
 }
 
 #[outbox_handler(id = "batch", transactional, batch = 10)]
-async fn batch(_: Vec<OrderPlaced>, _: &mut SqliteConnection) -> Vec<Result<(), HandlerError>> {
+async fn batch(_: Vec<OrderPlaced>, _: &mut PgConnection) -> Vec<Result<(), HandlerError>> {
     vec![Ok(())]
 }
 
@@ -41,12 +41,12 @@ async fn batch_alone(_: Vec<OrderPlaced>) -> Result<(), HandlerError> {
 }
 
 #[outbox_handler(id = "batch-of-one", transactional, batch = 10)]
-async fn batch_of_one(_: OrderPlaced, _: &mut SqliteConnection) -> Result<(), HandlerError> {
+async fn batch_of_one(_: OrderPlaced, _: &mut PgConnection) -> Result<(), HandlerError> {
     Ok(())
 }
 
 #[outbox_handler(id = "batch", batch = 10)]
-async fn batch_unsaid(_: Vec<OrderPlaced>, _: &mut SqliteConnection) -> Result<(), HandlerError> {
+async fn batch_unsaid(_: Vec<OrderPlaced>, _: &mut PgConnection) -> Result<(), HandlerError> {
     Ok(())
 }
 

@@ -41,7 +41,7 @@ pub mod handlers {
     }
 
     #[outbox_handler(id = "tx", transactional)]
-    pub(crate) async fn tx(_: crate::Record, _: &mut keylane::sqlx::SqliteConnection) -> Result<()> {
+    pub(crate) async fn tx(_: crate::Record, _: &mut keylane::sqlx::PgConnection) -> Result<()> {
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use keylane::{
     Delivery, HandlerError, OutboxEvent, Record, State, handlers, outbox_handler,
-    sqlx::{self, SqliteConnection},
+    sqlx::{self, PgConnection},
 };
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ struct OrderPlaced {
 async fn ledger(
     event: OrderPlaced,
     State(factor): State<i64>,
-    tx: &mut SqliteConnection,
+    tx: &mut PgConnection,
     delivery: &Delivery,
 ) -> Result<(), sqlx::Error> {
     let statement = sqlx::query("INSERT INTO ledger VALUES ($1, $2)").bind(event.id * factor);
@@ -25,7 +25,7 @@ async fn ledger(
 }
 
 #[outbox_handler(id = "copy", transactional, every)]
-async fn copy(record: &Record, tx: &mut keylane::sqlx::sqlite::SqliteConnection) -> Result<(), HandlerError> {
+async fn copy(record: &Record, tx: &mut keylane::sqlx::postgres::PgConnection) -> Result<(), HandlerError> {
     sqlx::query("INSERT INTO copy VALUES ($1)").bind(&record.payload).execute(tx).await?;
     Ok(())
 }
@@ -33,7 +33,7 @@ async fn copy(record: &Record, tx: &mut keylane::sqlx::sqlite::SqliteConnection)
 #[outbox_handler(id = "books", transactional, batch(size = 500, mixed))]
 async fn books(
     events: Vec<OrderPlaced>,
-    tx: &mut SqliteConnection,
+    tx: &mut PgConnection,
     deliveries: &[&Delivery],
     State(factor): State<i64>,
 ) -> Result<(), sqlx::Error> {
@@ -45,7 +45,7 @@ async fn books(
 }
 
 #[outbox_handler(id = "plain", transactional, batch = 10)]
-async fn plain(_: Vec<OrderPlaced>, _: &mut SqliteConnection) -> Result<(), HandlerError> {
+async fn plain(_: Vec<OrderPlaced>, _: &mut PgConnection) -> Result<(), HandlerError> {
     Ok(())
 }
 

@@ -1,0 +1,183 @@
+//! `bench inbox`: messages that have their effect once, against a consumer written by hand with the same inserts.
+
+use std::{any::Any, fmt, num::NonZeroUsize};
+
+use clap::Args;
+use keylane::sqlx::{self, AssertSqlSafe, PgConnection, PgPool, Postgres};
+use keylane_inbox::{Inbox, Once};
+use tokio::task::JoinSet;
+
+use super::{
+    Engine, Result,
+    meter::{Figure, Meter},
+    options::Show,
+    report::Report,
+    stage::Stage,
+};
+
+/// The consumer group of the bench.
+const GROUP: &str = "bench";
+/// The effect of a message: a row.
+const CREATE_EFFECTS: &str = "CREATE TABLE keylane_bench_consumed (event_id text NOT NULL)";
+const EFFECT: &str = "INSERT INTO keylane_bench_consumed VALUES ($1)";
+const EFFECTS: &str = "INSERT INTO keylane_bench_consumed SELECT unnest($1::text[])";
+/// What an expert writes who needs no leases: one insert decides, and it is final.
+const BY_HAND: &str = "INSERT INTO keylane_bench_inbox_message \
+    (consumer_group, event_id, status, token, owner, attempts, cost_ms, received_at, finished_at) \
+    VALUES ($1, $2, 'SUCCESS', '', '', 1, 0, now(), now()) ON CONFLICT DO NOTHING";
+
+/// Options of `bench inbox`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Messages, each of which comes once.
+    #[arg(long, default_value = "20000")]
+    messages: NonZeroUsize,
+    /// Consumers at once, each with a connection.
+    #[arg(long, default_value = "8")]
+    connections: NonZeroUsize,
+    /// Messages of a call of the batch form.
+    #[arg(long, default_value = "100")]
+    batch: NonZeroUsize,
+    #[command(flatten)]
+    pub(super) show: Show,
+}
+
+/// Who consumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    /// `Inbox::run` for each message.
+    Single,
+    /// `Inbox::run_batch`.
+    Batch,
+    /// Insert or skip, the effect, commit: prepared statements on a connection of its own.
+    Hand,
+}
+
+/// Consumes by each subject in turn, as often as asked.
+///
+/// # Errors
+/// On another database than PostgreSQL, or if a message has not had its effect once.
+pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
+    let stage: &dyn Any = stage;
+    let stage = stage.downcast_ref::<Stage<Postgres>>().ok_or("bench inbox needs PostgreSQL")?;
+    let mut report = Report::new("inbox", <Postgres as keylane::Database>::NAME);
+    let meter = Meter::<Postgres>::open(&stage.pool).await?;
+    let mut turn = vec![Subject::Single, Subject::Batch, Subject::Hand];
+    let runs = options.show.runs.get();
+    for run in 1..=runs {
+        let mut measured = Vec::new();
+        for subject in &turn {
+            stage.bar.set_message(format!("run {run} of {runs}: {subject}"));
+            let figures = measure(stage, options, &meter, *subject).await?;
+            report.add_all(&subject.to_string(), &figures);
+            measured.push((*subject, figures));
+        }
+        let of = |wanted| measured.iter().find(|(subject, _)| *subject == wanted).map(|(_, figures)| figures);
+        for (ours, theirs) in [(Subject::Single, Subject::Hand), (Subject::Batch, Subject::Single)] {
+            let ratios = of(ours).into_iter().flatten().zip(of(theirs).into_iter().flatten());
+            let ratios: Vec<Figure> = ratios.map(|(ours, theirs)| ours.over(theirs)).collect();
+            report.add_all(&format!("{ours} / {theirs}"), &ratios);
+        }
+        turn.rotate_left(1);
+    }
+    let Options { messages, connections, batch, .. } = options;
+    report.note(format!("{messages} messages, {connections} connections, {batch} messages per batch"));
+    report.note("each message writes one row, in the transaction that notes it");
+    Ok(report)
+}
+
+async fn measure(
+    stage: &Stage<Postgres>,
+    options: &Options,
+    meter: &Meter<Postgres>,
+    subject: Subject,
+) -> Result<[Figure; 4]> {
+    stage.set_up().await?;
+    // Its own pool: that of the command has a default number of connections.
+    let connections = u32::try_from(options.connections.get())?;
+    let limits = sqlx::postgres::PgPoolOptions::new().max_connections(connections);
+    let pool = limits.connect_with((*stage.pool.connect_options()).clone()).await?;
+    sqlx::raw_sql(CREATE_EFFECTS).execute(&pool).await?;
+    let inbox = Inbox::builder(pool.clone()).table_prefix("keylane_bench_inbox_").build()?;
+    inbox.migrate().await?;
+    let messages: Vec<String> =
+        (0..options.messages.get()).map(|_| uuid::Uuid::now_v7().to_string()).collect();
+    let share = messages.len().div_ceil(options.connections.get());
+    let mut consumers = JoinSet::new();
+    let start = meter.start().await?;
+    for messages in messages.chunks(share) {
+        let (messages, inbox, pool) = (messages.to_vec(), inbox.clone(), pool.clone());
+        let batch = options.batch.get();
+        consumers.spawn(async move {
+            match subject {
+                Subject::Single => singly(&inbox, &messages).await,
+                Subject::Batch => in_batches(&inbox, &messages, batch).await,
+                Subject::Hand => by_hand(&pool, &messages).await,
+            }
+        });
+    }
+    while let Some(consumed) = consumers.join_next().await {
+        consumed??;
+    }
+    let cost = meter.stop(start).await?;
+    check(&pool, messages.len()).await?;
+    pool.close().await;
+    Ok(cost.per_record(messages.len()))
+}
+
+async fn singly(inbox: &Inbox<Postgres>, messages: &[String]) -> Result<()> {
+    for message in messages {
+        let effect = async |tx: &mut PgConnection| sqlx::query(EFFECT).bind(message).execute(tx).await;
+        if let Once::Seen = inbox.run(message, GROUP, effect).await? {
+            return Err("a new message was taken for one that was seen".into());
+        }
+    }
+    Ok(())
+}
+
+async fn in_batches(inbox: &Inbox<Postgres>, messages: &[String], batch: usize) -> Result<()> {
+    for messages in messages.chunks(batch) {
+        let ids: Vec<&str> = messages.iter().map(String::as_str).collect();
+        let effects = async |tx: &mut PgConnection, fresh: &[usize]| {
+            let fresh: Vec<&str> = fresh.iter().map(|place| ids[*place]).collect();
+            sqlx::query(EFFECTS).bind(fresh).execute(tx).await
+        };
+        inbox.run_batch(&ids, GROUP, effects).await?;
+    }
+    Ok(())
+}
+
+async fn by_hand(pool: &PgPool, messages: &[String]) -> Result<()> {
+    for message in messages {
+        let mut tx = pool.begin().await?;
+        let first = sqlx::query(BY_HAND).bind(GROUP).bind(message).execute(&mut *tx).await?;
+        if first.rows_affected() == 1 {
+            sqlx::query(EFFECT).bind(message).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
+    }
+    Ok(())
+}
+
+/// # Errors
+/// Unless each message has had its effect once, and is noted as consumed.
+async fn check(pool: &PgPool, messages: usize) -> Result<()> {
+    const COUNTS: &str = "SELECT count(*), count(DISTINCT event_id), \
+        (SELECT count(*) FROM keylane_bench_inbox_message WHERE status = 'SUCCESS') FROM keylane_bench_consumed";
+    let counts: (i64, i64, i64) = sqlx::query_as(AssertSqlSafe(COUNTS)).fetch_one(pool).await?;
+    let messages = i64::try_from(messages)?;
+    match counts == (messages, messages, messages) {
+        true => Ok(()),
+        false => Err(format!("of {messages} messages there are {counts:?} effects, distinct and notes").into()),
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Single => "inbox",
+            Self::Batch => "inbox in batches",
+            Self::Hand => "by hand",
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! `bench kafka`: a backlog on its way to Kafka, beside what bounds it: the drain alone and the client alone.
+
+mod latency;
+mod raw;
+mod topic;
+
+use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
+
+use clap::Args;
+use keylane::{Registration, Running};
+use keylane_kafka::{KafkaConfig, KafkaSink, Route};
+use tokio::time::timeout;
+
+use self::topic::Topic;
+use super::{
+    Engine, Result, drain,
+    handler::HANDLER,
+    meter::{Figure, Meter},
+    options::{Load, Show, seconds},
+    quantile,
+    report::Report,
+    stage::Stage,
+    tally::{Event, Tally},
+};
+
+/// A backlog that takes longer will never be drained.
+const STALL: Duration = Duration::from_secs(300);
+
+/// Options of `bench kafka`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Brokers to begin with, as host:port,host:port.
+    #[arg(long, env = "KEYLANE_BENCH_KAFKA", default_value = "127.0.0.1:9092")]
+    brokers: String,
+    /// Records of the backlog.
+    #[arg(long, default_value = "200000")]
+    records: NonZeroUsize,
+    /// Distinct keys of the records, each of these in turn: what the order costs.
+    #[arg(long, value_delimiter = ',', default_value = "10000")]
+    keys: Vec<NonZeroUsize>,
+    /// Length of each payload, JSON.
+    #[arg(long, default_value_t = 200)]
+    payload_bytes: usize,
+    /// Partitions of the topic, which is made for the bench and taken away.
+    #[arg(long, default_value_t = 12)]
+    partitions: i32,
+    /// No backlog: this many events per second, from commit to consumer.
+    #[arg(long)]
+    rate: Option<f64>,
+    /// How long events arrive, with --rate.
+    #[arg(long, default_value = "20", value_parser = seconds)]
+    seconds: Duration,
+    #[command(flatten)]
+    pub(super) show: Show,
+}
+
+/// Who works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    /// The library, from the database to Kafka.
+    Relay,
+    /// The loop written by hand that drains the same records to nowhere.
+    Loop,
+    /// The client that sends the same messages from nowhere.
+    Raw,
+}
+
+/// Measures each subject in turn, as often as asked.
+///
+/// # Errors
+/// Also if one of them has not done the whole work, or a key is not in order in the topic.
+pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
+    let mut report = Report::new("kafka", E::NAME);
+    if let Some(rate) = options.rate {
+        latency::run(stage, options, rate, &mut report).await?;
+        return Ok(report);
+    }
+    let meter = Meter::open(&stage.pool).await?;
+    let mut turn = vec![Subject::Relay, Subject::Loop, Subject::Raw];
+    let runs = options.show.runs.get();
+    for run in 1..=runs {
+        for keys in &options.keys {
+            let bench = Bench { stage, options, meter: &meter, load: options.load(*keys) };
+            let mut measured = Vec::new();
+            for subject in &turn {
+                stage.bar.set_message(format!("run {run} of {runs}: {subject}, {keys} keys"));
+                let figures = bench.measure(*subject).await?;
+                report.add_all(&format!("{subject}, {keys} keys"), &figures);
+                measured.push((*subject, figures));
+            }
+            compare(&measured, *keys, &mut report);
+        }
+        turn.rotate_left(1);
+    }
+    let Options { records, payload_bytes, partitions, .. } = options;
+    report.note(format!("{records} records of {payload_bytes} bytes to {partitions} partitions, acks=all"));
+    report.note("loop: the same drain by hand, to nowhere; raw: an idempotent producer, from nowhere");
+    report.note("each topic was read to its end: every record is there, and each key in order");
+    Ok(report)
+}
+
+/// What the relay has measured for each unit of the others, and of the slower one of them.
+fn compare(measured: &[(Subject, [Figure; 4])], keys: NonZeroUsize, report: &mut Report) {
+    let of = |wanted| measured.iter().find(|(subject, _)| *subject == wanted).map(|(_, figures)| figures);
+    let (Some(relay), Some(by_loop), Some(raw)) = (of(Subject::Relay), of(Subject::Loop), of(Subject::Raw))
+    else {
+        return;
+    };
+    let slower = if by_loop[0].value < raw[0].value { by_loop } else { raw };
+    for (name, reference) in [("slower", slower), ("loop", by_loop), ("raw", raw)] {
+        let ratios: Vec<Figure> =
+            relay.iter().zip(reference).map(|(ours, theirs)| ours.over(theirs)).collect();
+        // Of the slower one only how slow it is: what it costs is not what a relay does.
+        let ratios = if name == "slower" { &ratios[..1] } else { &ratios[..] };
+        report.add_all(&format!("relay / {name}, {keys} keys"), ratios);
+    }
+}
+
+impl Options {
+    fn load(&self, keys: NonZeroUsize) -> Load {
+        Load { keys, payload_bytes: self.payload_bytes }
+    }
+
+    /// The sink as users build it: by its defaults.
+    fn sink(&self, topic: &Topic) -> Result<Registration> {
+        let sink = KafkaSink::new(KafkaConfig::new(&self.brokers))?.route(Route::to(topic.name()));
+        Ok(sink.registration(HANDLER))
+    }
+}
+
+struct Bench<'a, E: Engine> {
+    stage: &'a Stage<E>,
+    options: &'a Options,
+    meter: &'a Meter<E>,
+    load: Load,
+}
+
+impl<E: Engine> Bench<'_, E> {
+    async fn measure(&self, subject: Subject) -> Result<[Figure; 4]> {
+        let records = self.options.records.get();
+        let topic = Topic::make(&self.options.brokers, self.options.partitions).await?;
+        let tally = self.stage.fill(records, self.load).await?;
+        let start = self.meter.start().await?;
+        let running = match subject {
+            Subject::Relay => Some(self.relay(&topic, &tally).await?),
+            Subject::Loop => {
+                drain::in_batches::<E>(&self.stage.pool, &tally).await?;
+                None
+            }
+            Subject::Raw => {
+                raw::send(&topic, records, self.load).await?;
+                None
+            }
+        };
+        let cost = self.meter.stop(start).await?;
+        if let Some(running) = running {
+            running.shutdown().await;
+        }
+        match subject {
+            Subject::Loop => tally.check()?,
+            Subject::Relay | Subject::Raw => topic.check(records).await?,
+        }
+        let left = self.stage.left().await?;
+        if subject == Subject::Relay && left > 0 {
+            return Err(format!("{left} records are left in the table").into());
+        }
+        topic.remove().await?;
+        Ok(cost.per_record(records))
+    }
+
+    async fn relay(&self, topic: &Topic, tally: &Arc<Tally>) -> Result<Running> {
+        let handler = self.options.sink(topic)?;
+        let outbox = self.stage.outbox(self.stage.config.clone(), handler, tally).await?;
+        let running = outbox.start().await?;
+        timeout(STALL, tally.all_settled()).await.map_err(|_| format!("not drained after {STALL:?}"))?;
+        Ok(running)
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Relay => "relay",
+            Self::Loop => "loop",
+            Self::Raw => "raw",
+        })
+    }
+}
