@@ -168,7 +168,9 @@ async fn check(pool: &PgPool, messages: usize) -> Result<()> {
     let messages = i64::try_from(messages)?;
     match counts == (messages, messages, messages) {
         true => Ok(()),
-        false => Err(format!("of {messages} messages there are {counts:?} effects, distinct and notes").into()),
+        false => {
+            Err(format!("of {messages} messages there are {counts:?} effects, distinct and notes").into())
+        }
     }
 }
 
