@@ -1,13 +1,25 @@
-//! How events become bytes and bytes become events: JSON, with the version of the event in the media type.
+//! How events become bytes and bytes become events: with the version of the event in the media type.
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 
-use crate::{name::Name, record::OutboxEvent};
+use crate::{
+    encoding::Other,
+    name::Name,
+    record::{BoxedError, OutboxEvent},
+};
 
-/// The media type of the first version of an event.
+/// The media type of JSON.
 pub(crate) const JSON: &str = "application/json";
-/// The media type of a later version, but for its number. A build that knows no versions refuses it.
-const JSON_OF_VERSION: &str = "application/json; version=";
+/// What follows the media type of a later version of an event, before its number. A build that knows no versions
+/// refuses it.
+const VERSION: &str = "; version=";
+
+/// Why an event could not be encoded.
+#[derive(Debug)]
+pub(crate) enum EncodeError {
+    Json(serde_json::Error),
+    Other { content_type: &'static str, problem: BoxedError },
+}
 
 /// Why a payload could not be decoded. The text names places, never the payload's content.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +53,14 @@ pub enum DecodeError {
         /// What the upcast says.
         reason: String,
     },
+    /// The payload does not fit the event, in another codec than JSON.
+    #[error("payload does not fit the event as {content_type}: {problem}")]
+    Codec {
+        /// The media type of the codec.
+        content_type: &'static str,
+        /// What the codec says.
+        problem: String,
+    },
     /// The payload does not fit the event.
     #[error("payload does not fit the event: {category} at line {line}, column {column}")]
     Json {
@@ -55,39 +75,58 @@ pub enum DecodeError {
 
 /// The media type of an event's payload.
 pub(crate) fn content_type<E: OutboxEvent>() -> Name {
+    let media = E::CODEC.other().map_or(JSON, |codec| codec.content_type);
     match E::VERSION {
-        0 | 1 => Name::from_static(JSON),
-        version => format!("{JSON_OF_VERSION}{version}").into(),
+        0 | 1 => Name::from_static(media),
+        version => format!("{media}{VERSION}{version}").into(),
     }
 }
 
-pub(crate) fn encode<E: Serialize>(event: &E) -> Result<Vec<u8>, serde_json::Error> {
-    serde_json::to_vec(event)
+pub(crate) fn encode<E: OutboxEvent>(event: &E) -> Result<Vec<u8>, EncodeError> {
+    match E::CODEC.other() {
+        None => serde_json::to_vec(event).map_err(EncodeError::Json),
+        Some(Other { content_type, encode, .. }) => {
+            encode(event).map_err(|problem| EncodeError::Other { content_type, problem })
+        }
+    }
 }
 
-/// Decodes a payload, through the event's upcast if it is of an older version.
+/// Decodes a payload by its media type, through the event's upcast if it is of an older version. JSON is read whatever
+/// the codec of the event is: the event may have been stored before it had one.
 pub(crate) fn decode<E: OutboxEvent>(content_type: &str, payload: &[u8]) -> Result<E, DecodeError> {
     let known = E::VERSION.max(1);
-    let version = version_of(content_type)
-        .ok_or_else(|| DecodeError::ContentType { content_type: content_type.to_owned() })?;
-    if version == known {
-        return parse(payload);
-    }
+    let refused = || DecodeError::ContentType { content_type: content_type.to_owned() };
+    let (media, version) = parts(content_type).ok_or_else(refused)?;
+    let codec = match E::CODEC.other().filter(|codec| codec.content_type == media) {
+        None if media != JSON => return Err(refused()),
+        codec => codec,
+    };
     if version > known {
         return Err(DecodeError::Version { version, known });
     }
-    let upcast = E::upcast(version, parse(payload)?).map_err(|reason| DecodeError::Upcast {
-        version,
-        known,
-        reason: reason.to_string(),
-    })?;
+    let reason = |reason: String| DecodeError::Upcast { version, known, reason };
+    let value = match codec {
+        None if version == known => return parse(payload),
+        None => parse(payload)?,
+        Some(Other { content_type, decode, value, .. }) => {
+            let unfit =
+                |problem: BoxedError| DecodeError::Codec { content_type, problem: problem.to_string() };
+            if version == known {
+                return decode(payload).map_err(unfit);
+            }
+            let none = || reason(format!("{content_type} has no form that an upcast can read"));
+            value.ok_or_else(none)?(payload).map_err(unfit)?
+        }
+    };
+    let upcast = E::upcast(version, value).map_err(|error| reason(error.to_string()))?;
     serde_json::from_value(upcast).map_err(|error| unfit(&error))
 }
 
-fn version_of(content_type: &str) -> Option<u32> {
-    match content_type {
-        JSON => Some(1),
-        other => other.strip_prefix(JSON_OF_VERSION)?.parse().ok(),
+/// The media type without the version, and the version.
+fn parts(content_type: &str) -> Option<(&str, u32)> {
+    match content_type.rsplit_once(VERSION) {
+        None => Some((content_type, 1)),
+        Some((media, version)) => Some((media, version.parse().ok()?)),
     }
 }
 
@@ -111,11 +150,11 @@ fn unfit(error: &serde_json::Error) -> DecodeError {
 mod tests {
     use std::borrow::Cow;
 
-    use serde::Deserialize;
+    use serde::{Deserialize, Serialize};
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::record::BoxedError;
+    use crate::encoding::Codec;
 
     /// Version 1 had an amount in cents.
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -154,6 +193,89 @@ mod tests {
         assert!(refused("application/json; version=4", "{}").contains("this build has version 3"));
         for media in ["text/plain", "application/json; version=", "application/json; version=x"] {
             assert!(refused(media, "{}").contains("cannot be decoded"), "{media}");
+        }
+    }
+
+    /// Two bytes; and a codec whose payloads an upcast can read.
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Pair(u8, u8);
+
+    fn write(pair: &Pair) -> Result<Vec<u8>, BoxedError> {
+        if pair.0 == 0 { Err("no zero".into()) } else { Ok(vec![pair.0, pair.1]) }
+    }
+
+    fn read(payload: &[u8]) -> Result<Pair, BoxedError> {
+        let [first, second] = payload.try_into()?;
+        Ok(Pair(first, second))
+    }
+
+    impl OutboxEvent for Pair {
+        const RECORD_TYPE: &'static str = "pair";
+        const VERSION: u32 = 2;
+        const CODEC: Codec<Self> = Codec::new("application/x-pair", write, read);
+
+        fn key(&self) -> Cow<'_, str> {
+            Cow::Borrowed("a")
+        }
+
+        fn upcast(_: u32, payload: Value) -> Result<Value, BoxedError> {
+            Ok(json!([payload, payload]))
+        }
+    }
+
+    #[test]
+    fn the_media_type_decides_which_codec_reads() {
+        assert_eq!(content_type::<Pair>(), "application/x-pair; version=2");
+        assert!(matches!(
+            encode(&Pair(0, 0)),
+            Err(EncodeError::Other { content_type: "application/x-pair", .. })
+        ));
+        assert_eq!(encode(&Pair(1, 2)).ok(), Some(vec![1, 2]));
+        let decode =
+            |media: &str, payload: &[u8]| decode::<Pair>(media, payload).map_err(|error| error.to_string());
+        assert_eq!(decode("application/x-pair; version=2", &[1, 2]), Ok(Pair(1, 2)));
+        assert_eq!(decode("application/json; version=2", b"[1,2]"), Ok(Pair(1, 2)));
+        assert_eq!(decode("application/json", b"3"), Ok(Pair(3, 3)), "an old form of an older codec");
+        let refused = |media, payload| decode(media, payload).unwrap_err();
+        let misfit = refused("application/x-pair; version=2", &[1]);
+        assert!(misfit.starts_with("payload does not fit the event as application/x-pair: "), "{misfit}");
+        assert!(refused("application/x-pair", &[1, 2]).contains("has no form that an upcast can read"));
+        assert!(refused("application/x-pair; version=3", &[1, 2]).contains("this build has version 2"));
+        assert!(refused("application/cbor; version=2", &[1, 2]).contains("cannot be decoded"));
+    }
+
+    #[cfg(all(feature = "cbor", feature = "message-pack"))]
+    mod by_feature {
+        use super::*;
+
+        /// What is wrong with a payload is told without what is in it.
+        #[test]
+        fn codecs_tell_places_and_categories() {
+            #[derive(Debug, PartialEq, Clone, Serialize, Deserialize)]
+            struct Note {
+                text: String,
+            }
+            #[derive(Serialize)]
+            struct Misfit {
+                text: u8,
+                secret: &'static str,
+            }
+            let misfit = Misfit { text: 7, secret: "hunter2" };
+            let mut cbor = Vec::new();
+            ciborium::into_writer(&misfit, &mut cbor).unwrap();
+            let packed = rmp_serde::to_vec_named(&misfit).unwrap();
+            for (codec, payload) in [(Codec::<Note>::cbor(), cbor), (Codec::message_pack(), packed)] {
+                let Other { encode, decode, value, .. } = codec.other().unwrap();
+                let note = Note { text: "é".to_owned() };
+                let mut bytes = encode(&note).unwrap();
+                assert_eq!(decode(&bytes).unwrap(), note);
+                assert_eq!(value.unwrap()(&bytes).unwrap(), json!({ "text": "é" }));
+                let refused = |bytes: &[u8]| decode(bytes).unwrap_err().to_string();
+                assert_eq!(refused(&payload), "a value of another type or a missing field");
+                assert_eq!(refused(&bytes[..bytes.len() - 1]), "an unexpected end");
+                bytes.push(0);
+                assert_eq!(refused(&bytes), "bytes behind its end");
+            }
         }
     }
 }

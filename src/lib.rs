@@ -59,6 +59,7 @@
 //! | set | [`Config`] and its parts, [`RetryPolicy`] |
 //! | look after it, repair what failed | [`Outbox::admin`], [`admin`] |
 //! | watch | [`telemetry`]: [`Signal`], [`Observer`]; [`health`]: [`Running::health`] |
+//! | encode events otherwise than as JSON | [`encoding`] |
 //! | be generic over the database, sort its errors | [`database`] |
 //! | test | [`memory`]: the same semantics without a server, on a clock that can be paused |
 //! | know how it decides | [`rules`]: pure functions |
@@ -69,6 +70,7 @@
 //! | --- | --- |
 //! | `macros` (default) | `#[derive(OutboxEvent)]`, `#[outbox_handler]`, `#[outbox_fallback_handler]` |
 //! | `postgres`, `mysql`, `sqlite` | that database, by sqlx; `mysql` is for MariaDB, too |
+//! | `cbor`, `message-pack`, `protobuf` | that [codec](encoding) of payloads, beside JSON |
 //! | `tls-rustls` | TLS by rustls, with the root certificates of the system |
 //! | `mysql-rsa` | the password exchange of MySQL 8 on connections without TLS |
 //!
@@ -78,6 +80,7 @@
 
 pub mod admin;
 pub mod database;
+pub mod encoding;
 pub mod handler;
 pub mod health;
 #[doc(hidden)]

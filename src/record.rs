@@ -9,7 +9,7 @@ mod scheduled;
 
 pub use scheduled::{Cancel, Deadline, Due, Named, NewRecord};
 
-use crate::{instance::Generation, name::Name, partition::Partition};
+use crate::{encoding::Codec, instance::Generation, name::Name, partition::Partition};
 
 /// The longest record key, in bytes of UTF-8.
 pub(crate) const KEY_LIMIT_BYTES: usize = 255;
@@ -52,10 +52,13 @@ pub trait OutboxEvent: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The stable name of this event, 1 to 128 bytes, such as `order.placed`.
     const RECORD_TYPE: &'static str;
 
-    /// The version of the payload's form, 1 and up. It is stored in the media type of the record (from 2 on as
+    /// The version of the payload's form, 1 and up. It is stored in the media type of the record (from 2 on as in
     /// `application/json; version=2`), so that a build with an older version does not misread a newer payload: the record
     /// waits for a build that can read it.
     const VERSION: u32 = 1;
+
+    /// How the payload is encoded. In the derive: `codec = cbor`, or `message_pack`, `protobuf`, or a constant of your own.
+    const CODEC: Codec<Self> = Codec::json();
 
     /// The key of this event, 1 to 255 bytes without NUL, such as `order-42`.
     fn key(&self) -> Cow<'_, str>;

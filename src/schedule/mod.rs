@@ -11,9 +11,9 @@ pub(crate) use routes::Routes;
 pub(crate) use scheduler::Scheduler;
 
 use crate::{
-    codec,
+    codec::{self, EncodeError},
     name::Name,
-    record::{Deadline, Due, Headers, OutboxEvent, TRACE_ID_HEADER},
+    record::{BoxedError, Deadline, Due, Headers, OutboxEvent, TRACE_ID_HEADER},
     store::StoreError,
 };
 
@@ -115,6 +115,14 @@ pub enum ScheduleError {
     /// The event could not be encoded.
     #[error("event could not be encoded as JSON: {0}")]
     Encode(serde_json::Error),
+    /// The event could not be encoded by its codec, which is not JSON.
+    #[error("event could not be encoded as {content_type}: {problem}")]
+    Codec {
+        /// The media type of the codec.
+        content_type: &'static str,
+        /// What the codec says.
+        problem: BoxedError,
+    },
     /// The database refused.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -240,7 +248,8 @@ pub struct RawEvent {
     pub record_type: Name,
     /// What orders it.
     pub key: String,
-    /// The media type of the payload; typed handlers decode `application/json`.
+    /// The media type of the payload; typed handlers decode `application/json` and the one of the
+    /// event's [`Codec`](crate::encoding::Codec).
     pub content_type: Name,
     /// The encoded event.
     pub payload: Vec<u8>,
@@ -265,7 +274,12 @@ impl RawEvent {
             record_type: Name::from_static(E::RECORD_TYPE),
             key: event.key().into_owned(),
             content_type: codec::content_type::<E>(),
-            payload: codec::encode(event)?,
+            payload: codec::encode(event).map_err(|error| match error {
+                EncodeError::Json(error) => ScheduleError::Encode(error),
+                EncodeError::Other { content_type, problem } => {
+                    ScheduleError::Codec { content_type, problem }
+                }
+            })?,
         })
     }
 }

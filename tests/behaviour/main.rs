@@ -11,6 +11,7 @@ mod admin;
 mod batches;
 mod blocked;
 mod cancelling;
+mod codecs;
 mod connections;
 mod crossing;
 mod declarations;
@@ -131,6 +132,9 @@ macro_rules! everywhere {
                 a_long_error_is_cut
                 an_error_is_kept_with_its_causes_in_one_line
                 a_payload_that_does_not_fit_fails_at_once
+            }
+            codecs {
+                an_event_arrives_as_its_codec_wrote_it
             }
             fallbacks {
                 a_fallback_takes_over_what_is_spent

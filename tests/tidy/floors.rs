@@ -11,6 +11,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("clock", 0),
     ("codec", 0),
     ("duration", 0),
+    ("encoding", 0),
     ("name", 0),
     ("naming", 0),
     ("unwind", 0),
@@ -48,6 +49,9 @@ const FLOORS: &[(&str, u8)] = &[
 const SIDEWAYS: &[(&str, &str)] = &[
     ("codec", "name"),
     ("codec", "record"),
+    ("codec", "encoding"),
+    // An event says how it is encoded.
+    ("record", "encoding"),
     ("record", "partition"),
     ("record", "instance"),
     ("record", "name"),

@@ -2,7 +2,9 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
-use syn::{Data, DeriveInput, Error, Fields, Index, LitStr, Member, Path, Result, parse_quote};
+use syn::{
+    Data, DeriveInput, Error, Fields, Index, LitStr, Member, Path, Result, parse_quote, spanned::Spanned,
+};
 
 use crate::{
     key::{self, Piece},
@@ -33,6 +35,9 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     })
 }
 
+/// The codecs of the library, each a function of `Codec`.
+const CODECS: &[&str] = &["json", "cbor", "message_pack", "protobuf"];
+
 /// What `#[outbox(…)]` says.
 struct Arguments {
     keylane: Path,
@@ -42,6 +47,7 @@ struct Arguments {
     constant_key: Option<Span>,
     version: Option<(Span, u32)>,
     upcast: Option<(Span, Path)>,
+    codec: Option<Path>,
 }
 
 impl Arguments {
@@ -54,9 +60,18 @@ impl Arguments {
             constant_key: None,
             version: None,
             upcast: None,
+            codec: None,
         };
-        let mut options =
-            Options::new(&["record_type", "key", "constant_key", "key_with", "version", "upcast", "crate"]);
+        let mut options = Options::new(&[
+            "record_type",
+            "key",
+            "constant_key",
+            "key_with",
+            "version",
+            "upcast",
+            "codec",
+            "crate",
+        ]);
         for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("outbox")) {
             attribute.parse_args_with(|input: syn::parse::ParseStream<'_>| {
                 options.read(input, |name, input| arguments.take(name, input))
@@ -84,6 +99,7 @@ impl Arguments {
                 let path = options::value(name, input, "upcast = path::to::function")?;
                 self.upcast = Some((name.span(), path));
             }
+            "codec" => self.codec = Some(options::value(name, input, "codec = cbor")?),
             _ => self.keylane = options::library(name, input)?,
         }
         Ok(())
@@ -113,7 +129,20 @@ impl Arguments {
                 }
             }
         });
-        Ok(quote_spanned!(Span::call_site()=> #version #upcast))
+        let codec = self.codec();
+        Ok(quote_spanned!(Span::call_site()=> #version #codec #upcast))
+    }
+
+    /// The codec, if it is given: one of the library's by its name, or a constant.
+    fn codec(&self) -> Option<TokenStream> {
+        let (keylane, codec) = (&self.keylane, self.codec.as_ref()?);
+        let is_known = CODECS.iter().any(|name| codec.is_ident(name));
+        let span = codec.span();
+        let value = match codec.get_ident().filter(|_| is_known) {
+            Some(name) => quote_spanned!(span=> #keylane::encoding::Codec::#name()),
+            None => quote_spanned!(span=> #codec),
+        };
+        Some(quote_spanned!(span=> const CODEC: #keylane::encoding::Codec<Self> = #value;))
     }
 
     /// The body of `key`.

@@ -49,6 +49,7 @@ use proc_macro2::TokenStream;
 /// | `key_with = path` | Instead of `key`: a function from `&Self` to a `String`. The only way for an enum. |
 /// | `version = 2` | The version of the payload's form, 1 if not given. A build with an older version leaves newer payloads to others. |
 /// | `upcast = path` | A function from the version of an older payload and the payload as a `serde_json::Value` to the form of this version: `fn(u32, Value) -> Result<Value, E>`. |
+/// | `codec = cbor` | How the payload is encoded: `json` if not given, `cbor`, `message_pack`, `protobuf` (features of the library), or the path of a constant `Codec<Self>`. |
 /// | `crate = path` | Where `keylane` is, if it goes by another name. |
 #[proc_macro_derive(OutboxEvent, attributes(outbox))]
 pub fn derive_outbox_event(input: proc_macro::TokenStream) -> proc_macro::TokenStream {

@@ -57,6 +57,19 @@ fn light(event: &Light) -> &str {
     &event.0
 }
 
+#[derive(Serialize, Deserialize, OutboxEvent)]
+#[outbox(record_type = "note", key = "{0}", codec = json)]
+struct Note(u8);
+
+mod codecs {
+    pub const BYTE: keylane::encoding::Codec<super::Byte> =
+        keylane::encoding::Codec::new("application/octet-stream", |byte| Ok(vec![byte.0]), |_| Err("nobody reads it".into()));
+}
+
+#[derive(Serialize, Deserialize, OutboxEvent)]
+#[outbox(record_type = "byte", key = "{0}", codec = codecs::BYTE)]
+struct Byte(u8);
+
 fn main() {
     assert_eq!(Named::RECORD_TYPE, "flight.departed");
     assert_eq!(Named { tail: "D-AIUR".to_owned() }.key(), "aircraft-D-AIUR");
