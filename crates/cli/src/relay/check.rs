@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::{Plan, Source, config::Routes, database::Opened, rights};
 
 /// How long a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The lines so far.
 struct Report {
