@@ -45,7 +45,19 @@ pub(crate) async fn topic() -> String {
     let topic = NewTopic::new(&name, PARTITIONS, TopicReplication::Fixed(1));
     let made = admin.create_topics([&topic], &AdminOptions::new()).await.unwrap();
     assert!(made.iter().all(Result::is_ok), "{made:?}");
+    let known = name.clone();
+    tokio::task::spawn_blocking(move || await_known(&known)).await.unwrap();
     name
+}
+
+/// The broker makes a topic before it tells of it.
+fn await_known(topic: &str) {
+    let consumer: BaseConsumer = client().set("group.id", "none").create().unwrap();
+    let is_known = |_: &usize| {
+        let metadata = consumer.fetch_metadata(Some(topic), SILENCE as u32 * POLL);
+        metadata.is_ok_and(|metadata| metadata.topics().iter().any(|found| !found.partitions().is_empty()))
+    };
+    assert!((0..10_000).any(|turn| is_known(&turn)), "{topic} is not known");
 }
 
 /// The bodies of a topic by key, in the order of their arrival, repetitions among them.
