@@ -196,9 +196,10 @@ impl KafkaConfig {
         client.set("message.timeout.ms", "0");
         let propagation = self.patience.as_millis() / 2;
         client.set("topic.metadata.propagation.max.ms", propagation.to_string());
-        // The sink's own bound is reached first. Each message costs at least one KiB of it.
+        // The sink's own bound is reached first. Each message costs at least one KiB of it. The client counts a
+        // message until the answers that came together with its own are told, while the sink sends the next ones.
         let kib = self.queue_bytes / 1024;
-        client.set("queue.buffering.max.messages", (kib + 1).to_string());
+        client.set("queue.buffering.max.messages", (2 * kib).to_string());
         client.set("queue.buffering.max.kbytes", (2 * kib).to_string());
         if alone {
             client.set("batch.num.messages", "1");

@@ -121,3 +121,27 @@ pub(crate) async fn service(command: &[&str]) {
     let done = Command::new(script).args(command).stdin(Stdio::null()).output().await.unwrap();
     assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
+
+/// While this lives, the broker is away. A test that fails meanwhile starts it again for the others.
+pub(crate) struct Away;
+
+impl Away {
+    pub(crate) async fn kill() -> Self {
+        service(&["kill", "kafka"]).await;
+        Self
+    }
+
+    pub(crate) async fn end(self) {
+        service(&["start", "kafka"]).await;
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Ok(script) = std::env::var("KEYLANE_SERVICES_COMMAND")
+        {
+            let _ = std::process::Command::new(script).args(["start", "kafka"]).stdin(Stdio::null()).output();
+        }
+    }
+}

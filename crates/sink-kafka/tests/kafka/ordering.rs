@@ -1,5 +1,6 @@
 //! The order of each key.
 
+use keylane::Signal;
 use keylane_kafka::Route;
 
 use crate::{
@@ -35,6 +36,8 @@ async fn a_small_queue_slows_calls_and_loses_nothing() {
     stage.schedule("order.placed", in_turns(20, 0, 100)).await;
     stage.until_idle().await;
     assert_eq!((stage.counted_retries(), stage.failures().len()), (0, 0));
+    let away = stage.seen.iter().any(|signal| matches!(signal, Signal::TargetUnavailable { .. }));
+    assert!(!away, "a full queue is no outage");
     let content = broker::read(&topic).await;
     for key in (0..20).map(|key| format!("key-{key}")) {
         assert_eq!(content.first_occurrences(&key), numbers(100), "{key}");

@@ -10,7 +10,7 @@ use keylane_kafka::Route;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::{
-    broker::{self, BROKER},
+    broker::{self, Away, BROKER},
     stage::{Stage, bounded, in_turns, numbers, sink},
 };
 
@@ -56,7 +56,7 @@ async fn a_killed_broker_costs_no_record_no_order_and_no_attempt() {
     let mut stage = Stage::of([kafka, audit]).await;
     stage.schedule("order.placed", in_turns(20, 0, 250)).await;
     stage.until_settled(500).await;
-    broker::service(&["kill", "kafka"]).await;
+    let away = Away::kill().await;
     stage.schedule("order.placed", in_turns(20, 250, 500)).await;
     stage.until(is_away).await;
 
@@ -65,7 +65,7 @@ async fn a_killed_broker_costs_no_record_no_order_and_no_attempt() {
     for _ in 0..2000 {
         bounded(audited.recv()).await;
     }
-    broker::service(&["start", "kafka"]).await;
+    away.end().await;
     stage.until_idle().await;
     check(stage, &topic, 500).await;
 }
