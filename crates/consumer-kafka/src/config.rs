@@ -64,6 +64,16 @@ pub enum ConfigError {
     /// The retry policy cannot be.
     #[error("{0}")]
     Retry(String),
+    /// A handler is declared for another group.
+    #[error("the handler of {topic} is for the group {declared}, but the consumer is in the group {group}")]
+    Group {
+        /// Its topic.
+        topic: &'static str,
+        /// Its group.
+        declared: &'static str,
+        /// The group of the consumer.
+        group: String,
+    },
     /// No topic, or one topic twice.
     #[error("the consumer has {0}: give each topic one handler")]
     Topics(String),

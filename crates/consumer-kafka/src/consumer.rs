@@ -11,7 +11,9 @@ use tokio::{
 use crate::{
     config::{ConfigError, ConsumerConfig},
     dead::DeadLetters,
-    handler::{Claimed, Execute, MessageHandler, Plain, Transactional, TransactionalMessageHandler},
+    handler::{
+        Claimed, Declared, Execute, MessageHandler, Plain, Transactional, TransactionalMessageHandler,
+    },
     pump::Pump,
     source::{PartitionLag, Source},
 };
@@ -26,6 +28,8 @@ pub enum Consumer {}
 pub struct ConsumerBuilder {
     config: ConsumerConfig,
     topics: Vec<(String, Arc<dyn Execute>)>,
+    /// Topics of handlers that are for one group only.
+    groups: Vec<(&'static str, &'static str)>,
     dead: Option<String>,
 }
 
@@ -50,7 +54,7 @@ pub struct ShutdownReport {
 impl Consumer {
     /// A consumer with these settings.
     pub fn builder(config: ConsumerConfig) -> ConsumerBuilder {
-        ConsumerBuilder { config, topics: Vec::new(), dead: None }
+        ConsumerBuilder { config, topics: Vec::new(), groups: Vec::new(), dead: None }
     }
 }
 
@@ -81,6 +85,34 @@ impl ConsumerBuilder {
         self.execute(topic, Arc::new(Transactional(handler, inbox)))
     }
 
+    /// As [`topic`](Self::topic), for the topic that the handler is declared with.
+    pub fn handler<H: MessageHandler + Declared>(self, handler: H) -> Self {
+        self.declared::<H>().topic(H::TOPIC, handler)
+    }
+
+    /// As [`claimed`](Self::claimed), for the topic that the handler is declared with.
+    pub fn claimed_handler<DB: InboxDatabase, H: MessageHandler + Declared>(
+        self,
+        inbox: Inbox<DB>,
+        handler: H,
+    ) -> Self {
+        self.declared::<H>().claimed(H::TOPIC, inbox, handler)
+    }
+
+    /// As [`transactional`](Self::transactional), for the topic that the handler is declared with.
+    pub fn transactional_handler<DB: InboxDatabase, H: TransactionalMessageHandler<DB> + Declared>(
+        self,
+        inbox: Inbox<DB>,
+        handler: H,
+    ) -> Self {
+        self.declared::<H>().transactional(H::TOPIC, inbox, handler)
+    }
+
+    fn declared<H: Declared>(mut self) -> Self {
+        self.groups.extend(H::GROUP.map(|group| (H::TOPIC, group)));
+        self
+    }
+
     /// Where messages go that have failed for good. Without it their keys stand still: they are tried again and
     /// again, every `max_delay` of the retry policy.
     pub fn dead_letters(mut self, topic: impl Into<String>) -> Self {
@@ -99,6 +131,9 @@ impl ConsumerBuilder {
     /// [`ConfigError`].
     pub fn start(self) -> Result<Running, ConfigError> {
         self.config.check()?;
+        if let Some((topic, declared)) = self.groups.iter().find(|(_, group)| *group != self.config.group) {
+            return Err(ConfigError::Group { topic, declared, group: self.config.group });
+        }
         let mut topics: HashMap<Arc<str>, Arc<dyn Execute>> = HashMap::new();
         for (topic, execute) in self.topics {
             if topics.insert(topic.as_str().into(), execute).is_some() {

@@ -35,6 +35,35 @@ pub trait TransactionalMessageHandler<DB: InboxDatabase>: Send + Sync + 'static 
     ) -> impl Future<Output = Result<(), HandlerError>> + Send;
 }
 
+/// A handler that says which topic it is for: `#[message_handler]` makes one of a function.
+///
+/// ```no_run
+/// use keylane_consumer::{Consumer, ConsumerConfig, HandlerError, message_handler};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Order {
+///     number: u64,
+/// }
+///
+/// #[message_handler(topic = "orders", group = "mail")]
+/// async fn write_mail(order: Order) -> Result<(), HandlerError> {
+///     println!("dear customer, your order {} is on its way", order.number);
+///     Ok(())
+/// }
+///
+/// # fn run() -> Result<(), keylane_consumer::ConfigError> {
+/// let config = ConsumerConfig::new("127.0.0.1:9092", "mail");
+/// let running = Consumer::builder(config).handler(write_mail {}).start()?;
+/// # Ok(())
+/// # }
+/// ```
+pub trait Declared {
+    /// The topic.
+    const TOPIC: &'static str;
+    /// The only group that it is for, if it names one.
+    const GROUP: Option<&'static str>;
+}
+
 /// What became of a message.
 #[derive(Debug)]
 pub(crate) enum Outcome {

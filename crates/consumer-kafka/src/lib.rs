@@ -44,6 +44,9 @@ mod source;
 
 pub use config::{ConfigError, ConsumerConfig};
 pub use consumer::{Consumer, ConsumerBuilder, Running, ShutdownReport};
-pub use handler::{MessageHandler, TransactionalMessageHandler};
+pub use handler::{Declared, MessageHandler, TransactionalMessageHandler};
+pub use keylane::{HandlerError, RetryPolicy};
+pub use keylane_inbox::{Inbox, InboxDatabase};
+pub use keylane_macros::message_handler;
 pub use message::Message;
 pub use source::PartitionLag;

@@ -13,6 +13,7 @@ mod fallback;
 mod form;
 mod handler;
 mod key;
+mod message;
 mod name;
 mod options;
 mod rate;
@@ -183,6 +184,38 @@ pub fn outbox_fallback_handler(
     item: proc_macro::TokenStream,
 ) -> proc_macro::TokenStream {
     beside(item.into(), |item| fallback::expand(attribute.into(), item)).into()
+}
+
+/// Makes an `async fn` a handler of the messages of a topic, for the consumer of `keylane-consumer`, which re-exports
+/// this attribute.
+///
+/// ```ignore
+/// use keylane_consumer::{Consumer, ConsumerConfig, Message, message_handler};
+///
+/// #[message_handler(topic = "orders", group = "billing")]
+/// async fn bill(tx: &mut sqlx::PgConnection, order: Order) -> Result<(), sqlx::Error> {
+///     sqlx::query("INSERT INTO bill (number) VALUES ($1)").bind(order.id).execute(tx).await?;
+///     Ok(())
+/// }
+///
+/// let running = Consumer::builder(config).transactional_handler(inbox, bill {}).start()?;
+/// ```
+///
+/// The function takes a `&Message`, or a type that its payload is decoded into as JSON. Before it, a transactional
+/// handler takes a `&mut` connection. The attribute adds a type of the same name, which is what the builder is given:
+/// `bill {}`. A handler with a state of its own is a struct that implements the trait.
+///
+/// | option | meaning |
+/// | --- | --- |
+/// | `topic = "…"` | Needed. The topic. |
+/// | `group = "…"` | The consumer group. A consumer of another group refuses the handler. |
+/// | `crate = path` | Where `keylane_consumer` is, if it goes by another name. |
+#[proc_macro_attribute]
+pub fn message_handler(
+    attribute: proc_macro::TokenStream,
+    item: proc_macro::TokenStream,
+) -> proc_macro::TokenStream {
+    beside(item.into(), |item| message::expand(attribute.into(), item)).into()
 }
 
 /// The item as it came, and beside it what was made of it or what is wrong with it.

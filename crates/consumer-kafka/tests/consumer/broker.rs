@@ -61,7 +61,9 @@ pub(crate) async fn send(topic: &str, messages: impl IntoIterator<Item = (String
         headers = header(headers, "ce_type", "order.placed");
         headers =
             header(headers, "ce_traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
-        let record = FutureRecord::to(topic).key(&key).payload(&body).headers(headers);
+        let mut record = FutureRecord::to(topic).key(&key).payload(&body).headers(headers);
+        // A key may say where it goes.
+        record.partition = key.strip_prefix("partition-").map(|number| number.parse().unwrap());
         sent.push(producer.send_result(record).map_err(|(error, _)| error).unwrap());
     }
     for sent in sent {

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use keylane::{HandlerError, RetryPolicy};
-use keylane_consumer::Consumer;
+use keylane_consumer::{Consumer, Declared, message_handler};
 use rdkafka::Message as _;
 
 use crate::{
     broker,
-    stage::{Seen, Told, config, take},
+    stage::{Effects, Seen, Told, config, take},
 };
 
 fn message(key: &str, number: usize, body: &str) -> (String, String, String) {
@@ -59,22 +59,53 @@ async fn poison_stops_its_key_and_ends_among_the_dead_letters_with_its_error() {
     }
 }
 
+/// The first of its arguments is in the transaction, and the second is decoded.
+#[message_handler(topic = "numbers", group = "numbers")]
+async fn note_seven(tx: &mut sqlx::PgConnection, number: Number) -> Result<(), sqlx::Error> {
+    assert_eq!(number.number, 7);
+    sqlx::query("INSERT INTO tc_seven VALUES ($1)").bind(number.topic).execute(tx).await.map(drop)
+}
+
+#[derive(serde::Deserialize)]
+struct Number {
+    number: u32,
+    topic: String,
+}
+
+#[tokio::test]
+async fn a_declared_handler_is_for_its_group_only() {
+    let effects = Effects::new().await;
+    assert_eq!(<note_seven as Declared>::TOPIC, "numbers");
+    let other =
+        Consumer::builder(config("letters")).transactional_handler(effects.inbox.clone(), note_seven {});
+    let error = other.start().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the handler of numbers is for the group numbers, but the consumer is in the group letters"
+    );
+    effects.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_permanent_failure_is_not_tried_again() {
     let (topic, dead) = (broker::topic_of(1).await, broker::topic_of(1).await);
-    broker::send(&topic, [message("a", 0, "{"), message("a", 1, "7")]).await;
-    let (handler, mut seen) = Told::new(async |(_, body): Seen| {
-        let number: u32 = body.parse().map_err(HandlerError::permanent)?;
-        assert_eq!(number, 7);
-        Ok(())
-    });
-    let consumer = Consumer::builder(config(&broker::unused_name()))
-        .topic(topic.as_str(), handler)
+    let seven = format!(r#"{{"number":7,"topic":"{topic}"}}"#);
+    broker::send(&topic, [message("a", 0, "{"), message("a", 1, &seven)]).await;
+    let effects = Effects::new().await;
+    effects.execute("CREATE TABLE IF NOT EXISTS tc_seven (topic text)").await;
+    let group = broker::unused_name();
+    let consumer = Consumer::builder(config(&group))
+        .transactional(topic.as_str(), effects.inbox.clone(), note_seven {})
         .dead_letters(dead.as_str())
         .start()
         .unwrap();
-    assert_eq!(take(&mut seen, 1).await[0].1, "7");
+    while broker::committed(&topic, &group).await < 2 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     assert!(consumer.shutdown().await.graceful);
+    let noted = sqlx::query("DELETE FROM tc_seven WHERE topic = $1").bind(&topic);
+    assert_eq!(noted.execute(effects.inbox.pool()).await.unwrap().rows_affected(), 1);
+    effects.end().await;
     let letters = broker::read(&dead).await;
     assert_eq!(broker::headers(&letters[0])["keylane-attempts"], "1");
 }
