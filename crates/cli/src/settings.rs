@@ -11,6 +11,10 @@ use toml::{Table, Value};
 use self::refusal::refusal;
 pub(crate) use self::secrets::Secrets;
 
+/// Records that a relay has in memory at most, unless the file says how many: brokers answer in batches, and more of
+/// these are under way at once.
+const RELAY_IN_FLIGHT: i64 = 16_000;
+
 /// What a file says.
 pub(crate) struct Settings {
     pub(crate) config: Config,
@@ -73,6 +77,12 @@ impl Settings {
             Some(_) => return Err(SettingsError::Refused("relay must be a table: write [relay]".to_owned())),
             None => None,
         };
+        if relay.is_some() {
+            let delivery = table.entry("delivery").or_insert_with(|| Table::new().into());
+            if let Value::Table(delivery) = delivery {
+                delivery.entry("max_in_flight").or_insert(RELAY_IN_FLIGHT.into());
+            }
+        }
         let config = secrets.deserialize("", table)?;
         Ok(Self { config, relay, secrets })
     }
@@ -109,6 +119,15 @@ mod tests {
     fn an_empty_file_has_the_defaults() {
         let settings = parse("").unwrap();
         assert!(settings.config == Config::default() && settings.relay.is_none());
+    }
+
+    #[test]
+    fn a_relay_has_more_records_in_memory_unless_the_file_says_how_many() {
+        let in_memory = |text: &str| parse(text).unwrap().config.delivery.max_in_flight;
+        assert_eq!(in_memory(""), Config::default().delivery.max_in_flight);
+        assert_eq!(in_memory("[relay]"), 16_000);
+        assert_eq!(in_memory("[delivery]\nbatch_size = 500\n[relay]"), 16_000);
+        assert_eq!(in_memory("[delivery]\nmax_in_flight = 2000\n[relay]"), 2_000);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::{
 use rdkafka::{
     ClientContext, Offset, Statistics, TopicPartitionList,
     consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance},
+    error::{KafkaResult, RDKafkaErrorCode as Code},
     message::OwnedMessage,
 };
 use tokio::sync::mpsc;
@@ -22,6 +23,9 @@ use crate::config::{ConfigError, ConsumerConfig};
 /// Messages between the thread and the task.
 const EVENTS: usize = 512;
 const POLL: Duration = Duration::from_millis(100);
+/// How often a commit is tried that the brokers cannot take now, and the pause between two tries.
+const COMMIT_TRIES: u32 = 50;
+const COMMIT_PAUSE: Duration = Duration::from_millis(200);
 
 /// How far a partition is behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,11 +117,44 @@ pub(crate) fn commit(client: &Client, finished: Vec<(Place, i64)>) {
         // Only a wrong offset is refused.
         let _ = offsets.add_partition_offset(&topic, partition, Offset::Offset(next));
     }
-    if offsets.count() > 0
-        && let Err(error) = client.commit(&offsets, CommitMode::Sync)
-    {
-        tracing::warn!(target: "keylane_consumer", %error, "offsets were not committed: their messages come again");
+    if offsets.count() > 0 {
+        patiently(|| client.commit(&offsets, CommitMode::Sync));
     }
+}
+
+/// Tries a commit again while the brokers cannot take it: one that has just started loads its offsets first.
+fn patiently(commit: impl Fn() -> KafkaResult<()>) {
+    let mut tries = 0;
+    while let Err(error) = commit() {
+        tries += 1;
+        match error.rdkafka_error_code() {
+            Some(Code::NoOffset) => return,
+            Some(code) if passes(code) && tries < COMMIT_TRIES => std::thread::park_timeout(COMMIT_PAUSE),
+            _ => {
+                tracing::warn!(
+                    target: "keylane_consumer", %error, "offsets were not committed: their messages come again"
+                );
+                return;
+            }
+        }
+    }
+}
+
+/// Whether waiting ends this. A partition that has gone to another consumer does not come back.
+fn passes(code: Code) -> bool {
+    matches!(
+        code,
+        Code::CoordinatorLoadInProgress
+            | Code::CoordinatorNotAvailable
+            | Code::NotCoordinator
+            | Code::WaitingForCoordinator
+            | Code::BrokerTransportFailure
+            | Code::AllBrokersDown
+            | Code::NetworkException
+            | Code::OperationTimedOut
+            | Code::RequestTimedOut
+            | Code::TimedOutQueue
+    )
 }
 
 /// The running thread.
@@ -150,11 +187,7 @@ impl Source {
         drop(events);
         let ended = tokio::task::spawn_blocking(move || {
             let _ = thread.join();
-            if let Err(error) = client.commit_consumer_state(CommitMode::Sync)
-                && error.rdkafka_error_code() != Some(rdkafka::error::RDKafkaErrorCode::NoOffset)
-            {
-                tracing::warn!(target: "keylane_consumer", %error, "the last offsets were not committed");
-            }
+            patiently(|| client.commit_consumer_state(CommitMode::Sync));
             drop(client);
         });
         let _ = ended.await;

@@ -26,6 +26,9 @@ use super::{
 /// A backlog that takes longer will never be drained.
 const STALL: Duration = Duration::from_secs(300);
 
+/// Records in memory, as `keylane relay` has them.
+const IN_FLIGHT: usize = 16_000;
+
 /// Options of `bench kafka`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
@@ -94,6 +97,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     }
     let Options { records, payload_bytes, partitions, .. } = options;
     report.note(format!("{records} records of {payload_bytes} bytes to {partitions} partitions, acks=all"));
+    report.note(format!("relay: {IN_FLIGHT} records in memory, as `keylane relay` has"));
     report.note("loop: the same drain by hand, to nowhere; raw: an idempotent producer, from nowhere");
     report.note("each topic was read to its end: every record is there, and each key in order");
     Ok(report)
@@ -170,7 +174,9 @@ impl<E: Engine> Bench<'_, E> {
 
     async fn relay(&self, topic: &Topic, tally: &Arc<Tally>) -> Result<Running> {
         let handler = self.options.sink(topic)?;
-        let outbox = self.stage.outbox(self.stage.config.clone(), handler, tally).await?;
+        let mut config = self.stage.config.clone();
+        config.delivery.max_in_flight = config.delivery.max_in_flight.max(IN_FLIGHT);
+        let outbox = self.stage.outbox(config, handler, tally).await?;
         let running = outbox.start().await?;
         timeout(STALL, tally.all_settled()).await.map_err(|_| format!("not drained after {STALL:?}"))?;
         Ok(running)

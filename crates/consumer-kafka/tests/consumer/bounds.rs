@@ -12,12 +12,14 @@ use keylane::HandlerError;
 use keylane_consumer::Consumer;
 
 use crate::{
+    away::BROKER,
     broker,
     stage::{Seen, Told, bounded, config, take},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_partition_runs_only_so_far_ahead_of_a_key_that_stands_still() {
+    let _shared = BROKER.read().await;
     let topic = broker::topic_of(1).await;
     let stuck = [("stuck".to_owned(), "stuck".to_owned(), "stuck".to_owned())];
     let others =

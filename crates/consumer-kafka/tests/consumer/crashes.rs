@@ -10,6 +10,7 @@ use tokio::{
 };
 
 use crate::{
+    away::BROKER,
     broker,
     stage::{Affect, Effects, bounded, config},
 };
@@ -37,6 +38,7 @@ async fn worker() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_effect_happens_once_whatever_is_delivered_and_killed() {
+    let _shared = BROKER.read().await;
     let (topic, dead) = (broker::topic().await, broker::topic_of(1).await);
     let (effects, group) = (Effects::new().await, broker::unused_name());
     // Each message three times: twice in a row, and again at the end.

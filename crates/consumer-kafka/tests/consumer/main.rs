@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+#[path = "../../../sink-kafka/tests/kafka/away.rs"]
+mod away;
 mod bounds;
 mod broker;
 mod crashes;
 mod ordering;
+mod outages;
 mod poison;
 mod rebalance;
 mod stage;

@@ -13,6 +13,7 @@ use keylane::HandlerError;
 use keylane_consumer::Consumer;
 
 use crate::{
+    away::BROKER,
     broker,
     stage::{Seen, Told, config, take},
 };
@@ -40,6 +41,7 @@ async fn fails_at_first(tried: Arc<Mutex<HashMap<Seen, usize>>>, seen: Seen) -> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_stay_in_order_while_others_run_and_handlers_fail() {
+    let _shared = BROKER.read().await;
     let topic = broker::topic().await;
     let messages = (0..EACH * KEYS).map(|number| {
         let (key, body) = (format!("key-{}", number % KEYS), (number / KEYS).to_string());

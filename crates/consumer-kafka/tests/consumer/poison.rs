@@ -7,6 +7,7 @@ use keylane_consumer::{Consumer, Declared, message_handler};
 use rdkafka::Message as _;
 
 use crate::{
+    away::BROKER,
     broker,
     stage::{Effects, Seen, Told, config, take},
 };
@@ -17,6 +18,7 @@ fn message(key: &str, number: usize, body: &str) -> (String, String, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn poison_stops_its_key_and_ends_among_the_dead_letters_with_its_error() {
+    let _shared = BROKER.read().await;
     let (topic, dead) = (broker::topic_of(1).await, broker::topic_of(1).await);
     let mut messages = vec![message("bad", 0, "poison"), message("bad", 1, "after")];
     messages.extend((0..50).map(|number| message("good", number, &number.to_string())));
@@ -88,6 +90,7 @@ async fn a_declared_handler_is_for_its_group_only() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_permanent_failure_is_not_tried_again() {
+    let _shared = BROKER.read().await;
     let (topic, dead) = (broker::topic_of(1).await, broker::topic_of(1).await);
     let seven = format!(r#"{{"number":7,"topic":"{topic}"}}"#);
     broker::send(&topic, [message("a", 0, "{"), message("a", 1, &seven)]).await;

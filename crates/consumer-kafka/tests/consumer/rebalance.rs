@@ -6,6 +6,7 @@ use keylane_consumer::{Consumer, Running};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::{
+    away::BROKER,
     broker,
     stage::{Seen, Told, bounded, config, take},
 };
@@ -25,6 +26,7 @@ fn member(topic: &str, group: &str) -> (Running, UnboundedReceiver<Seen>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rebalance_loses_nothing_and_repeats_nothing_that_ended() {
+    let _shared = BROKER.read().await;
     let (topic, group) = (broker::topic().await, broker::unused_name());
     // One key in each partition, so that what is finished is always what comes first. Four calls at once: whichever
     // half of the partitions goes to the other member, calls are under way there.

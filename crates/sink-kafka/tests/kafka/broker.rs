@@ -1,8 +1,7 @@
-//! The broker of `dev/services`: topics, what is in them, and its faults.
+//! The broker of `dev/services`: topics, and what is in them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    process::Stdio,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::Duration,
 };
@@ -15,10 +14,7 @@ use rdkafka::{
     error::KafkaError,
     message::{Headers, OwnedMessage},
 };
-use tokio::{process::Command, sync::RwLock};
 
-/// Whoever stops the broker has it alone.
-pub(crate) static BROKER: RwLock<()> = RwLock::const_new(());
 const PARTITIONS: i32 = 6;
 static TOPICS: AtomicU32 = AtomicU32::new(0);
 
@@ -113,35 +109,4 @@ pub(crate) fn headers(message: &OwnedMessage) -> BTreeMap<String, String> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let headers = message.headers().unwrap();
     headers.iter().map(|header| (header.key.to_owned(), text(header.value.unwrap()))).collect()
-}
-
-/// `dev/services COMMAND kafka`.
-pub(crate) async fn service(command: &[&str]) {
-    let script = std::env::var("KEYLANE_SERVICES_COMMAND").expect("KEYLANE_SERVICES_COMMAND is not set");
-    let done = Command::new(script).args(command).stdin(Stdio::null()).output().await.unwrap();
-    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
-}
-
-/// While this lives, the broker is away. A test that fails meanwhile starts it again for the others.
-pub(crate) struct Away;
-
-impl Away {
-    pub(crate) async fn kill() -> Self {
-        service(&["kill", "kafka"]).await;
-        Self
-    }
-
-    pub(crate) async fn end(self) {
-        service(&["start", "kafka"]).await;
-    }
-}
-
-impl Drop for Away {
-    fn drop(&mut self) {
-        if std::thread::panicking()
-            && let Ok(script) = std::env::var("KEYLANE_SERVICES_COMMAND")
-        {
-            let _ = std::process::Command::new(script).args(["start", "kafka"]).stdin(Stdio::null()).output();
-        }
-    }
 }

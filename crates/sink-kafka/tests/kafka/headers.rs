@@ -4,7 +4,8 @@ use keylane_kafka::Route;
 use rdkafka::Message as _;
 
 use crate::{
-    broker::{self, BROKER},
+    away::BROKER,
+    broker,
     stage::{Stage, sink},
 };
 

@@ -4,7 +4,8 @@ use keylane::Signal;
 use keylane_kafka::Route;
 
 use crate::{
-    broker::{self, BROKER},
+    away::BROKER,
+    broker,
     stage::{Stage, in_turns, numbers, sink},
 };
 

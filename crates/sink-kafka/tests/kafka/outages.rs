@@ -10,7 +10,8 @@ use keylane_kafka::Route;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::{
-    broker::{self, Away, BROKER},
+    away::{self, Away, BROKER},
+    broker,
     stage::{Stage, bounded, in_turns, numbers, sink},
 };
 
@@ -79,7 +80,7 @@ async fn a_frozen_broker_repeats_messages_and_swaps_none() {
     let mut stage = Stage::of([sink.route(route(&topic)).registration("kafka")]).await;
     stage.schedule("order.placed", in_turns(20, 0, 100)).await;
     stage.until_settled(200).await;
-    let frozen = tokio::spawn(async { broker::service(&["pause", "kafka", "5"]).await });
+    let frozen = tokio::spawn(async { away::service(&["pause", "kafka", "5"]).await });
     stage.schedule("order.placed", in_turns(20, 100, 400)).await;
     stage.until(|signal| is_away(signal) && calls.fetch_add(1, Relaxed) == 0).await;
     frozen.await.unwrap();

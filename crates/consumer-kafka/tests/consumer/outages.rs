@@ -1,0 +1,52 @@
+//! A broker that goes away in the middle and comes back.
+
+use std::time::Duration;
+
+use keylane_consumer::Consumer;
+use tokio::sync::mpsc::unbounded_channel;
+
+use crate::{
+    away::{Away, BROKER},
+    broker,
+    stage::{Affect, Effects, config, take},
+};
+
+const MESSAGES: usize = 1200;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_broker_loses_nothing_and_each_effect_happens_once() {
+    let _alone = BROKER.write().await;
+    let (topic, effects, group) = (broker::topic().await, Effects::new().await, broker::unused_name());
+    let messages = (0..MESSAGES).map(|number| {
+        let key = format!("key-{}", number % 30);
+        (key, format!("event-{number}"), (number / 30).to_string())
+    });
+    broker::send(&topic, messages).await;
+    let (called, mut seen) = unbounded_channel();
+    let handler = Affect { effects: effects.clone(), called };
+    // Little is in memory when the broker goes.
+    let config = config(&group).concurrency(4).max_ahead(20);
+    let config = config.property("queued.min.messages", "10").property("fetch.message.max.bytes", "1000");
+    let builder = Consumer::builder(config).transactional(topic.as_str(), effects.inbox.clone(), handler);
+    let running = builder.start().unwrap();
+    let mut handled = take(&mut seen, 100).await;
+    let away = Away::kill().await;
+    // What is in memory is handled all the same.
+    while let Ok(Some(one)) = tokio::time::timeout(Duration::from_millis(500), seen.recv()).await {
+        handled.push(one);
+    }
+    away.end().await;
+    assert!(handled.len() < MESSAGES, "the broker was killed too late");
+    let left = MESSAGES - handled.len();
+    handled.extend(take(&mut seen, left).await);
+    assert!(running.shutdown().await.graceful);
+    assert_eq!(broker::committed(&topic, &group).await, MESSAGES as i64);
+    let counts = effects.counts().await;
+    assert!(counts.len() == MESSAGES && counts.iter().all(|(_, count)| *count == 1));
+    // The inbox skips what comes again, so the handler sees each message once, and each key in order.
+    for key in (0..30).map(|key| format!("key-{key}")) {
+        let bodies = handled.iter().filter(|(of, _)| *of == key).map(|(_, body)| body.parse().unwrap());
+        assert_eq!(bodies.collect::<Vec<usize>>(), (0..MESSAGES / 30).collect::<Vec<_>>(), "{key}");
+    }
+    effects.end().await;
+}
