@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS {inbox}message (
     error           VARCHAR(1000),
     received_at     DATETIME(6)    NOT NULL,
     finished_at     DATETIME(6),
-    PRIMARY KEY (consumer_group, event_id),
+    PRIMARY KEY (event_id, consumer_group),
     -- For the purge, and for what was finished lately.
     INDEX {index}message_finished (status, finished_at)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;

@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS {inbox}message (
     error           text,
     received_at     timestamptz NOT NULL,
     finished_at     timestamptz,
-    PRIMARY KEY (consumer_group, event_id)
+    PRIMARY KEY (event_id, consumer_group)
 );
 -- For the purge, and for what was finished lately.
 CREATE INDEX IF NOT EXISTS {index}message_finished ON {inbox}message (status, finished_at);

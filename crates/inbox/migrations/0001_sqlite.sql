@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS {inbox}message (
     error           TEXT,
     received_at     INTEGER NOT NULL,
     finished_at     INTEGER,
-    PRIMARY KEY (consumer_group, event_id)
+    PRIMARY KEY (event_id, consumer_group)
 ) STRICT, WITHOUT ROWID;
 -- For the purge, and for what was finished lately.
 CREATE INDEX IF NOT EXISTS {index}message_finished ON {inbox}message (status, finished_at);

@@ -189,7 +189,7 @@ pub fn outbox_fallback_handler(
 /// Makes an `async fn` a handler of the messages of a topic, for the consumer of `keylane-consumer`, which re-exports
 /// this attribute.
 ///
-/// ```ignore
+/// ```text
 /// use keylane_consumer::{Consumer, ConsumerConfig, Message, message_handler};
 ///
 /// #[message_handler(topic = "orders", group = "billing")]

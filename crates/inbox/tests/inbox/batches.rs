@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use keylane_inbox::OnceError;
 
-use crate::target::{Connection, Stage, Target, on_each};
+use crate::target::{Connection, OnPostgres, Stage, Target, on_each};
 
 on_each!(a_batch_filters_what_was_seen, batches_that_overlap_have_each_effect_once);
 
@@ -69,5 +69,30 @@ async fn batches_that_overlap_have_each_effect_once<T: Target>() {
     for id in &ids {
         assert_eq!(stage.effects_of(id).await, 1, "{id}");
     }
+    stage.end().await;
+}
+
+/// A new table has no statistics yet, and one group has all messages: only the key of the table leads to those of
+/// the batch.
+#[tokio::test]
+async fn postgres_finds_messages_by_their_ids_without_statistics() {
+    let Some(stage) = Stage::<OnPostgres>::new().await else { return };
+    let table = format!("{}message", stage.prefix);
+    stage.execute("ALTER TABLE {}message SET (autovacuum_enabled = false)").await;
+    let ids: Vec<String> = (0..20_000).map(|number| format!("event-{number}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let nothing = async |_: &mut sqlx::PgConnection, _: &[usize]| Ok::<_, sqlx::Error>(());
+    for ids in ids.chunks(2_000) {
+        stage.inbox.run_batch(ids, "billing", nothing).await.unwrap();
+    }
+    let explained = format!(
+        "EXPLAIN SELECT 1 FROM {table} WHERE consumer_group = 'billing' AND token = 't' \
+         AND status NOT IN ('SUCCESS', 'FAILED') AND event_id = ANY ('{{{batch}}}'::text[])",
+        batch = ids[..100].join(",")
+    );
+    let plan: Vec<String> =
+        sqlx::query_scalar(sqlx::AssertSqlSafe(explained)).fetch_all(stage.inbox.pool()).await.unwrap();
+    let by_id = plan.iter().any(|line| line.contains("Index Cond") && line.contains("event_id = ANY"));
+    assert!(by_id, "{plan:#?}");
     stage.end().await;
 }

@@ -87,3 +87,27 @@ async fn a_frozen_broker_repeats_messages_and_swaps_none() {
     stage.until_idle().await;
     check(stage, &topic, 400).await;
 }
+
+/// What follows is printed: how long after each return of the broker records arrive again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_is_killed_three_times_loses_and_swaps_nothing() {
+    const EACH: usize = 5_000;
+    let _alone = BROKER.write().await;
+    let topic = broker::topic(&[]).await;
+    let sink = sink(|config| config.patience(Duration::from_secs(2)));
+    let mut stage = Stage::of([sink.route(route(&topic)).registration("kafka")]).await;
+    stage.schedule("order.placed", in_turns(20, 0, EACH)).await;
+    for settled in [20_000, 45_000, 70_000] {
+        stage.until_settled(settled).await;
+        let away = Away::kill().await;
+        stage.until(is_away).await;
+        let known = stage.settled();
+        away.end().await;
+        let back = tokio::time::Instant::now();
+        stage.until_settled(known + 1).await;
+        println!("{settled} settled, killed, back, and on after {:?}", back.elapsed());
+        assert!(back.elapsed() < Duration::from_secs(10));
+    }
+    stage.until_idle().await;
+    check(stage, &topic, EACH).await;
+}

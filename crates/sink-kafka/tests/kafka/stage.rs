@@ -88,7 +88,7 @@ impl Stage {
         }
     }
 
-    fn settled(&self) -> usize {
+    pub(crate) fn settled(&self) -> usize {
         let settled = self.seen.iter().map(|signal| match signal {
             Signal::Settled { records } => *records,
             _ => 0,
