@@ -96,15 +96,30 @@ impl Stage {
         settled.sum()
     }
 
-    /// Waits until nothing is to be delivered any more.
+    /// Waits until nothing is to be delivered any more, but for what a failed record holds.
     pub(crate) async fn until_idle(&mut self) {
-        let open = [Status::Pending, Status::Delayed];
+        self.until_none(&[Status::Pending, Status::Delayed]).await;
+    }
+
+    /// As [`until_idle`](Self::until_idle), with what is held: a long lane that goes on returns in steps.
+    pub(crate) async fn until_all_delivered(&mut self) {
+        self.until_none(&[Status::Pending, Status::Delayed, Status::Held]).await;
+    }
+
+    async fn until_none(&mut self, open: &[Status]) {
         loop {
             let counts = self.outbox.admin().counts().await.unwrap();
             if open.iter().all(|status| counts.of(*status) == 0) {
                 return;
             }
             self.until(|signal| matches!(signal, Signal::Settled { .. })).await;
+        }
+    }
+
+    /// Takes the signals that are there.
+    pub(crate) fn catch_up(&mut self) {
+        while let Ok(signal) = self.signals.try_recv() {
+            self.seen.push(signal);
         }
     }
 
