@@ -25,6 +25,7 @@ mod event;
 mod form;
 mod read;
 mod route;
+mod routes;
 mod template;
 mod write;
 
@@ -34,5 +35,6 @@ pub use event::Event;
 pub use form::{Binding, Form};
 pub use read::{ReadError, Received, TraceContext};
 pub use route::{Message, Route};
+pub use routes::Routes;
 pub use template::{Template, TemplateError};
 pub use write::MessageHeaders;

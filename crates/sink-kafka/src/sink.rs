@@ -9,10 +9,9 @@ use std::{
 };
 
 use keylane::{
-    BatchResults, Failure, GenericBatchHandler, GenericFallbackHandler, HandlerError, Record, RecordTypes,
-    Registration,
+    BatchResults, Failure, GenericBatchHandler, GenericFallbackHandler, HandlerError, Record, Registration,
 };
-use keylane_message::{Binding, Message, Route};
+use keylane_message::{Binding, Message, Route, Routes};
 use rdkafka::error::KafkaError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -27,7 +26,7 @@ use crate::{
 #[must_use = "register it with KafkaSink::registration"]
 #[derive(Debug)]
 pub struct KafkaSink {
-    routes: Vec<Route>,
+    routes: Routes,
     skip_unrouted: bool,
     pub(crate) producers: Producers,
 }
@@ -43,12 +42,12 @@ impl KafkaSink {
             // The client checks its properties when it makes a producer.
             Session::open(&config.client(alone)).map_err(|error| refused(&error))?;
         }
-        Ok(Self { routes: Vec::new(), skip_unrouted: false, producers: Producers::new(config) })
+        Ok(Self { routes: Routes::default(), skip_unrouted: false, producers: Producers::new(config) })
     }
 
     /// Adds a route. Records go by the first route that takes their type.
     pub fn route(mut self, route: Route) -> Self {
-        self.routes.push(route);
+        self.routes.add(route);
         self
     }
 
@@ -61,26 +60,21 @@ impl KafkaSink {
     /// The sink as a handler, with the limits of its settings. If no route has a `*`, it takes the types that
     /// the routes name; else it takes all types. If a route has dead letters, they are the handler's fallback.
     pub fn registration(self, id: impl Into<String>) -> Registration {
-        let exact: Option<Vec<&[String]>> = self.routes.iter().map(Route::record_types).collect();
-        let types = exact.map_or_else(RecordTypes::all, |types| RecordTypes::types(types.concat()));
+        let types = self.routes.record_types();
         let config = &self.producers.config;
         let (size, concurrency) = (config.batch_size, config.concurrency);
         // The sink gives up by itself; the time limit is for what cannot be.
         let timeout = config.patience * 2 + Duration::from_secs(10);
-        let has_dead_letters = self.routes.iter().any(Route::has_dead_letters);
+        let has_dead_letters = self.routes.has_dead_letters();
         let sink = Arc::new(self);
         let registration = Registration::generic_batch(id, types, size, Relay(Arc::clone(&sink)));
         let registration = registration.timeout(timeout).concurrency(concurrency);
         if has_dead_letters { registration.with_fallback(DeadLetters(sink)) } else { registration }
     }
 
-    fn route_of(&self, record: &Record) -> Option<&Route> {
-        self.routes.iter().find(|route| route.takes(&record.delivery.record_type))
-    }
-
     /// The message of a record; `None` if it is to be skipped.
     fn message<'a>(&'a self, record: &'a Record) -> Option<Result<Message<'a>, SendError>> {
-        match self.route_of(record) {
+        match self.routes.of(record) {
             Some(route) => Some(Ok(route.message(record, &self.producers.config.source, Binding::Kafka))),
             None if self.skip_unrouted => None,
             None => Some(Err(SendError::Unrouted { record_type: record.delivery.record_type.to_string() })),
@@ -111,8 +105,7 @@ impl GenericFallbackHandler for DeadLetters {
         let (sink, records) = (&*self.0, [record]);
         let message = |record| {
             let source = &sink.producers.config.source;
-            let letter = sink.route_of(record)?.dead_letter(record, failure, source, Binding::Kafka);
-            letter.map(Ok)
+            sink.routes.dead_letter(record, failure, source, Binding::Kafka).map(Ok)
         };
         if message(record).is_none() {
             return Err(HandlerError::permanent("the record's route has no dead letters"));

@@ -2,10 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use keylane::{
-    Failure, GenericFallbackHandler, GenericHandler, HandlerError, Record, RecordTypes, Registration,
-};
-use keylane_message::{Binding, Message, Route};
+use keylane::{Failure, GenericFallbackHandler, GenericHandler, HandlerError, Record, Registration};
+use keylane_message::{Binding, Message, Route, Routes};
 use tokio::time::timeout;
 
 use crate::{
@@ -22,7 +20,7 @@ const LEAST_PAUSE: Duration = Duration::from_millis(100);
 /// Hands records on to HTTP endpoints. See the [crate] for an example.
 #[must_use = "register it with WebhookSink::registration"]
 pub struct WebhookSink {
-    routes: Vec<Route>,
+    routes: Routes,
     skip_unrouted: bool,
     sender: Sender,
 }
@@ -31,7 +29,7 @@ pub struct WebhookSink {
 impl std::fmt::Debug for WebhookSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WebhookSink")
-            .field("routes", &self.routes.len())
+            .field("routes", &self.routes.count())
             .field("config", &self.sender.config)
             .finish_non_exhaustive()
     }
@@ -45,12 +43,12 @@ impl WebhookSink {
     pub fn new(config: WebhookConfig) -> Result<Self, ConfigError> {
         config.check()?;
         let sender = Sender { client: Client::new(&config)?, config, endpoints: Endpoints::default() };
-        Ok(Self { routes: Vec::new(), skip_unrouted: false, sender })
+        Ok(Self { routes: Routes::default(), skip_unrouted: false, sender })
     }
 
     /// Adds a route, whose target is a URL. Records go by the first route that takes their type.
     pub fn route(mut self, route: Route) -> Self {
-        self.routes.push(route);
+        self.routes.add(route);
         self
     }
 
@@ -63,26 +61,21 @@ impl WebhookSink {
     /// The sink as a handler, with the limits of its settings. If no route has a `*`, it takes the types that
     /// the routes name; else it takes all types. If a route has dead letters, they are the handler's fallback.
     pub fn registration(self, id: impl Into<String>) -> Registration {
-        let exact: Option<Vec<&[String]>> = self.routes.iter().map(Route::record_types).collect();
-        let types = exact.map_or_else(RecordTypes::all, |types| RecordTypes::types(types.concat()));
+        let types = self.routes.record_types();
         let config = &self.sender.config;
         // The sink gives up by itself; the time limit is for what cannot be.
         let (timeout, concurrency) = (config.timeout * 2 + Duration::from_secs(10), config.concurrency);
-        let has_dead_letters = self.routes.iter().any(Route::has_dead_letters);
+        let has_dead_letters = self.routes.has_dead_letters();
         let sink = Arc::new(self);
         let registration = Registration::generic(id, types, Relay(Arc::clone(&sink)));
         let registration = registration.timeout(timeout).concurrency(concurrency);
         if has_dead_letters { registration.with_fallback(DeadLetters(sink)) } else { registration }
     }
-
-    fn route_of(&self, record: &Record) -> Option<&Route> {
-        self.routes.iter().find(|route| route.takes(&record.delivery.record_type))
-    }
 }
 
 impl GenericHandler for WebhookSink {
     async fn handle(&self, record: &Record) -> Result<(), HandlerError> {
-        match self.route_of(record) {
+        match self.routes.of(record) {
             Some(route) => {
                 let message = route.message(record, &self.sender.config.source, Binding::Http);
                 self.sender.deliver(record, message).await
@@ -110,9 +103,8 @@ struct DeadLetters(Arc<WebhookSink>);
 
 impl GenericFallbackHandler for DeadLetters {
     async fn handle(&self, record: &Record, failure: &Failure) -> Result<(), HandlerError> {
-        let (route, sender) = (self.0.route_of(record), &self.0.sender);
-        let letter =
-            route.and_then(|route| route.dead_letter(record, failure, &sender.config.source, Binding::Http));
+        let WebhookSink { routes, sender, .. } = &*self.0;
+        let letter = routes.dead_letter(record, failure, &sender.config.source, Binding::Http);
         let letter =
             letter.ok_or_else(|| HandlerError::permanent("the record's route has no dead letters"))?;
         sender.deliver(record, letter).await

@@ -1,0 +1,61 @@
+//! The routes of a sink, and which of them a record goes by.
+
+use keylane::{Failure, Record, RecordTypes};
+
+use crate::{
+    form::Binding,
+    route::{Message, Route},
+};
+
+/// The routes of a sink, in their order. A record goes by the first one that takes its type.
+///
+/// ```
+/// use keylane_message::{Route, Routes};
+///
+/// let mut routes = Routes::default();
+/// routes.add(Route::to("orders").events(["order.placed"]));
+/// routes.add(Route::to("everything").dead_letters("dead"));
+/// assert!(routes.has_dead_letters());
+/// ```
+#[derive(Debug, Default)]
+pub struct Routes(Vec<Route>);
+
+impl Routes {
+    /// Adds a route behind the others.
+    pub fn add(&mut self, route: Route) {
+        self.0.push(route);
+    }
+
+    /// The route of a record; `None` if none takes its type.
+    pub fn of(&self, record: &Record) -> Option<&Route> {
+        self.0.iter().find(|route| route.takes(&record.delivery.record_type))
+    }
+
+    /// The types for which a sink is to be registered: those that the routes name, or all types if a route has a `*`
+    /// or names none.
+    pub fn record_types(&self) -> RecordTypes {
+        let named: Option<Vec<&[String]>> = self.0.iter().map(Route::record_types).collect();
+        named.map_or_else(RecordTypes::all, |types| RecordTypes::types(types.concat()))
+    }
+
+    /// Whether a route has dead letters: then the sink is to have a fallback.
+    pub fn has_dead_letters(&self) -> bool {
+        self.0.iter().any(Route::has_dead_letters)
+    }
+
+    /// The dead letter of a record that has failed for good; `None` if its route has none.
+    pub fn dead_letter<'a>(
+        &'a self,
+        record: &'a Record,
+        failure: &'a Failure,
+        source: &'a str,
+        binding: Binding,
+    ) -> Option<Message<'a>> {
+        self.of(record)?.dead_letter(record, failure, source, binding)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+}
