@@ -1,0 +1,64 @@
+//! What comes out: a report, or a violation with the lines that show it.
+
+use std::{collections::BTreeMap, fmt};
+
+use crate::{Event, Invariant};
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub struct Violation {
+    /// Which.
+    pub invariant: Invariant,
+    /// What is wrong, in a sentence.
+    pub text: String,
+    /// The events that show it, in their order.
+    pub excerpt: Vec<Event>,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "invariant {} violated: {}", self.invariant, self.text)?;
+        for event in &self.excerpt {
+            write!(f, "\n  {}", serde_json::to_string(event).map_err(|_| fmt::Error)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// What was judged and found good.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Events taken.
+    pub events: u64,
+    /// How often each invariant was judged. One that is missing was not.
+    pub judged: BTreeMap<Invariant, u64>,
+    /// How often each thing that should happen in some run has happened.
+    pub reached: BTreeMap<String, u64>,
+}
+
+impl Report {
+    /// Adds the report of another run of the class.
+    pub fn add(&mut self, other: &Self) {
+        self.events += other.events;
+        for (invariant, count) in &other.judged {
+            *self.judged.entry(*invariant).or_default() += count;
+        }
+        for (what, count) in &other.reached {
+            *self.reached.entry(what.clone()).or_default() += count;
+        }
+    }
+
+    /// Asks that each of these was reached.
+    ///
+    /// # Errors
+    /// [`Invariant::Sometimes`], with those that were not.
+    pub fn require<'a>(&self, sometimes: impl IntoIterator<Item = &'a str>) -> Result<(), Violation> {
+        let missing: Vec<&str> =
+            sometimes.into_iter().filter(|what| !self.reached.contains_key(*what)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let text = format!("never reached: {}", missing.join(", "));
+        Err(Violation { invariant: Invariant::Sometimes, text, excerpt: Vec::new() })
+    }
+}
