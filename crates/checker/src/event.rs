@@ -18,7 +18,8 @@ pub struct Event {
 /// What happened.
 ///
 /// Events that tell what the database contains (`Stored` to `Evicted`) stand in the order of commits, those of one
-/// transaction in the order of ids.
+/// transaction in the order of ids, and before the event that tells that its commit returned. What a person does is told
+/// before it is done. A call whose handler cannot read the payload is told as one that failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum What {
@@ -85,8 +86,6 @@ pub enum What {
         call: u64,
         /// The instance that calls.
         instance: String,
-        /// The generation under which the instance owns the partition of the first record.
-        generation: i64,
         /// The form of the handler.
         kind: CallKind,
         /// The records it is given, in their order.
@@ -145,7 +144,7 @@ pub enum What {
     Unclaimed {
         /// The partition.
         partition: u16,
-        /// The generation that has ended; a release may also move it on.
+        /// The generation that has ended.
         generation: i64,
     },
     /// An instance has joined.
@@ -258,6 +257,8 @@ pub struct Called {
     pub key: String,
     /// The partition of the key.
     pub partition: u16,
+    /// The generation under which the instance owns the partition.
+    pub generation: i64,
     /// Which attempt this is, from 1.
     pub attempt: u32,
 }
