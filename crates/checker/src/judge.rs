@@ -1,36 +1,249 @@
 //! Takes events one by one and holds them against the invariants.
+//!
+//! The judge keeps what is open: transactions, records without an end, calls, the owners of partitions, faults. What has
+//! its end is forgotten but for its id, so that memory does not grow with the history. Each open thing keeps the lines it
+//! came from; a violation shows those and no others.
 
-use crate::{Event, Expect, Report, Violation};
+mod calls;
+mod end;
+mod faults;
+mod forgets;
+mod ids;
+mod lanes;
+mod line;
+mod members;
+mod names;
+mod ownership;
+mod records;
+mod rows;
+mod shares;
+mod starts;
+mod waits;
+mod writers;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use self::{
+    calls::Calls,
+    faults::Faults,
+    forgets::Forgets,
+    ids::Ids,
+    lanes::Lanes,
+    line::{Line, Numbered, violation},
+    members::Members,
+    names::{Name, Names},
+    ownership::Ownership,
+    records::Records,
+    shares::Shares,
+    waits::Waits,
+    writers::Writers,
+};
+use crate::{Event, Expect, Invariant, Report, Truth, Violation, What};
 
 /// A judge of one history.
 #[derive(Debug)]
 pub struct Judge {
     expect: Expect,
     report: Report,
+    judged: [u64; Invariant::ALL.len()],
+    reached: BTreeMap<&'static str, u64>,
+    names: Names,
+    writers: Writers,
+    records: Records,
+    lanes: Lanes,
+    calls: Calls,
+    ownership: Ownership,
+    members: Members,
+    faults: Faults,
+    waits: Waits,
+    shares: Shares,
+    forgets: Forgets,
+    /// Records that are completed and kept, and those that are gone.
+    kept: Ids,
+    gone: Ids,
+    highest_id: i64,
+    /// Completions and effects of transactional handlers, by event and handler.
+    completed: HashMap<(uuid::Uuid, Name), u32>,
+    effects: BTreeMap<(uuid::Uuid, String), Vec<Line>>,
+    /// Handlers whose effects are judged, and those whose lanes go on.
+    transactional: BTreeSet<Name>,
+    passes_failures: BTreeSet<Name>,
+    passes_failed: BTreeSet<Name>,
+    ended: bool,
 }
 
 impl Judge {
     /// A judge that has seen nothing.
     #[must_use]
     pub fn new(expect: Expect) -> Self {
-        Self { expect, report: Report::default() }
+        let mut names = Names::default();
+        let mut of = |set: &BTreeSet<String>| set.iter().map(|name| names.of(name)).collect();
+        let transactional = of(&expect.transactional);
+        let (passes_failures, passes_failed) = (of(&expect.passes_failures), of(&expect.passes_failed));
+        Self {
+            report: Report::default(),
+            judged: [0; Invariant::ALL.len()],
+            reached: BTreeMap::new(),
+            writers: Writers::default(),
+            records: Records::default(),
+            lanes: Lanes::default(),
+            calls: Calls::default(),
+            ownership: Ownership::default(),
+            members: Members::default(),
+            faults: Faults::new(&expect.excusing),
+            waits: Waits::default(),
+            shares: Shares::default(),
+            forgets: Forgets::new(expect.forgets),
+            kept: Ids::default(),
+            gone: Ids::default(),
+            highest_id: i64::MIN,
+            completed: HashMap::new(),
+            effects: BTreeMap::new(),
+            transactional,
+            passes_failures,
+            passes_failed,
+            ended: false,
+            names,
+            expect,
+        }
     }
 
     /// Takes the next event. After a violation the judge is of no use any more.
     ///
     /// # Errors
     /// The invariant that does not hold.
-    pub fn take(&mut self, _event: &Event) -> Result<(), Violation> {
+    pub fn take(&mut self, event: &Event) -> Result<(), Violation> {
         self.report.events += 1;
-        Ok(())
+        let line = Arc::new(Numbered { position: self.report.events, event: event.clone() });
+        self.forgets.trim(event.at);
+        self.judge_shares(event.at, &line)?;
+        self.judge_waits(event.at, &line)?;
+        self.dispatch(&line)
+    }
+
+    fn dispatch(&mut self, line: &Line) -> Result<(), Violation> {
+        match &line.event.what {
+            What::Scheduling { .. }
+            | What::Scheduled { .. }
+            | What::ScheduleFailed { .. }
+            | What::ScheduleUnknown { .. }
+            | What::Committing { .. }
+            | What::Committed { .. }
+            | What::CommitUnknown { .. }
+            | What::RolledBack { .. }
+            | What::Undone { .. } => self.of_writer(line),
+            What::CallBegan { .. } => self.call_began(line),
+            What::CallEnded { call, ends } => self.call_ended(*call, ends, line),
+            What::Stored { .. } => self.stored(line),
+            What::Changed { .. } => self.changed(line),
+            What::Claimed { .. }
+            | What::Unclaimed { .. }
+            | What::Joined { .. }
+            | What::Draining { .. }
+            | What::Left { .. }
+            | What::Evicted { .. } => self.of_cluster(line),
+            What::Retried { id } | What::Discarded { id } | What::Replaced { id } => {
+                self.reach("repair");
+                self.person(*id, line);
+                Ok(())
+            }
+            What::Cancelled { event } => {
+                self.writers.cancel(*event, line);
+                Ok(())
+            }
+            What::Effect { event, handler } => {
+                self.effects.entry((*event, handler.clone())).or_default().push(Arc::clone(line));
+                Ok(())
+            }
+            What::LeaseUntil { instance, until } => self.lease(instance, *until, line),
+            What::Sampled { .. } | What::Remains { .. } | What::Logged { .. } => self.sampled(line),
+            What::FaultBegan { .. } | What::FaultEnded { .. } => self.of_faults(line),
+            What::FailedOver { back_to } => {
+                self.failed_over(*back_to, line);
+                Ok(())
+            }
+            What::Settling => {
+                self.settle_down(line.event.at);
+                Ok(())
+            }
+            What::Finished => self.all_done(line),
+            What::Saw { what } => {
+                *self.report.reached.entry(what.clone()).or_default() += 1;
+                Ok(())
+            }
+        }
     }
 
     /// Judges what can only be judged at the end.
     ///
     /// # Errors
     /// The invariant that does not hold.
-    pub fn finish(self) -> Result<Report, Violation> {
-        self.report.require(self.expect.sometimes.iter().map(String::as_str))?;
+    pub fn finish(mut self) -> Result<Report, Violation> {
+        self.judge_effects()?;
+        self.judge_rest()?;
+        for (invariant, count) in Invariant::ALL.into_iter().zip(self.judged).filter(|(_, count)| *count > 0)
+        {
+            self.report.judged.insert(invariant, count);
+        }
+        for (what, count) in self.reached {
+            *self.report.reached.entry(what.to_owned()).or_default() += count;
+        }
+        if !self.expect.sometimes.is_empty() {
+            *self.report.judged.entry(Invariant::Sometimes).or_default() += 1;
+            self.report.require(self.expect.sometimes.iter().map(String::as_str))?;
+        }
         Ok(self.report)
+    }
+
+    /// Counts one judgement of an invariant.
+    fn count(&mut self, invariant: Invariant) {
+        self.judged[usize::from(invariant.number()) - 1] += 1;
+    }
+
+    /// Counts something that should happen in some run.
+    fn reach(&mut self, what: &'static str) {
+        *self.reached.entry(what).or_default() += 1;
+    }
+
+    /// Whether the history has the events of rows.
+    fn has_rows(&self) -> bool {
+        self.expect.truth == Truth::Rows
+    }
+
+    /// Judges what was counted or logged.
+    fn sampled(&mut self, line: &Line) -> Result<(), Violation> {
+        match &line.event.what {
+            What::Sampled { name, value } => {
+                let Some(bound) = self.expect.bounds.get(name).copied() else { return Ok(()) };
+                self.count(Invariant::Bounds);
+                if *value > bound {
+                    let text = format!("{value} {name}, where {bound} are allowed");
+                    return Err(violation(Invariant::Bounds, text, [Some(line)]));
+                }
+            }
+            What::Remains { name, value } => {
+                self.count(Invariant::Quiet);
+                if *value > 0 {
+                    return Err(violation(
+                        Invariant::Quiet,
+                        format!("{value} {name} are left"),
+                        [Some(line)],
+                    ));
+                }
+            }
+            What::Logged { text } => {
+                let Some(canary) = &self.expect.canary else { return Ok(()) };
+                let told = text.contains(canary.as_str());
+                self.count(Invariant::Secrets);
+                if told {
+                    return Err(violation(Invariant::Secrets, "a log line contains a payload", [Some(line)]));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
     }
 }

@@ -1,0 +1,281 @@
+//! Calls of handlers: who may call, and what became of it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use super::{
+    Judge,
+    line::{Line, violation},
+    names::Name,
+    ownership::Standing,
+    records::State,
+};
+use crate::{CallKind, Called, End, Invariant, Violation, What};
+
+/// A call that has not ended.
+#[derive(Debug)]
+pub(super) struct OpenCall {
+    pub(super) line: Line,
+    pub(super) instance: Name,
+    kind: CallKind,
+    /// The records, in their order; none for what is excused and not judged.
+    records: Vec<Option<i64>>,
+}
+
+impl OpenCall {
+    fn called(&self) -> &[Called] {
+        match &self.line.event.what {
+            What::CallBegan { records, .. } => records,
+            _ => &[],
+        }
+    }
+
+    /// The lowest generation of its records: calls of former owners have lower ones.
+    fn generation(&self) -> i64 {
+        self.called().iter().map(|called| called.generation).min().unwrap_or_default()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    pub(super) open: HashMap<u64, OpenCall>,
+    /// Calls that a crash has ended.
+    crashed: HashSet<u64>,
+    /// Instances that have crashed, and until when the others trust their lease.
+    pub(super) crashes: HashMap<Name, Line>,
+    leases: HashMap<Name, (u64, Line)>,
+}
+
+impl Judge {
+    pub(super) fn lease(&mut self, instance: &str, until: u64, line: &Line) -> Result<(), Violation> {
+        let instance = self.names.of(instance);
+        self.judge_crashed(instance, line)?;
+        self.calls.leases.insert(instance, (until, Arc::clone(line)));
+        Ok(())
+    }
+
+    pub(super) fn call_began(&mut self, line: &Line) -> Result<(), Violation> {
+        let What::CallBegan { call, instance, kind, records } = &line.event.what else { return Ok(()) };
+        let instance = self.names.of(instance);
+        self.judge_crashed(instance, line)?;
+        self.judge_lease(instance, line)?;
+        match kind {
+            CallKind::Fallback => self.reach("fallback"),
+            CallKind::Batch | CallKind::TransactionalBatch if records.len() > 1 => self.reach("batch"),
+            _ => {}
+        }
+        let mut found = Vec::with_capacity(records.len());
+        for called in records {
+            let id = self.judge_called(called, instance, line)?;
+            let standing = self.standing(called, instance, line)?;
+            let lane = (self.names.of(&called.key), self.names.of(&called.handler));
+            self.judge_overlap(*call, lane, instance, called, line)?;
+            match (id, standing) {
+                (Some(id), Standing::Owner) => {
+                    self.judge_start(id, called, (*call, instance, *kind), line)?;
+                    found.push(Some(id));
+                }
+                _ => found.push(None),
+            }
+            self.lanes.begin_call(lane, *call);
+        }
+        let open = OpenCall { line: Arc::clone(line), instance, kind: *kind, records: found };
+        self.calls.open.insert(*call, open);
+        Ok(())
+    }
+
+    fn judge_crashed(&mut self, instance: Name, line: &Line) -> Result<(), Violation> {
+        let Some(crash) = self.calls.crashes.get(&instance) else { return Ok(()) };
+        let text = format!("{} has crashed and goes on", self.names.text(instance));
+        Err(violation(Invariant::Crash, text, [Some(crash), Some(line)]))
+    }
+
+    /// A call begins within the lease, or was decided before a pause that reaches past its end.
+    fn judge_lease(&mut self, instance: Name, line: &Line) -> Result<(), Violation> {
+        let Some((until, lease)) = self.calls.leases.get(&instance) else { return Ok(()) };
+        let (good, lease) =
+            (line.event.at < *until || self.faults.excuse(instance, *until), Arc::clone(lease));
+        self.count(Invariant::Lease);
+        if good {
+            return Ok(());
+        }
+        Err(violation(
+            Invariant::Lease,
+            "a call begins after the lease of its instance",
+            [Some(&lease), Some(line)],
+        ))
+    }
+
+    /// The record that is called, if it has no end.
+    fn judge_called(
+        &mut self,
+        called: &Called,
+        instance: Name,
+        line: &Line,
+    ) -> Result<Option<i64>, Violation> {
+        self.count(Invariant::NoGhost);
+        if let Some(id) = self.find(called) {
+            let (key, handler) = (self.names.of(&called.key), self.names.of(&called.handler));
+            let Some(record) = self.records.get_mut(id) else { return Ok(None) };
+            let misplaced = record.partition.is_some_and(|partition| partition != called.partition);
+            if record.lane != (key, handler) || misplaced {
+                let text = format!("{} is called with a lane that is not its own", called.id);
+                let shown = [record.stored.as_ref(), Some(line)];
+                return Err(violation(Invariant::NoGhost, text, shown));
+            }
+            record.called_id = Some(called.id);
+            let event = record.event;
+            if let Some(scheduled) = self.writers.events.get(&event)
+                && let Some(tx) = self.writers.transactions.get_mut(&scheduled.tx)
+            {
+                tx.seen = true;
+            }
+            return Ok(Some(id));
+        }
+        if self.forgets.knows(&called.event) {
+            self.reach("call of a forgotten record");
+            return Ok(None);
+        }
+        if self.has_rows() && (self.gone.contains(called.id) || self.kept.contains(called.id)) {
+            return self.judge_finished(called, instance, line).map(|()| None);
+        }
+        if !self.expect.writers && !self.has_rows() {
+            return Ok(None);
+        }
+        let why = self.writers.ghost(&called.event).unwrap_or("has no such record");
+        let text = format!("event {} is called, but {why}", called.event);
+        Err(violation(
+            Invariant::NoGhost,
+            text,
+            self.writers.lines(&called.event).into_iter().chain([Some(line)]),
+        ))
+    }
+
+    /// What has its end is called again by none who owns it.
+    fn judge_finished(&mut self, called: &Called, instance: Name, line: &Line) -> Result<(), Violation> {
+        self.count(Invariant::Replays);
+        if self.expect.ownership && self.standing(called, instance, line)? == Standing::Former {
+            return Ok(());
+        }
+        if self.faults.excuse_of_all(line.event.at) {
+            return Ok(());
+        }
+        let text = format!("record {} has its end and is called again", called.id);
+        Err(violation(Invariant::Replays, text, [Some(line)]))
+    }
+
+    /// One call of a lane at a time, but for those of former owners.
+    fn judge_overlap(
+        &mut self,
+        call: u64,
+        lane: super::records::Lane,
+        instance: Name,
+        called: &Called,
+        line: &Line,
+    ) -> Result<(), Violation> {
+        let others = self.lanes.get(lane).map(|lane| lane.calls.clone()).unwrap_or_default();
+        for other in others.into_iter().filter(|other| *other != call) {
+            let Some(open) = self.calls.open.get(&other) else { continue };
+            let shown = [Some(&open.line), Some(line)];
+            if open.instance == instance {
+                let text = "two calls of a lane at once in one instance";
+                return Err(violation(Invariant::StopOnFailure, text, shown));
+            }
+            let older = if open.generation() <= called.generation { open.instance } else { instance };
+            if !self.faults.excuse(older, open.line.event.at) {
+                let text = format!("calls of a lane overlap, and {} had no fault", self.names.text(older));
+                return Err(violation(Invariant::Lease, text, shown));
+            }
+            self.reach("overlap");
+        }
+        self.count(Invariant::Lease);
+        Ok(())
+    }
+
+    pub(super) fn call_ended(&mut self, call: u64, ends: &[End], line: &Line) -> Result<(), Violation> {
+        let Some(open) = self.calls.open.remove(&call) else {
+            if self.calls.crashed.contains(&call) {
+                return Err(violation(
+                    Invariant::Crash,
+                    "a call ends after the crash of its instance",
+                    [Some(line)],
+                ));
+            }
+            return Err(violation(
+                Invariant::NoGhost,
+                format!("call {call} ends and never began"),
+                [Some(line)],
+            ));
+        };
+        let mut stopped = HashSet::new();
+        for (place, called) in open.called().iter().enumerate() {
+            let lane = (self.names.of(&called.key), self.names.of(&called.handler));
+            self.lanes.end_call(lane, call);
+            let Some(id) = open.records.get(place).copied().flatten() else { continue };
+            let end = ends.get(place).copied().unwrap_or(End::Dropped);
+            // What comes after a failure in its lane does not count, whatever the handler says of it.
+            let end = if stopped.contains(&lane) { End::Dropped } else { end };
+            if end != End::Ok && !self.passes_failures.contains(&lane.1) {
+                stopped.insert(lane);
+            }
+            let end = if self.still_owns(called, open.instance) { end } else { End::Dropped };
+            self.record_ended(id, end, (call, &open), line);
+        }
+        Ok(())
+    }
+
+    fn record_ended(&mut self, id: i64, end: End, (call, open): (u64, &OpenCall), line: &Line) {
+        let Some(record) = self.records.get_mut(id).filter(|record| record.call == Some(call)) else {
+            return;
+        };
+        record.ended = Some(Arc::clone(line));
+        record.end = Some(end);
+        match end {
+            End::Ok => {
+                if !record.succeeded.contains(&open.instance) {
+                    record.succeeded.push(open.instance);
+                }
+                record.by_fallback = open.kind == CallKind::Fallback;
+                return self.done(id);
+            }
+            End::Failed | End::Permanent | End::Panicked | End::TimedOut => {
+                record.state = State::Failed;
+                record.failures += u32::from(open.kind != CallKind::Fallback);
+            }
+            End::Unavailable => {
+                record.state = State::Failed;
+                record.unavailable += 1;
+            }
+            End::Dropped => record.state = State::Interrupted,
+        }
+        let lane = record.lane;
+        self.watch_lane(lane);
+    }
+
+    /// Calls of an instance that has crashed are over.
+    pub(super) fn crash(&mut self, instance: &str, line: &Line) {
+        let instance = self.names.of(instance);
+        self.calls.crashes.insert(instance, Arc::clone(line));
+        let mut calls: Vec<u64> =
+            self.calls.open.iter().filter(|(_, call)| call.instance == instance).map(|(id, _)| *id).collect();
+        calls.sort_unstable();
+        for call in calls {
+            let Some(open) = self.calls.open.remove(&call) else { continue };
+            self.reach("crash in a call");
+            self.calls.crashed.insert(call);
+            for (place, called) in open.called().iter().enumerate() {
+                let lane = (self.names.of(&called.key), self.names.of(&called.handler));
+                self.lanes.end_call(lane, call);
+                let id = open.records.get(place).copied().flatten();
+                let record = id.and_then(|id| self.records.get_mut(id));
+                if let Some(record) = record.filter(|record| record.call == Some(call)) {
+                    record.state = State::Interrupted;
+                    record.crashes += 1;
+                }
+                self.watch_lane(lane);
+            }
+        }
+    }
+}

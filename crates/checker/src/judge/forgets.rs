@@ -1,0 +1,135 @@
+//! What a failover takes back: the changes of the last moments, newest first.
+
+use std::collections::{HashSet, VecDeque};
+
+use uuid::Uuid;
+
+use super::{
+    Judge,
+    line::Line,
+    members::Member,
+    names::Name,
+    ownership::Claim,
+    records::{Record, State},
+    writers::{Scheduled, Transaction},
+};
+use crate::Status;
+
+/// One change of what the database contains, and how it was before.
+#[derive(Debug)]
+pub(super) enum Undo {
+    Stored(i64),
+    Changed { id: i64, before: (Status, u32, Option<Line>) },
+    Closed(Box<Record>),
+    Purged(i64),
+    Retired(Box<(Uuid, Scheduled, Option<Transaction>)>),
+    Claim { partition: u16, before: Option<Claim> },
+    Member { instance: Name, before: Option<Member> },
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Forgets {
+    window: Option<u64>,
+    now: u64,
+    changes: VecDeque<(u64, Undo)>,
+    events: HashSet<Uuid>,
+}
+
+impl Forgets {
+    pub(super) fn new(window: Option<u64>) -> Self {
+        Self { window, ..Self::default() }
+    }
+
+    /// Notes how to take a change back.
+    pub(super) fn note(&mut self, undo: impl FnOnce() -> Undo) {
+        if self.window.is_some() {
+            self.changes.push_back((self.now, undo()));
+        }
+    }
+
+    /// What is older than any failover goes back needs no way back.
+    pub(super) fn trim(&mut self, now: u64) {
+        self.now = now;
+        let oldest = now.saturating_sub(self.window.unwrap_or_default());
+        while self.changes.front().is_some_and(|(at, _)| *at < oldest) {
+            self.changes.pop_front();
+        }
+    }
+
+    /// Whether a failover has forgotten this event.
+    pub(super) fn knows(&self, event: &Uuid) -> bool {
+        self.events.contains(event)
+    }
+}
+
+impl Judge {
+    pub(super) fn failed_over(&mut self, back_to: u64, line: &Line) {
+        self.reach("failover");
+        self.faults.strike_all(line.event.at);
+        self.shares_disturbed();
+        while let Some((_, undo)) = self.forgets.changes.pop_back_if(|(at, _)| *at > back_to) {
+            self.reach("forgotten commit");
+            self.take_back(undo);
+        }
+    }
+
+    fn take_back(&mut self, undo: Undo) {
+        match undo {
+            Undo::Stored(id) => self.unstore(id),
+            Undo::Changed { id, before: (status, attempts, changed) } => {
+                let Some(record) = self.records.get_mut(id) else { return };
+                (record.status, record.attempts, record.changed) = (status, attempts, changed);
+                let lane = record.lane;
+                self.watch_lane(lane);
+            }
+            Undo::Closed(record) => self.reopen(*record),
+            Undo::Purged(id) => {
+                self.gone.remove(id);
+                self.kept.insert(id);
+            }
+            Undo::Retired(retired) => {
+                let (event, scheduled, tx) = *retired;
+                let id = scheduled.tx;
+                self.writers.events.insert(event, scheduled);
+                if let Some(tx) = tx {
+                    self.writers.transactions.insert(id, tx);
+                }
+                if let Some(tx) = self.writers.transactions.get_mut(&id) {
+                    tx.left += 1;
+                }
+            }
+            Undo::Claim { partition, before } => self.ownership.restore(partition, before),
+            Undo::Member { instance, before } => self.members.restore(instance, before),
+        }
+    }
+
+    /// The row was never committed, as far as the new server knows.
+    fn unstore(&mut self, id: i64) {
+        let Some(record) = self.records.remove(id) else { return };
+        self.leave_lane(&record);
+        self.forgets.events.insert(record.event);
+        if let Some(event) = self.writers.events.get_mut(&record.event) {
+            event.records.retain(|(_, of)| *of != id);
+            event.open = event.open.saturating_sub(1);
+            if event.records.is_empty() {
+                self.writers.forget(&record.event);
+            }
+        }
+    }
+
+    /// The row is there again. Its handler had succeeded, so nothing waits for it.
+    fn reopen(&mut self, mut record: Record) {
+        self.gone.remove(record.id);
+        self.kept.remove(record.id);
+        if let Some(count) = self.completed.get_mut(&(record.event, record.lane.1)) {
+            *count = count.saturating_sub(1);
+        }
+        record.exempt = true;
+        record.state = State::Done;
+        if let Some(event) = self.writers.events.get_mut(&record.event) {
+            event.open += 1;
+        }
+        self.enter_lane(&record);
+        self.records.insert(record);
+    }
+}

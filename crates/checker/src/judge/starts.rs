@@ -1,0 +1,155 @@
+//! The start of a call by the owner: order, attempts, timing.
+
+use std::sync::Arc;
+
+use super::{
+    Judge,
+    line::{Line, violation},
+    names::Name,
+    records::{Record, State},
+};
+use crate::{CallKind, Called, End, Invariant, Repeats, Status, Violation};
+
+impl Judge {
+    pub(super) fn judge_start(
+        &mut self,
+        id: i64,
+        called: &Called,
+        (call, instance, kind): (u64, Name, CallKind),
+        line: &Line,
+    ) -> Result<(), Violation> {
+        let Some(record) = self.records.get(id) else { return Ok(()) };
+        self.judge_order(record, call, called.generation, line)?;
+        self.judge_repeat(record, line)?;
+        self.judge_attempt(record, called.attempt, line)?;
+        self.judge_timing(record, called.attempt, kind, line)?;
+        self.count(if record_is_new(self.records.get(id)) {
+            Invariant::FirstAttempts
+        } else {
+            Invariant::StopOnFailure
+        });
+        self.count(Invariant::Attempts);
+        let Some(record) = self.records.get_mut(id) else { return Ok(()) };
+        let (retry, repeat) =
+            (record.state == State::Failed, matches!(record.state, State::Done | State::Redo));
+        let enters = record.delayed || record.state == State::Done;
+        record.delayed = false;
+        record.state = State::Running;
+        (record.call, record.instance) = (Some(call), instance);
+        (record.generation, record.attempt) = (called.generation, called.attempt);
+        record.began = Some(Arc::clone(line));
+        let record = enters.then(|| record.clone());
+        if let Some(record) = record {
+            self.enter_lane(&record);
+        }
+        if retry {
+            self.reach("retry");
+        }
+        if repeat {
+            self.reach("repeat");
+        }
+        let lane = (self.names.of(&called.key), self.names.of(&called.handler));
+        self.watch_lane(lane);
+        Ok(())
+    }
+
+    /// Everything that must come first has come.
+    fn judge_order(&self, record: &Record, call: u64, generation: i64, line: &Line) -> Result<(), Violation> {
+        if record.status == Status::Failed && !record.exempt {
+            let text = format!("record {} has failed for good and is called again", record.id);
+            return Err(violation(Invariant::StopOnFailure, text, [record.changed.as_ref(), Some(line)]));
+        }
+        let Some(lane) = self.lanes.get(record.lane) else { return Ok(()) };
+        for id in lane.waiting.range(..record.id) {
+            let Some(first) = self.records.get(*id) else { continue };
+            let same_call = first.state == State::Running && first.call == Some(call);
+            if same_call || first.exempt || self.is_passed(first) || !self.precedes(first, record) {
+                continue;
+            }
+            let (invariant, why) = match first.state {
+                State::New => (Invariant::FirstAttempts, "was never called"),
+                State::Running => (Invariant::StopOnFailure, "is being called"),
+                State::Interrupted if first.generation == generation => {
+                    (Invariant::StopOnFailure, "was cut off")
+                }
+                State::Interrupted => (Invariant::Replays, "was cut off under the owner before"),
+                State::Failed => (Invariant::StopOnFailure, "has failed"),
+                State::Done | State::Redo => (Invariant::Replays, "has no durable end of the owner before"),
+            };
+            let text = format!("record {} is called while {} of its lane {why}", record.id, first.id);
+            let shown = first.lines().into_iter().chain(self.writers.lines(&first.event));
+            let shown = shown.chain(self.writers.lines(&record.event)).chain([Some(line)]);
+            return Err(violation(invariant, text, shown));
+        }
+        Ok(())
+    }
+
+    /// The lane goes on without this one.
+    pub(super) fn is_passed(&self, record: &Record) -> bool {
+        let handler = record.lane.1;
+        let failed = record.status == Status::Failed && self.passes_failed.contains(&handler);
+        failed || self.passes_failures.contains(&handler) && matches!(record.state, State::Failed)
+    }
+
+    /// What had succeeded is called again for a reason.
+    fn judge_repeat(&self, record: &Record, line: &Line) -> Result<(), Violation> {
+        if !matches!(record.state, State::Done | State::Redo)
+            || self.expect.repeats == Repeats::Any
+            || record.exempt
+        {
+            return Ok(());
+        }
+        let from = record.began.as_ref().map_or(0, |began| began.event.at);
+        if self.faults.excuse(record.instance, from) {
+            return Ok(());
+        }
+        let text = format!("record {} had succeeded and is called again without a fault", record.id);
+        let shown = [record.began.as_ref(), record.ended.as_ref(), Some(line)];
+        Err(violation(Invariant::Replays, text, shown))
+    }
+
+    fn judge_attempt(&self, record: &Record, attempt: u32, line: &Line) -> Result<(), Violation> {
+        let failures = self.failures(record);
+        if (1..=failures + 1).contains(&attempt) {
+            return Ok(());
+        }
+        let text = format!("record {} is in attempt {attempt} after {failures} failures", record.id);
+        Err(violation(Invariant::Attempts, text, [record.began.as_ref(), record.ended.as_ref(), Some(line)]))
+    }
+
+    /// How many attempts may have been counted.
+    pub(super) fn failures(&self, record: &Record) -> u32 {
+        let unavailable = if self.expect.unavailable_counts { record.unavailable } else { 0 };
+        record.failures + unavailable
+    }
+
+    fn judge_timing(
+        &self,
+        record: &Record,
+        attempt: u32,
+        kind: CallKind,
+        line: &Line,
+    ) -> Result<(), Violation> {
+        let again = matches!(record.end, Some(End::Failed | End::Panicked | End::TimedOut))
+            && record.state == State::Failed
+            && attempt == record.attempt + 1
+            && kind != CallKind::Fallback;
+        let backoff = self.expect.backoff.get(self.names.text(record.lane.1));
+        let (Some(backoff), Some(ended), true) = (backoff, &record.ended, again) else { return Ok(()) };
+        let nth = |pauses: &[u64]| pauses.get(record.attempt as usize - 1).or(pauses.last()).copied();
+        let pause = line.event.at.saturating_sub(ended.event.at);
+        let early = nth(&backoff.least).is_some_and(|least| pause < least);
+        let calm = self.waits.since.is_some_and(|since| since <= ended.event.at);
+        let late = calm && nth(&backoff.most).is_some_and(|most| pause > most);
+        let shown = [record.began.as_ref(), Some(ended), Some(line)];
+        if early || late {
+            let text = format!("record {} is tried again after {pause} ns", record.id);
+            return Err(violation(Invariant::RetryTiming, text, shown));
+        }
+        Ok(())
+    }
+}
+
+fn record_is_new(record: Option<&Record>) -> bool {
+    record.is_some_and(|record| record.state == State::New)
+}

@@ -1,0 +1,1 @@
+//! Histories are read back as they were written.

@@ -1,0 +1,11 @@
+//! The checker itself: valid histories pass, and each mutation of one is caught under its number.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod cluster;
+mod handlers;
+mod history;
+mod model;
+mod mutations;
+mod producers;
+mod valid;

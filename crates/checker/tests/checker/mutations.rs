@@ -1,0 +1,1 @@
+//! Each mutation of a valid history is caught under its number.

@@ -1,0 +1,87 @@
+//! Valid histories pass, and between them they reach what the judge can reach.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use keylane_checker::{Event, Invariant, Judge, Report, Violation};
+use proptest::prelude::*;
+
+use crate::model;
+
+pub(crate) fn judge(history: &[Event]) -> Result<Report, Violation> {
+    let mut judge = Judge::new(model::expect());
+    for event in history {
+        judge.take(event)?;
+    }
+    judge.finish()
+}
+
+/// The choices of a seed.
+pub(crate) fn choices(seed: u64, count: usize) -> Vec<u16> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 40) as u16
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn valid_histories_pass(choices in prop::collection::vec(any::<u16>(), 0..2_000)) {
+        let history = model::history(choices);
+        if let Err(violation) = judge(&history) {
+            return Err(TestCaseError::fail(violation.to_string()));
+        }
+    }
+}
+
+#[test]
+fn valid_histories_reach_every_invariant_and_every_turn() {
+    let mut sum = Report::default();
+    for seed in 0..60 {
+        sum.add(&judge(&model::history(choices(seed, 3_000))).expect("valid"));
+    }
+    let never: Vec<Invariant> =
+        Invariant::ALL.into_iter().filter(|invariant| !sum.judged.contains_key(invariant)).collect();
+    assert_eq!(never, [Invariant::Crash], "not judged, in {:?}", sum.judged);
+    let turns = [
+        "batch",
+        "crash",
+        "crash in a call",
+        "eviction",
+        "failed",
+        "failover",
+        "fallback",
+        "forgotten commit",
+        "held",
+        "late commit with a lower id",
+        "movement",
+        "overlap",
+        "repair",
+        "repeat",
+        "retry",
+        "rollback",
+        "savepoint undone",
+        "takeover",
+        "tea",
+        "unknown commit",
+        "unknown commit that happened",
+    ];
+    sum.require(turns).expect("every turn");
+    assert!(sum.require(["a turn that there is not"]).is_err());
+}
+
+#[test]
+fn an_event_costs_little() {
+    let histories: Vec<Vec<Event>> = (0..20).map(|seed| model::history(choices(seed, 3_000))).collect();
+    let events: usize = histories.iter().map(Vec::len).sum();
+    let began = Instant::now();
+    let judged: BTreeMap<usize, u64> =
+        histories.iter().map(|history| judge(history).expect("valid").events).enumerate().collect();
+    let each = began.elapsed() / events as u32;
+    println!("{events} events, {each:?} each, {judged:?}");
+}
