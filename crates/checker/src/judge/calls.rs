@@ -87,6 +87,7 @@ impl Judge {
     }
 
     fn judge_crashed(&mut self, instance: Name, line: &Line) -> Result<(), Violation> {
+        self.count(Invariant::Crash);
         let Some(crash) = self.calls.crashes.get(&instance) else { return Ok(()) };
         let text = format!("{} has crashed and goes on", self.names.text(instance));
         Err(violation(Invariant::Crash, text, [Some(crash), Some(line)]))

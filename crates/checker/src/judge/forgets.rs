@@ -13,13 +13,12 @@ use super::{
     records::{Record, State},
     writers::{Scheduled, Transaction},
 };
-use crate::Status;
 
 /// One change of what the database contains, and how it was before.
 #[derive(Debug)]
 pub(super) enum Undo {
     Stored(i64),
-    Changed { id: i64, before: (Status, u32, Option<Line>) },
+    Changed { id: i64, before: Box<Record> },
     Closed(Box<Record>),
     Purged(i64),
     Retired(Box<(Uuid, Scheduled, Option<Transaction>)>),
@@ -76,9 +75,13 @@ impl Judge {
     fn take_back(&mut self, undo: Undo) {
         match undo {
             Undo::Stored(id) => self.unstore(id),
-            Undo::Changed { id, before: (status, attempts, changed) } => {
+            Undo::Changed { id, before } => {
                 let Some(record) = self.records.get_mut(id) else { return };
-                (record.status, record.attempts, record.changed) = (status, attempts, changed);
+                (record.status, record.attempts, record.changed) =
+                    (before.status, before.attempts, before.changed);
+                // A person's repair had begun the count anew.
+                record.failures = record.failures.max(before.failures);
+                record.unavailable = record.unavailable.max(before.unavailable);
                 let lane = record.lane;
                 self.watch_lane(lane);
             }

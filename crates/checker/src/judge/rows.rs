@@ -115,7 +115,7 @@ impl Judge {
         self.judge_person(*id, *status, line)?;
         let passes_failed = &self.passes_failed;
         let Some(record) = self.records.get_mut(*id) else { return Ok(()) };
-        let before = (record.status, record.attempts, record.changed.take());
+        self.forgets.note(|| Undo::Changed { id: *id, before: Box::new(record.clone()) });
         if record.status == Status::Failed && *status == Status::Pending {
             (record.failures, record.unavailable, record.person) = (0, 0, None);
         }
@@ -123,7 +123,6 @@ impl Judge {
         (record.status, record.attempts) = (*status, *attempts);
         record.changed = Some(Arc::clone(line));
         let lane = record.lane;
-        self.forgets.note(|| Undo::Changed { id: *id, before });
         match status {
             Status::Held => self.reach("held"),
             Status::Failed => self.reach("failed"),

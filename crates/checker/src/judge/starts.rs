@@ -22,12 +22,16 @@ impl Judge {
         self.judge_order(record, call, called.generation, line)?;
         self.judge_repeat(record, line)?;
         self.judge_attempt(record, called.attempt, line)?;
-        self.judge_timing(record, called.attempt, kind, line)?;
-        self.count(if record_is_new(self.records.get(id)) {
-            Invariant::FirstAttempts
-        } else {
-            Invariant::StopOnFailure
-        });
+        let timed = self.judge_timing(record, called.attempt, kind, line)?;
+        let new = record.state == State::New;
+        let again = matches!(record.state, State::Done | State::Redo);
+        self.count(if new { Invariant::FirstAttempts } else { Invariant::StopOnFailure });
+        if timed {
+            self.count(Invariant::RetryTiming);
+        }
+        if again {
+            self.count(Invariant::Replays);
+        }
         self.count(Invariant::Attempts);
         let Some(record) = self.records.get_mut(id) else { return Ok(()) };
         let (retry, repeat) =
@@ -123,33 +127,30 @@ impl Judge {
         record.failures + unavailable
     }
 
+    /// A retry comes when its back-off is over. Returns whether this is one.
     fn judge_timing(
         &self,
         record: &Record,
         attempt: u32,
         kind: CallKind,
         line: &Line,
-    ) -> Result<(), Violation> {
+    ) -> Result<bool, Violation> {
         let again = matches!(record.end, Some(End::Failed | End::Panicked | End::TimedOut))
             && record.state == State::Failed
             && attempt == record.attempt + 1
             && kind != CallKind::Fallback;
         let backoff = self.expect.backoff.get(self.names.text(record.lane.1));
-        let (Some(backoff), Some(ended), true) = (backoff, &record.ended, again) else { return Ok(()) };
+        let (Some(backoff), Some(ended), true) = (backoff, &record.ended, again) else { return Ok(false) };
         let nth = |pauses: &[u64]| pauses.get(record.attempt as usize - 1).or(pauses.last()).copied();
         let pause = line.event.at.saturating_sub(ended.event.at);
         let early = nth(&backoff.least).is_some_and(|least| pause < least);
         let calm = self.waits.since.is_some_and(|since| since <= ended.event.at);
         let late = calm && nth(&backoff.most).is_some_and(|most| pause > most);
-        let shown = [record.began.as_ref(), Some(ended), Some(line)];
         if early || late {
             let text = format!("record {} is tried again after {pause} ns", record.id);
+            let shown = [record.began.as_ref(), Some(ended), Some(line)];
             return Err(violation(Invariant::RetryTiming, text, shown));
         }
-        Ok(())
+        Ok(true)
     }
-}
-
-fn record_is_new(record: Option<&Record>) -> bool {
-    record.is_some_and(|record| record.state == State::New)
 }

@@ -143,7 +143,9 @@ impl Model {
     /// Shares become equal, with as few moves as possible.
     fn share(&mut self) {
         let mut held: Vec<(usize, usize)> = (self.live())
-            .map(|place| (self.database.owners.iter().filter(|(owner, _)| *owner == Some(place)).count(), place))
+            .map(|place| {
+                (self.database.owners.iter().filter(|(owner, _)| *owner == Some(place)).count(), place)
+            })
             .collect();
         if held.is_empty() {
             return;

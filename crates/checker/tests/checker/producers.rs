@@ -67,7 +67,8 @@ impl Model {
             return self.tell("writer", What::CommitUnknown { tx });
         }
         for (id, row) in rows {
-            let (event, handler, key) = (row.event, HANDLERS[row.handler].to_owned(), KEYS[row.key].to_owned());
+            let (event, handler, key) =
+                (row.event, HANDLERS[row.handler].to_owned(), KEYS[row.key].to_owned());
             let (partition, status) = (partition(row.key), row.status);
             self.tell("database", What::Stored { id, event, handler, key, partition, status });
             self.database.rows.insert(id, row);

@@ -1,7 +1,5 @@
 //! Valid histories pass, and between them they reach what the judge can reach.
 
-use std::{collections::BTreeMap, time::Instant};
-
 use keylane_checker::{Event, Invariant, Judge, Report, Violation};
 use proptest::prelude::*;
 
@@ -47,7 +45,7 @@ fn valid_histories_reach_every_invariant_and_every_turn() {
     }
     let never: Vec<Invariant> =
         Invariant::ALL.into_iter().filter(|invariant| !sum.judged.contains_key(invariant)).collect();
-    assert_eq!(never, [Invariant::Crash], "not judged, in {:?}", sum.judged);
+    assert_eq!(never, [], "not judged, in {:?}", sum.judged);
     let turns = [
         "batch",
         "crash",
@@ -73,15 +71,4 @@ fn valid_histories_reach_every_invariant_and_every_turn() {
     ];
     sum.require(turns).expect("every turn");
     assert!(sum.require(["a turn that there is not"]).is_err());
-}
-
-#[test]
-fn an_event_costs_little() {
-    let histories: Vec<Vec<Event>> = (0..20).map(|seed| model::history(choices(seed, 3_000))).collect();
-    let events: usize = histories.iter().map(Vec::len).sum();
-    let began = Instant::now();
-    let judged: BTreeMap<usize, u64> =
-        histories.iter().map(|history| judge(history).expect("valid").events).enumerate().collect();
-    let each = began.elapsed() / events as u32;
-    println!("{events} events, {each:?} each, {judged:?}");
 }
