@@ -1,1 +1,0 @@
-//! Each mutation of a valid history is caught under its number.
