@@ -72,13 +72,13 @@ impl Judge {
             }
             let (invariant, why) = match first.state {
                 State::New => (Invariant::FirstAttempts, "was never called"),
-                State::Running => (Invariant::StopOnFailure, "is being called"),
-                State::Interrupted if first.generation == generation => {
-                    (Invariant::StopOnFailure, "was cut off")
+                State::Running | State::Interrupted if first.generation != generation => {
+                    (Invariant::Replays, "has no end of the owner before")
                 }
-                State::Interrupted => (Invariant::Replays, "was cut off under the owner before"),
+                State::Running => (Invariant::StopOnFailure, "is being called"),
+                State::Interrupted => (Invariant::StopOnFailure, "was cut off"),
                 State::Failed => (Invariant::StopOnFailure, "has failed"),
-                State::Done | State::Redo => (Invariant::Replays, "has no durable end of the owner before"),
+                State::Done | State::Redo => (Invariant::Replays, "has no durable end"),
             };
             let text = format!("record {} is called while {} of its lane {why}", record.id, first.id);
             let shown = first.lines().into_iter().chain(self.writers.lines(&first.event));

@@ -111,7 +111,7 @@ impl Model {
         self.tell("test", What::FaultBegan { fault: pause, instance });
         let calls = std::mem::take(&mut self.instances[place].calls);
         self.evict(place);
-        for _ in 0..3 {
+        for _ in 0..6 {
             self.renew();
             self.begin_calls();
             self.end_calls();

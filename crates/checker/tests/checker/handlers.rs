@@ -152,7 +152,11 @@ impl Model {
             if let Some(Outcome::Complete) = self.instances[instance].outcomes.get(&open.ids[0]) {
                 self.database.effects.push((row.event, row.handler));
             }
+            let own = self.instances[instance].outcomes.remove(&open.ids[0]);
+            let others = std::mem::take(&mut self.instances[instance].outcomes);
+            self.instances[instance].outcomes.extend(own.map(|own| (open.ids[0], own)));
             self.settle(instance);
+            self.instances[instance].outcomes = others;
         }
     }
 

@@ -26,7 +26,7 @@ pub(crate) fn choices(seed: u64, count: usize) -> Vec<u16> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
 
     #[test]
     fn valid_histories_pass(choices in prop::collection::vec(any::<u16>(), 0..2_000)) {

@@ -277,8 +277,9 @@ pub(crate) fn ends_after_crash(view: &View<'_>) -> Vec<Vec<Event>> {
     let mut all = Vec::new();
     for place in view.places(|what| matches!(what, What::FaultBegan { fault, .. } if fault == "crash")) {
         let What::FaultBegan { instance: Some(crashed), .. } = &view.history[place].what else { continue };
-        let ended = view.calls.iter().filter(|call| call.instance == crashed).filter_map(|call| call.ended);
-        all.extend(ended.last().map(|(ended, _)| view.moved(place, ended)));
+        let mut ended =
+            view.calls.iter().filter(|call| call.instance == crashed).filter_map(|call| call.ended);
+        all.extend(ended.next_back().map(|(ended, _)| view.moved(place, ended)));
     }
     all
 }

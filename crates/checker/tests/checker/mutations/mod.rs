@@ -75,7 +75,7 @@ const AT_THE_END: [(&str, Invariant, Mutation); 4] = [
 
 /// How often each mutation is to be seen, and in how many histories its place is looked for.
 const SEEN: usize = 12;
-const HISTORIES: u64 = 400;
+const HISTORIES: u64 = 900;
 
 #[test]
 fn each_mutation_is_caught_under_its_number() {
@@ -102,7 +102,9 @@ fn each_mutation_is_caught_under_its_number() {
             }
         }
         println!("{:2} {name}: {seen}", invariant.number());
-        assert!(seen >= 3, "{name}: no place found");
+        if seen < 3 {
+            missed.push(format!("{name}: only {seen} places found"));
+        }
         missed.dedup();
     }
     assert!(

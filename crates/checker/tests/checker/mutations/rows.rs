@@ -29,7 +29,9 @@ pub(crate) fn no_end(view: &View<'_>) -> Vec<Vec<Event>> {
 }
 
 pub(crate) fn starved(view: &View<'_>) -> Vec<Vec<Event>> {
-    view.last_delivered().map(|(id, call)| view.without(&delivery(view, id, call))).collect()
+    // When a delayed record is due is not told: it may wait until the end.
+    let due = view.last_delivered().filter(|(id, _)| !view.records[id].delayed);
+    due.map(|(id, call)| view.without(&delivery(view, id, call))).collect()
 }
 
 pub(crate) fn no_row(view: &View<'_>) -> Vec<Vec<Event>> {
@@ -143,9 +145,16 @@ pub(crate) fn no_person(view: &View<'_>) -> Vec<Vec<Event>> {
     view.places(done).map(|place| view.without(&[place])).collect()
 }
 
+/// Pairs of records that one call each has delivered, both stored before the first call.
+fn plain_pairs<'a, 'b>(view: &'b View<'a>) -> impl Iterator<Item = (&'b CallView<'a>, &'b CallView<'a>)> {
+    view.pairs().filter_map(|(first, second)| {
+        let call = view.only_call(first).filter(|call| view.records[&second].stored < call.began)?;
+        Some((call, view.only_call(second)?))
+    })
+}
+
 pub(crate) fn swapped_calls(view: &View<'_>) -> Vec<Vec<Event>> {
-    let pairs =
-        view.pairs().filter_map(|(first, second)| Some((view.only_call(first)?, view.only_call(second)?)));
+    let pairs = plain_pairs(view);
     let swapped =
         pairs.filter(|(first, second)| first.kind != CallKind::Batch && first.instance == second.instance);
     let swapped =
@@ -181,8 +190,7 @@ pub(crate) fn swapped_batch(view: &View<'_>) -> Vec<Vec<Event>> {
 }
 
 pub(crate) fn nested_call(view: &View<'_>) -> Vec<Vec<Event>> {
-    let pairs =
-        view.pairs().filter_map(|(first, second)| Some((view.only_call(first)?, view.only_call(second)?)));
+    let pairs = plain_pairs(view);
     let fits =
         pairs.filter(|(first, second)| first.instance == second.instance && second.kind != CallKind::Batch);
     let fits = fits.filter(|(first, second)| first.records[0].generation == second.records[0].generation);
@@ -226,17 +234,23 @@ pub(crate) fn swapped_ends(view: &View<'_>) -> Vec<Vec<Event>> {
 pub(crate) fn no_replay(view: &View<'_>) -> Vec<Vec<Event>> {
     let mut all = Vec::new();
     for (first, second) in view.pairs() {
-        let [before, again] = view.records[&first].calls[..] else { continue };
-        let (before, again) = (&view.calls[before], &view.calls[again]);
+        let calls: Vec<&CallView<'_>> =
+            view.records[&first].calls.iter().map(|call| &view.calls[*call]).collect();
+        let Some((again, before)) = calls.split_last().filter(|(again, _)| again.is_plain_success()) else {
+            continue;
+        };
+        let succeeded = before.iter().any(|call| {
+            let place = call.records.iter().position(|called| called.id == first);
+            call.ended.zip(place).is_some_and(|((_, ends), place)| ends[place] == End::Ok)
+        });
+        let only = before.iter().all(|call| call.instance != again.instance);
         let next = view.records[&second].calls.iter().map(|call| view.calls[*call].began);
         let next = next.filter(|began| *began > again.began).min();
-        let done = before.is_plain_success() && again.is_plain_success() && before.instance != again.instance;
-        if let (true, Some(_), Some((ended, _))) = (done, next, again.ended) {
-            // Were its end there, it would be caught as one without a success.
-            let gone = view.records[&first].gone;
-            if gone.is_some_and(|gone| next.is_some_and(|next| next < gone)) {
-                all.push(view.without(&[again.began, ended]));
-            }
+        // Were its end there first, it would be caught as one without a success.
+        let gone = view.records[&first].gone;
+        let in_time = next.zip(gone).is_some_and(|(next, gone)| next < gone);
+        if let (true, Some((ended, _))) = (succeeded && only && in_time, again.ended) {
+            all.push(view.without(&[again.began, ended]));
         }
     }
     all
