@@ -1,5 +1,5 @@
-//! What a worker process and the tests that drive it share: the event, the settings, the ledger.
+//! What a worker process and the tests that drive it share: the event, the settings, the journal.
 
 pub mod event;
-pub mod ledger;
+pub mod journal;
 pub mod settings;

@@ -1,6 +1,6 @@
-//! A worker process: joins the cluster of a database and writes what its handlers do to a ledger.
+//! A worker process: joins the cluster of a database and writes what its handlers do to a journal.
 //!
-//! `keylane-worker URL PREFIX LEDGER MODE`, MODE `plain`, `transactional` or `deadly`. Prints `ready`, obeys a
+//! `keylane-worker URL PREFIX JOURNAL MODE`, MODE `plain`, `transactional` or `deadly`. Prints `ready`, obeys a
 //! line `stop` on its input with a graceful shutdown, and ends when its input closes. MODE `migrate` brings the
 //! tables to the version of this build, and ends.
 
@@ -14,9 +14,10 @@ use keylane::{
     sqlx::sqlite::SqliteConnectOptions,
     sqlx::{self, MySqlPool, PgPool, SqlitePool},
 };
+use keylane_checker::{CallKind, End};
 use keylane_cluster_tests::{
     event::{DEADLY, Step},
-    ledger::Ledger,
+    journal::{Calls, Identity},
     settings,
 };
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -24,16 +25,15 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 /// How long a handler call takes.
 const WORK: Duration = Duration::from_millis(2);
 
-struct Plain(Arc<Ledger>);
+struct Plain(Arc<Calls>);
 
 impl Handler for Plain {
     type Event = Step;
 
-    async fn handle(&self, event: Step, _: &Delivery) -> Result<(), HandlerError> {
-        self.0.write(event.key, event.step, false)?;
+    async fn handle(&self, _: Step, delivery: &Delivery) -> Result<(), HandlerError> {
+        let call = self.0.begin(CallKind::Single, delivery)?;
         tokio::time::sleep(WORK).await;
-        self.0.write(event.key, event.step, true)?;
-        Ok(())
+        Ok(call.end(End::Ok)?)
     }
 }
 
@@ -45,7 +45,7 @@ impl Handler for Deadly {
 
     async fn handle(&self, event: Step, delivery: &Delivery) -> Result<(), HandlerError> {
         if (event.key, event.step) == DEADLY {
-            self.0.0.write(event.key, event.step, false)?;
+            let _call = self.0.0.begin(CallKind::Single, delivery)?;
             std::process::abort();
         }
         self.0.handle(event, delivery).await
@@ -54,7 +54,7 @@ impl Handler for Deadly {
 
 /// Writes an effect row in the transaction of the completion; nothing forbids a second one.
 struct InTransaction {
-    ledger: Arc<Ledger>,
+    calls: Arc<Calls>,
     insert: String,
 }
 
@@ -67,14 +67,13 @@ macro_rules! transactional {
                 &self,
                 event: Step,
                 tx: &mut <$database as Database>::Connection,
-                _: &Delivery,
+                delivery: &Delivery,
             ) -> Result<(), HandlerError> {
-                self.ledger.write(event.key, event.step, false)?;
+                let call = self.calls.begin(CallKind::Transactional, delivery)?;
                 let insert = sqlx::query(sqlx::AssertSqlSafe(self.insert.clone()));
                 insert.bind(i64::from(event.key)).bind(i64::from(event.step)).execute(tx).await?;
                 tokio::time::sleep(WORK).await;
-                self.ledger.write(event.key, event.step, true)?;
-                Ok(())
+                Ok(call.end(End::Ok)?)
             }
         }
     };
@@ -87,7 +86,7 @@ transactional!(sqlx::Sqlite);
 async fn work<P>(
     pool: P,
     prefix: &str,
-    ledger: PathBuf,
+    journal: PathBuf,
     mode: &str,
     insert: &str,
 ) -> Result<(), Box<dyn Error>>
@@ -100,18 +99,23 @@ where
         Outbox::builder(pool).config(settings::config(prefix)).build().await?.migrate().await?;
         return Ok(());
     }
-    let ledger = Arc::new(Ledger::open(&ledger)?);
+    let calls = Arc::new(Calls::open(&journal)?);
+    let identity = Identity(Arc::clone(&calls));
     let handler = match mode {
         "transactional" => {
             let insert = format!("INSERT INTO {prefix}effect (k, step) VALUES {insert}");
-            Registration::transactional::<P::Database, _>("worker", InTransaction { ledger, insert })
+            Registration::transactional::<P::Database, _>("worker", InTransaction { calls, insert })
         }
-        "deadly" => Registration::typed("worker", Deadly(Plain(ledger))),
-        _ => Registration::typed("worker", Plain(ledger)),
+        "deadly" => Registration::typed("worker", Deadly(Plain(calls))),
+        _ => Registration::typed("worker", Plain(calls)),
     };
     let retry = RetryPolicy::fixed(Duration::from_millis(50)).max_retries(1000);
-    let outbox =
-        Outbox::builder(pool).config(settings::config(prefix)).handler(handler.retry(retry)).build().await?;
+    let outbox = Outbox::builder(pool)
+        .config(settings::config(prefix))
+        .observer(identity)
+        .handler(handler.retry(retry))
+        .build()
+        .await?;
     let running = outbox.start().await?;
     println!("ready {}", running.instance());
     let mut input = BufReader::new(tokio::io::stdin()).lines();
@@ -130,17 +134,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let filter = tracing_subscriber::EnvFilter::new("keylane=info");
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [url, prefix, ledger, mode] = arguments.as_slice() else {
-        return Err("usage: keylane-worker URL PREFIX LEDGER MODE".into());
+    let [url, prefix, journal, mode] = arguments.as_slice() else {
+        return Err("usage: keylane-worker URL PREFIX JOURNAL MODE".into());
     };
-    let ledger = PathBuf::from(ledger);
+    let journal = PathBuf::from(journal);
     match url.split(':').next() {
-        Some("postgres") => work(PgPool::connect_lazy(url)?, prefix, ledger, mode, "($1, $2)").await,
-        Some("mysql") => work(MySqlPool::connect_lazy(url)?, prefix, ledger, mode, "(?, ?)").await,
+        Some("postgres") => work(PgPool::connect_lazy(url)?, prefix, journal, mode, "($1, $2)").await,
+        Some("mysql") => work(MySqlPool::connect_lazy(url)?, prefix, journal, mode, "(?, ?)").await,
         _ => {
             let options: SqliteConnectOptions = url.parse()?;
             let options = options.busy_timeout(Duration::from_secs(5));
-            work(SqlitePool::connect_lazy_with(options), prefix, ledger, mode, "(?, ?)").await
+            work(SqlitePool::connect_lazy_with(options), prefix, journal, mode, "(?, ?)").await
         }
     }
 }

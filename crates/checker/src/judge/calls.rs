@@ -79,7 +79,7 @@ impl Judge {
                 }
                 _ => found.push(None),
             }
-            self.lanes.begin_call(lane, *call);
+            self.lanes.open_call(lane, *call);
         }
         let open = OpenCall { line: Arc::clone(line), instance, kind: *kind, records: found };
         self.calls.open.insert(*call, open);
@@ -213,7 +213,7 @@ impl Judge {
         let mut stopped = HashSet::new();
         for (place, called) in open.called().iter().enumerate() {
             let lane = (self.names.of(&called.key), self.names.of(&called.handler));
-            self.lanes.end_call(lane, call);
+            self.lanes.close_call(lane, call);
             let Some(id) = open.records.get(place).copied().flatten() else { continue };
             let end = ends.get(place).copied().unwrap_or(End::Dropped);
             // What comes after a failure in its lane does not count, whatever the handler says of it.
@@ -268,7 +268,7 @@ impl Judge {
             self.calls.crashed.insert(call);
             for (place, called) in open.called().iter().enumerate() {
                 let lane = (self.names.of(&called.key), self.names.of(&called.handler));
-                self.lanes.end_call(lane, call);
+                self.lanes.close_call(lane, call);
                 let id = open.records.get(place).copied().flatten();
                 let record = id.and_then(|id| self.records.get_mut(id));
                 if let Some(record) = record.filter(|record| record.call == Some(call)) {

@@ -67,7 +67,7 @@ impl Lanes {
         }
     }
 
-    pub(super) fn begin_call(&mut self, lane: Lane, call: u64) {
+    pub(super) fn open_call(&mut self, lane: Lane, call: u64) {
         self.with(lane, |state| {
             if !state.calls.contains(&call) {
                 state.calls.push(call);
@@ -75,7 +75,7 @@ impl Lanes {
         });
     }
 
-    pub(super) fn end_call(&mut self, lane: Lane, call: u64) {
+    pub(super) fn close_call(&mut self, lane: Lane, call: u64) {
         self.with(lane, |state| state.calls.retain(|open| *open != call));
     }
 }

@@ -1,14 +1,25 @@
 //! A cluster of worker processes, the feed of records, and what is waited for.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, process::Stdio, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+    process::Stdio,
+    time::Duration,
+};
 
-use keylane::Outbox;
+use keylane::{Outbox, OutboxEvent, Scheduled};
+use keylane_checker::{
+    What,
+    history::{self, Journal},
+};
 use keylane_cluster_tests::{
     event::Step,
-    ledger::{self, Verdict},
+    journal::{self, now},
     settings,
 };
 use rustix::process::{Pid, Signal, kill_process};
+use sqlx::types::Uuid;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdout, Command},
@@ -21,6 +32,8 @@ use crate::database::Target;
 /// Nothing that is waited for takes longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const KEYS: u32 = 50;
+/// The handler of the workers.
+pub(crate) const HANDLER: &str = "worker";
 
 /// Clusters at once: a worker that gets no processor is rightly declared dead.
 static PLACES: Semaphore = Semaphore::const_new(2);
@@ -69,7 +82,7 @@ impl Worker {
         self.child.try_wait().expect("a child").is_some()
     }
 
-    pub(crate) async fn kill(mut self) {
+    async fn kill(mut self) {
         self.child.kill().await.expect("kill");
     }
 
@@ -89,11 +102,18 @@ pub(crate) struct Cluster<T: Target> {
     pub(crate) url: String,
     pub(crate) prefix: String,
     pub(crate) pool: T::Pool,
-    pub(crate) scheduled: BTreeMap<u32, u32>,
     pub(crate) outbox: Outbox<T::Db>,
-    folder: PathBuf,
-    ledgers: Vec<PathBuf>,
-    mode: &'static str,
+    /// What the producer and the test itself do.
+    pub(crate) journal: Journal,
+    /// Events that were scheduled, by key and step.
+    pub(crate) events: BTreeMap<(u32, u32), Uuid>,
+    pub(crate) folder: PathBuf,
+    /// The files of the worker processes.
+    pub(crate) journals: Vec<PathBuf>,
+    steps: BTreeMap<u32, u32>,
+    dead_instances: BTreeSet<String>,
+    transactions: u64,
+    pub(crate) mode: &'static str,
     seed: u64,
     _place: SemaphorePermit<'static>,
 }
@@ -136,10 +156,28 @@ impl<T: Target> Cluster<T> {
         T::run(&pool, effects).await;
         let folder = std::env::temp_dir().join(format!("keylane-{unique}"));
         fs::create_dir_all(&folder).expect("folder");
-        let seed = ledger::now();
+        let seed = journal::now();
         println!("{unique}: seed {seed}");
-        let scheduled = (0..KEYS).map(|key| (key, 0)).collect();
-        Self { url, prefix, pool, scheduled, outbox, folder, ledgers: Vec::new(), mode, seed, _place }
+        let journal = Journal::open(&folder.join("producer"), "producer", now).expect("journal");
+        let (events, steps, journals) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let cluster = Self {
+            url,
+            prefix,
+            pool,
+            outbox,
+            journal,
+            events,
+            folder,
+            journals,
+            steps,
+            dead_instances: BTreeSet::new(),
+            transactions: 0,
+            mode,
+            seed,
+            _place,
+        };
+        T::log_ownership(&cluster.pool, &cluster.prefix).await;
+        cluster
     }
 
     /// Starts a worker and waits until it has joined.
@@ -165,13 +203,13 @@ impl<T: Target> Cluster<T> {
     }
 
     async fn begin_worker_of(&mut self, build: Build) -> Option<Worker> {
-        let ledger = self.folder.join(format!("ledger-{}", self.ledgers.len()));
-        fs::write(&ledger, "").expect("ledger");
-        let log = fs::File::create(ledger.with_extension("log")).expect("log");
+        let journal = self.folder.join(format!("worker-{}", self.journals.len()));
+        fs::write(&journal, "").expect("journal");
+        let log = fs::File::create(journal.with_extension("log")).expect("log");
         let mut child = build
             .command()
             .args([self.url.as_str(), &self.prefix])
-            .arg(&ledger)
+            .arg(&journal)
             .arg(self.mode)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -179,7 +217,7 @@ impl<T: Target> Cluster<T> {
             .kill_on_drop(true)
             .spawn()
             .expect("worker");
-        self.ledgers.push(ledger);
+        self.journals.push(journal);
         let mut output = BufReader::new(child.stdout.take().expect("output")).lines();
         let line = tokio::time::timeout(PATIENCE, output.next_line()).await.expect("a worker joins in time");
         let instance = line.expect("output")?.strip_prefix("ready ").expect("ready").to_owned();
@@ -211,17 +249,62 @@ impl<T: Target> Cluster<T> {
             self.seed =
                 self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let key = (self.seed >> 33) as u32 % KEYS;
-            let step = self.scheduled.entry(key).or_default();
+            let step = self.steps.entry(key).or_default();
             steps.push(Step { key, step: *step });
             *step += 1;
         }
-        let outbox = self.outbox.clone();
-        let work = async |tx: &mut _| outbox.schedule_all(tx, &steps).await;
-        self.outbox.transaction(work).await.expect("schedule");
+        self.transactions += 1;
+        let (outbox, tx) = (self.outbox.clone(), self.transactions);
+        let work = async |conn: &mut _| {
+            let scheduled = outbox.schedule_all(conn, &steps).await?;
+            self.note_scheduled(tx, &steps, &scheduled);
+            Ok::<_, keylane::ScheduleError>(scheduled)
+        };
+        let scheduled = self.outbox.transaction(work).await.expect("schedule");
+        self.tell(What::Committed { tx });
+        let ids = scheduled.iter().map(|scheduled| scheduled.event_id);
+        self.events.extend(steps.iter().map(|step| (step.key, step.step)).zip(ids));
     }
 
-    pub(crate) fn total(&self) -> u32 {
-        self.scheduled.values().sum()
+    /// One producer schedules, so that the order of its calls is that of their lines.
+    fn note_scheduled(&self, tx: u64, steps: &[Step], scheduled: &[Scheduled]) {
+        for (step, scheduled) in steps.iter().zip(scheduled) {
+            let (call, event, key) = (0, scheduled.event_id, step.key().into_owned());
+            let handlers = vec![HANDLER.to_owned()];
+            self.tell(What::Scheduling { call, tx, event, key, handlers, delayed: false });
+        }
+        self.tell(What::Committing { tx });
+    }
+
+    pub(crate) fn tell(&self, what: What) {
+        self.journal.tell(what).expect("journal");
+    }
+
+    pub(crate) fn fault(&self, begins: bool, fault: &str, instance: Option<&str>) {
+        let (fault, instance) = (fault.to_owned(), instance.map(str::to_owned));
+        self.tell(match begins {
+            true => What::FaultBegan { fault, instance },
+            false => What::FaultEnded { fault, instance },
+        });
+    }
+
+    /// Notes which instances have ended with their processes: all that have written and are not among these.
+    pub(crate) fn note_deaths(&mut self, alive: &[Worker]) {
+        for event in history::read(&self.journals).expect("journals") {
+            if let What::CallBegan { instance, .. } = event.what
+                && alive.iter().all(|worker| worker.instance != instance)
+                && self.dead_instances.insert(instance.clone())
+            {
+                self.fault(true, "crash", Some(&instance));
+            }
+        }
+    }
+
+    /// Kills a worker as `kill -9` does.
+    pub(crate) async fn kill(&self, worker: Worker) {
+        let instance = worker.instance.clone();
+        worker.kill().await;
+        self.fault(true, "crash", Some(&instance));
     }
 
     /// Waits until every owner is one of these and their shares differ by one at most.
@@ -257,26 +340,20 @@ impl<T: Target> Cluster<T> {
         T::claims(&self.pool, &self.prefix).await.iter().map(|(_, generation)| generation).sum()
     }
 
-    /// Waits until all that was scheduled is finished, and judges the ledgers.
-    pub(crate) async fn verdict(&self) -> Verdict {
-        self.wait("everything is delivered", async || self.judge().lost.is_empty()).await;
+    /// Waits until all that was scheduled is finished.
+    pub(crate) async fn wait_until_empty(&self) {
         self.wait("the table is empty", async || {
             let sql = format!("SELECT count(*) FROM {}record", self.prefix);
             T::numbers(&self.pool, sql).await == [[0]]
         })
         .await;
-        self.judge()
-    }
-
-    pub(crate) fn judge(&self) -> Verdict {
-        ledger::judge(&self.ledgers, &self.scheduled).expect("ledgers")
     }
 
     pub(crate) async fn wait(&self, what: &str, done: impl AsyncFn() -> bool) {
         let started = Instant::now();
         while !done().await {
             let folder = self.folder.display();
-            assert!(started.elapsed() < PATIENCE, "in vain: {what}; {:?}; ledgers in {folder}", self.judge());
+            assert!(started.elapsed() < PATIENCE, "in vain: {what}; journals in {folder}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -297,6 +374,7 @@ impl<T: Target> Cluster<T> {
             "key",
             "migration",
             "effect",
+            "change",
         ];
         for table in tables {
             T::run(&self.pool, format!("DROP TABLE IF EXISTS {}{table}", self.prefix)).await;

@@ -5,6 +5,8 @@ use std::{env, future::Future, path::PathBuf, time::Duration};
 use keylane::{Database, database::Pool, sqlx};
 use sqlx::{AssertSqlSafe, Executor, Row};
 
+use crate::verdict::Change;
+
 /// A database of the tests.
 pub(crate) trait Target: Sized + Send + Sync + 'static {
     type Db: Database<Pool = Self::Pool>;
@@ -15,11 +17,49 @@ pub(crate) trait Target: Sized + Send + Sync + 'static {
     fn connect(url: &str) -> Self::Pool;
     /// Owner and generation of each partition.
     fn claims(pool: &Self::Pool, prefix: &str) -> impl Future<Output = Vec<(Option<String>, i64)>> + Send;
+    /// Whether the log of owners is kept. SQLite has no clock that is finer than a millisecond, in which a release and
+    /// the claim after it would fall; there, the generations of the calls tell who owns what.
+    const LOGS_OWNERS: bool;
+    /// Keeps a log of owners and members in a table, by triggers.
+    fn log_ownership(pool: &Self::Pool, prefix: &str) -> impl Future<Output = ()> + Send;
+    /// That log, in the order of its rows.
+    fn changes(pool: &Self::Pool, prefix: &str) -> impl Future<Output = Vec<Change>> + Send;
     /// Runs statements; what they say is not looked at.
     fn run(pool: &Self::Pool, sql: String) -> impl Future<Output = ()> + Send;
     /// Reads numbers, a row after another.
     fn numbers(pool: &Self::Pool, sql: String) -> impl Future<Output = Vec<Vec<i64>>> + Send;
 }
+
+/// Notes each row as it was written, with the time of that. The statements are run one by one.
+const POSTGRES_LOG: [&str; 5] = [
+    "CREATE TABLE {p}change (seq bigserial, at bigint NOT NULL, partition_no bigint, generation bigint, instance text, state text)",
+    "CREATE FUNCTION {p}log_partition() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO {p}change (at, partition_no, generation, instance)
+        VALUES ((extract(epoch from clock_timestamp()) * 1000000)::bigint, NEW.partition_no, NEW.generation, NEW.owner);
+        RETURN NULL; END $$",
+    "CREATE TRIGGER log_partition AFTER UPDATE ON {p}partition FOR EACH ROW EXECUTE FUNCTION {p}log_partition()",
+    "CREATE FUNCTION {p}log_instance() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF TG_OP = 'INSERT' OR NEW.state <> OLD.state THEN
+            INSERT INTO {p}change (at, instance, state)
+            VALUES ((extract(epoch from clock_timestamp()) * 1000000)::bigint, NEW.instance_id, NEW.state);
+        END IF;
+        RETURN NULL; END $$",
+    "CREATE TRIGGER log_instance AFTER INSERT OR UPDATE ON {p}instance FOR EACH ROW EXECUTE FUNCTION {p}log_instance()",
+];
+const MARIADB_LOG: [&str; 4] = [
+    "CREATE TABLE {p}change (seq bigint AUTO_INCREMENT PRIMARY KEY, at bigint NOT NULL, partition_no bigint,
+        generation bigint, instance varchar(64), state varchar(16))",
+    "CREATE TRIGGER {p}log_partition AFTER UPDATE ON {p}partition FOR EACH ROW
+        INSERT INTO {p}change (at, partition_no, generation, instance)
+        VALUES (CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), NEW.partition_no, NEW.generation, NEW.owner)",
+    "CREATE TRIGGER {p}log_joined AFTER INSERT ON {p}instance FOR EACH ROW
+        INSERT INTO {p}change (at, instance, state)
+        VALUES (CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), NEW.instance_id, NEW.state)",
+    "CREATE TRIGGER {p}log_instance AFTER UPDATE ON {p}instance FOR EACH ROW
+        INSERT INTO {p}change (at, instance, state)
+        SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), NEW.instance_id, NEW.state
+        FROM DUAL WHERE NEW.state <> OLD.state",
+];
 
 pub(crate) struct Postgres;
 pub(crate) struct MariaDb;
@@ -35,7 +75,7 @@ pub(crate) fn sqlite_file(unique: &str) -> PathBuf {
 }
 
 macro_rules! target {
-    ($target:ty, $database:ty, $url:expr, $connect:expr) => {
+    ($target:ty, $database:ty, $url:expr, $triggers:expr, $connect:expr) => {
         impl Target for $target {
             type Db = $database;
             type Pool = sqlx::Pool<$database>;
@@ -56,6 +96,32 @@ macro_rules! target {
                 rows.iter().map(|row| (row.get(0), row.get(1))).collect()
             }
 
+            const LOGS_OWNERS: bool = !$triggers.is_empty();
+
+            async fn log_ownership(pool: &Self::Pool, prefix: &str) {
+                for statement in $triggers {
+                    Self::run(pool, statement.replace("{p}", prefix)).await;
+                }
+            }
+
+            async fn changes(pool: &Self::Pool, prefix: &str) -> Vec<Change> {
+                if !Self::LOGS_OWNERS {
+                    return Vec::new();
+                }
+                let sql = format!(
+                    "SELECT at, partition_no, generation, instance, state FROM {prefix}change ORDER BY seq"
+                );
+                let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(pool).await.expect("changes");
+                let change = |row: &<$database as sqlx::Database>::Row| Change {
+                    at: row.get(0),
+                    partition: row.get(1),
+                    generation: row.get(2),
+                    instance: row.get(3),
+                    state: row.get(4),
+                };
+                rows.iter().map(change).collect()
+            }
+
             async fn run(pool: &Self::Pool, sql: String) {
                 pool.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.expect("statement");
             }
@@ -68,16 +134,17 @@ macro_rules! target {
     };
 }
 
-target!(Postgres, sqlx::Postgres, |_| variable("KEYLANE_TEST_POSTGRES_URL"), |url| {
+target!(Postgres, sqlx::Postgres, |_| variable("KEYLANE_TEST_POSTGRES_URL"), POSTGRES_LOG, |url| {
     sqlx::postgres::PgPoolOptions::new().max_connections(4).connect_lazy(url).expect("address")
 });
-target!(MariaDb, sqlx::MySql, |_| variable("KEYLANE_TEST_MARIADB_URL"), |url| {
+target!(MariaDb, sqlx::MySql, |_| variable("KEYLANE_TEST_MARIADB_URL"), MARIADB_LOG, |url| {
     sqlx::mysql::MySqlPoolOptions::new().max_connections(4).connect_lazy(url).expect("address")
 });
 target!(
     Sqlite,
     sqlx::Sqlite,
     |unique| format!("sqlite://{}?mode=rwc", sqlite_file(unique).display()),
+    [""; 0],
     |url| {
         let options: sqlx::sqlite::SqliteConnectOptions = url.parse().expect("address");
         let options =

@@ -1,6 +1,7 @@
 //! A record that ends the process that handles it.
 
 use keylane::{RecordId, admin::Filter};
+use keylane_checker::What;
 use keylane_cluster_tests::event::DEADLY;
 use tokio::time::Instant;
 
@@ -23,10 +24,14 @@ pub(crate) async fn a_record_that_kills_its_process_is_set_aside<T: Target>(stor
         let before = workers.len();
         workers.retain_mut(|worker| !worker.has_ended());
         deaths += before - workers.len();
+        cluster.note_deaths(&workers);
         while workers.len() < 2 {
             match cluster.begin_worker().await {
                 Some(worker) => workers.push(worker),
-                None => deaths += 1,
+                None => {
+                    deaths += 1;
+                    cluster.note_deaths(&workers);
+                }
             }
         }
         if let [failed] =
@@ -42,16 +47,10 @@ pub(crate) async fn a_record_that_kills_its_process_is_set_aside<T: Target>(stor
     };
     println!("{deaths} processes ended in {:?}", began.elapsed());
     assert!((5..=DEATHS).contains(&deaths), "{deaths} processes ended");
+    cluster.tell(What::Discarded { id: failed });
     assert!(cluster.outbox.admin().discard(failed).await.expect("discard"));
-    cluster.wait("all others are delivered", async || cluster.judge().lost == [DEADLY]).await;
-    cluster
-        .wait("nothing is left", async || {
-            let sql = format!("SELECT count(*) FROM {}record", cluster.prefix);
-            T::numbers(&cluster.pool, sql).await == [[0]]
-        })
-        .await;
-    let inversions = cluster.judge().inversions;
-    assert!(inversions.is_empty(), "{inversions:?}");
+    let report = cluster.verdict().await;
+    report.require(["crash in a call"]).expect("a crash in a call");
     stop_all(workers).await;
     cluster.erase().await;
 }
