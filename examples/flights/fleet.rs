@@ -40,11 +40,11 @@ impl Fleet {
         Ok(())
     }
 
-    /// Kills a replica as `kill -9` does: it has no chance to say goodbye.
-    pub(crate) fn kill(&mut self, number: usize) -> io::Result<()> {
+    /// Kills a replica as `kill -9` does, and waits until it is dead: it has no chance to say goodbye.
+    pub(crate) async fn kill(&mut self, number: usize) -> io::Result<()> {
         let place = self.running.iter().position(|replica| replica.number == number);
         match place.map(|place| self.running.swap_remove(place)) {
-            Some(mut replica) => replica.child.start_kill(),
+            Some(mut replica) => replica.child.kill().await,
             None => Err(io::Error::other(format!("replica {number} does not run"))),
         }
     }

@@ -1,7 +1,6 @@
 //! The input: a week of departures, each an event keyed by its aircraft.
 
 use std::{
-    collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
     time::Duration,
 };
@@ -19,9 +18,6 @@ pub(crate) struct Flight {
     /// Line of the file, from 1.
     #[serde(default)]
     pub(crate) row: usize,
-    /// The first, second, … flight of its aircraft in this week.
-    #[serde(default)]
-    pub(crate) turn: usize,
     pub(crate) scheduled: String,
     /// Not given: the flight was cancelled.
     pub(crate) departed: Option<String>,
@@ -73,13 +69,10 @@ fn hash(value: impl Hash) -> u64 {
 
 /// The flights of the week, in the order in which they happened.
 pub(crate) fn week() -> Result<Vec<Flight>, csv::Error> {
-    let mut turns: HashMap<String, usize> = HashMap::new();
     let mut flights = Vec::new();
     for flight in csv::Reader::from_reader(WEEK.as_bytes()).deserialize() {
         let mut flight: Flight = flight?;
-        let turn = turns.entry(flight.aircraft()).or_default();
-        *turn += 1;
-        (flight.row, flight.turn) = (flights.len() + 1, *turn);
+        flight.row = flights.len() + 1;
         flights.push(flight);
     }
     Ok(flights)

@@ -122,7 +122,7 @@ async fn run<DB: Place>(arguments: Arguments, url: String) -> Result<bool, Box<d
 /// The show, from the tables to the verdict. False: it was bad.
 async fn play<DB: Place>(url: String, prefix: String, dir: &Path) -> Result<bool, Box<dyn Error>> {
     let flights = flights::week()?;
-    let stage = Stage::<DB>::set_up(&url, &prefix).await?;
+    let stage = Stage::<DB>::set_up(&url, &prefix, dir).await?;
     let show = Show::new(&stage, &flights, Fleet::new(url, prefix, dir.to_owned())).run();
     let course = tokio::select! {
         course = show => course,

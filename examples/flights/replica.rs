@@ -6,12 +6,9 @@ use keylane::{
     Delivery, Failure, HandlerError, Outbox, State, handlers, outbox_fallback_handler, outbox_handler,
 };
 
-use crate::{
-    database::Place,
-    flights::Flight,
-    ledger::{Ledger, What},
-    settings,
-};
+use keylane_checker::{CallKind, End};
+
+use crate::{database::Place, flights::Flight, ledger::Ledger, settings};
 
 /// Enters flights into the books. Cancelled ones it refuses; some it fails to enter at once.
 #[outbox_handler(id = "bookkeeper", retry(exponential, initial = "1s", max_retries = 3), timeout = "3s")]
@@ -20,29 +17,23 @@ async fn keep_books(
     delivery: &Delivery,
     State(ledger): State<Ledger>,
 ) -> Result<(), HandlerError> {
-    let enter = |what| ledger.enter(what, &flight, delivery, delivery.attempt);
-    enter(What::Begun)?;
+    let call = ledger.begin(CallKind::Single, delivery)?;
     tokio::time::sleep(flight.work()).await;
     if flight.departed.is_none() {
-        enter(What::Refused)?;
+        call.end(&[End::Permanent])?;
         return Err(HandlerError::permanent("cancelled: this flight never departed"));
     }
     if flight.stumbles() && delivery.attempt == 1 {
-        enter(What::Failed)?;
+        call.end(&[End::Failed])?;
         return Err(HandlerError::new("somebody else had the books"));
     }
-    enter(What::Done)?;
-    Ok(())
+    Ok(call.end(&[End::Ok])?)
 }
 
 /// Takes what the bookkeeper has refused.
 #[outbox_fallback_handler(of = "bookkeeper")]
-async fn note_cancelled(
-    flight: Flight,
-    failure: &Failure,
-    State(ledger): State<Ledger>,
-) -> std::io::Result<()> {
-    ledger.enter(What::Fallback, &flight, &failure.delivery, failure.attempts)
+async fn note_cancelled(_: Flight, failure: &Failure, State(ledger): State<Ledger>) -> std::io::Result<()> {
+    ledger.begin(CallKind::Fallback, &failure.delivery)?.end(&[End::Ok])
 }
 
 /// Delivers until standard input is closed, which the death of the parent does as well.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use keylane_checker::Invariant;
+
 use crate::{settings, show::Course, verdict::Verdict, view::number};
 
 /// Prints the verdict; true if it is good.
@@ -24,6 +26,7 @@ fn rows(verdict: &Verdict, course: &Course, limit: Duration) -> [(&'static str, 
         time.map_or("never".to_owned(), |time| format!("{:.1} s", time.as_secs_f64()))
     };
     let victim = course.victim;
+    let order = [Invariant::FirstAttempts, Invariant::StopOnFailure, Invariant::Lease, Invariant::OneOwner];
     let killed = format!(
         "replica {victim} was killed: {} half done, {} unreported",
         verdict.interrupted, verdict.unreported
@@ -37,11 +40,11 @@ fn rows(verdict: &Verdict, course: &Course, limit: Duration) -> [(&'static str, 
         ("lost", number(verdict.lost), "in no ledger".to_owned()),
         (
             "out of order",
-            number(verdict.out_of_order),
+            number(verdict.violations(&order)),
             format!("per aircraft; {} had to wait for an earlier flight", number(verdict.waited)),
         ),
         ("duplicates", number(verdict.unreported + verdict.interrupted), killed),
-        ("", number(verdict.unexplained), "for any other reason".to_owned()),
+        ("", number(verdict.violations(&[Invariant::Replays])), "for any other reason".to_owned()),
         ("takeover", time(course.takeover), until),
         ("", time(verdict.first_after_kill), "until the next flight of an aircraft it had served".to_owned()),
         ("rate", format!("{rate:.0}/s"), format!("over {seconds:.1} s")),

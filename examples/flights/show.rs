@@ -2,13 +2,14 @@
 
 use std::{collections::BTreeMap, error::Error, pin::pin, time::Duration};
 
+use keylane_checker::{Event, What, history};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::{
     database::{Owner, Place},
     fleet::Fleet,
     flights::Flight,
-    ledger::{self, Line, Micros},
+    ledger::{self, Nanos},
     settings::name_of,
     stage::Stage,
     view::{Card, Scene, State, View},
@@ -31,15 +32,13 @@ const TIME_LIMIT: Duration = Duration::from_secs(50);
 #[derive(Default)]
 pub(crate) struct Course {
     pub(crate) victim: usize,
-    pub(crate) killed_at: Option<Micros>,
+    pub(crate) killed_at: Option<Nanos>,
     /// From the kill until all partitions of the victim were owned by replicas that live.
     pub(crate) takeover: Option<Duration>,
     /// What went wrong, if anything.
     pub(crate) troubles: Vec<String>,
-    /// The producer's ledger: by row, when the flight had been committed.
-    pub(crate) committed: Vec<Option<Micros>>,
-    /// The lines of each replica.
-    pub(crate) ledgers: BTreeMap<usize, Vec<Line>>,
+    /// The ledgers of the producer and of all replicas, and the kill.
+    pub(crate) history: Vec<Event>,
 }
 
 enum Act {
@@ -110,9 +109,10 @@ impl<'a, DB: Place> Show<'a, DB> {
         self.look().await?;
         self.note("the replicas have shut down and handed their partitions back".to_owned());
         self.draw(true)?;
-        self.course.committed = self.stage.committed();
-        self.course.ledgers =
-            self.watch.replicas.into_iter().map(|(n, followed)| (n, followed.lines)).collect();
+        self.stage.enter(What::Finished)?;
+        self.course.history = history::read([ledger::file_of(&self.fleet.dir, 0)])?;
+        self.course.history.extend(self.watch.replicas.into_values().flat_map(|followed| followed.lines));
+        self.course.history.sort_by_key(|event| event.at);
         Ok(self.course)
     }
 
@@ -147,7 +147,7 @@ impl<'a, DB: Place> Show<'a, DB> {
         loop {
             ticks.tick().await;
             self.look().await?;
-            self.play()?;
+            self.play().await?;
             self.draw(false)?;
             for number in self.fleet.fallen()? {
                 self.states.insert(number, State::Killed);
@@ -165,13 +165,13 @@ impl<'a, DB: Place> Show<'a, DB> {
     }
 
     /// What happens next, if it is time for it.
-    fn play(&mut self) -> std::io::Result<()> {
+    async fn play(&mut self) -> std::io::Result<()> {
         match &self.act {
             Act::Traffic => {
                 let percent = self.stage.scheduled() * 100 / self.flights.len().max(1);
-                let in_hand = self.watch.replicas.get(&VICTIM).map_or(0, |followed| followed.in_hand);
+                let in_hand = self.watch.replicas.get(&VICTIM).map_or(0, |followed| followed.in_hand.len());
                 if percent >= KILL_BETWEEN.1 || (percent >= KILL_BETWEEN.0 && in_hand > 0) {
-                    self.kill()?;
+                    self.kill().await?;
                 }
             }
             Act::Killed { at, orphans } => {
@@ -200,12 +200,14 @@ impl<'a, DB: Place> Show<'a, DB> {
         Ok(())
     }
 
-    fn kill(&mut self) -> std::io::Result<()> {
+    async fn kill(&mut self) -> std::io::Result<()> {
         let of_victim =
             |(partition, owner): (usize, &Option<usize>)| (*owner == Some(VICTIM)).then_some(partition);
         let orphans: Vec<usize> = self.owners.iter().enumerate().filter_map(of_victim).collect();
-        self.fleet.kill(VICTIM)?;
+        self.fleet.kill(VICTIM).await?;
+        let (fault, instance) = ("crash".to_owned(), Some(name_of(VICTIM)));
         self.course.killed_at = Some(ledger::now());
+        self.stage.enter(What::FaultBegan { fault, instance })?;
         self.states.insert(VICTIM, State::Killed);
         let left = orphans.len();
         self.note(format!("replica {VICTIM} killed (SIGKILL), {left} partitions left behind"));

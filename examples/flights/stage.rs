@@ -1,19 +1,16 @@
 //! The producing side: the tables, and the transactions in which flights are scheduled.
 
-use std::{
-    cell::{Cell, RefCell},
-    time::Duration,
-};
+use std::{cell::Cell, path::Path, time::Duration};
 
 use futures::future::try_join_all;
-use keylane::{Outbox, ScheduleError, TransactionError, sqlx};
+use keylane::{Outbox, OutboxEvent, ScheduleError, TransactionError, sqlx};
+use keylane_checker::{Journal, What};
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
     database::{Owner, Place, create},
     flights::Flight,
-    ledger::{self, Micros},
-    settings,
+    ledger, settings,
 };
 
 /// Flights that are scheduled in a second: the week passes in about 20 s.
@@ -26,6 +23,8 @@ pub(crate) enum WriteError {
     Row(#[from] sqlx::Error),
     #[error("the event was refused")]
     Event(#[from] ScheduleError),
+    #[error("the ledger cannot be written")]
+    Ledger(#[from] std::io::Error),
 }
 
 /// The tables of one run, and the outbox of a process that schedules and handles nothing.
@@ -34,12 +33,15 @@ pub(crate) struct Stage<DB: Place> {
     outbox: Outbox<DB>,
     prefix: String,
     scheduled: Cell<usize>,
-    /// By row: when its transaction had been committed.
-    committed: RefCell<Vec<Option<Micros>>>,
+    ledger: Journal,
 }
 
 impl<DB: Place> Stage<DB> {
-    pub(crate) async fn set_up(url: &str, prefix: &str) -> Result<Self, Box<dyn std::error::Error>> {
+    pub(crate) async fn set_up(
+        url: &str,
+        prefix: &str,
+        dir: &Path,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
         let connected = DB::connect(url).await;
         let pool = connected.map_err(|error| format!("{} could not be opened: {error}", DB::TITLE))?;
         let outbox = Outbox::builder(pool.clone()).config(settings::of(prefix, 0)).build().await?;
@@ -50,13 +52,12 @@ impl<DB: Place> Stage<DB> {
             outbox,
             prefix: prefix.to_owned(),
             scheduled: Cell::new(0),
-            committed: RefCell::default(),
+            ledger: Journal::open(&ledger::file_of(dir, 0), "producer", ledger::now)?,
         })
     }
 
     /// Writes all flights at a steady rate, by several writers at once; those of one aircraft by one.
     pub(crate) async fn schedule(&self, flights: &[Flight]) -> Result<(), TransactionError<WriteError>> {
-        self.committed.replace(vec![None; flights.len()]);
         let start = Instant::now();
         try_join_all((0..DB::WRITERS).map(|writer| self.write(flights, writer, start))).await.map(drop)
     }
@@ -73,7 +74,6 @@ impl<DB: Place> Stage<DB> {
             }
             sleep_until(start + Duration::from_secs(number) / FLIGHTS_PER_SECOND).await;
             self.depart(flight).await?;
-            self.committed.borrow_mut()[flight.row - 1] = Some(ledger::now());
             self.scheduled.set(self.scheduled.get() + 1);
         }
         Ok(())
@@ -81,22 +81,26 @@ impl<DB: Place> Stage<DB> {
 
     /// One transaction: the business row and the event, both or none.
     async fn depart(&self, flight: &Flight) -> Result<(), TransactionError<WriteError>> {
-        let work = async |tx: &mut DB::Connection| {
-            DB::insert_flight(tx, &self.prefix, flight).await?;
-            self.outbox.schedule(tx, flight).await?;
-            Ok(())
+        let tx = flight.row as u64;
+        let work = async |conn: &mut DB::Connection| {
+            DB::insert_flight(conn, &self.prefix, flight).await?;
+            let event = self.outbox.schedule(conn, flight).await?.event_id;
+            let (key, handlers) = (flight.key().into_owned(), vec!["bookkeeper".to_owned()]);
+            self.enter(What::Scheduling { call: tx, tx, event, key, handlers, delayed: false })?;
+            Ok(self.enter(What::Committing { tx })?)
         };
-        self.outbox.transaction(work).await
+        self.outbox.transaction(work).await?;
+        self.enter(What::Committed { tx }).map_err(|error| TransactionError::Work(error.into()))
+    }
+
+    /// Appends to the ledger of the producer.
+    pub(crate) fn enter(&self, what: What) -> std::io::Result<()> {
+        self.ledger.tell(what)
     }
 
     /// Flights scheduled so far.
     pub(crate) fn scheduled(&self) -> usize {
         self.scheduled.get()
-    }
-
-    /// When each flight had been scheduled, by row.
-    pub(crate) fn committed(&self) -> Vec<Option<Micros>> {
-        self.committed.borrow().clone()
     }
 
     /// Who owns each partition.

@@ -1,31 +1,37 @@
-//! The verdict: the week on one side, the ledgers on the other. The outbox is not asked.
+//! The verdict: the week on one side, the ledgers on the other. The outbox is not asked. What must hold, the
+//! checker judges; here is counted what the week came to.
 
-use std::{collections::BTreeMap, time::Duration};
-
-use uuid::Uuid;
-
-use crate::{
-    flights::Flight,
-    ledger::{Line, Micros, What},
-    show::Course,
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
 };
 
-/// One call of the bookkeeper, from its lines.
-struct Attempt {
-    row: usize,
-    turn: usize,
-    replica: usize,
-    number: u32,
-    event_id: Uuid,
-    begun: Micros,
+use keylane_checker::{
+    CallKind, End, Event, Expect, Invariant, Judge, Repeats, Report, Truth, Violation, What,
+};
+
+use crate::{flights::Flight, ledger::Nanos, settings::name_of, show::Course};
+
+/// One call for a flight.
+struct Call<'a> {
+    replica: &'a str,
+    kind: CallKind,
+    begun: Nanos,
     /// Not given: it never ended.
-    end: Option<(Micros, What)>,
+    end: Option<(Nanos, End)>,
 }
 
-impl Attempt {
-    fn is_final(&self) -> bool {
-        self.end.is_some_and(|(_, what)| what.is_final())
+impl Call<'_> {
+    fn entered(&self) -> Option<Nanos> {
+        self.end.filter(|(_, end)| *end == End::Ok).map(|(at, _)| at)
     }
+}
+
+/// A flight that was scheduled.
+struct Entry<'a> {
+    key: &'a str,
+    committed: Option<Nanos>,
+    calls: Vec<Call<'a>>,
 }
 
 /// What the ledgers come to.
@@ -43,139 +49,113 @@ pub(crate) struct Verdict {
     pub(crate) retried: usize,
     /// Never entered.
     pub(crate) lost: usize,
-    /// Calls that began before all earlier flights of the aircraft were entered, or while another
-    /// call for that aircraft was going on, in whatever process.
-    pub(crate) out_of_order: usize,
     /// Scheduled while an earlier flight of the aircraft was not in the books yet.
     pub(crate) waited: usize,
     /// Handled again because the killed replica had ended them, but not told the database yet.
     pub(crate) unreported: usize,
     /// Handled again because the killed replica was in the middle of them.
     pub(crate) interrupted: usize,
-    /// Handled again for no such reason.
-    pub(crate) unexplained: usize,
-    /// Lines that do not fit the week.
-    pub(crate) strange: usize,
     pub(crate) first_after_kill: Option<Duration>,
     /// From the first call to the last entry.
     pub(crate) span: Duration,
+    /// The first of the checker's invariants that does not hold: order, no repetition without a reason, no loss.
+    pub(crate) violation: Option<Violation>,
 }
 
 /// Weighs the ledgers against the week.
 pub(crate) fn weigh(flights: &[Flight], course: &Course) -> Verdict {
-    let records = course.committed.iter().flatten().count();
-    let mut verdict = Verdict { records, unscheduled: flights.len() - records, ..Verdict::default() };
-    let mut aircraft: BTreeMap<String, Vec<Attempt>> = BTreeMap::new();
-    for flight in flights {
-        aircraft.entry(flight.aircraft()).or_default();
+    let entries = entries(&course.history);
+    let records = entries.iter().filter(|entry| entry.committed.is_some()).count();
+    let keys: BTreeSet<String> = flights.iter().map(Flight::aircraft).collect();
+    let unscheduled = flights.len() - records;
+    let mut verdict = Verdict { records, unscheduled, keys: keys.len(), ..Verdict::default() };
+    let mut aircraft: BTreeMap<&str, Vec<&Entry<'_>>> = BTreeMap::new();
+    for entry in &entries {
+        let flown = aircraft.entry(entry.key).or_default();
+        verdict.add(entry, flown.last().copied(), course);
+        flown.push(entry);
     }
-    verdict.keys = aircraft.len();
-    for (replica, lines) in &course.ledgers {
-        let fits = |line: &Line| {
-            let flight = flights.get(line.row.wrapping_sub(1));
-            flight.is_some_and(|flight| flight.turn == line.turn && flight.aircraft() == line.aircraft)
-        };
-        for line in lines {
-            let attempts = aircraft.get_mut(&line.aircraft).filter(|_| fits(line));
-            let read = attempts.is_some_and(|attempts| take_in(attempts, *replica, line));
-            verdict.strange += usize::from(!read);
-        }
-    }
-    for attempts in aircraft.values_mut() {
-        attempts.sort_by_key(|attempt| attempt.begun);
-        verdict.add_aircraft(attempts, course);
-    }
-    let mut rows: Vec<Vec<&Attempt>> = flights.iter().map(|_| Vec::new()).collect();
-    for attempt in aircraft.values().flatten() {
-        rows[attempt.row - 1].push(attempt);
-    }
-    for (attempts, committed) in rows.iter().zip(&course.committed) {
-        if committed.is_some() || !attempts.is_empty() {
-            verdict.add_row(attempts, course);
-        }
-    }
-    let begun = aircraft.values().flatten().map(|attempt| attempt.begun).min();
-    let end = aircraft.values().flatten().filter_map(|attempt| attempt.end).map(|(at, _)| at).max();
-    verdict.span = Duration::from_micros(end.zip(begun).map_or(0, |(end, begun)| end - begun));
-    verdict.first_after_kill = first_after_kill(&aircraft, course);
+    let calls = || entries.iter().flat_map(|entry| &entry.calls);
+    let (begun, end) = (calls().map(|call| call.begun).min(), calls().filter_map(Call::entered).max());
+    verdict.span = Duration::from_nanos(end.zip(begun).map_or(0, |(end, begun)| end - begun));
+    let first = aircraft.values().filter_map(|flown| first_after_kill(flown, course)).min();
+    verdict.first_after_kill = first.map(Duration::from_nanos);
+    verdict.violation = judge(&course.history).err();
     verdict
 }
 
-/// Adds a line to the attempts of its aircraft; lines of one replica come in their order.
-fn take_in(attempts: &mut Vec<Attempt>, replica: usize, line: &Line) -> bool {
-    let (row, turn, number, event_id) = (line.row, line.turn, line.attempt, line.event_id);
-    if line.what == What::Begun {
-        attempts.push(Attempt { row, turn, replica, number, event_id, begun: line.at, end: None });
-        return true;
+/// What must hold, whatever the week comes to.
+fn judge(history: &[Event]) -> Result<Report, Violation> {
+    let (truth, repeats) = (Truth::Calls, Repeats::Explained);
+    let mut judge = Judge::new(Expect { truth, repeats, ownership: false, ..Expect::default() });
+    history.iter().try_for_each(|event| judge.take(event))?;
+    judge.finish()
+}
+
+/// All flights that were scheduled, in that order, with their calls.
+fn entries(history: &[Event]) -> Vec<Entry<'_>> {
+    let (mut entries, mut places) = (Vec::new(), HashMap::new());
+    let (mut transactions, mut open) = (HashMap::new(), HashMap::new());
+    for event in history {
+        match &event.what {
+            What::Scheduling { tx, event, key, .. } => {
+                transactions.insert(*tx, entries.len());
+                places.insert(*event, entries.len());
+                entries.push(Entry { key, committed: None, calls: Vec::new() });
+            }
+            What::Committed { tx } => {
+                if let Some(place) = transactions.get(tx) {
+                    entries[*place].committed = Some(event.at);
+                }
+            }
+            What::CallBegan { call, instance, kind, records } => {
+                let place = records.first().and_then(|called| places.get(&called.event)).copied();
+                if let Some(place) = place {
+                    open.insert(*call, (place, entries[place].calls.len()));
+                    let (kind, begun) = (*kind, event.at);
+                    entries[place].calls.push(Call { replica: instance, kind, begun, end: None });
+                }
+            }
+            What::CallEnded { call, ends } => {
+                if let Some((place, number)) = open.remove(call) {
+                    entries[place].calls[number].end = ends.first().map(|end| (event.at, *end));
+                }
+            }
+            _ => {}
+        }
     }
-    let before = (line.what == What::Fallback).then_some(What::Refused);
-    let open = attempts.iter_mut().rev().find(|attempt| {
-        (attempt.row, attempt.replica, attempt.number, attempt.event_id) == (row, replica, number, event_id)
-            && attempt.end.map(|(_, what)| what) == before
-    });
-    open.map(|attempt| attempt.end = Some((line.at, line.what))).is_some()
+    entries
 }
 
 impl Verdict {
-    /// Adds what the calls for one aircraft, in the order in which they began, say of their order.
-    fn add_aircraft(&mut self, attempts: &[Attempt], course: &Course) {
-        // The flight whose turn it is; one that is handled again takes the row up from there.
-        let mut next = 1;
-        let mut reached = 0;
-        let mut busy_until = 0;
-        for attempt in attempts {
-            self.out_of_order += usize::from(attempt.turn > next || attempt.begun < busy_until);
-            let committed = course.committed.get(attempt.row - 1).copied().flatten();
-            self.waited += usize::from(
-                attempt.turn > reached && committed.is_some_and(|committed| committed < busy_until),
-            );
-            reached = reached.max(attempt.turn);
-            next = attempt.turn + usize::from(attempt.is_final());
-            let killed_at = course.killed_at.filter(|_| attempt.replica == course.victim);
-            let end = attempt.end.map(|(at, _)| at).or(killed_at).unwrap_or(Micros::MAX);
-            busy_until = busy_until.max(end);
-        }
-    }
-
-    /// Adds what the attempts of one flight, in their order, say of it.
-    fn add_row(&mut self, attempts: &[&Attempt], course: &Course) {
-        match attempts.iter().find(|attempt| attempt.is_final()).and_then(|attempt| attempt.end) {
-            Some((_, What::Fallback)) => self.fallback += 1,
+    /// Adds a flight; `before` is the one before it of its aircraft.
+    fn add(&mut self, entry: &Entry<'_>, before: Option<&Entry<'_>>, course: &Course) {
+        match entry.calls.iter().find(|call| call.entered().is_some()).map(|call| call.kind) {
+            Some(CallKind::Fallback) => self.fallback += 1,
             Some(_) => self.delivered += 1,
             None => self.lost += 1,
         }
-        let failed = |attempt: &&Attempt| attempt.end.is_some_and(|(_, what)| what == What::Failed);
-        self.retried += usize::from(attempts.iter().copied().any(|attempt| failed(&attempt)));
-        for pair in attempts.windows(2) {
-            let (before, again) = (pair[0], pair[1]);
-            let same_event = before.event_id == again.event_id;
-            let of_killed = before.replica == course.victim
-                && again.replica != course.victim
-                && course.killed_at.is_some_and(|killed_at| killed_at < again.begun);
-            if same_event && failed(&before) && again.number == before.number + 1 {
-                continue;
-            }
-            match same_event && of_killed {
-                true if before.is_final() => self.unreported += 1,
-                true => self.interrupted += 1,
-                false => self.unexplained += 1,
-            }
+        let failed = |call: &Call<'_>| matches!(call.end, Some((_, End::Failed)));
+        self.retried += usize::from(entry.calls.iter().any(failed));
+        let busy = before.and_then(|before| before.calls.iter().filter_map(Call::entered).min());
+        self.waited +=
+            usize::from(busy.zip(entry.committed).is_some_and(|(busy, committed)| committed < busy));
+        let victim = name_of(course.victim);
+        for pair in
+            entry.calls.windows(2).filter(|pair| pair[0].replica == victim && pair[1].replica != victim)
+        {
+            self.unreported += usize::from(pair[0].entered().is_some());
+            self.interrupted += usize::from(pair[0].end.is_none());
         }
     }
 
     /// Everything that is wrong, as sentences.
     pub(crate) fn problems(&self, course: &Course, takeover_limit: Duration) -> Vec<String> {
         let mut problems = course.troubles.clone();
-        let counts = [
-            (self.unscheduled, "flights were not scheduled"),
-            (self.lost, "flights were scheduled, but are in no ledger"),
-            (self.out_of_order, "calls were out of order"),
-            (self.unexplained, "flights were handled again without a reason"),
-            (self.strange, "lines of the ledgers do not fit the week"),
-        ];
-        problems.extend(
-            counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")),
-        );
+        if self.unscheduled > 0 {
+            problems.push(format!("{} flights were not scheduled", self.unscheduled));
+        }
+        problems.extend(self.violation.as_ref().map(Violation::to_string));
         match course.takeover {
             None => problems.push("the partitions of the killed replica were not taken over".to_owned()),
             Some(took) if took > takeover_limit => problems.push(format!("the takeover took {took:.1?}")),
@@ -183,21 +163,19 @@ impl Verdict {
         }
         problems
     }
+
+    /// How often an invariant of these is violated: the checker stops at the first.
+    pub(crate) fn violations(&self, of: &[Invariant]) -> usize {
+        usize::from(self.violation.as_ref().is_some_and(|violation| of.contains(&violation.invariant)))
+    }
 }
 
 /// From the kill to the first call, by another replica, for an aircraft that was last in the hands
 /// of the killed one.
-fn first_after_kill(aircraft: &BTreeMap<String, Vec<Attempt>>, course: &Course) -> Option<Duration> {
-    let killed_at = course.killed_at?;
-    let mut calls = Vec::new();
-    for attempts in aircraft.values() {
-        let after = attempts.partition_point(|attempt| attempt.begun <= killed_at);
-        let last_before = after.checked_sub(1).and_then(|last| attempts.get(last));
-        if let (Some(before), Some(next)) = (last_before, attempts.get(after))
-            && before.replica == course.victim
-        {
-            calls.push(next.begun);
-        }
-    }
-    calls.into_iter().min().map(|begun| Duration::from_micros(begun - killed_at))
+fn first_after_kill(flown: &[&Entry<'_>], course: &Course) -> Option<Nanos> {
+    let (killed_at, victim) = (course.killed_at?, name_of(course.victim));
+    let calls = || flown.iter().flat_map(|entry| &entry.calls);
+    let last = calls().filter(|call| call.begun <= killed_at).max_by_key(|call| call.begun)?;
+    let next = calls().filter(|call| call.begun > killed_at).map(|call| call.begun).min()?;
+    (last.replica == victim).then_some(next - killed_at)
 }

@@ -1,15 +1,17 @@
 //! Follows the ledgers while they grow: counts for the view.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     io,
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use keylane_checker::{CallKind, End, Event, What};
 use tokio::time::Instant;
+use uuid::Uuid;
 
-use crate::ledger::{Follower, Line, What};
+use crate::ledger::Follower;
 
 /// The span over which rates are taken.
 const SPAN: Duration = Duration::from_secs(2);
@@ -18,9 +20,9 @@ const SPAN: Duration = Duration::from_secs(2);
 pub(crate) struct Followed {
     follower: Follower,
     /// All its lines, for the verdict.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<Event>,
     /// Flights it has begun and not ended: they are in its hands.
-    pub(crate) in_hand: usize,
+    pub(crate) in_hand: HashMap<u64, (Uuid, CallKind)>,
     /// Flights it has entered into the books.
     pub(crate) entered: usize,
     recent: VecDeque<(Instant, usize)>,
@@ -37,22 +39,28 @@ impl Followed {
         }
     }
 
-    fn read(&mut self, now: Instant) -> io::Result<Vec<Line>> {
-        let lines = self.follower.read()?;
-        for line in &lines {
-            match line.what {
-                What::Begun => self.in_hand += 1,
-                What::Done | What::Failed | What::Refused => self.in_hand = self.in_hand.saturating_sub(1),
-                What::Fallback => {}
+    /// Reads what is new; the calls that have ended.
+    fn read(&mut self, now: Instant) -> io::Result<Vec<(Uuid, CallKind, End)>> {
+        let mut ended = Vec::new();
+        for event in self.follower.read()? {
+            match &event.what {
+                What::CallBegan { call, kind, records, .. } => {
+                    self.in_hand.extend(records.iter().map(|called| (*call, (called.event, *kind))));
+                }
+                What::CallEnded { call, ends } => {
+                    let flight = self.in_hand.remove(call);
+                    ended.extend(flight.zip(ends.first()).map(|((event, kind), end)| (event, kind, *end)));
+                }
+                _ => {}
             }
-            self.entered += usize::from(line.what.is_final());
+            self.lines.push(event);
         }
+        self.entered += ended.iter().filter(|(_, _, end)| *end == End::Ok).count();
         self.recent.push_back((now, self.entered));
         while self.recent.front().is_some_and(|(at, _)| now - *at > SPAN) {
             self.recent.pop_front();
         }
-        self.lines.extend_from_slice(&lines);
-        Ok(lines)
+        Ok(ended)
     }
 }
 
@@ -60,7 +68,8 @@ impl Followed {
 pub(crate) struct Watch {
     dir: PathBuf,
     pub(crate) replicas: BTreeMap<usize, Followed>,
-    finished: Vec<bool>,
+    flights: usize,
+    finished: HashSet<Uuid>,
     pub(crate) delivered: usize,
     pub(crate) retried: usize,
     pub(crate) fallback: usize,
@@ -68,11 +77,11 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn new(dir: &Path, flights: usize) -> Self {
-        let finished = vec![false; flights];
         Self {
             dir: dir.to_owned(),
             replicas: BTreeMap::new(),
-            finished,
+            flights,
+            finished: HashSet::new(),
             delivered: 0,
             retried: 0,
             fallback: 0,
@@ -81,8 +90,13 @@ impl Watch {
 
     pub(crate) fn follow(&mut self, replica: usize) {
         let follower = Follower::new(&self.dir, replica);
-        let followed =
-            Followed { follower, lines: Vec::new(), in_hand: 0, entered: 0, recent: VecDeque::new() };
+        let followed = Followed {
+            follower,
+            lines: Vec::new(),
+            in_hand: HashMap::new(),
+            entered: 0,
+            recent: VecDeque::new(),
+        };
         self.replicas.insert(replica, followed);
     }
 
@@ -90,15 +104,11 @@ impl Watch {
     pub(crate) fn look(&mut self) -> io::Result<()> {
         let now = Instant::now();
         for followed in self.replicas.values_mut() {
-            for line in followed.read(now)? {
-                self.retried += usize::from(line.what == What::Failed);
-                if !line.what.is_final() {
-                    continue;
-                }
-                let first = self.finished.get_mut(line.row.wrapping_sub(1));
-                if first.is_some_and(|finished| !std::mem::replace(finished, true)) {
+            for (event, kind, end) in followed.read(now)? {
+                self.retried += usize::from(end == End::Failed);
+                if end == End::Ok && self.finished.insert(event) {
                     self.delivered += 1;
-                    self.fallback += usize::from(line.what == What::Fallback);
+                    self.fallback += usize::from(kind == CallKind::Fallback);
                 }
             }
         }
@@ -107,7 +117,7 @@ impl Watch {
 
     /// Whether every flight is in the books.
     pub(crate) fn is_complete(&self) -> bool {
-        self.delivered == self.finished.len()
+        self.delivered == self.flights
     }
 
     /// Flights entered in a second, lately, by all replicas.

@@ -1,12 +1,11 @@
 //! Files of events: one event a line, one file per process.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
 };
 
-use crate::{Event, What};
+use crate::Event;
 
 /// Why a history cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -32,34 +31,6 @@ pub enum HistoryError {
         #[source]
         source: serde_json::Error,
     },
-}
-
-/// The history of one process: a file to which each event is appended in one write, so that it survives a kill.
-#[derive(Debug)]
-pub struct Journal {
-    file: File,
-    process: String,
-    clock: fn() -> u64,
-}
-
-impl Journal {
-    /// Opens a file to append to. The clock is one that all processes of the history share.
-    ///
-    /// # Errors
-    /// As the file system says.
-    pub fn open(path: &Path, process: impl Into<String>, clock: fn() -> u64) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Self { file, process: process.into(), clock })
-    }
-
-    /// Appends what happens now.
-    ///
-    /// # Errors
-    /// As the file system says.
-    pub fn tell(&self, what: What) -> io::Result<()> {
-        let event = Event { at: (self.clock)(), process: self.process.clone(), what };
-        (&self.file).write_all(&line(&event)?)
-    }
 }
 
 /// Reads files and merges them by time. Events of one time stay in the order of the files and of their lines.

@@ -12,11 +12,13 @@ mod event;
 mod expect;
 pub mod history;
 mod invariant;
+mod journal;
 mod judge;
 mod report;
 
 pub use event::{CallKind, Called, End, Event, Status, What};
 pub use expect::{Backoff, Expect, Order, Repeats, Takeover, Truth};
 pub use invariant::Invariant;
+pub use journal::{Journal, OpenCall};
 pub use judge::Judge;
 pub use report::{Report, Violation};

@@ -3,14 +3,11 @@
 use std::{
     io,
     path::Path,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use keylane::{Delivery, Observer, Signal};
-use keylane_checker::{CallKind, Called, End, What, history::Journal};
+use keylane_checker::{CallKind, Called, Journal, OpenCall};
 
 /// Nanoseconds since boot: comparable between processes.
 pub fn now() -> u64 {
@@ -22,7 +19,6 @@ pub fn now() -> u64 {
 #[derive(Debug)]
 pub struct Calls {
     journal: Journal,
-    calls: AtomicU64,
     /// Who this process is in the cluster; another one after an eviction.
     instance: Mutex<String>,
 }
@@ -33,17 +29,15 @@ impl Calls {
     /// # Errors
     /// As the file system says.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let process = u64::from(std::process::id());
-        let journal = Journal::open(path, format!("worker-{process}"), now)?;
-        Ok(Self { journal, calls: AtomicU64::new(process << 32), instance: Mutex::default() })
+        let journal = Journal::open(path, format!("worker-{}", std::process::id()), now)?;
+        Ok(Self { journal, instance: Mutex::default() })
     }
 
-    /// Notes that a call begins. If it is dropped before its end, that is noted, too.
+    /// Notes that a call begins.
     ///
     /// # Errors
     /// As the file system says.
-    pub fn begin(&self, kind: CallKind, delivery: &Delivery) -> io::Result<Open<'_>> {
-        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+    pub fn begin(&self, kind: CallKind, delivery: &Delivery) -> io::Result<OpenCall<'_>> {
         let called = Called {
             id: delivery.id,
             event: delivery.event_id,
@@ -54,8 +48,7 @@ impl Calls {
             attempt: delivery.attempt,
         };
         let instance = self.instance.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.journal.tell(What::CallBegan { call, instance, kind, records: vec![called] })?;
-        Ok(Open { calls: self, call, ended: false })
+        self.journal.begin(instance, kind, vec![called])
     }
 }
 
@@ -67,35 +60,6 @@ impl Observer for Identity {
     fn on(&self, signal: &Signal) {
         if let Signal::Joined { instance } = signal {
             *self.0.instance.lock().unwrap_or_else(PoisonError::into_inner) = instance.to_string();
-        }
-    }
-}
-
-/// A call under way.
-#[derive(Debug)]
-pub struct Open<'a> {
-    calls: &'a Calls,
-    call: u64,
-    ended: bool,
-}
-
-impl Open<'_> {
-    /// Notes that the call has ended.
-    ///
-    /// # Errors
-    /// As the file system says.
-    pub fn end(mut self, end: End) -> io::Result<()> {
-        self.ended = true;
-        self.calls.journal.tell(What::CallEnded { call: self.call, ends: vec![end] })
-    }
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        if !self.ended {
-            let dropped = What::CallEnded { call: self.call, ends: vec![End::Dropped] };
-            // A file that cannot be written fails the judgement, which finds no end.
-            let _ = self.calls.journal.tell(dropped);
         }
     }
 }

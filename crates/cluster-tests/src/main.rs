@@ -33,7 +33,7 @@ impl Handler for Plain {
     async fn handle(&self, _: Step, delivery: &Delivery) -> Result<(), HandlerError> {
         let call = self.0.begin(CallKind::Single, delivery)?;
         tokio::time::sleep(WORK).await;
-        Ok(call.end(End::Ok)?)
+        Ok(call.end(&[End::Ok])?)
     }
 }
 
@@ -73,7 +73,7 @@ macro_rules! transactional {
                 let insert = sqlx::query(sqlx::AssertSqlSafe(self.insert.clone()));
                 insert.bind(i64::from(event.key)).bind(i64::from(event.step)).execute(tx).await?;
                 tokio::time::sleep(WORK).await;
-                Ok(call.end(End::Ok)?)
+                Ok(call.end(&[End::Ok])?)
             }
         }
     };

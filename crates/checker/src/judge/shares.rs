@@ -82,6 +82,9 @@ impl Judge {
         if self.expect.takeover.is_none() {
             return Ok(());
         }
+        if owner.is_some() && self.shares.unowned.contains_key(&partition) {
+            self.count(Invariant::Takeover);
+        }
         let shares = &mut self.shares;
         match owner {
             Some(_) => {

@@ -9,10 +9,7 @@ use std::{
 };
 
 use keylane::{Outbox, OutboxEvent, Scheduled};
-use keylane_checker::{
-    What,
-    history::{self, Journal},
-};
+use keylane_checker::{Journal, What, history};
 use keylane_cluster_tests::{
     event::Step,
     journal::{self, now},
