@@ -3,6 +3,7 @@
 use std::fs;
 
 use keylane::{Config, admin::Status};
+use keylane_checker::Invariant;
 
 use crate::{files, report};
 
@@ -52,6 +53,14 @@ fn variants(file: &str, name: &str) -> Vec<String> {
         word.starts_with(char::is_uppercase).then_some(word)
     };
     body.lines().skip(1).filter_map(variant).collect()
+}
+
+#[test]
+fn every_invariant_is_in_the_page_of_tests() {
+    let page = page("docs/testing.md");
+    let wanted = Invariant::ALL.map(|invariant| format!("| {} | {} | ", invariant.number(), invariant.name()));
+    let lacking = wanted.iter().filter(|row| !page.contains(*row));
+    report(lacking.map(|row| format!("docs/testing.md lacks {row}")).collect());
 }
 
 #[test]

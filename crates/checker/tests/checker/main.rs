@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, missing_docs)]
 
+mod by_hand;
 mod cluster;
 mod command;
 mod handlers;

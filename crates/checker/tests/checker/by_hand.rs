@@ -1,0 +1,168 @@
+//! Short histories by hand: what worker processes write, who know nothing of rows, and what is only judged if it is
+//! expected.
+
+use keylane_checker::{
+    CallKind, Called, End, Event, Expect, Invariant, Judge, Order, Repeats, Report, Status, Truth, Violation,
+    What,
+};
+use uuid::Uuid;
+
+const OK: [End; 1] = [End::Ok];
+
+/// A history under way; each event is a nanosecond after the one before.
+#[derive(Default)]
+struct Script(Vec<Event>);
+
+impl Script {
+    fn then(mut self, what: What) -> Self {
+        let at = self.0.len() as u64;
+        self.0.push(Event { at, process: "hand".to_owned(), what });
+        self
+    }
+
+    /// One transaction per event, each committed before the next is scheduled.
+    fn scheduled(self, events: u64) -> Self {
+        (1..=events).fold(self, |script, event| script.scheduling(event).committed(event))
+    }
+
+    fn scheduling(self, event: u64) -> Self {
+        let (call, tx, id) = (event, event, Uuid::from_u128(event.into()));
+        let (key, handlers) = ("key".to_owned(), vec!["worker".to_owned()]);
+        self.then(What::Scheduling { call, tx, event: id, key, handlers, delayed: false })
+    }
+
+    fn committed(self, tx: u64) -> Self {
+        self.then(What::Committing { tx }).then(What::Committed { tx })
+    }
+
+    fn stored(self, id: i64) -> Self {
+        let (event, handler, key) = (Uuid::from_u128(id as u128), "worker".to_owned(), "key".to_owned());
+        self.then(What::Stored { id, event, handler, key, partition: 7, status: Status::Pending })
+    }
+
+    fn begin(self, call: u64, instance: &str, event: u64, generation: i64) -> Self {
+        let (handler, key) = ("worker".to_owned(), "key".to_owned());
+        let id = Uuid::from_u128(event.into());
+        let called =
+            Called { id: event as i64, event: id, handler, key, partition: 7, generation, attempt: 1 };
+        let (instance, kind) = (instance.to_owned(), CallKind::Single);
+        self.then(What::CallBegan { call, instance, kind, records: vec![called] })
+    }
+
+    fn end(self, call: u64, end: End) -> Self {
+        self.then(What::CallEnded { call, ends: vec![end] })
+    }
+
+    fn called(self, call: u64, instance: &str, event: u64, generation: i64) -> Self {
+        self.begin(call, instance, event, generation).end(call, OK[0])
+    }
+
+    fn fault(self, fault: &str, instance: &str) -> Self {
+        self.then(What::FaultBegan { fault: fault.to_owned(), instance: Some(instance.to_owned()) })
+    }
+
+    fn judged(self, expect: Expect) -> Result<Report, Violation> {
+        let mut judge = Judge::new(expect);
+        self.then(What::Finished).0.iter().try_for_each(|event| judge.take(event))?;
+        judge.finish()
+    }
+
+    /// Under which number this is caught, as the history of processes.
+    fn caught(self) -> Option<Invariant> {
+        self.judged(processes()).err().map(|violation| violation.invariant)
+    }
+}
+
+fn processes() -> Expect {
+    Expect { truth: Truth::Calls, repeats: Repeats::Explained, ownership: false, ..Expect::default() }
+}
+
+fn rows() -> Expect {
+    Expect { ownership: false, ..Expect::default() }
+}
+
+#[test]
+fn a_clean_history_is_clean() {
+    let report = Script::default().scheduled(2).called(1, "a", 1, 1).called(2, "a", 2, 1).judged(processes());
+    assert_eq!(report.expect("clean").judged.get(&Invariant::FirstAttempts), Some(&2));
+}
+
+#[test]
+fn a_missing_end_is_a_loss() {
+    let history = Script::default().scheduled(2).called(1, "a", 1, 1).begin(2, "a", 2, 1);
+    assert_eq!(history.caught(), Some(Invariant::NoLoss));
+}
+
+#[test]
+fn a_later_step_begun_early_is_an_inversion() {
+    let early = Script::default().scheduled(2).begin(2, "a", 2, 1);
+    assert_eq!(early.caught(), Some(Invariant::FirstAttempts));
+}
+
+#[test]
+fn a_step_done_twice_needs_a_fault_of_who_did_it_first() {
+    let twice = || Script::default().scheduled(1).called(1, "a", 1, 1);
+    assert_eq!(twice().called(2, "b", 1, 2).caught(), Some(Invariant::Replays));
+    assert_eq!(twice().fault("crash", "b").called(2, "c", 1, 2).caught(), Some(Invariant::Replays));
+    assert_eq!(twice().fault("crash", "a").called(2, "b", 1, 2).caught(), None);
+}
+
+#[test]
+fn calls_overlap_only_if_the_older_instance_had_a_fault() {
+    let begun = || Script::default().scheduled(1).begin(1, "a", 1, 1);
+    assert_eq!(begun().called(2, "b", 1, 2).caught(), Some(Invariant::Lease));
+    assert_eq!(begun().fault("pause", "a").called(2, "b", 1, 2).end(1, End::Ok).caught(), None);
+    assert_eq!(begun().fault("latency", "a").called(2, "b", 1, 2).caught(), Some(Invariant::Lease));
+}
+
+#[test]
+fn what_a_former_owner_ends_does_not_count() {
+    let history = Script::default().scheduled(2).begin(1, "a", 1, 1).fault("pause", "a").begin(2, "b", 1, 2);
+    let history = history.end(1, End::Ok).end(2, End::Failed).called(3, "b", 2, 2);
+    assert_eq!(history.caught(), Some(Invariant::StopOnFailure));
+}
+
+#[test]
+fn a_commit_without_a_reply_may_have_happened_or_not() {
+    let unknown = || {
+        Script::default().scheduling(1).then(What::Committing { tx: 1 }).then(What::CommitUnknown { tx: 1 })
+    };
+    assert_eq!(unknown().caught(), None);
+    assert_eq!(unknown().called(1, "a", 1, 1).caught(), None);
+    assert_eq!(unknown().begin(1, "a", 1, 1).caught(), Some(Invariant::NoLoss), "seen, so committed");
+}
+
+#[test]
+fn transactions_that_cross_have_no_order_but_the_strict_one() {
+    let crossed = || {
+        let both = Script::default().scheduling(1).scheduling(2).then(What::Committing { tx: 2 }).stored(2);
+        both.then(What::Committed { tx: 2 }).then(What::Committing { tx: 1 })
+    };
+    assert_eq!(crossed().caught(), Some(Invariant::NoGhost), "rows where none are expected");
+    let strict = Expect { order: Order::Strict, ..rows() };
+    let stored = crossed().stored(1).judged(strict).expect_err("the lower id was committed later");
+    assert_eq!(stored.invariant, Invariant::FirstAttempts);
+    let lost = crossed().stored(1).judged(rows()).expect_err("nothing is called");
+    assert_eq!(lost.invariant, Invariant::NoLoss);
+}
+
+#[test]
+fn a_failed_record_stays_only_where_that_is_expected() {
+    let failed = || {
+        let called = Script::default().scheduled(1).begin(1, "a", 1, 1).end(1, End::Permanent);
+        called.judged(Expect { may_fail: true, ..processes() })
+    };
+    assert!(failed().is_ok());
+    let history = Script::default().scheduled(1).begin(1, "a", 1, 1).end(1, End::Permanent);
+    assert_eq!(history.caught(), Some(Invariant::NoLoss));
+}
+
+#[test]
+fn a_lane_goes_on_past_failures_where_its_handler_says_so() {
+    let passes = Expect { passes_failures: ["worker".to_owned()].into(), ..processes() };
+    let history =
+        || Script::default().scheduled(2).begin(1, "a", 1, 1).end(1, End::Failed).called(2, "a", 2, 1);
+    assert_eq!(history().caught(), Some(Invariant::StopOnFailure));
+    let again = Script(history().0).called(3, "a", 1, 1).judged(passes);
+    assert!(again.is_ok(), "{again:?}");
+}
