@@ -31,7 +31,8 @@ pub struct Expect {
     pub all_stopped: bool,
     /// Faults that excuse a call beside or after another owner's.
     pub excusing: BTreeSet<String>,
-    /// How far back, in nanoseconds, a failover may forget. Memory is needed for so much.
+    /// How far back, in nanoseconds, a failover may forget; memory is needed for so much. Without it, a
+    /// [`What::FailedOver`](crate::What::FailedOver) takes nothing back.
     pub forgets: Option<u64>,
     /// Bounds of the cluster's changes.
     pub takeover: Option<Takeover>,

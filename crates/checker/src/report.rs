@@ -32,7 +32,16 @@ pub struct Report {
     pub events: u64,
     /// How often each invariant was judged. One that is missing was not.
     pub judged: BTreeMap<Invariant, u64>,
-    /// How often each thing that should happen in some run has happened.
+    /// How often each thing that should happen in some run has happened: what the producer
+    /// [saw](crate::What::Saw), and what the judge finds by itself:
+    ///
+    /// - of producers: `rollback`, `savepoint undone`, `unknown commit`, `unknown commit that happened` (a record of it
+    ///   was there before the reply was given up), `late commit with a lower id`;
+    /// - of calls: `batch`, `fallback`, `retry`, `repeat` (of what had succeeded), `overlap`, `call of a former owner`,
+    ///   `call of a forgotten record`;
+    /// - of rows: `held`, `failed`, `repair`;
+    /// - of the cluster: `takeover`, `eviction`, `movement` (found minimal), `crash`, `crash in a call`, `failover`,
+    ///   `forgotten commit`.
     pub reached: BTreeMap<String, u64>,
 }
 

@@ -10,7 +10,7 @@ use super::{
     line::{Line, violation},
     names::Name,
     ownership::Standing,
-    records::State,
+    records::{Lane, State},
 };
 use crate::{CallKind, Called, End, Invariant, Violation, What};
 
@@ -20,6 +20,8 @@ pub(super) struct OpenCall {
     pub(super) line: Line,
     pub(super) instance: Name,
     kind: CallKind,
+    /// It had lost the partition when it began.
+    former: bool,
     /// The records, in their order; none for what is excused and not judged.
     records: Vec<Option<i64>>,
 }
@@ -66,12 +68,13 @@ impl Judge {
             CallKind::Batch | CallKind::TransactionalBatch if records.len() > 1 => self.reach("batch"),
             _ => {}
         }
-        let mut found = Vec::with_capacity(records.len());
+        let (mut found, mut former) = (Vec::with_capacity(records.len()), false);
         for called in records {
             let id = self.judge_called(called, instance, line)?;
             let standing = self.standing(called, instance, line)?;
             let lane = (self.names.of(&called.key), self.names.of(&called.handler));
-            self.judge_overlap(*call, lane, instance, called, line)?;
+            self.judge_overlap((*call, lane), (instance, standing), called, line)?;
+            former |= standing == Standing::Former;
             match (id, standing) {
                 (Some(id), Standing::Owner) => {
                     self.judge_start(id, called, (*call, instance, *kind), line)?;
@@ -81,7 +84,7 @@ impl Judge {
             }
             self.lanes.open_call(lane, *call);
         }
-        let open = OpenCall { line: Arc::clone(line), instance, kind: *kind, records: found };
+        let open = OpenCall { line: Arc::clone(line), instance, kind: *kind, records: found, former };
         self.calls.open.insert(*call, open);
         Ok(())
     }
@@ -170,9 +173,8 @@ impl Judge {
     /// One call of a lane at a time, but for those of former owners.
     fn judge_overlap(
         &mut self,
-        call: u64,
-        lane: super::records::Lane,
-        instance: Name,
+        (call, lane): (u64, Lane),
+        (instance, standing): (Name, Standing),
         called: &Called,
         line: &Line,
     ) -> Result<(), Violation> {
@@ -185,7 +187,9 @@ impl Judge {
                 return Err(violation(Invariant::StopOnFailure, text, shown));
             }
             let older = if open.generation() <= called.generation { open.instance } else { instance };
-            if !self.faults.excuse(older, open.line.event.at) {
+            // A call of a former owner was excused when it began.
+            let excused = open.former || standing == Standing::Former;
+            if !excused && !self.faults.excuse(older, open.line.event.at) {
                 let text = format!("calls of a lane overlap, and {} had no fault", self.names.text(older));
                 return Err(violation(Invariant::Lease, text, shown));
             }

@@ -70,6 +70,7 @@ impl Judge {
             self.reach("forgotten commit");
             self.take_back(undo);
         }
+        self.count_unowned(line.event.at);
     }
 
     fn take_back(&mut self, undo: Undo) {

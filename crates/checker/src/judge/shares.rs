@@ -22,7 +22,7 @@ pub(super) struct Shares {
     /// When the members changed last.
     changed: u64,
     /// Since when each partition has no owner that lives.
-    unowned: BTreeMap<u16, u64>,
+    unowned: Unowned,
     /// Shares were found equal, and nothing has changed since.
     stable: bool,
     /// The owners when shares were equal last, if only members have come and gone since; and who they were.
@@ -30,6 +30,25 @@ pub(super) struct Shares {
     others: BTreeSet<Name>,
     claims: u32,
     begun: bool,
+}
+
+/// Partitions without an owner, the longest first.
+#[derive(Debug, Default)]
+struct Unowned {
+    since: BTreeMap<u16, u64>,
+    order: BTreeSet<(u64, u16)>,
+}
+
+impl Unowned {
+    fn insert(&mut self, partition: u16, at: u64) {
+        let since = *self.since.entry(partition).or_insert(at);
+        self.order.insert((since, partition));
+    }
+
+    fn remove(&mut self, partition: u16) -> bool {
+        let since = self.since.remove(&partition);
+        since.is_some_and(|since| self.order.remove(&(since, partition)))
+    }
 }
 
 impl Judge {
@@ -50,17 +69,21 @@ impl Judge {
         if self.expect.takeover.is_none() {
             return;
         }
+        self.shares.changed = at;
+        self.shares.stable = false;
+        self.shares.begun = true;
+        self.shares.others.insert(instance);
+        self.count_unowned(at);
+    }
+
+    /// Finds out which partitions have no owner that lives.
+    pub(super) fn count_unowned(&mut self, at: u64) {
         let owners = self.owners();
-        let shares = &mut self.shares;
-        shares.changed = at;
-        shares.stable = false;
-        shares.begun = true;
-        shares.others.insert(instance);
         for partition in 0..PARTITIONS {
             if owners.contains_key(&partition) {
-                shares.unowned.remove(&partition);
+                self.shares.unowned.remove(partition);
             } else {
-                shares.unowned.entry(partition).or_insert(at);
+                self.shares.unowned.insert(partition, at);
             }
         }
     }
@@ -82,18 +105,15 @@ impl Judge {
         if self.expect.takeover.is_none() {
             return Ok(());
         }
-        if owner.is_some() && self.shares.unowned.contains_key(&partition) {
-            self.count(Invariant::Takeover);
-        }
-        let shares = &mut self.shares;
-        match owner {
-            Some(_) => {
-                shares.claims += 1;
-                shares.unowned.remove(&partition);
+        if owner.is_none() {
+            self.shares.unowned.insert(partition, line.event.at);
+        } else {
+            self.shares.claims += 1;
+            if self.shares.unowned.remove(partition) {
+                self.count(Invariant::Takeover);
             }
-            None => drop(shares.unowned.entry(partition).or_insert(line.event.at)),
         }
-        if shares.stable {
+        if self.shares.stable {
             let text =
                 format!("partition {partition} moves, though shares are equal and nobody came or went");
             return Err(violation(Invariant::Movement, text, [Some(line)]));
@@ -109,8 +129,9 @@ impl Judge {
             return Ok(());
         }
         let calm = self.faults.calm_since;
-        let late = shares.unowned.iter().find(|(_, since)| calm.max(**since).saturating_add(bound) < now);
-        if let Some((partition, since)) = late.map(|(partition, since)| (*partition, *since)) {
+        let longest = shares.unowned.order.first().copied();
+        let late = longest.filter(|(since, _)| calm.max(*since).saturating_add(bound) < now);
+        if let Some((since, partition)) = late {
             let healthy_since =
                 self.members.live().filter_map(|(name, _)| self.members.end(name)).map(|line| line.event.at);
             let first = healthy_since.min().unwrap_or(u64::MAX);

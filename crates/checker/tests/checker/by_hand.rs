@@ -49,6 +49,16 @@ impl Script {
         self.then(What::CallBegan { call, instance, kind, records: vec![called] })
     }
 
+    fn claim(self, instance: &str, generation: i64) -> Self {
+        self.then(What::Claimed { partition: 7, instance: instance.to_owned(), generation })
+    }
+
+    fn joined(self, instances: &[&str]) -> Self {
+        instances
+            .iter()
+            .fold(self, |script, instance| script.then(What::Joined { instance: (*instance).to_owned() }))
+    }
+
     fn end(self, call: u64, end: End) -> Self {
         self.then(What::CallEnded { call, ends: vec![end] })
     }
@@ -165,4 +175,35 @@ fn a_lane_goes_on_past_failures_where_its_handler_says_so() {
     assert_eq!(history().caught(), Some(Invariant::StopOnFailure));
     let again = Script(history().0).called(3, "a", 1, 1).judged(passes);
     assert!(again.is_ok(), "{again:?}");
+}
+
+#[test]
+fn who_owns_what_a_failover_has_forgotten_is_excused_and_no_other() {
+    let expect = || Expect { forgets: Some(1_000), ..Expect::default() };
+    let failed_over = || {
+        let begun = Script::default()
+            .joined(&["a", "b", "c"])
+            .scheduling(1)
+            .then(What::Committing { tx: 1 })
+            .stored(1);
+        let begun = begun.then(What::Committed { tx: 1 }).claim("a", 1);
+        let back_to = begun.0.len() as u64 - 1;
+        let moved = begun.then(What::Unclaimed { partition: 7, generation: 1 }).claim("b", 2);
+        moved
+            .then(What::FailedOver { back_to })
+            .then(What::Evicted { instance: "a".to_owned() })
+            .claim("c", 2)
+    };
+    let gone = || What::Changed { id: 1, status: Status::Gone, attempts: 0, by: Some("c".to_owned()) };
+    let good =
+        failed_over().begin(1, "c", 1, 2).called(2, "b", 1, 2).end(1, End::Ok).then(gone()).judged(expect());
+    assert!(good.is_ok(), "{good:?}");
+    let other = failed_over()
+        .begin(1, "c", 1, 2)
+        .called(2, "a", 1, 1)
+        .judged(Expect { excusing: std::collections::BTreeSet::new(), ..expect() });
+    assert_eq!(other.expect_err("a had released it").invariant, Invariant::Lease);
+    let late = failed_over().begin(1, "b", 1, 2).end(1, End::Ok);
+    let written = What::Changed { id: 1, status: Status::Gone, attempts: 0, by: Some("b".to_owned()) };
+    assert_eq!(late.then(written).judged(expect()).expect_err("b owns nothing").invariant, Invariant::Fence);
 }

@@ -74,7 +74,7 @@ const AT_THE_END: [(&str, Invariant, Mutation); 4] = [
 ];
 
 /// How often each mutation is to be seen, and in how many histories its place is looked for.
-const SEEN: usize = 12;
+const SEEN: usize = 8;
 const HISTORIES: u64 = 900;
 
 #[test]
