@@ -39,7 +39,7 @@ impl Judge {
                 continue;
             }
             let text = match lost {
-                Some(record) => format!("record {} has no end", record.id),
+                Some(record) => format!("record {} has no end", record.number()),
                 None => "an event was committed and has no record for each of its handlers".to_owned(),
             };
             let shown = [Some(&event.line), tx.line.as_ref(), Some(line)].into_iter();
@@ -49,7 +49,7 @@ impl Judge {
         let orphans = self.records.iter().filter(|record| !self.writers.events.contains_key(&record.event));
         let orphan = orphans.filter(|record| self.is_left(record)).min_by_key(|record| record.id);
         if let Some(record) = orphan {
-            let text = format!("record {} has no end", record.id);
+            let text = format!("record {} has no end", record.number());
             return Err(violation(Invariant::NoLoss, text, record.lines().into_iter().chain([Some(line)])));
         }
         Ok(())

@@ -93,6 +93,11 @@ impl Record {
         }
     }
 
+    /// The number to name it by: that of the database, if it is known.
+    pub(super) fn number(&self) -> i64 {
+        self.called_id.unwrap_or(self.id)
+    }
+
     /// The lines that show what became of it.
     pub(super) fn lines(&self) -> [Option<&Line>; 4] {
         [self.stored.as_ref(), self.began.as_ref(), self.ended.as_ref(), self.changed.as_ref()]

@@ -60,7 +60,7 @@ impl Judge {
     /// Everything that must come first has come.
     fn judge_order(&self, record: &Record, call: u64, generation: i64, line: &Line) -> Result<(), Violation> {
         if record.status == Status::Failed && !record.exempt {
-            let text = format!("record {} has failed for good and is called again", record.id);
+            let text = format!("record {} has failed for good and is called again", record.number());
             return Err(violation(Invariant::StopOnFailure, text, [record.changed.as_ref(), Some(line)]));
         }
         let Some(lane) = self.lanes.get(record.lane) else { return Ok(()) };
@@ -80,7 +80,8 @@ impl Judge {
                 State::Failed => (Invariant::StopOnFailure, "has failed"),
                 State::Done | State::Redo => (Invariant::Replays, "has no durable end"),
             };
-            let text = format!("record {} is called while {} of its lane {why}", record.id, first.id);
+            let text =
+                format!("record {} is called while {} of its lane {why}", record.number(), first.number());
             let shown = first.lines().into_iter().chain(self.writers.lines(&first.event));
             let shown = shown.chain(self.writers.lines(&record.event)).chain([Some(line)]);
             return Err(violation(invariant, text, shown));
@@ -107,7 +108,7 @@ impl Judge {
         if self.faults.excuse(record.instance, from) {
             return Ok(());
         }
-        let text = format!("record {} had succeeded and is called again without a fault", record.id);
+        let text = format!("record {} had succeeded and is called again without a fault", record.number());
         let shown = [record.began.as_ref(), record.ended.as_ref(), Some(line)];
         Err(violation(Invariant::Replays, text, shown))
     }
@@ -117,7 +118,7 @@ impl Judge {
         if (1..=failures + 1).contains(&attempt) {
             return Ok(());
         }
-        let text = format!("record {} is in attempt {attempt} after {failures} failures", record.id);
+        let text = format!("record {} is in attempt {attempt} after {failures} failures", record.number());
         Err(violation(Invariant::Attempts, text, [record.began.as_ref(), record.ended.as_ref(), Some(line)]))
     }
 
@@ -147,7 +148,7 @@ impl Judge {
         let calm = self.waits.since.is_some_and(|since| since <= ended.event.at);
         let late = calm && nth(&backoff.most).is_some_and(|most| pause > most);
         if early || late {
-            let text = format!("record {} is tried again after {pause} ns", record.id);
+            let text = format!("record {} is tried again after {pause} ns", record.number());
             let shown = [record.began.as_ref(), Some(ended), Some(line)];
             return Err(violation(Invariant::RetryTiming, text, shown));
         }

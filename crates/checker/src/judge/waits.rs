@@ -99,7 +99,7 @@ impl Judge {
         let late = now - due;
         let text = format!(
             "record {} of key {:?} for {} is the head of its lane and still not called, {late} ns too late",
-            record.map_or(0, |record| record.id),
+            record.map_or(0, |record| record.number()),
             self.names.text(lane.0),
             self.names.text(lane.1),
         );
