@@ -56,6 +56,8 @@ pub(super) struct Record {
     pub(super) by_fallback: bool,
     /// Scheduled for later and not called yet: it has no place in the order.
     pub(super) delayed: bool,
+    /// Where in the history a delayed record got its place: what had been called before may have its end first.
+    pub(super) placed: u64,
     /// Its end was forgotten by a failover, or its lane went on without it: nothing waits for it.
     pub(super) exempt: bool,
     /// What a person did to it that is not done yet.
@@ -88,6 +90,7 @@ impl Record {
             succeeded: Vec::new(),
             by_fallback: false,
             delayed: status == Status::Delayed,
+            placed: 0,
             exempt: false,
             person: None,
         }

@@ -219,7 +219,9 @@ impl Judge {
         let Some(lane) = self.lanes.get(record.lane) else { return Ok(()) };
         for id in lane.open.range(..record.id) {
             let Some(first) = self.records.get(*id) else { continue };
-            if first.exempt || record.exempt || self.is_passed(first) || !self.precedes(first, record) {
+            let began = record.began.as_ref().map_or(0, |began| began.position);
+            let excused = first.exempt || record.exempt || first.placed > began;
+            if excused || self.is_passed(first) || !self.precedes(first, record) {
                 continue;
             }
             let text = format!("record {} has its end before {} of its lane", record.id, first.id);

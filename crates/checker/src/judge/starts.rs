@@ -37,7 +37,9 @@ impl Judge {
         let (retry, repeat) =
             (record.state == State::Failed, matches!(record.state, State::Done | State::Redo));
         let enters = record.delayed || record.state == State::Done;
-        record.delayed = false;
+        if std::mem::take(&mut record.delayed) {
+            record.placed = line.position;
+        }
         record.state = State::Running;
         (record.call, record.instance) = (Some(call), instance);
         (record.generation, record.attempt) = (called.generation, called.attempt);
