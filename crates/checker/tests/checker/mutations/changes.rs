@@ -37,14 +37,28 @@ pub(crate) fn more_attempts_called(view: &View<'_>) -> Vec<Vec<Event>> {
 }
 
 pub(crate) fn more_attempts_written(view: &View<'_>) -> Vec<Vec<Event>> {
-    let places =
-        view.places(|what| matches!(what, What::Changed { status: Status::Delayed | Status::Held, .. }));
+    let places = view.places(|what| {
+        matches!(what, What::Changed { status: Status::Delayed | Status::Held, id, attempts, .. }
+            // One whose outcome was lost may be counted later: then one more is none too many.
+            if failures(view, *id) == *attempts)
+    });
     let change = |what: &mut What| {
         if let What::Changed { attempts, .. } = what {
             *attempts += 1;
         }
     };
     places.map(|place| view.with(place, change)).collect()
+}
+
+/// How often the handler of a record has failed, in the whole history.
+fn failures(view: &View<'_>, id: i64) -> u32 {
+    let calls = view.records[&id].calls.iter().map(|call| &view.calls[*call]);
+    let ends = calls.filter(|call| call.kind != CallKind::Fallback).filter_map(|call| {
+        let place = call.records.iter().position(|called| called.id == id)?;
+        call.ended.and_then(|(_, ends)| ends.get(place))
+    });
+    let failed = ends.filter(|end| !matches!(end, End::Ok | End::Unavailable | End::Dropped));
+    failed.count() as u32
 }
 
 pub(crate) fn early_retry(view: &View<'_>) -> Vec<Vec<Event>> {

@@ -35,7 +35,9 @@ pub(crate) fn starved(view: &View<'_>) -> Vec<Vec<Event>> {
 }
 
 pub(crate) fn no_row(view: &View<'_>) -> Vec<Vec<Event>> {
-    let all = view.last_delivered().map(|(id, call)| {
+    // Of a commit without a reply nothing need be there.
+    let told = view.last_delivered().filter(|(id, _)| view.committed.contains_key(&view.records[id].tx));
+    let all = told.map(|(id, call)| {
         let mut places = delivery(view, id, call);
         places.push(view.records[&id].stored);
         view.without(&places)

@@ -42,7 +42,7 @@ pub(crate) struct View<'a> {
     pub(crate) calls: Vec<CallView<'a>>,
     pub(crate) records: BTreeMap<i64, RecordView<'a>>,
     /// Where the commits of transactions have returned.
-    committed: BTreeMap<u64, usize>,
+    pub(crate) committed: BTreeMap<u64, usize>,
 }
 
 impl<'a> View<'a> {
