@@ -58,7 +58,8 @@ fn variants(file: &str, name: &str) -> Vec<String> {
 #[test]
 fn every_invariant_is_in_the_page_of_tests() {
     let page = page("docs/testing.md");
-    let wanted = Invariant::ALL.map(|invariant| format!("| {} | {} | ", invariant.number(), invariant.name()));
+    let wanted =
+        Invariant::ALL.map(|invariant| format!("| {} | {} | ", invariant.number(), invariant.name()));
     let lacking = wanted.iter().filter(|row| !page.contains(*row));
     report(lacking.map(|row| format!("docs/testing.md lacks {row}")).collect());
 }
