@@ -56,8 +56,10 @@ pub(super) struct Record {
     pub(super) by_fallback: bool,
     /// Scheduled for later and not called yet: it has no place in the order.
     pub(super) delayed: bool,
-    /// Where in the history a delayed record got its place: what had been called before may have its end first.
-    pub(super) placed: u64,
+    /// Scheduled for later: once it is due it goes before what is still pending.
+    pub(super) later: bool,
+    /// A later record that was called after its last failure: that failure must have been its last.
+    pub(super) overtaken: Option<Line>,
     /// Its end was forgotten by a failover, or its lane went on without it: nothing waits for it.
     pub(super) exempt: bool,
     /// What a person did to it that is not done yet.
@@ -90,7 +92,8 @@ impl Record {
             succeeded: Vec::new(),
             by_fallback: false,
             delayed: status == Status::Delayed,
-            placed: 0,
+            later: status == Status::Delayed,
+            overtaken: None,
             exempt: false,
             person: None,
         }

@@ -31,6 +31,7 @@ impl Judge {
         record.stored = Some(Arc::clone(line));
         if let Some(scheduled) = self.writers.events.get(event) {
             record.delayed |= scheduled.delayed;
+            record.later |= scheduled.delayed;
             if let Some(tx) = self.writers.transactions.get_mut(&scheduled.tx) {
                 tx.seen = true;
             }
@@ -113,11 +114,13 @@ impl Judge {
             return self.ends(*id, *status, by, line);
         }
         self.judge_person(*id, *status, line)?;
+        self.judge_overtaken(self.records.get(*id), *status, by, line)?;
         let passes_failed = &self.passes_failed;
         let Some(record) = self.records.get_mut(*id) else { return Ok(()) };
         self.forgets.note(|| Undo::Changed { id: *id, before: Box::new(record.clone()) });
         if record.status == Status::Failed && *status == Status::Pending {
             (record.failures, record.unavailable, record.person) = (0, 0, None);
+            record.state = State::Interrupted;
         }
         record.exempt |= *status == Status::Failed && passes_failed.contains(&record.lane.1);
         (record.status, record.attempts) = (*status, *attempts);
@@ -178,6 +181,28 @@ impl Judge {
         Err(violation(Invariant::Attempts, text, shown))
     }
 
+    /// A record that its lane has passed over is not tried again.
+    fn judge_overtaken(
+        &self,
+        record: Option<&Record>,
+        status: Status,
+        by: Option<Name>,
+        line: &Line,
+    ) -> Result<(), Violation> {
+        let tried_again = status == Status::Delayed && by.is_some();
+        let Some(record) = record.filter(|record| tried_again && record.state == State::Failed) else {
+            return Ok(());
+        };
+        let Some(overtaken) = &record.overtaken else { return Ok(()) };
+        let text =
+            format!("record {} will be tried again, and a later one of its lane was called", record.id);
+        Err(violation(
+            Invariant::StopOnFailure,
+            text,
+            [record.began.as_ref(), record.ended.as_ref(), Some(overtaken), Some(line)],
+        ))
+    }
+
     /// Only a person lets a failed record go on.
     fn judge_person(&mut self, id: i64, status: Status, line: &Line) -> Result<(), Violation> {
         let Some(record) = self.records.get(id).filter(|record| record.status == Status::Failed) else {
@@ -219,8 +244,7 @@ impl Judge {
         let Some(lane) = self.lanes.get(record.lane) else { return Ok(()) };
         for id in lane.open.range(..record.id) {
             let Some(first) = self.records.get(*id) else { continue };
-            let began = record.began.as_ref().map_or(0, |began| began.position);
-            let excused = first.exempt || record.exempt || first.placed > began;
+            let excused = first.exempt || record.exempt || first.later || record.later;
             if excused || self.is_passed(first) || !self.precedes(first, record) {
                 continue;
             }

@@ -19,7 +19,7 @@ impl Judge {
         line: &Line,
     ) -> Result<(), Violation> {
         let Some(record) = self.records.get(id) else { return Ok(()) };
-        self.judge_order(record, call, called.generation, line)?;
+        let passed = self.judge_order(record, call, called.generation, line)?;
         self.judge_repeat(record, line)?;
         self.judge_attempt(record, called.attempt, line)?;
         let timed = self.judge_timing(record, called.attempt, kind, line)?;
@@ -33,13 +33,17 @@ impl Judge {
             self.count(Invariant::Replays);
         }
         self.count(Invariant::Attempts);
+        for id in passed {
+            if let Some(passed) = self.records.get_mut(id) {
+                passed.overtaken = Some(Arc::clone(line));
+            }
+        }
         let Some(record) = self.records.get_mut(id) else { return Ok(()) };
+        record.overtaken = None;
         let (retry, repeat) =
             (record.state == State::Failed, matches!(record.state, State::Done | State::Redo));
         let enters = record.delayed || record.state == State::Done;
-        if std::mem::take(&mut record.delayed) {
-            record.placed = line.position;
-        }
+        if std::mem::take(&mut record.delayed) {}
         record.state = State::Running;
         (record.call, record.instance) = (Some(call), instance);
         (record.generation, record.attempt) = (called.generation, called.attempt);
@@ -59,17 +63,33 @@ impl Judge {
         Ok(())
     }
 
-    /// Everything that must come first has come.
-    fn judge_order(&self, record: &Record, call: u64, generation: i64, line: &Line) -> Result<(), Violation> {
+    /// Everything that must come first has come. Returns what has failed and must have failed for good, because the
+    /// lane goes on.
+    fn judge_order(
+        &self,
+        record: &Record,
+        call: u64,
+        generation: i64,
+        line: &Line,
+    ) -> Result<Vec<i64>, Violation> {
         if record.status == Status::Failed && !record.exempt {
             let text = format!("record {} has failed for good and is called again", record.number());
             return Err(violation(Invariant::StopOnFailure, text, [record.changed.as_ref(), Some(line)]));
         }
-        let Some(lane) = self.lanes.get(record.lane) else { return Ok(()) };
+        let mut passed = Vec::new();
+        let Some(lane) = self.lanes.get(record.lane) else { return Ok(passed) };
         for id in lane.waiting.range(..record.id) {
             let Some(first) = self.records.get(*id) else { continue };
             let same_call = first.state == State::Running && first.call == Some(call);
             if same_call || first.exempt || self.is_passed(first) || !self.precedes(first, record) {
+                continue;
+            }
+            // What is due later has no place in the order, but one of the two at a time.
+            if (first.later || record.later) && !is_under_way(first, generation) {
+                continue;
+            }
+            if first.state == State::Failed && self.passes_failed.contains(&record.lane.1) {
+                passed.push(*id);
                 continue;
             }
             let (invariant, why) = match first.state {
@@ -88,14 +108,19 @@ impl Judge {
             let shown = shown.chain(self.writers.lines(&record.event)).chain([Some(line)]);
             return Err(violation(invariant, text, shown));
         }
-        Ok(())
+        Ok(passed)
     }
 
     /// The lane goes on without this one.
     pub(super) fn is_passed(&self, record: &Record) -> bool {
         let handler = record.lane.1;
         let failed = record.status == Status::Failed && self.passes_failed.contains(&handler);
-        failed || self.passes_failures.contains(&handler) && matches!(record.state, State::Failed)
+        failed || self.passes_failures.contains(&handler) && self.has_failed(record)
+    }
+
+    /// Whether a call of it has ever failed, since a person has seen to it.
+    fn has_failed(&self, record: &Record) -> bool {
+        record.state == State::Failed || record.failures + record.unavailable > 0
     }
 
     /// What had succeeded is called again for a reason.
@@ -155,5 +180,15 @@ impl Judge {
             return Err(violation(Invariant::RetryTiming, text, shown));
         }
         Ok(true)
+    }
+}
+
+/// Whether the lane stands still at this record: it is being called, or has failed and waits.
+fn is_under_way(record: &Record, generation: i64) -> bool {
+    let durable = record.changed.is_some() && matches!(record.status, Status::Delayed | Status::Failed);
+    match record.state {
+        State::Running => record.generation == generation,
+        State::Failed => record.generation == generation || durable,
+        _ => false,
     }
 }
