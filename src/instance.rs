@@ -13,12 +13,47 @@ pub struct InstanceId(Uuid);
 impl InstanceId {
     /// A new identity (uuid v7: instances sort by their start).
     pub fn generate() -> Self {
-        Self(Uuid::now_v7())
+        Self(identity())
     }
 
     /// The identity as a uuid.
     pub const fn as_uuid(&self) -> Uuid {
         self.0
+    }
+}
+
+#[cfg(not(feature = "simulation"))]
+fn identity() -> Uuid {
+    Uuid::now_v7()
+}
+
+#[cfg(feature = "simulation")]
+use seeded::identity;
+#[cfg(feature = "simulation")]
+pub use seeded::seed_identities;
+
+/// Identities that a simulation can bring about again.
+#[cfg(feature = "simulation")]
+mod seeded {
+    use std::{cell::Cell, hash::BuildHasher};
+
+    use uuid::Uuid;
+
+    thread_local! {
+        static NEXT: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+    }
+
+    /// The identities that this thread makes from now on follow from the seed.
+    pub fn seed_identities(seed: u64) {
+        NEXT.set(Some((seed, 0)));
+    }
+
+    pub(super) fn identity() -> Uuid {
+        let Some((seed, count)) = NEXT.get() else { return Uuid::now_v7() };
+        NEXT.set(Some((seed, count + 1)));
+        // Sorted by their start, as all identities are; only the last bits look like chance.
+        let chance = foldhash::fast::FixedState::with_seed(seed).hash_one(count);
+        Uuid::from_u64_pair(count, chance)
     }
 }
 

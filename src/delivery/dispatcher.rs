@@ -303,6 +303,11 @@ impl Dispatcher {
             if write.origin.permit.is_none() {
                 let partition = self.lanes.partition_of(write.origin.lane);
                 write.origin.permit = partition.and_then(|at| self.outside.ownership.permit(at));
+                // Without a permit the partition can be another's before this is written: it is for that one to do.
+                if write.origin.permit.is_none() {
+                    self.lanes.write_given_up(write);
+                    continue;
+                }
             }
             self.queue.push(write);
         }

@@ -1,7 +1,7 @@
 //! The registry: all handlers of an outbox, checked once, then read-only.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -153,7 +153,7 @@ pub struct Route {
 
 /// All handlers of an outbox.
 pub(crate) struct Registry {
-    entries: HashMap<String, Arc<Entry>>,
+    entries: BTreeMap<String, Arc<Entry>>,
     pub(crate) states: States,
 }
 
@@ -170,7 +170,7 @@ impl Registry {
         adopt: Adopt<'_>,
     ) -> Result<Self, Vec<RegistryError>> {
         let mut problems = Vec::new();
-        let mut entries: HashMap<String, Entry> = HashMap::new();
+        let mut entries: BTreeMap<String, Entry> = BTreeMap::new();
         let mut events: HashMap<String, &'static str> = HashMap::new();
         let mut fallbacks = Vec::new();
         for Registration { kind, needs, options, fallback } in registrations {
@@ -324,7 +324,7 @@ fn adopt_form(
 
 fn attach_fallbacks(
     fallbacks: Vec<(Option<String>, Arc<dyn FallbackCall>)>,
-    entries: &mut HashMap<String, Entry>,
+    entries: &mut BTreeMap<String, Entry>,
     problems: &mut Vec<RegistryError>,
 ) {
     let mut default = None;

@@ -1,7 +1,7 @@
 //! The names of the tables, checked once: nothing else is ever spliced into a statement.
 
 /// Names of the outbox's tables: an optional schema and a prefix.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tables {
     schema: Option<String>,
     prefix: String,

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{FenceRow, StoreError};
 use crate::{
     handler::{HandlerError, States},
-    record::Record,
+    record::{Record, RecordId},
 };
 
 /// What became of the records of a handler's transaction: the same for all of them.
@@ -34,6 +34,8 @@ pub enum Transacted {
 pub struct Work<'a> {
     /// The records of the transaction, in order.
     pub records: &'a [&'a Record],
+    /// Those of them whose lanes may stand still because of them: with their completion these lanes go on.
+    pub stopping: &'a [RecordId],
     /// The shared values.
     pub states: &'a States,
     /// How long the handler may take.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use keylane::{
-    BatchHandler, BatchResults, Delivery, GenericBatchHandler, HandlerError, Record, RecordTypes,
+    BatchHandler, BatchResults, Delivery, GenericBatchHandler, HandlerError, OnFailure, Record, RecordTypes,
     Registration, RetryPolicy, ScheduleOptions,
     admin::{Filter, Status},
     handler::OnUndecodable,
@@ -100,6 +100,26 @@ pub(crate) async fn results_after_the_first_failure_do_not_count<T: User>(stage:
     deliver(stage, Registration::batch("search", 5, handler), &run_of("order-1", 5)).await;
     let first = vec![(1, 1), (2, 1), (3, 1), (4, 1), (5, 1)];
     assert_eq!(numbers(&calls), [first, vec![(3, 2)], vec![(4, 1), (5, 1)]]);
+}
+
+/// The lane goes on past a record that has failed for good; the handler was told to stop there all the same.
+pub(crate) async fn results_after_a_failure_for_good_do_not_count<T: User>(stage: &Stage<T>) {
+    let (handler, calls) = batch(|call: &Call| {
+        let refused = call.iter().position(|(event, _)| event.number == 2);
+        let result = |place: usize| match refused {
+            Some(refused) if place == refused => Err(HandlerError::permanent("no")),
+            Some(refused) if place > refused => Err(HandlerError::new("one before it has failed")),
+            _ => Ok(()),
+        };
+        (0..call.len()).map(result).collect()
+    });
+    let handler = Registration::batch("search", 4, handler).on_failure(OnFailure::Continue);
+    let outbox = stage.outbox([handler]).await;
+    stage.schedule(&outbox, &run_of("order-1", 4)).await;
+    let running = outbox.start().await.unwrap();
+    calls.until("the second call", |calls| (calls.len() >= 2).then_some(())).await;
+    running.shutdown().await;
+    assert_eq!(numbers(&calls), [vec![(1, 1), (2, 1), (3, 1), (4, 1)], vec![(3, 1), (4, 1)]]);
 }
 
 pub(crate) async fn without_a_stop_each_result_counts<T: User>(stage: &Stage<T>) {

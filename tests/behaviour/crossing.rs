@@ -13,7 +13,6 @@ use tokio::{sync::Mutex, time::sleep};
 use crate::{
     ledger::{Ledger, Step, placed},
     retrying::refused,
-    simulation::Dice,
     stage::{Stage, until_empty},
     user::User,
 };
@@ -21,6 +20,22 @@ use crate::{
 const KEYS: usize = 20;
 const RECORDS: usize = 3_000;
 const WRITERS: u64 = 4;
+
+/// xorshift64*: the same numbers for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn roll(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % below
+    }
+}
 
 /// How far the writers are.
 #[derive(Default)]

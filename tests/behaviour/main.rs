@@ -43,7 +43,6 @@ mod routing;
 mod settings;
 mod sharing;
 mod silence;
-mod simulation;
 mod stage;
 mod starting;
 mod stopping;
@@ -172,6 +171,7 @@ macro_rules! everywhere {
             batches {
                 a_batch_is_a_run_of_one_key
                 results_after_the_first_failure_do_not_count
+                results_after_a_failure_for_good_do_not_count
                 without_a_stop_each_result_counts
                 records_without_a_result_come_again
                 a_batch_that_returns_nothing_has_failed
@@ -193,6 +193,8 @@ macro_rules! everywhere {
             transactions {
                 effect_and_completion_are_committed_together
                 a_failed_attempt_leaves_no_effect
+                what_is_held_behind_an_unavailable_target_goes_on
+                a_transaction_waits_for_the_end_of_the_record_before
                 an_attempt_that_takes_too_long_leaves_no_effect
                 what_is_spent_goes_to_the_fallback_without_an_effect
                 an_abort_in_the_middle_leaves_one_effect

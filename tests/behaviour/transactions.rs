@@ -2,15 +2,18 @@
 
 use std::{
     marker::PhantomData,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
 use keylane::{
-    Delivery, Failure, FallbackHandler, HandlerError, Outbox, Registration, RetryPolicy, Signal,
-    TransactionalHandler,
+    Completed, Delivery, Failure, FallbackHandler, HandlerError, OnFailure, Outbox, Registration,
+    RetryPolicy, Signal, TransactionalHandler,
     admin::{Filter, Status},
-    inner::Tables,
+    inner::{Store, Tables},
 };
 use sqlx::Executor;
 
@@ -25,6 +28,10 @@ use crate::{
 pub(crate) enum Then {
     Succeed,
     Fail,
+    /// Fails for good.
+    Refuse,
+    /// The target is away.
+    Away,
     Panic,
     Hang,
 }
@@ -58,6 +65,8 @@ where
                 self.ledger.note(Step::Failed, &event, delivery);
                 return Err(HandlerError::new("refused"));
             }
+            Then::Refuse => return Err(HandlerError::permanent("refused for good")),
+            Then::Away => return Err(HandlerError::unavailable(Duration::from_millis(50))),
             Then::Panic => {
                 self.ledger.note(Step::Failed, &event, delivery);
                 panic!("out of paper");
@@ -129,6 +138,74 @@ pub(crate) async fn an_attempt_that_takes_too_long_leaves_no_effect<T: User>(sta
     running.shutdown().await;
     assert_eq!(T::effects(&stage.pool, &stage.tables).await, ["order-1/1", "order-2/1"]);
     assert_eq!(ledger.steps(Step::Began).len(), 4);
+}
+
+/// An attempt that is not counted stops the lane as any other failure. The completed record is kept: were its row
+/// deleted, the next look at the stops would find out.
+pub(crate) async fn what_is_held_behind_an_unavailable_target_goes_on<T: User>(stage: &Stage<T>) {
+    T::make_effects(&stage.pool, &stage.tables).await;
+    let ledger = Ledger::default();
+    let tries = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&tries);
+    let handler = book(stage, &ledger, move |event, _| match event.number {
+        1 if count.fetch_add(1, SeqCst) < 2 => Then::Away,
+        _ => Then::Succeed,
+    });
+    let mut config = stage.config.clone();
+    config.retention.completed = Completed::Keep;
+    let outbox = stage.builder().await.config(config).handler(handler.await).build().await.unwrap();
+    let events = run_of("order-1", 5);
+    stage.schedule(&outbox, &events).await;
+    let running = outbox.start().await.unwrap();
+    until_count(&outbox, Status::Completed, 5).await;
+    running.shutdown().await;
+    assert_eq!(T::effects(&stage.pool, &stage.tables).await, once(&events));
+    assert_eq!(tries.load(SeqCst), 3);
+}
+
+/// A crash must not find the effects of a record whose predecessor comes again.
+pub(crate) async fn a_transaction_waits_for_the_end_of_the_record_before<T: User>(stage: &Stage<T>) {
+    T::make_effects(&stage.pool, &stage.tables).await;
+    let (ledger, seen) = (Ledger::default(), Arc::new(AtomicU32::new(0)));
+    let handler = Successor { books: book_of(stage, &ledger), store: stage.store(), seen: Arc::clone(&seen) };
+    let handler = Registration::transactional("books", handler).on_failure(OnFailure::Continue);
+    let outbox = stage.outbox([handler]).await;
+    stage.schedule(&outbox, &run_of("order-1", 6)).await;
+    let running = outbox.start().await.unwrap();
+    until_count(&outbox, Status::Failed, 3).await;
+    running.shutdown().await;
+    assert_eq!(T::effects(&stage.pool, &stage.tables).await, ["order-1/2", "order-1/4", "order-1/6"]);
+    assert_eq!(seen.load(SeqCst), 3, "each found all failures before it in the database");
+}
+
+/// Refuses odd numbers, and counts the even ones that find all failures before them in the database.
+struct Successor<T: User> {
+    books: Book<T, fn(&Placed, &Delivery) -> Then>,
+    store: Arc<dyn Store>,
+    seen: Arc<AtomicU32>,
+}
+
+fn book_of<T: User>(stage: &Stage<T>, ledger: &Ledger) -> Book<T, fn(&Placed, &Delivery) -> Then> {
+    let then: fn(&Placed, &Delivery) -> Then =
+        |event, _| if event.number % 2 == 1 { Then::Refuse } else { Then::Succeed };
+    Book { tables: stage.tables.clone(), ledger: ledger.clone(), then, target: PhantomData }
+}
+
+impl<T: User> TransactionalHandler<T::Db> for Successor<T> {
+    type Event = Placed;
+
+    async fn handle(
+        &self,
+        event: Placed,
+        tx: &mut Connection<T>,
+        delivery: &Delivery,
+    ) -> Result<(), HandlerError> {
+        let failed = self.store.failed(&Filter::all(), 0, 10).await?.len();
+        if event.number % 2 == 0 && failed == event.number as usize / 2 {
+            self.seen.fetch_add(1, SeqCst);
+        }
+        self.books.handle(event, tx, delivery).await
+    }
 }
 
 struct Sorry(Ledger);

@@ -81,7 +81,12 @@ async fn run_on(
     records: &[&Record],
     timeout: Duration,
 ) -> Transacted {
-    runner.run(fence, &Work { records, states: &States::default(), timeout, may_start: &|| true }).await
+    runner
+        .run(
+            fence,
+            &Work { records, stopping: &[], states: &States::default(), timeout, may_start: &|| true },
+        )
+        .await
 }
 
 /// How many effects there are; looking must not leave one behind.
@@ -126,7 +131,8 @@ pub(crate) async fn nothing_is_called_when_the_right_to_it_has_gone<T: Target>(o
     let (worker, record) = one(outbox).await;
     let (records, timeout) = ([&record], Duration::from_secs(10));
     let runner = runner(outbox, Then::Panic, Completed::Delete);
-    let work = Work { records: &records, states: &States::default(), timeout, may_start: &|| false };
+    let states = States::default();
+    let work = Work { records: &records, stopping: &[], states: &states, timeout, may_start: &|| false };
     let done = runner.run(fence(&worker, 0), &work).await;
     assert!(matches!(done, Transacted::Untried), "{done:?}");
     assert_eq!(outbox.pending().await.len(), 1);

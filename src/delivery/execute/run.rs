@@ -77,13 +77,16 @@ async fn run_batch(flight: &mut Flight<'_>, entry: &Entry, call: &dyn BatchCall,
     let mut results = flight.wait(handle_batch(call, &given, entry, context)).await.into_iter();
     let mut records = records.iter();
     for (lane, count) in lanes.zip(counts) {
+        let mut failed = false;
         for record in records.by_ref().take(count) {
-            // The prefix rule: once a lane may not go on, later results of it do not count.
-            let result = results.next().filter(|_| flight.next(lane).is_some());
+            // The prefix rule: once a lane may not go on, later results of it do not count. Nor do they after a
+            // failure that lets the lane go on: the handler was told to stop there.
+            let result = results.next().filter(|_| !failed && flight.next(lane).is_some());
             let Some(result) = result else {
                 flight.stop(lane);
                 continue;
             };
+            failed = result.is_err() && entry.lane_rules.stop_on_first_failure;
             let outcome = decide(flight, lane, entry, record, result, context).await;
             flight.end(lane, outcome);
         }

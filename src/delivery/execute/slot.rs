@@ -195,7 +195,13 @@ mod tests {
         let mut slot = fences.slot().unwrap();
         assert!(fences.slot().is_none(), "there is one");
         let states = States::default();
-        let work = Work { records: &[], states: &states, timeout: Duration::MAX, may_start: &|| true };
+        let work = Work {
+            records: &[],
+            stopping: &[],
+            states: &states,
+            timeout: Duration::MAX,
+            may_start: &|| true,
+        };
         let cut_off = tokio::time::timeout(Duration::from_secs(1), slot.run(&Hangs, &work)).await;
         assert!(cut_off.is_err());
         drop(slot);

@@ -12,7 +12,7 @@ use crate::{
     delivery::outcome::Outcome,
     handler::Entry,
     ownership::Ticket,
-    record::Record,
+    record::{Record, RecordId},
     store::{TransactionalRun, Work},
 };
 
@@ -23,6 +23,8 @@ struct Member {
     lane: usize,
     record: Arc<Record>,
     ticket: Ticket,
+    /// It was tried before: its lane may stand still because of it. Not every attempt is counted.
+    stops_lane: bool,
     /// Its deadline, on the clock.
     expires: Option<Duration>,
 }
@@ -50,6 +52,7 @@ pub(super) async fn run_in_transactions(
             parts.push(rest);
             if expired == 0 {
                 end_expired(flight, entry, part[0].lane, context).await;
+                flight.stop(part[0].lane);
                 continue;
             }
         }
@@ -70,11 +73,11 @@ fn parts(flight: &Flight<'_>) -> Vec<Vec<Member>> {
             lane,
             record: Arc::clone(&item.record),
             ticket: item.permit.ticket(),
+            stops_lane: item.stops_lane || item.record.failures() > 0,
             expires: item.expires,
         }));
     }
-    let has_failed = |member: &Member| member.record.failures() > 0;
-    let parts = members.chunk_by(|one, next| !has_failed(one) && !has_failed(next));
+    let parts = members.chunk_by(|one, next| !one.stops_lane && !next.stops_lane);
     let mut parts: Vec<Vec<Member>> = parts.map(<[Member]>::to_vec).collect();
     parts.reverse();
     parts
@@ -99,8 +102,11 @@ async fn run_part(
         flight.begin(of_lane[0].lane, of_lane.len(), started);
     }
     let records: Vec<&Record> = part.iter().map(|member| &*member.record).collect();
+    let stopping = part.iter().filter(|member| member.stops_lane);
+    let stopping: Vec<RecordId> = stopping.map(|member| member.record.delivery.id).collect();
     let work = Work {
         records: &records,
+        stopping: &stopping,
         states: &context.states,
         timeout: entry.timeout,
         may_start: &|| part.iter().all(|member| member.ticket.may_start() && !member.has_expired(context)),
@@ -123,6 +129,8 @@ async fn run_part(
         Transacted::Failed(error) => {
             let outcome = decide(flight, first.lane, entry, &first.record, Err(error), context).await;
             flight.end(first.lane, outcome);
+            // The next transaction of the lane must not be durable before this outcome.
+            flight.stop(first.lane);
         }
     }
     false

@@ -85,8 +85,8 @@ impl Book {
         let Some(state) = self.table.get_mut(lane) else { return };
         state.writes = state.writes.saturating_sub(1);
         state.holds = state.holds.saturating_sub(u32::from(matches!(change, Change::Hold { .. })));
-        if was_refused {
-            state.refused = state.refused.saturating_sub(1);
+        state.refused = state.refused.saturating_sub(u32::from(was_refused));
+        if was_refused || state.writes == 0 {
             self.ready.offer(state, lane);
         }
     }

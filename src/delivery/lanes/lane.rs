@@ -66,11 +66,18 @@ impl LaneState {
         self.stop.is_none() && self.holds > 0
     }
 
+    /// Whether a run must wait for its writes. Settles keep the order of what they write, and the transaction of a
+    /// handler is no settle: it would become durable before the failure, or the fallback, of the record before it.
+    pub(super) fn waits_for_writes(&self) -> bool {
+        self.writes > 0 && self.entry.as_ref().is_some_and(|entry| entry.form.is_transactional())
+    }
+
     /// Whether it is to be put among the ready ones now.
     pub(super) fn becomes_ready(&mut self, turns: &Turns) -> bool {
         let Some(head) = self.queue.first() else { return false };
         let has_turn = head.care != Care::Alone || turns.is_of(head.record.delivery.id);
-        let may_run = (self.stop.is_none() || head.stops_lane) && has_turn && self.refused == 0;
+        let written = self.refused == 0 && !self.waits_for_writes();
+        let may_run = (self.stop.is_none() || head.stops_lane) && has_turn && written;
         let becomes = !self.running && !self.ready && may_run;
         self.ready |= becomes;
         becomes

@@ -2,7 +2,7 @@
 //! `releasing` and the id up to which its records are pending again: those are delivered, later ones are
 //! held like the rest. When most of a step has been taken, the next one is asked for. No async, no IO.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
@@ -47,7 +47,7 @@ impl Release {
 #[derive(Default)]
 pub(super) struct Releases {
     /// From the lists of stops, until a list has the lane no more.
-    lanes: HashMap<Lane, Release>,
+    lanes: BTreeMap<Lane, Release>,
     /// When steps were asked for last. Written by `due`.
     last_step: Option<Instant>,
     /// The last pause, and until when it is kept: between two fetches others seem to be idle. Written by `due`.
@@ -80,7 +80,7 @@ impl Releases {
         stopped: impl Fn(&Lane) -> bool,
     ) -> PartitionSet {
         let before = std::mem::take(&mut self.lanes);
-        let (listed, others): (HashMap<_, _>, _) =
+        let (listed, others): (BTreeMap<_, _>, _) =
             before.into_iter().partition(|(lane, _)| of.contains(lane.partition));
         self.lanes = others;
         let releasing = stops.iter().filter(|stop| stop.reason == StopReason::Releasing);

@@ -212,7 +212,7 @@ impl SchemaStore for MemoryStore {
     }
 
     async fn identity(&self) -> Result<String, StoreError> {
-        self.call("identity", |_, _| format!("{:p}", std::sync::Arc::as_ptr(&self.shared))).await
+        self.call("identity", |_, _| format!("{:p}", std::sync::Arc::as_ptr(&self.client.shared))).await
     }
 
     fn grants(&self, _: Rights, _: &str) -> String {

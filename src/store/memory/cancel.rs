@@ -15,9 +15,9 @@ impl MemoryConnection {
         self.held.take("cancel", Lock::Cancelling(tables.clone(), cancel.key.clone())).await?;
         let mut freed = Vec::new();
         let mut count = self.cancel_own(tables, cancel, &mut freed);
-        {
-            let mut data = self.shared.data();
-            let (now, outbox) = (Instant::now(), data.outbox(tables));
+        let client = self.client.clone();
+        client.with(|data, now| {
+            let outbox = data.outbox(tables);
             let found = outbox.records.all().filter(|(_, row)| is_cancelled(row, cancel, now));
             let found: Vec<(RecordId, Option<String>)> =
                 found.map(|(id, row)| (id, row.new.dedup_key.clone())).collect();
@@ -28,7 +28,7 @@ impl MemoryConnection {
                     count += 1;
                 }
             }
-        }
+        });
         for dedup_key in freed {
             self.held.take("cancel", Lock::DedupKey(tables.clone(), dedup_key.clone())).await?;
             self.dedup_keys.retain(|(of, own)| of != tables || *own != dedup_key);
@@ -39,7 +39,7 @@ impl MemoryConnection {
 
     /// What the same transaction has scheduled.
     fn cancel_own(&mut self, tables: &Tables, cancel: &Cancel, freed: &mut Vec<String>) -> u64 {
-        let (before, now) = (self.inserted.len(), Instant::now());
+        let (before, now) = (self.inserted.len(), self.client.now());
         self.inserted.retain(|(of, _, row)| {
             let goes = of == tables && is_cancelled(row, cancel, now);
             if goes {

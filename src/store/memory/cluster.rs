@@ -30,6 +30,7 @@ impl ClusterStore for MemoryStore {
                     last_beat: now,
                 };
                 outbox.instances.insert(instance.id, row);
+                outbox.write_state(instance.id, InstanceState::Active);
                 outbox.cluster_changes += 1;
                 outbox.fences.extend((0..instance.fence_rows).map(|slot| ((instance.id, slot), 0)));
             }
@@ -57,11 +58,11 @@ impl ClusterStore for MemoryStore {
 
     async fn evict(&self, id: InstanceId, beat: Option<i64>) -> Result<bool, StoreError> {
         self.call("evict", |outbox, _| {
-            let Some(row) = outbox.instances.get_mut(&id) else { return false };
+            let Some(row) = outbox.instances.get(&id) else { return false };
             if !row.state.is_live() || beat.is_some_and(|seen| seen != row.beat) {
                 return false;
             }
-            row.state = InstanceState::Dead;
+            outbox.write_state(id, InstanceState::Dead);
             outbox.cluster_changes += 1;
             outbox.close_fences(id);
             if beat.is_some() {
@@ -83,8 +84,8 @@ impl ClusterStore for MemoryStore {
                 let claim = outbox.claims[partition.index()];
                 let free = !claim.owner.is_some_and(|owner| outbox.is_live(owner));
                 if free && claim.generation == *seen {
-                    outbox.claims[partition.index()] =
-                        Claim { owner: Some(me), generation: Generation(seen.0 + 1) };
+                    let claim = Claim { owner: Some(me), generation: Generation(seen.0 + 1) };
+                    outbox.write_claim(*partition, claim);
                     outbox.claimed[partition.index()] = Some(now);
                 }
             }
@@ -106,9 +107,11 @@ impl ClusterStore for MemoryStore {
     async fn drain(&self, id: InstanceId) -> Result<bool, StoreError> {
         self.call("drain", |outbox, _| {
             outbox.cluster_changes += 1;
-            let active = |row: &&mut InstanceRow| row.state == InstanceState::Active;
-            let row = outbox.instances.get_mut(&id).filter(active);
-            row.map(|row| row.state = InstanceState::Draining).is_some()
+            let active = outbox.instances.get(&id).is_some_and(|row| row.state == InstanceState::Active);
+            if active {
+                outbox.write_state(id, InstanceState::Draining);
+            }
+            active
         })
         .await
     }
@@ -116,12 +119,12 @@ impl ClusterStore for MemoryStore {
     async fn leave(&self, me: InstanceId) -> Result<(), StoreError> {
         self.call("leave", |outbox, _| {
             outbox.cluster_changes += 1;
-            if let Some(row) = outbox.instances.get_mut(&me).filter(|row| row.state.is_live()) {
-                row.state = InstanceState::Stopped;
+            if outbox.is_live(me) {
+                outbox.write_state(me, InstanceState::Stopped);
             }
             outbox.close_fences(me);
-            let claims = outbox.claims.iter_mut().filter(|claim| claim.owner == Some(me));
-            claims.for_each(|claim| claim.owner = None);
+            let given: Vec<Partition> = owned(outbox, me).collect();
+            given.into_iter().for_each(|partition| give_up(outbox, partition));
         })
         .await
     }
@@ -147,8 +150,13 @@ fn release(outbox: &mut Outbox, me: InstanceId, claims: &[(Partition, Generation
         claim.owner == Some(me) && claim.generation == *generation
     };
     let given: Vec<Partition> = claims.iter().filter(held).map(|(partition, _)| *partition).collect();
-    given.iter().for_each(|partition| outbox.claims[partition.index()].owner = None);
+    given.iter().for_each(|partition| give_up(outbox, *partition));
     given.len()
+}
+
+fn give_up(outbox: &mut Outbox, partition: Partition) {
+    let claim = outbox.claims[partition.index()];
+    outbox.write_claim(partition, Claim { owner: None, ..claim });
 }
 
 fn purge_instances(outbox: &mut Outbox, silent_for: Duration, now: Instant) -> usize {

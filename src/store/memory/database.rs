@@ -71,7 +71,7 @@ impl Database for Memory {
     }
 
     fn open(pool: &MemoryPool, settings: StoreSettings) -> Result<Arc<dyn Store>, OpenError> {
-        Ok(Arc::new(MemoryStore::new(Arc::clone(&pool.shared), settings)))
+        Ok(Arc::new(MemoryStore::new(pool.client.clone(), settings)))
     }
 
     fn transactional(

@@ -33,24 +33,15 @@ impl Faults {
     pub(super) fn next(&self, call: &str) -> Option<Fault> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(call)?.pop_front()
     }
-
-    /// Does the work of a call, or fails it before or after.
-    pub(super) fn around<T>(&self, call: &'static str, work: impl FnOnce() -> T) -> Result<T, StoreError> {
-        match self.next(call) {
-            None => Ok(work()),
-            Some(fault @ Fault::NotApplied) => Err(fault.error(call)),
-            Some(fault @ Fault::LostReply) => {
-                work();
-                Err(fault.error(call))
-            }
-            Some(fault @ Fault::Panic) => std::panic::resume_unwind(Box::new(fault.text())),
-        }
-    }
 }
 
 impl Fault {
     pub(super) fn error(self, call: &'static str) -> StoreError {
         StoreError::new(call, ErrorClass::Reconnect, self.text())
+    }
+
+    pub(super) fn raise(self) -> ! {
+        std::panic::resume_unwind(Box::new(self.text()))
     }
 
     fn text(self) -> &'static str {

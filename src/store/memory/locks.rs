@@ -1,7 +1,7 @@
 //! Locks that a transaction holds until its end: on keys (strict order) and on dedup keys.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -14,7 +14,7 @@ use crate::store::{ErrorClass, StoreError, Tables};
 const LOCK_WAIT: Duration = Duration::from_secs(50);
 
 /// What is locked.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Lock {
     Key(Tables, String),
     DedupKey(Tables, String),
@@ -30,12 +30,12 @@ pub(super) struct Locks(Mutex<HashMap<Lock, Arc<AsyncMutex<()>>>>);
 #[derive(Debug)]
 pub(super) struct Held {
     locks: Arc<Locks>,
-    held: HashMap<Lock, OwnedMutexGuard<()>>,
+    held: BTreeMap<Lock, OwnedMutexGuard<()>>,
 }
 
 impl Held {
     pub(super) fn none(locks: &Arc<Locks>) -> Self {
-        Self { locks: Arc::clone(locks), held: HashMap::new() }
+        Self { locks: Arc::clone(locks), held: BTreeMap::new() }
     }
 
     /// Takes a lock, unless this transaction has it already.

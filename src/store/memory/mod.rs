@@ -6,21 +6,23 @@
 //! drawn at once, as a sequence does: a later id can become visible first.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
 
 use tokio::time::Instant;
 
-use self::{faults::Faults, locks::Locks, outbox::Outbox};
+use self::{client::Client, faults::Faults, journal::Written, locks::Locks, outbox::Outbox};
 use super::{Completed, Store, StoreError, StoreSettings, Tables};
 
 mod admin;
 mod cancel;
+mod client;
 mod cluster;
 mod database;
 mod faults;
+mod journal;
 mod locks;
 mod outbox;
 mod pool;
@@ -31,6 +33,15 @@ mod transactional;
 
 pub use faults::Fault;
 pub use pool::{Memory, MemoryConnection, MemoryPool, MemoryTransaction};
+
+/// What a simulation decides and learns.
+pub mod conditions {
+    pub use super::{
+        client::{Conditions, Passage},
+        journal::Written,
+        pool::Moment,
+    };
+}
 
 /// What all clones of a pool share.
 #[derive(Debug)]
@@ -43,11 +54,15 @@ struct Shared {
 }
 
 /// Everything that is committed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Data {
     /// One outbox per prefix and schema.
-    outboxes: HashMap<Tables, Outbox>,
+    outboxes: BTreeMap<Tables, Outbox>,
     effects: Vec<String>,
+    /// Moves on when a failover has forgotten the last commits: another history of ids.
+    server: i64,
+    /// Whether somebody wants to know what is written.
+    journaled: bool,
 }
 
 impl Shared {
@@ -76,21 +91,26 @@ impl Shared {
 
 impl Data {
     fn outbox(&mut self, tables: &Tables) -> &mut Outbox {
-        self.outboxes.entry(tables.clone()).or_default()
+        let (server, journaled) = (self.server, self.journaled);
+        self.outboxes.entry(tables.clone()).or_insert_with(|| Outbox::new(server, journaled))
+    }
+
+    fn take_journals(&mut self) -> impl Iterator<Item = Written> {
+        self.outboxes.values_mut().flat_map(Outbox::take_journal)
     }
 }
 
 /// A store over the tables of a pool.
 #[derive(Clone, Debug)]
 struct MemoryStore {
-    shared: Arc<Shared>,
+    client: Client,
     tables: Tables,
     completed: Completed,
 }
 
 impl MemoryStore {
-    fn new(shared: Arc<Shared>, settings: StoreSettings) -> Self {
-        Self { shared, tables: settings.tables, completed: settings.completed }
+    fn new(client: Client, settings: StoreSettings) -> Self {
+        Self { client, tables: settings.tables, completed: settings.completed }
     }
 
     /// One call: all of its work in one critical section, with the faults that a test asked for.
@@ -99,10 +119,7 @@ impl MemoryStore {
         name: &'static str,
         work: impl FnOnce(&mut Outbox, Instant) -> T + Send,
     ) -> Result<T, StoreError> {
-        // A call of a database lets other tasks run meanwhile. So must this call, or a poll loop would never
-        // yield.
-        tokio::task::yield_now().await;
-        self.shared.faults.around(name, || work(self.shared.data().outbox(&self.tables), Instant::now()))
+        self.client.call(name, |data, now| work(data.outbox(&self.tables), now)).await
     }
 }
 

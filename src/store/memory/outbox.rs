@@ -7,19 +7,26 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::rows::{Row, Rows};
+use super::{
+    journal::{Journal, Written},
+    rows::{Row, Rows},
+};
 use crate::{
     handler::Route,
     instance::{Claim, InstanceId, InstanceState},
     partition::{PARTITION_COUNT, Partition},
     record::{Lane, RecordId, StopReason},
-    rules::watermark::Horizon,
+    rules::watermark::{Horizon, Server},
     store::{CLOSED, FenceRow, RETURNED_AT_ONCE, RETURNED_BY_A_STEP},
 };
 
 /// The tables of one outbox.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Outbox {
+    /// The server that the numbers and ids are of.
+    server: i64,
+    /// Claims and members that were written.
+    journal: Journal,
     last_id: RecordId,
     last_number: i64,
     /// The numbers of transactions that have drawn ids and have not ended.
@@ -78,9 +85,11 @@ pub(super) struct InstanceRow {
     pub(super) last_beat: Instant,
 }
 
-impl Default for Outbox {
-    fn default() -> Self {
-        Self {
+impl Outbox {
+    pub(super) fn new(server: i64, journaled: bool) -> Self {
+        let mut new = Self {
+            server,
+            journal: Journal::default(),
             last_id: 0,
             last_number: 0,
             open: BTreeSet::new(),
@@ -98,11 +107,48 @@ impl Default for Outbox {
             cluster_changes: 0,
             routes: BTreeSet::new(),
             dedup_keys: HashMap::new(),
+        };
+        if journaled {
+            new.open_journal();
+        }
+        new
+    }
+
+    /// From now on it is noted what is written.
+    pub(super) fn open_journal(&mut self) {
+        self.journal.open();
+        self.records.open_journal();
+    }
+
+    /// What was written since the last time.
+    pub(super) fn take_journal(&mut self) -> impl Iterator<Item = Written> + use<> {
+        self.journal.take().into_iter().chain(self.records.take_journal())
+    }
+
+    /// Another server goes on from here: no transaction of the one before is open.
+    pub(super) fn fail_over(&mut self, server: i64, before: Option<&Self>) {
+        self.server = server;
+        self.last_id = before.map_or(self.last_id, |before| before.last_id);
+        self.open.clear();
+        self.cancelling.clear();
+        drop(self.take_journal());
+    }
+
+    /// Writes who owns a partition.
+    pub(super) fn write_claim(&mut self, partition: Partition, claim: Claim) {
+        self.claims[partition.index()] = claim;
+        let Claim { owner, generation } = claim;
+        self.journal.note(|| Written::Claimed { partition, owner, generation });
+    }
+
+    /// Writes the state of a member.
+    pub(super) fn write_state(&mut self, instance: InstanceId, state: InstanceState) {
+        if let Some(row) = self.instances.get_mut(&instance) {
+            row.state = state;
+            self.journal.note(|| Written::Member { instance, state });
         }
     }
-}
 
-impl Outbox {
     /// Gives out the number of a transaction.
     pub(super) fn draw_number(&mut self) -> i64 {
         self.last_number += 1;
@@ -112,7 +158,11 @@ impl Outbox {
     /// How far the ids are decided.
     pub(super) fn horizon(&self) -> Horizon {
         let open_from = self.open.first().copied().unwrap_or(self.last_number + 1);
-        Horizon { last_id: self.last_id, open_from: Some(open_from), ..Horizon::default() }
+        Horizon { server: self.server(), last_id: self.last_id, open_from: Some(open_from) }
+    }
+
+    pub(super) fn server(&self) -> Server {
+        Server(self.server)
     }
 
     /// Draws an id; it is used up even if its transaction rolls back.

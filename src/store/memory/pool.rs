@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     Data, Fault, Shared,
+    client::{Client, Conditions, failed_over},
     locks::{Held, Lock},
     rows::Row,
 };
@@ -24,13 +25,19 @@ pub enum Memory {}
 /// Stands where a database pool would. All clones share one set of tables.
 #[derive(Clone, Debug)]
 pub struct MemoryPool {
-    pub(super) shared: Arc<Shared>,
+    pub(super) client: Client,
 }
+
+/// The database as it was: where a failover can go back to.
+#[derive(Clone, Debug)]
+pub struct Moment(Data);
 
 /// The connection of a transaction: what is written on it appears at the commit.
 #[derive(Debug)]
 pub struct MemoryConnection {
-    pub(super) shared: Arc<Shared>,
+    pub(super) client: Client,
+    /// The server that it began on.
+    server: i64,
     pub(super) inserted: Vec<(Tables, RecordId, Row)>,
     /// The number of this transaction in each outbox that it has drawn ids of.
     numbers: Vec<(Tables, i64)>,
@@ -49,7 +56,7 @@ pub struct MemoryTransaction(MemoryConnection);
 impl MemoryPool {
     /// An empty outbox of its own.
     pub fn new() -> Self {
-        Self { shared: Arc::new(Shared::new()) }
+        Self { client: Client::new(Arc::new(Shared::new()), None) }
     }
 
     /// Begins a transaction.
@@ -57,30 +64,60 @@ impl MemoryPool {
     /// # Errors
     /// Only if [`fail_next`](Self::fail_next) asked for one.
     pub async fn begin(&self) -> Result<MemoryTransaction, StoreError> {
-        tokio::task::yield_now().await;
-        self.shared.faults.around("begin", || {
+        let begun = self.client.call("begin", |data, _| {
             MemoryTransaction(MemoryConnection {
-                shared: Arc::clone(&self.shared),
+                client: self.client.clone(),
+                server: data.server,
                 inserted: Vec::new(),
                 numbers: Vec::new(),
                 dedup_keys: Vec::new(),
                 cancelled: Vec::new(),
                 freed: Vec::new(),
                 effects: Vec::new(),
-                held: Held::none(&self.shared.locks),
+                held: Held::none(&self.client.shared.locks),
             })
-        })
+        });
+        begun.await
     }
 
     /// The effects of all committed transactions, in the order of the commits.
     pub fn effects(&self) -> Vec<String> {
-        self.shared.data().effects.clone()
+        self.client.shared.data().effects.clone()
     }
 
     /// Makes the next calls of this name fail as a broken connection does. The names are those in
     /// [`StoreError::call`]: `begin`, `commit`, `fetch`, `due`, `settle`, `resolve`, `beat`, `view` …
     pub fn fail_next(&self, call: &str, times: usize, fault: Fault) {
-        self.shared.faults.add(call, times, fault);
+        self.client.shared.faults.add(call, times, fault);
+    }
+
+    /// The same tables, seen by a client that meets these conditions.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn under(&self, conditions: Arc<dyn Conditions>) -> Self {
+        let mut data = self.client.shared.data();
+        data.journaled = true;
+        data.outboxes.values_mut().for_each(super::Outbox::open_journal);
+        Self { client: Client::new(Arc::clone(&self.client.shared), Some(conditions)) }
+    }
+
+    /// The database as it is now.
+    #[doc(hidden)]
+    pub fn moment(&self) -> Moment {
+        Moment(self.client.shared.data().clone())
+    }
+
+    /// Another server takes over, which knows nothing of what was committed after that moment. Unless it gives
+    /// `ids_again`, the ids of the one before are used up.
+    #[doc(hidden)]
+    pub fn fail_over(&self, moment: Moment, ids_again: bool) {
+        let mut data = self.client.shared.data();
+        let server = data.server + 1;
+        let before = std::mem::replace(&mut *data, moment.0);
+        data.server = server;
+        for (tables, outbox) in &mut data.outboxes {
+            outbox.fail_over(server, before.outboxes.get(tables).filter(|_| !ids_again));
+        }
     }
 }
 
@@ -97,8 +134,14 @@ impl MemoryConnection {
         self.effects.push(effect.into());
     }
 
+    /// A server that has taken over knows nothing of this transaction.
+    pub(super) fn on_this_server(&self, data: &Data, call: &'static str) -> Result<(), StoreError> {
+        if data.server == self.server { Ok(()) } else { Err(failed_over(call)) }
+    }
+
     /// What was written so far becomes visible.
-    fn write(&mut self, data: &mut Data) {
+    fn write(&mut self, data: &mut Data, now: Instant) -> Result<(), StoreError> {
+        self.on_this_server(data, "commit")?;
         for (tables, id) in &self.cancelled {
             data.outbox(tables).records.remove(*id);
         }
@@ -110,26 +153,27 @@ impl MemoryConnection {
         }
         self.end(data);
         for (tables, key) in self.dedup_keys.drain(..) {
-            data.outbox(&tables).dedup_keys.insert(key, Instant::now());
+            data.outbox(&tables).dedup_keys.insert(key, now);
         }
         data.effects.append(&mut self.effects);
+        Ok(())
     }
 
     pub(super) fn insert(&mut self, tables: &Tables, records: &[NewRecord]) -> Result<(), StoreError> {
         let out_of_range =
             |what| StoreError::new("insert", ErrorClass::Record, format!("the {what} is out of range"));
-        let now = Instant::now();
+        let now = self.client.now();
         for record in records {
             let next_attempt = match record.due {
                 Due::Now => None,
                 Due::After(delay) => Some(now.checked_add(delay)),
-                Due::At(time) => Some(self.shared.instant_of(time)),
+                Due::At(time) => Some(self.client.shared.instant_of(time)),
             };
             let next_attempt =
                 next_attempt.map(|at| at.ok_or_else(|| out_of_range("due time"))).transpose()?;
             let expires = record.deadline.map(|deadline| match deadline {
                 Deadline::After(left) => now.checked_add(left),
-                Deadline::At(time) => self.shared.instant_of(time),
+                Deadline::At(time) => self.client.shared.instant_of(time),
             });
             let expires = expires.map(|at| at.ok_or_else(|| out_of_range("deadline"))).transpose()?;
             let row = Row {
@@ -142,26 +186,30 @@ impl MemoryConnection {
                 completed: None,
                 last_error: None,
             };
-            let id = self.draw_id(tables);
+            let id = self.draw_id(tables)?;
             self.inserted.push((tables.clone(), id, row));
         }
         Ok(())
     }
 
     /// The number comes before the id, as in PostgreSQL.
-    fn draw_id(&mut self, tables: &Tables) -> RecordId {
-        let mut data = self.shared.data();
+    fn draw_id(&mut self, tables: &Tables) -> Result<RecordId, StoreError> {
+        let mut data = self.client.shared.data();
+        self.on_this_server(&data, "insert")?;
         let outbox = data.outbox(tables);
         if !self.numbers.iter().any(|(of, _)| of == tables) {
             let number = outbox.draw_number();
             outbox.open.insert(number);
             self.numbers.push((tables.clone(), number));
         }
-        outbox.draw_id()
+        Ok(outbox.draw_id())
     }
 
     /// The transaction has ended, whichever way.
     fn end(&mut self, data: &mut Data) {
+        if data.server != self.server {
+            return;
+        }
         for (tables, number) in self.numbers.drain(..) {
             data.outbox(&tables).open.remove(&number);
         }
@@ -180,12 +228,12 @@ impl MemoryConnection {
     pub(super) async fn note_dedup_key(&mut self, tables: &Tables, key: &str) -> Result<bool, StoreError> {
         let freed = self.freed.iter().any(|(of, own)| of == tables && own == key);
         let noted = |shared: &Shared| !freed && shared.data().outbox(tables).dedup_keys.contains_key(key);
-        if noted(&self.shared) || self.dedup_keys.iter().any(|(of, own)| of == tables && own == key) {
+        if noted(&self.client.shared) || self.dedup_keys.iter().any(|(of, own)| of == tables && own == key) {
             return Ok(false);
         }
         // Whoever notes it at the same time decides by its commit or rollback.
         self.held.take("note dedup key", Lock::DedupKey(tables.clone(), key.to_owned())).await?;
-        if noted(&self.shared) {
+        if noted(&self.client.shared) {
             return Ok(false);
         }
         self.dedup_keys.push((tables.clone(), key.to_owned()));
@@ -195,7 +243,7 @@ impl MemoryConnection {
 
 impl Drop for MemoryConnection {
     fn drop(&mut self) {
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.client.shared);
         self.end(&mut shared.data());
     }
 }
@@ -206,9 +254,8 @@ impl MemoryTransaction {
     /// # Errors
     /// Only if [`MemoryPool::fail_next`] asked for one.
     pub async fn commit(mut self) -> Result<(), StoreError> {
-        tokio::task::yield_now().await;
-        let shared = Arc::clone(&self.0.shared);
-        shared.faults.around("commit", || self.write(&mut shared.data()))
+        let client = self.client.clone();
+        client.call("commit", |data, now| self.write(data, now)).await?
     }
 
     /// Gives up everything that was written on the transaction.
@@ -220,8 +267,8 @@ impl MemoryTransaction {
         Ok(())
     }
 
-    pub(super) fn write(&mut self, data: &mut Data) {
-        self.0.write(data);
+    pub(super) fn write(&mut self, data: &mut Data, now: Instant) -> Result<(), StoreError> {
+        self.0.write(data, now)
     }
 }
 

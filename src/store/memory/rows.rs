@@ -8,6 +8,7 @@ use std::{
 
 use tokio::time::Instant;
 
+use super::journal::{Journal, Written};
 use crate::{
     instance::Generation,
     partition::{Partition, PartitionSet},
@@ -31,8 +32,9 @@ pub(super) struct Row {
 }
 
 /// All rows, and indexes of those that a worker reads, in the order in which it reads them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
+    journal: Journal,
     rows: BTreeMap<RecordId, Row>,
     pending: BTreeSet<(Partition, RecordId)>,
     delayed: BTreeSet<(Partition, Option<Instant>, RecordId)>,
@@ -76,14 +78,23 @@ impl Row {
 }
 
 impl Rows {
+    pub(super) fn open_journal(&mut self) {
+        self.journal.open();
+    }
+
+    pub(super) fn take_journal(&mut self) -> Vec<Written> {
+        self.journal.take()
+    }
+
     pub(super) fn insert(&mut self, id: RecordId, row: Row) {
-        self.index(id, &row);
-        self.rows.insert(id, row);
+        let (event_id, status) = (row.new.event_id, row.status);
+        self.journal.note(|| Written::Stored { id, event_id, lane: row.lane(), status });
+        self.put(id, row);
     }
 
     pub(super) fn remove(&mut self, id: RecordId) -> Option<Row> {
-        let row = self.rows.remove(&id)?;
-        self.unindex(id, &row);
+        let row = self.take(id)?;
+        self.journal.note(|| Written::Changed { id, status: None, attempts: row.attempts });
         Some(row)
     }
 
@@ -93,9 +104,10 @@ impl Rows {
 
     /// Changes a row and brings the indexes along. Returns whether there is such a row.
     pub(super) fn change(&mut self, id: RecordId, change: impl FnOnce(&mut Row)) -> bool {
-        let Some(mut row) = self.remove(id) else { return false };
+        let Some(mut row) = self.take(id) else { return false };
         change(&mut row);
-        self.insert(id, row);
+        self.journal.note(|| Written::Changed { id, status: Some(row.status), attempts: row.attempts });
+        self.put(id, row);
         true
     }
 
@@ -157,6 +169,17 @@ impl Rows {
         };
         let ids: Vec<RecordId> = self.all().filter(|(_, row)| old(row)).map(|(id, _)| id).collect();
         ids.iter().filter_map(|id| self.remove(*id)).count() as u64
+    }
+
+    fn put(&mut self, id: RecordId, row: Row) {
+        self.index(id, &row);
+        self.rows.insert(id, row);
+    }
+
+    fn take(&mut self, id: RecordId) -> Option<Row> {
+        let row = self.rows.remove(&id)?;
+        self.unindex(id, &row);
+        Some(row)
     }
 
     fn records(&self, ids: impl Iterator<Item = RecordId>, now: Instant) -> impl Iterator<Item = Record> {

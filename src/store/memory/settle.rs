@@ -23,8 +23,7 @@ impl Outbox {
         if !self.move_fence(fence) {
             return None;
         }
-        let mut settled =
-            Settled { number: Some((self.draw_number(), Default::default())), ..Settled::default() };
+        let mut settled = Settled { number: Some((self.draw_number(), self.server())), ..Settled::default() };
         for Settlement { id, change, .. } in settlements {
             if let Change::StopRelease { by } = change {
                 self.stop_release(*id, *by);

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Fault, Memory, MemoryPool, MemoryTransaction};
+use tokio::time::Instant;
+
+use super::{Data, Fault, Memory, MemoryPool, MemoryTransaction, client::wait};
 use crate::{
     handler::{TransactionalBatchCall, guarded},
-    record::Record,
     store::{FenceRow, StoreSettings, Transacted, TransactionalRun, Work},
 };
 
@@ -20,29 +21,47 @@ pub(super) struct MemoryTransactional {
 
 impl MemoryTransactional {
     /// Fence row, completions and commit, in one critical section.
-    fn complete(&self, fence: FenceRow, records: &[&Record], mut tx: MemoryTransaction) -> Transacted {
-        let lost = match self.pool.shared.faults.next("commit") {
-            Some(fault @ Fault::NotApplied) => return Transacted::Unknown(fault.error("commit")),
-            lost => lost,
-        };
-        let mut data = self.pool.shared.data();
+    async fn complete(&self, fence: FenceRow, work: &Work<'_>, mut tx: MemoryTransaction) -> Transacted {
+        let client = &self.pool.client;
+        let passage = client.set_out("commit").await;
+        if let Some(fault @ Fault::NotApplied) = passage.fault {
+            return Transacted::Unknown(fault.error("commit"));
+        }
+        let transacted = client.with(|data, now| self.write(fence, work, &mut tx, data, now));
+        wait(passage.after).await;
+        match (transacted, passage.fault) {
+            (Transacted::Committed, Some(fault)) => Transacted::Unknown(fault.error("commit")),
+            (transacted, _) => transacted,
+        }
+    }
+
+    fn write(
+        &self,
+        fence: FenceRow,
+        work: &Work<'_>,
+        tx: &mut MemoryTransaction,
+        data: &mut Data,
+        now: Instant,
+    ) -> Transacted {
+        if let Err(error) = tx.on_this_server(data, "complete") {
+            return Transacted::Aborted(error);
+        }
         let outbox = data.outbox(&self.settings.tables);
-        let all_there = records.iter().all(|record| outbox.is_open(record.delivery.id, record.failures()));
+        let all_there =
+            work.records.iter().all(|record| outbox.is_open(record.delivery.id, record.failures()));
         if !all_there || !outbox.move_fence(fence) {
             return Transacted::Fenced;
         }
-        let now = tokio::time::Instant::now();
-        for record in records {
+        for record in work.records {
             let (id, failures) = (record.delivery.id, record.failures());
             outbox.complete(id, failures, self.settings.completed, now);
-            if failures > 0 {
-                outbox.resume_lane(id);
-            }
         }
-        tx.write(&mut data);
-        match lost {
-            Some(fault) => Transacted::Unknown(fault.error("commit")),
-            None => Transacted::Committed,
+        for id in work.stopping {
+            outbox.resume_lane(*id);
+        }
+        match tx.write(data, now) {
+            Ok(()) => Transacted::Committed,
+            Err(error) => Transacted::Aborted(error),
         }
     }
 }
@@ -50,7 +69,7 @@ impl MemoryTransactional {
 #[async_trait]
 impl TransactionalRun for MemoryTransactional {
     async fn run(&self, fence: FenceRow, work: &Work<'_>) -> Transacted {
-        let Work { records, states, timeout, may_start } = *work;
+        let Work { records, states, timeout, may_start, .. } = *work;
         let mut tx = match self.pool.begin().await {
             Ok(tx) => tx,
             Err(error) => return Transacted::Aborted(error),
@@ -63,8 +82,8 @@ impl TransactionalRun for MemoryTransactional {
             Err(error) | Ok(Err(error)) => return Transacted::Failed(error),
             Ok(Ok(())) => {}
         }
-        match self.pool.shared.faults.around("complete", || ()) {
-            Ok(()) => self.complete(fence, records, tx),
+        match self.pool.client.call("complete", |_, _| ()).await {
+            Ok(()) => self.complete(fence, work, tx).await,
             Err(error) => Transacted::Aborted(error),
         }
     }

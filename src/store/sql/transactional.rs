@@ -85,25 +85,24 @@ impl<D: Driver> SqlTransactional<D> {
         &self,
         conn: &mut D::Connection,
         fence: FenceRow,
-        records: &[&Record],
+        work: &Work<'_>,
     ) -> Result<Fence, sqlx::Error> {
         let moved = move_marked_fence::<D>(conn, &self.sql.move_marked_fence, fence).await?;
         if moved != Fence::Moved {
             return Ok(moved);
         }
-        let completed = match records {
+        let completed = match work.records {
             [record] => self.complete_one(conn, record).await?,
             _ => {
                 let mut ids: BTreeMap<u32, Vec<RecordId>> = BTreeMap::new();
-                for record in records {
+                for record in work.records {
                     ids.entry(record.failures()).or_default().push(record.delivery.id);
                 }
                 complete::<D>(conn, &self.sql, self.settings.completed, &ids).await?
             }
         };
-        let failed = records.iter().filter(|record| record.failures() > 0);
-        resume_lanes::<D>(conn, &self.sql, &failed.map(|record| record.delivery.id).collect()).await?;
-        Ok(if completed == records.len() { Fence::Moved } else { Fence::Lost })
+        resume_lanes::<D>(conn, &self.sql, &work.stopping.iter().copied().collect()).await?;
+        Ok(if completed == work.records.len() { Fence::Moved } else { Fence::Lost })
     }
 
     async fn complete_one(&self, conn: &mut D::Connection, record: &Record) -> Result<usize, sqlx::Error> {
@@ -119,7 +118,7 @@ impl<D: Driver> SqlTransactional<D> {
 #[async_trait]
 impl<D: Driver> TransactionalRun for SqlTransactional<D> {
     async fn run(&self, fence: FenceRow, work: &Work<'_>) -> Transacted {
-        let Work { records, states, timeout, may_start } = *work;
+        let Work { records, states, timeout, may_start, .. } = *work;
         let mut conn = match self.open().await {
             Ok(conn) => conn,
             Err(error) => return Transacted::Aborted(error),
@@ -138,7 +137,7 @@ impl<D: Driver> TransactionalRun for SqlTransactional<D> {
             Err(error) => return Transacted::Failed(error),
         }
         let limit = self.settings.call_timeout;
-        let completing = with_names(self.named, self.complete(&mut conn, fence, records));
+        let completing = with_names(self.named, self.complete(&mut conn, fence, work));
         match within::<D, _>("complete", limit, completing).await {
             Ok(Fence::Moved) => {}
             Ok(Fence::Lost) => return Transacted::Fenced,
