@@ -1,0 +1,145 @@
+//! Many seeds, on all processors.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use keylane_checker::{Report, Violation};
+
+use crate::{Plan, play};
+
+/// What so many seeds must have reached, or they show nothing.
+const ENOUGH: u64 = 500;
+const SOMETIMES: [&str; 24] = [
+    "batch",
+    "call of a former owner",
+    "crash in a call",
+    "crashes suspected",
+    "evicted",
+    "eviction",
+    "failed",
+    "fallback",
+    "held",
+    "late commit with a lower id",
+    "lease lapsed",
+    "lost reply was applied",
+    "lost reply was not applied",
+    "observation interrupted",
+    "overlap",
+    "repair",
+    "repeat",
+    "retry",
+    "rollback",
+    "shutdown forced",
+    "takeover",
+    "target unavailable",
+    "unknown commit that happened",
+    "unroutable",
+];
+
+/// A seed whose run is not as it should be.
+#[derive(Debug)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What a campaign has seen so far.
+#[derive(Debug, Default)]
+pub struct Campaign {
+    next: AtomicU64,
+    stopped: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    seeds: u64,
+    report: Report,
+    failures: Vec<Failure>,
+}
+
+impl Campaign {
+    /// Plays seeds from `first` on, each on one of so many threads, until `go_on` says no. It is asked before each seed,
+    /// with the number of seeds begun.
+    /// One of `twice` seeds is played twice, to see that both runs are the same.
+    pub fn run(
+        first: u64,
+        threads: usize,
+        most_failures: usize,
+        (twice, failovers): (u64, bool),
+        go_on: impl Fn(u64) -> bool + Sync,
+    ) -> Self {
+        let campaign = Self { next: AtomicU64::new(first), ..Self::default() };
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while !campaign.stopped.load(Relaxed) {
+                        let seed = campaign.next.fetch_add(1, Relaxed);
+                        if !go_on(seed - first) {
+                            return;
+                        }
+                        campaign.seed(seed, most_failures, (twice, failovers));
+                    }
+                });
+            }
+        });
+        campaign
+    }
+
+    fn seed(&self, seed: u64, most_failures: usize, (twice, failovers): (u64, bool)) {
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            verdict(&Plan::draw(seed, failovers), seed.is_multiple_of(twice))
+        }));
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.seeds += 1;
+        match result {
+            Ok(Ok(report)) => state.report.add(&report),
+            Ok(Err(what)) => state.failures.push(Failure { seed, what }),
+            Err(_) => {
+                state.failures.push(Failure { seed, what: "the simulation itself panicked".to_owned() })
+            }
+        }
+        if state.failures.len() >= most_failures {
+            self.stopped.store(true, Relaxed);
+        }
+    }
+
+    /// What many seeds must have reached, and these have not.
+    pub fn vacuous(&self) -> Option<String> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = state.report.require(SOMETIMES).err();
+        missing.filter(|_| state.seeds >= ENOUGH).map(|violation| violation.to_string())
+    }
+
+    /// How many seeds were played, what was judged in the good ones, and the others.
+    #[must_use]
+    pub fn into_parts(self) -> (u64, Report, Vec<Failure>) {
+        let State { seeds, report, failures } =
+            self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (seeds, report, failures)
+    }
+}
+
+fn verdict(plan: &Plan, twice: bool) -> Result<Report, String> {
+    let twice = crate::REPLAYS && twice;
+    let outcome = play(plan, false, twice);
+    let told = |violation: Violation| violation.to_string();
+    let report = outcome.verdict.map_err(told)?;
+    if twice {
+        let again = play(plan, false, true);
+        if again.hash != outcome.hash {
+            return Err(format!(
+                "two runs of the same seed differ: {} and {} events",
+                outcome.events, again.events
+            ));
+        }
+    }
+    Ok(report)
+}

@@ -1,0 +1,126 @@
+//! One way to the database: what befalls the calls, and what they have written.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use fastrand::Rng;
+use keylane::{
+    admin::{InstanceState, Status as RowStatus},
+    inner::conditions::{Conditions, Passage, Written},
+};
+use keylane_checker::{Status, What};
+use tokio::time::Instant;
+
+use crate::{node::Identity, world::Shared};
+
+/// A client of the database.
+#[derive(Debug)]
+pub(crate) struct Client {
+    world: Arc<Shared>,
+    /// The node that it belongs to, if any.
+    node: Option<usize>,
+    /// Whose workers write on it.
+    identity: Option<Arc<Identity>>,
+    is_operator: bool,
+    dice: Mutex<Rng>,
+}
+
+impl Client {
+    pub(crate) fn new(
+        world: &Arc<Shared>,
+        node: Option<usize>,
+        identity: Option<Arc<Identity>>,
+        dice: Rng,
+    ) -> Arc<Self> {
+        let (world, dice) = (Arc::clone(world), Mutex::new(dice));
+        Arc::new(Self { world, node, identity, is_operator: false, dice })
+    }
+
+    /// The client of a person: what it changes is repaired.
+    pub(crate) fn of_operator(world: &Arc<Shared>, dice: Rng) -> Arc<Self> {
+        let (world, dice) = (Arc::clone(world), Mutex::new(dice));
+        Arc::new(Self { world, node: None, identity: None, is_operator: true, dice })
+    }
+}
+
+impl Conditions for Client {
+    fn meet(&self, call: &'static str) -> Passage {
+        if call == "beat"
+            && let Some(identity) = &self.identity
+        {
+            identity.beat_sent(self.world.time.now());
+        }
+        let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
+        let (usual, limit) = (self.world.latency, self.world.call_timeout);
+        let weather = self.world.weather.lock().unwrap_or_else(PoisonError::into_inner);
+        weather.passage(self.node, usual, limit, &mut dice)
+    }
+
+    fn now(&self) -> Instant {
+        self.world.time.of_database()
+    }
+
+    fn wrote(&self, mut written: Vec<Written>) {
+        let by = self.identity.as_ref().map(|identity| identity.instance());
+        // All of a transaction comes at once; a history has it in the order of ids.
+        written.sort_by_key(|written| match written {
+            Written::Stored { id, .. } | Written::Changed { id, .. } => *id,
+            Written::Claimed { .. } | Written::Member { .. } => 0,
+        });
+        for written in written {
+            if let (Written::Changed { id, status, .. }, true) = (&written, self.is_operator) {
+                let id = *id;
+                let repaired = if status.is_some() { What::Retried { id } } else { What::Discarded { id } };
+                self.world.recorder.note("operator", repaired);
+            }
+            self.world.recorder.note("database", told(written, by.clone()));
+        }
+    }
+}
+
+fn told(written: Written, by: Option<String>) -> What {
+    match written {
+        Written::Stored { id, event_id, lane, status } => What::Stored {
+            id,
+            event: event_id,
+            handler: lane.handler.to_string(),
+            key: lane.key.to_string(),
+            partition: lane.partition.index() as u16,
+            status: status_of(status),
+        },
+        Written::Changed { id, status, attempts } => {
+            What::Changed { id, status: status.map_or(Status::Gone, status_of), attempts, by }
+        }
+        Written::Claimed { partition, owner, generation } => {
+            let (partition, generation) = (partition.index() as u16, generation.0);
+            match owner {
+                Some(owner) => What::Claimed { partition, instance: owner.to_string(), generation },
+                None => What::Unclaimed { partition, generation },
+            }
+        }
+        Written::Member { instance, state } => {
+            let instance = instance.to_string();
+            match state {
+                InstanceState::Active => What::Joined { instance },
+                InstanceState::Draining => What::Draining { instance },
+                InstanceState::Dead => What::Evicted { instance },
+                _ => What::Left { instance },
+            }
+        }
+    }
+}
+
+fn status_of(status: RowStatus) -> Status {
+    match status {
+        RowStatus::Pending => Status::Pending,
+        RowStatus::Delayed => Status::Delayed,
+        RowStatus::Held => Status::Held,
+        RowStatus::Completed => Status::Completed,
+        _ => Status::Failed,
+    }
+}
+
+/// A latency as most networks have it.
+pub(crate) const USUAL: Duration = Duration::from_millis(2);

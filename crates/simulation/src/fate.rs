@@ -1,0 +1,41 @@
+//! How the user's code behaves, record by record.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use keylane_checker::End;
+
+/// What a handler does with one record in one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fate {
+    pub(crate) takes: Duration,
+    pub(crate) end: End,
+    /// It panics when it is dropped, too.
+    pub(crate) drop_panics: bool,
+}
+
+/// The fate of a record in its `call`-th call, counted from 1. It follows from the seed of the record.
+pub(crate) fn fate(seed: u64, call: u32, repaired: bool, timeout: Duration) -> Fate {
+    let mut dice = Rng::with_seed(seed);
+    let troubles = dice.u32(1..5);
+    let trouble = match dice.u8(..40) {
+        0..=3 => End::Failed,
+        4 | 5 => End::Panicked,
+        6 => End::TimedOut,
+        7 | 8 => End::Unavailable,
+        // Until a person has repaired it.
+        9 => End::Permanent,
+        _ => End::Ok,
+    };
+    let in_trouble = !repaired && (call <= troubles || trouble == End::Permanent);
+    let end = if in_trouble { trouble } else { End::Ok };
+    let drop_panics = in_trouble && dice.u8(..30) == 0;
+    let mut dice = Rng::with_seed(seed ^ u64::from(call) << 32);
+    let most = match dice.u8(..20) {
+        0 => timeout / 2,
+        1..=4 => Duration::from_millis(100),
+        5..=10 => Duration::from_millis(10),
+        _ => Duration::ZERO,
+    };
+    Fate { takes: Duration::from_micros(dice.u64(..=most.as_micros() as u64)), end, drop_panics }
+}

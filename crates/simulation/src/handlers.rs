@@ -1,0 +1,277 @@
+//! The user's code: it takes its time, fails, panics and hangs as the records' fates say, and takes down each call.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use keylane::{
+    BatchHandler, BatchResults, Delivery, FallbackHandler, Handler, HandlerError, OutboxEvent, Registration,
+    TransactionalBatchHandler, TransactionalHandler,
+    handler::Failure,
+    memory::{Memory, MemoryConnection},
+};
+use keylane_checker::{CallKind, Called, End, What};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::{
+    fate::{Fate, fate},
+    node::{Process, Start},
+    panics::panicking,
+    plan::{Form, HandlerPlan, Plan},
+};
+
+/// So long after a lapse of the lease, in nanoseconds, calls are cancelled because of it.
+const LAPSE: u64 = 100_000_000;
+
+/// What the producers tell.
+#[derive(Clone, Debug, Serialize, Deserialize, OutboxEvent)]
+#[outbox(record_type = "account.moved", key = "{key}")]
+pub(crate) struct Moved {
+    pub(crate) key: String,
+}
+
+/// The handlers of a process.
+pub(crate) fn of(process: &Arc<Process>, plan: &Plan, start: Start) -> Vec<Registration> {
+    let there =
+        |handler: &&HandlerPlan| start.all || if start.second { handler.builds.1 } else { handler.builds.0 };
+    let timeout = plan.config.delivery.handler_timeout;
+    let all = plan.handlers.iter().filter(there);
+    all.flat_map(|handler| registrations(process, handler, timeout)).collect()
+}
+
+fn registrations(process: &Arc<Process>, plan: &HandlerPlan, timeout: Duration) -> Vec<Registration> {
+    let act = |kind| Act { process: Arc::clone(process), kind, timeout, stops: plan.stop_on_first_failure };
+    let id = plan.id.as_str();
+    let one = match plan.form {
+        Form::Single => Registration::typed(id, act(CallKind::Single)),
+        Form::Batch(size) => Registration::batch(id, size, act(CallKind::Batch)),
+        Form::MixedBatch(size) => Registration::mixed_batch(id, size, act(CallKind::Batch)),
+        Form::Transactional => Registration::transactional::<Memory, _>(id, act(CallKind::Transactional)),
+        Form::TransactionalBatch(size) => {
+            Registration::transactional_batch::<Memory, _>(id, size, act(CallKind::TransactionalBatch))
+        }
+        Form::TransactionalMixedBatch(size) => {
+            Registration::transactional_mixed_batch::<Memory, _>(id, size, act(CallKind::TransactionalBatch))
+        }
+    };
+    let one = one.stop_on_first_failure(plan.stop_on_first_failure).on_failure(plan.on_failure);
+    let one = match plan.concurrency {
+        Some(calls) => one.concurrency(calls),
+        None => one,
+    };
+    let fallback = plan.fallback.then(|| Registration::fallback(id, act(CallKind::Fallback)));
+    [one].into_iter().chain(fallback).collect()
+}
+
+/// One handler.
+struct Act {
+    process: Arc<Process>,
+    kind: CallKind,
+    timeout: Duration,
+    /// Whether it must stop at the first failure of a lane.
+    stops: bool,
+}
+
+/// A call under way. If it is dropped before its end, that is its end.
+struct UnderWay<'a> {
+    act: &'a Act,
+    call: u64,
+    ends: Vec<End>,
+    records: usize,
+    began: Instant,
+    done: bool,
+    drop_panics: bool,
+}
+
+impl Act {
+    fn begin(&self, deliveries: &[&Delivery]) -> UnderWay<'_> {
+        let call = self.process.world.number();
+        let records = deliveries.iter().map(|delivery| Called {
+            id: delivery.id,
+            event: delivery.event_id,
+            handler: delivery.handler.to_string(),
+            key: delivery.key.to_string(),
+            partition: delivery.partition.index() as u16,
+            attempt: delivery.attempt,
+            generation: delivery.generation.0,
+        });
+        self.process.note(What::CallBegan {
+            call,
+            instance: self.process.identity.instance(),
+            kind: self.kind,
+            records: records.collect(),
+        });
+        UnderWay {
+            act: self,
+            call,
+            ends: Vec::new(),
+            records: deliveries.len(),
+            began: Instant::now(),
+            done: false,
+            drop_panics: false,
+        }
+    }
+
+    fn fate(&self, delivery: &Delivery) -> Fate {
+        let world = &self.process.world;
+        let (call, repaired) = world.called(delivery.event_id, &delivery.handler);
+        let seed = world.seed_of(&format!("{} {}", delivery.event_id, delivery.handler));
+        let repaired = repaired || self.kind == CallKind::Fallback && !seed.is_multiple_of(4);
+        fate(seed, call, repaired, self.timeout)
+    }
+
+    /// All records of a call, each in its turn.
+    async fn work(&self, deliveries: &[&Delivery]) -> BatchResults {
+        let mut call = self.begin(deliveries);
+        let mut failed: Vec<&str> = Vec::new();
+        let mut results = Vec::new();
+        for delivery in deliveries {
+            if self.stops && failed.contains(&delivery.key.as_str()) {
+                call.ends.push(End::Dropped);
+                results.push(Err(HandlerError::new("one before it has failed")));
+                continue;
+            }
+            let result = call.one(self.fate(delivery)).await;
+            if result.is_err() {
+                failed.push(&delivery.key);
+            }
+            results.push(result);
+        }
+        call.end();
+        results
+    }
+
+    /// All records or none.
+    async fn work_whole(
+        &self,
+        deliveries: &[&Delivery],
+        conn: &mut MemoryConnection,
+    ) -> Result<(), HandlerError> {
+        let mut call = self.begin(deliveries);
+        for delivery in deliveries {
+            conn.push_effect(format!("{} {}", delivery.event_id, delivery.handler));
+            if let Err(error) = call.one(self.fate(delivery)).await {
+                // The transaction takes them all along.
+                let end = call.ends.pop().unwrap_or(End::Failed);
+                call.whole(end);
+                call.end();
+                return Err(error);
+            }
+        }
+        call.end();
+        Ok(())
+    }
+}
+
+impl UnderWay<'_> {
+    async fn one(&mut self, fate: Fate) -> Result<(), HandlerError> {
+        self.drop_panics |= fate.drop_panics;
+        if !fate.takes.is_zero() {
+            tokio::time::sleep(fate.takes).await;
+        }
+        self.ends.push(fate.end);
+        match fate.end {
+            End::Failed => Err(HandlerError::new("as its fate says")),
+            End::Permanent => Err(HandlerError::permanent("as its fate says")),
+            End::Unavailable => Err(HandlerError::unavailable(Duration::from_millis(100))),
+            End::Panicked => {
+                self.whole(End::Panicked);
+                self.end();
+                panicking("the handler");
+            }
+            End::TimedOut => {
+                self.ends.pop();
+                std::future::pending().await
+            }
+            End::Ok | End::Dropped => Ok(()),
+        }
+    }
+
+    /// The same end for all. A transaction of several records is tried again in parts, so that nothing is said of
+    /// any of them.
+    fn whole(&mut self, end: End) {
+        let several = self.act.kind == CallKind::TransactionalBatch && self.records > 1;
+        self.ends = vec![if several { End::Dropped } else { end }; self.records];
+    }
+
+    fn end(&mut self) {
+        // Whatever the handler has returned, the call ends in a panic.
+        if self.drop_panics && !self.done {
+            self.whole(End::Panicked);
+        }
+        self.done = true;
+        let ends = std::mem::take(&mut self.ends);
+        self.act.process.note(What::CallEnded { call: self.call, ends });
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            // Only a process that ends has no clock any more.
+            let dead = self.act.process.dead.load(Relaxed);
+            let process = &self.act.process;
+            let lapsed = process.lapsed_at.load(Relaxed);
+            let cancelled = lapsed > 0 && process.world.time.now() < lapsed + LAPSE;
+            let timed_out = !dead && !cancelled && self.began.elapsed() >= self.act.timeout;
+            let end = if timed_out { End::TimedOut } else { End::Dropped };
+            self.whole(end);
+            self.end();
+        }
+        if self.drop_panics && !std::thread::panicking() {
+            panicking("the handler's future, as it was dropped");
+        }
+    }
+}
+
+impl Handler for Act {
+    type Event = Moved;
+
+    async fn handle(&self, _: Moved, delivery: &Delivery) -> Result<(), HandlerError> {
+        self.work(&[delivery]).await.pop().unwrap_or(Ok(()))
+    }
+}
+
+impl BatchHandler for Act {
+    type Event = Moved;
+
+    async fn handle(&self, _: Vec<Moved>, deliveries: &[&Delivery]) -> BatchResults {
+        self.work(deliveries).await
+    }
+}
+
+impl TransactionalHandler<Memory> for Act {
+    type Event = Moved;
+
+    async fn handle(
+        &self,
+        _: Moved,
+        conn: &mut MemoryConnection,
+        delivery: &Delivery,
+    ) -> Result<(), HandlerError> {
+        self.work_whole(&[delivery], conn).await
+    }
+}
+
+impl TransactionalBatchHandler<Memory> for Act {
+    type Event = Moved;
+
+    async fn handle(
+        &self,
+        _: Vec<Moved>,
+        conn: &mut MemoryConnection,
+        deliveries: &[&Delivery],
+    ) -> Result<(), HandlerError> {
+        self.work_whole(deliveries, conn).await
+    }
+}
+
+impl FallbackHandler for Act {
+    type Event = Moved;
+
+    async fn handle(&self, _: Moved, failure: &Failure) -> Result<(), HandlerError> {
+        self.work(&[&failure.delivery]).await.pop().unwrap_or(Ok(()))
+    }
+}

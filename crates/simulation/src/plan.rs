@@ -1,0 +1,212 @@
+//! What a seed decides: settings, handlers, load and faults. Each seed has its own mix of kinds (swarm testing:
+//! a run with few kinds of faults reaches states that a run with all of them never does).
+
+use std::{collections::BTreeSet, time::Duration};
+
+use fastrand::Rng;
+use keylane::{Completed, Config, OnFailure, OrderLevel, RetryPolicy, rules::lease};
+use keylane_checker::{Expect, Order};
+
+use crate::{client::USUAL, fault::Fault, time::TRUE};
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The number that all of it was drawn from.
+    pub seed: u64,
+    /// In the order of their time.
+    pub faults: Vec<Fault>,
+    /// How long the faults and the writers go on.
+    pub run: Duration,
+    /// Whether a failover gives ids again that the server before had given.
+    pub ids_again: bool,
+    /// The rates of the clocks of the nodes with workers, in thousandths.
+    pub(crate) rates: Vec<u32>,
+    pub(crate) handlers: Vec<HandlerPlan>,
+    pub(crate) config: Config,
+    pub(crate) latency: Duration,
+    pub(crate) writers: usize,
+    pub(crate) keys: usize,
+    /// The longest pause between two transactions of a writer.
+    pub(crate) pause: Duration,
+    /// The longest turn of a node.
+    pub(crate) turn: Duration,
+}
+
+/// One handler of the service.
+#[derive(Clone, Debug)]
+pub(crate) struct HandlerPlan {
+    pub(crate) id: String,
+    pub(crate) form: Form,
+    pub(crate) fallback: bool,
+    pub(crate) stop_on_first_failure: bool,
+    pub(crate) on_failure: OnFailure,
+    pub(crate) concurrency: Option<usize>,
+    /// The builds that have it: the first, the second, or both.
+    pub(crate) builds: (bool, bool),
+}
+
+/// The forms of handlers, with the size of their batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Single,
+    Batch(usize),
+    MixedBatch(usize),
+    Transactional,
+    TransactionalBatch(usize),
+    TransactionalMixedBatch(usize),
+}
+
+impl Plan {
+    /// The plan of a seed. With `failovers` the database may forget its last commits; what is not promised of that,
+    /// docs/guarantees.md says.
+    #[must_use]
+    pub fn draw(seed: u64, failovers: bool) -> Self {
+        let mut dice = Rng::with_seed(seed);
+        let nodes = dice.usize(1..=3);
+        let run = Duration::from_millis(dice.u64(3_000..10_000));
+        let apart = dice.bool();
+        let rate = |dice: &mut Rng| if apart { dice.u32(TRUE - 30..=TRUE + 30) } else { TRUE };
+        let rates = (0..nodes).map(|_| rate(&mut dice)).collect();
+        let count = dice.usize(1..=3);
+        let handlers = (0..count).map(|number| HandlerPlan::draw(&mut dice, number)).collect();
+        let config = config(&mut dice);
+        let latency = if dice.bool() { USUAL } else { Duration::from_micros(dice.u64(..20_000)) };
+        let (writers, keys) = (dice.usize(1..=4), dice.usize(1..=8));
+        let pause = Duration::from_millis(dice.u64(50..1_000));
+        let turn = Duration::from_millis(dice.u64(2..40));
+        let faults = faults(&mut dice, nodes, run, failovers);
+        Self {
+            seed,
+            faults,
+            run,
+            ids_again: false,
+            rates,
+            handlers,
+            config,
+            latency,
+            writers,
+            keys,
+            pause,
+            turn,
+        }
+    }
+
+    /// The same run with these of its faults only, by their places.
+    #[must_use]
+    pub fn only(&self, places: &[usize]) -> Self {
+        let faults = places.iter().filter_map(|place| self.faults.get(*place).copied());
+        Self { faults: faults.collect(), ..self.clone() }
+    }
+
+    /// What the judge is told.
+    pub(crate) fn expect(&self) -> Expect {
+        let ids = |wanted: &dyn Fn(&HandlerPlan) -> bool| -> BTreeSet<String> {
+            self.handlers.iter().filter(|plan| wanted(plan)).map(|plan| plan.id.clone()).collect()
+        };
+        Expect {
+            order: match self.config.schedule.order {
+                OrderLevel::Strict => Order::Strict,
+                _ => Order::Causal,
+            },
+            passes_failures: ids(&|plan| !plan.stop_on_first_failure),
+            passes_failed: ids(&|plan| plan.on_failure == OnFailure::Continue),
+            transactional: ids(&|plan| plan.form.is_transactional()),
+            all_stopped: true,
+            forgets: Some(Duration::from_secs(2).as_nanos() as u64),
+            ..Expect::default()
+        }
+    }
+}
+
+impl HandlerPlan {
+    fn draw(dice: &mut Rng, number: usize) -> Self {
+        let size = dice.usize(2..12);
+        let form = match dice.u8(..8) {
+            0 => Form::Batch(size),
+            1 => Form::MixedBatch(size),
+            2 => Form::Transactional,
+            3 => Form::TransactionalBatch(size),
+            4 => Form::TransactionalMixedBatch(size),
+            _ => Form::Single,
+        };
+        let builds = match dice.u8(..8) {
+            // The first handler is always there, so that somebody takes the events.
+            0 if number > 0 => (true, false),
+            1 if number > 0 => (false, true),
+            _ => (true, true),
+        };
+        let stop_on_first_failure = dice.u8(..6) > 0;
+        let goes_on = !stop_on_first_failure || dice.u8(..4) == 0;
+        Self {
+            id: format!("handler-{number}"),
+            form,
+            fallback: dice.u8(..3) == 0,
+            stop_on_first_failure,
+            on_failure: if goes_on { OnFailure::Continue } else { OnFailure::Block },
+            concurrency: (dice.u8(..5) == 0).then(|| dice.usize(1..4)),
+            builds,
+        }
+    }
+}
+
+impl Form {
+    pub(crate) fn is_transactional(self) -> bool {
+        matches!(self, Self::Transactional | Self::TransactionalBatch(_) | Self::TransactionalMixedBatch(_))
+    }
+}
+
+fn ms(dice: &mut Rng, from: u64, to: u64) -> Duration {
+    Duration::from_millis(dice.u64(from..to))
+}
+
+fn config(dice: &mut Rng) -> Config {
+    let mut config = Config::default();
+    config.schedule.route_refresh = ms(dice, 500, 5_000);
+    if dice.u8(..3) == 0 {
+        config.schedule.order = OrderLevel::Strict;
+    }
+    let delivery = &mut config.delivery;
+    delivery.poll_interval = ms(dice, 80, 1_000);
+    delivery.batch_size = dice.usize(2..60);
+    delivery.max_in_flight = delivery.batch_size + dice.usize(..150);
+    delivery.concurrency = dice.usize(1..32);
+    delivery.transactional_concurrency = dice.usize(1..5);
+    delivery.handler_timeout = ms(dice, 500, 3_000);
+    // Crashes are many here, and a record that is given up for them is a matter of the cluster tests.
+    delivery.max_crashes = if dice.bool() { 0 } else { 3 };
+    config.database.call_timeout = ms(dice, 300, 1_500);
+    let cluster = &mut config.cluster;
+    cluster.heartbeat_interval = ms(dice, 150, 600);
+    cluster.stale_instance_timeout =
+        (cluster.heartbeat_interval * dice.u32(4..7)).max(Duration::from_secs(2));
+    cluster.rebalance_interval = ms(dice, 100, 1_000);
+    cluster.graceful_shutdown_timeout = ms(dice, 1_000, 10_000);
+    let longest = lease::longest_hold(config.delivery.handler_timeout, config.database.call_timeout, true);
+    cluster.handover_timeout = longest + ms(dice, 0, 4_000);
+    cluster.instance_name = Some("node".to_owned());
+    let retries = dice.u32(1..8);
+    config.retry = match dice.bool() {
+        true => RetryPolicy::fixed(ms(dice, 20, 500)).max_retries(retries),
+        false => {
+            let first = ms(dice, 20, 200);
+            RetryPolicy::exponential().initial_delay(first).max_delay(first * 8).max_retries(retries)
+        }
+    };
+    config.retention.completed = match dice.u8(..4) {
+        0 => Completed::Keep,
+        1 => Completed::Archive,
+        _ => Completed::Delete,
+    };
+    config
+}
+
+fn faults(dice: &mut Rng, nodes: usize, run: Duration, failovers: bool) -> Vec<Fault> {
+    let mut kinds: Vec<u8> = (0..Fault::KINDS + u8::from(failovers)).collect();
+    dice.shuffle(&mut kinds);
+    kinds.truncate(dice.usize(1..=kinds.len()));
+    let count = dice.usize(..12);
+    let mut faults: Vec<Fault> = (0..count).map(|_| Fault::draw(dice, nodes, run, &kinds)).collect();
+    faults.sort_by_key(|fault| fault.at);
+    faults
+}

@@ -1,0 +1,66 @@
+//! What the faults of the moment do to the calls of a node.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use keylane::{inner::conditions::Passage, memory};
+
+use crate::fault::{Fault, Kind};
+
+/// The faults under way, by their places in the plan.
+#[derive(Debug, Default)]
+pub(crate) struct Weather(Vec<(usize, Fault)>);
+
+impl Weather {
+    pub(crate) fn begin(&mut self, place: usize, fault: Fault) {
+        self.0.push((place, fault));
+    }
+
+    pub(crate) fn end(&mut self, place: usize) {
+        self.0.retain(|(of, _)| *of != place);
+    }
+
+    /// How a call of a node goes. `None` is a client that is no node.
+    pub(crate) fn passage(
+        &self,
+        node: Option<usize>,
+        usual: Duration,
+        limit: Duration,
+        dice: &mut Rng,
+    ) -> Passage {
+        let mut passage = Passage { before: some_of(usual, dice), fault: None, after: some_of(usual, dice) };
+        let strikes = |whom: Option<usize>| whom.is_none_or(|whom| Some(whom) == node);
+        for (_, fault) in &self.0 {
+            match fault.kind {
+                Kind::Outage(whom) if strikes(whom) => passage.fault = Some(memory::Fault::NotApplied),
+                Kind::Deaf(whom) if strikes(whom) => passage.fault = Some(memory::Fault::LostReply),
+                Kind::Hang(whom) if strikes(whom) => {
+                    let applied = dice.bool();
+                    let fault = if applied { memory::Fault::LostReply } else { memory::Fault::NotApplied };
+                    let before = if applied { some_of(limit, dice) } else { limit };
+                    return Passage { before, fault: Some(fault), after: limit - before };
+                }
+                Kind::Flaky(whom, share) if strikes(whom) && dice.u32(..1000) < share => {
+                    let faults = [memory::Fault::NotApplied, memory::Fault::LostReply];
+                    passage.fault = Some(faults[dice.usize(..2)]);
+                }
+                Kind::Slow(whom, most) if strikes(whom) => {
+                    let most = Duration::from_millis(most.into());
+                    passage.before += some_of(most, dice);
+                    passage.after += some_of(most, dice);
+                }
+                _ => {}
+            }
+        }
+        if passage.before + passage.after > limit {
+            passage.fault.get_or_insert(memory::Fault::LostReply);
+            passage.before = passage.before.min(limit);
+            passage.after = limit - passage.before;
+        }
+        passage
+    }
+}
+
+fn some_of(most: Duration, dice: &mut Rng) -> Duration {
+    Duration::from_micros(dice.u64(..=most.as_micros() as u64))
+}

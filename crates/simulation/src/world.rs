@@ -1,0 +1,448 @@
+//! The world: nodes take turns, faults begin and end, and in the end all must be done.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use fastrand::Rng;
+use keylane::{Outbox, inner::conditions::Moment, memory::MemoryPool};
+use keylane_checker::{Event, Invariant, Report, Violation, What};
+use uuid::Uuid;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::{
+    client::Client,
+    fault::{Fault, Kind},
+    node::{Node, Start, lock},
+    operator, panics,
+    plan::Plan,
+    recorder::{Finished, Keep, Recorder},
+    time::Time,
+    weather::Weather,
+};
+
+/// The most events that writers schedule, so that all can be delivered in time.
+const MOST_EVENTS: u64 = 250;
+/// How long the world may take to come to rest after the faults.
+const TO_REST: Duration = Duration::from_secs(180);
+
+/// What one run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was judged, or what is wrong.
+    pub verdict: Result<Report, Violation>,
+    /// Events in the history.
+    pub events: u64,
+    /// The same for the same history; only if it was asked for.
+    pub hash: Option<u64>,
+    /// The history; only if it was asked for.
+    pub history: Vec<Event>,
+}
+
+/// What all processes of a world share: it is no part of them.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) seed: u64,
+    pub(crate) time: Arc<Time>,
+    pub(crate) recorder: Recorder,
+    pub(crate) pool: MemoryPool,
+    pub(crate) weather: Mutex<Weather>,
+    pub(crate) latency: Duration,
+    pub(crate) call_timeout: Duration,
+    pub(crate) turn: Duration,
+    numbers: AtomicU64,
+    events: AtomicU64,
+    /// Its clones are the transactions of producers that are open.
+    open: Arc<()>,
+    settling: AtomicBool,
+    done: AtomicBool,
+    /// How often each record was called.
+    calls: Mutex<BTreeMap<(Uuid, String), u32>>,
+    /// Records that a person has repaired.
+    repaired: Mutex<BTreeSet<(Uuid, String)>>,
+}
+
+impl Shared {
+    /// A number that nothing else in this history has.
+    pub(crate) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Relaxed)
+    }
+
+    /// A producer's transaction is open until this is dropped.
+    pub(crate) fn opens(&self) -> Arc<()> {
+        Arc::clone(&self.open)
+    }
+
+    /// Whether nobody will commit any more.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.is_settling() && Arc::strong_count(&self.open) == 1
+    }
+
+    pub(crate) fn scheduled(&self) {
+        self.events.fetch_add(1, Relaxed);
+    }
+
+    /// Whether producers have no more to do.
+    pub(crate) fn has_enough(&self) -> bool {
+        self.is_settling() || self.events.load(Relaxed) >= MOST_EVENTS
+    }
+
+    /// The seed of an actor: it does not depend on what others do.
+    pub(crate) fn seed_of(&self, actor: &str) -> u64 {
+        xxh3_64_with_seed(actor.as_bytes(), self.seed)
+    }
+
+    /// Counts a call of a record. Returns which it is, and whether a person has repaired the record.
+    pub(crate) fn called(&self, event: Uuid, handler: &str) -> (u32, bool) {
+        let record = (event, handler.to_owned());
+        let repaired = self.is_settling() || lock(&self.repaired).contains(&record);
+        let mut calls = lock(&self.calls);
+        let count = calls.entry(record).or_default();
+        *count += 1;
+        (*count, repaired)
+    }
+
+    pub(crate) fn repaired(&self, event: Uuid, handler: &str) {
+        lock(&self.repaired).insert((event, handler.to_owned()));
+    }
+
+    /// Whether the faults are over.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.settling.load(Relaxed)
+    }
+
+    pub(crate) fn all_done(&self) {
+        self.done.store(true, Relaxed);
+    }
+}
+
+/// Plays a plan to its end.
+#[must_use]
+pub fn play(plan: &Plan, keep_history: bool, hash: bool) -> Outcome {
+    let keep = match (keep_history, hash) {
+        (true, _) => Keep::Events,
+        (false, true) => Keep::Hash,
+        (false, false) => Keep::Verdict,
+    };
+    panics::watch();
+    keylane::inner::seed_identities(plan.seed);
+    let Finished { verdict, count, hash, events } = World::new(plan, keep).play();
+    Outcome { verdict, events: count, hash, history: events }
+}
+
+struct World<'a> {
+    plan: &'a Plan,
+    shared: Arc<Shared>,
+    dice: Rng,
+    now: Duration,
+    /// By their places; a place is empty while its process is away.
+    nodes: Vec<Option<Node>>,
+    /// How often each was started.
+    starts: Vec<u32>,
+    producer: Node,
+    /// Faults to come, and those under way by their end.
+    to_come: VecDeque<(usize, Fault)>,
+    under_way: BTreeMap<(Duration, usize), Fault>,
+    moments: BTreeMap<usize, (Moment, u64)>,
+    /// Nodes that shut down, and those to be replaced by the second build.
+    leaving: BTreeSet<usize>,
+    to_deploy: VecDeque<usize>,
+    second: bool,
+}
+
+impl<'a> World<'a> {
+    fn new(plan: &'a Plan, keep: Keep) -> Self {
+        let time = Arc::new(Time::new());
+        let shared = Arc::new(Shared {
+            seed: plan.seed,
+            recorder: Recorder::new(Arc::clone(&time), plan.expect(), keep),
+            time,
+            pool: MemoryPool::new(),
+            weather: Mutex::default(),
+            latency: plan.latency,
+            call_timeout: plan.config.database.call_timeout,
+            turn: plan.turn,
+            numbers: AtomicU64::new(1),
+            events: AtomicU64::new(0),
+            open: Arc::new(()),
+            settling: AtomicBool::new(false),
+            done: AtomicBool::new(false),
+            calls: Mutex::default(),
+            repaired: Mutex::default(),
+        });
+        let start = Start { node: None, count: 1, second: false, all: false, writers: 1 };
+        let producer = Node::start(&shared, plan, start);
+        let mut world = Self {
+            plan,
+            dice: Rng::with_seed(shared.seed_of("the world")),
+            shared,
+            now: Duration::ZERO,
+            nodes: plan.rates.iter().map(|_| None).collect(),
+            starts: vec![0; plan.rates.len()],
+            producer,
+            to_come: plan.faults.iter().copied().enumerate().collect(),
+            under_way: BTreeMap::new(),
+            moments: BTreeMap::new(),
+            leaving: BTreeSet::new(),
+            to_deploy: VecDeque::new(),
+            second: false,
+        };
+        world.hire_operator();
+        (0..world.nodes.len()).for_each(|node| world.start(node));
+        world
+    }
+
+    /// A person at a process without workers.
+    fn hire_operator(&self) {
+        let (world, process) = (&self.shared, Arc::clone(&self.producer.process));
+        let dice = |what: &str| Rng::with_seed(world.seed_of(what));
+        let pool = world.pool.under(Client::of_operator(world, dice("the operator's calls")));
+        let (dice, config) = (dice("the operator"), self.plan.config.clone());
+        self.producer.spawn(async move {
+            if let Ok(outbox) = Outbox::builder(pool).config(config).build().await {
+                operator::operate(process, outbox, dice).await;
+            }
+        });
+    }
+
+    fn play(mut self) -> Finished {
+        while self.now < self.plan.run || !self.under_way.is_empty() {
+            if self.shared.recorder.has_failed() {
+                return self.end();
+            }
+            self.faults_begin();
+            self.faults_end();
+            self.see_to_departures();
+            self.turns();
+        }
+        self.settle();
+        self.end()
+    }
+
+    /// All nodes have a turn, in any order.
+    fn turns(&mut self) {
+        let most = self.plan.turn.as_millis() as u64;
+        let turn = Duration::from_millis(self.dice.u64(1..=most));
+        let mut order: Vec<usize> = (0..=self.nodes.len()).collect();
+        self.dice.shuffle(&mut order);
+        for place in order {
+            match self.nodes.get_mut(place) {
+                Some(node) => node.iter_mut().for_each(|node| node.turn(turn)),
+                None => self.producer.turn(turn),
+            }
+        }
+        self.now += turn;
+        self.shared.time.pass(turn);
+        if let Some(text) = panics::take() {
+            self.shared.recorder.object(Violation { invariant: Invariant::Crash, text, excerpt: Vec::new() });
+        }
+    }
+
+    fn start(&mut self, node: usize) {
+        self.starts[node] += 1;
+        let writers = self.plan.writers.div_ceil(self.nodes.len());
+        let all = self.shared.is_settling();
+        let start = Start { node: Some(node), count: self.starts[node], second: self.second, all, writers };
+        self.nodes[node] = Some(Node::start(&self.shared, self.plan, start));
+    }
+
+    fn faults_begin(&mut self) {
+        while let Some((place, fault)) = self.to_come.front().copied()
+            && fault.at <= self.now
+        {
+            self.to_come.pop_front();
+            self.fault_begins(place, fault);
+        }
+    }
+
+    fn fault_begins(&mut self, place: usize, fault: Fault) {
+        let struck = fault.node().and_then(|node| self.nodes[node].as_ref());
+        if fault.node().is_some() && struck.is_none() {
+            return; // The process is away.
+        }
+        let instance = struck.map(|node| node.process.identity.instance());
+        let name = fault.name().to_owned();
+        let at =
+            self.shared.recorder.note("world", What::FaultBegan { fault: name, instance: instance.clone() });
+        self.under_way.insert((self.now + fault.lasts, place), fault);
+        match fault.kind {
+            Kind::Crash(node) => self.nodes[node].take().into_iter().for_each(Node::kill),
+            Kind::Pause(node) => self.nodes[node].iter_mut().for_each(|node| node.frozen = true),
+            Kind::Leave(node) => self.leave(node),
+            Kind::FailOver => {
+                self.moments.insert(place, (self.shared.pool.moment(), at));
+            }
+            Kind::Evict(node) => self.evict(node),
+            Kind::Deploy => {
+                self.second = !self.second;
+                self.to_deploy = (0..self.nodes.len()).collect();
+            }
+            _ => lock(&self.shared.weather).begin(place, fault),
+        }
+    }
+
+    fn faults_end(&mut self) {
+        while let Some(((until, place), fault)) = self.under_way.first_key_value().map(|(k, v)| (*k, *v))
+            && until <= self.now
+        {
+            self.under_way.remove(&(until, place));
+            let node = fault.node();
+            let instance = node.and_then(|node| self.nodes[node].as_ref());
+            let instance = instance.map(|node| node.process.identity.instance());
+            match fault.kind {
+                Kind::Crash(node) | Kind::Leave(node) => {
+                    if self.nodes[node].is_none() {
+                        self.start(node);
+                    }
+                }
+                Kind::Pause(node) => self.nodes[node].iter_mut().for_each(|node| node.frozen = false),
+                Kind::FailOver => self.fail_over(place),
+                Kind::Evict(_) | Kind::Deploy => {}
+                _ => lock(&self.shared.weather).end(place),
+            }
+            if !matches!(fault.kind, Kind::Crash(_)) {
+                let fault = fault.name().to_owned();
+                self.shared.recorder.note("world", What::FaultEnded { fault, instance });
+            }
+        }
+    }
+
+    fn fail_over(&mut self, place: usize) {
+        if let Some((moment, at)) = self.moments.remove(&place) {
+            // A later failover has no moment of a time that this one forgets.
+            self.moments.retain(|_, (_, of)| *of < at);
+            self.shared.pool.fail_over(moment, self.plan.ids_again);
+            self.shared.recorder.note("database", What::FailedOver { back_to: at });
+        }
+    }
+
+    fn leave(&mut self, node: usize) {
+        if let Some(leaving) = &self.nodes[node]
+            && self.leaving.insert(node)
+        {
+            leaving.leave();
+        }
+    }
+
+    fn evict(&self, node: usize) {
+        use keylane::{
+            Database as _,
+            inner::{StoreSettings, Tables},
+            memory::Memory,
+        };
+        let Some(victim) = &self.nodes[node] else { return };
+        let Ok(instance) = victim.process.identity.instance().parse() else { return };
+        let settings = StoreSettings {
+            tables: Tables::default(),
+            completed: self.plan.config.retention.completed,
+            call_timeout: self.shared.call_timeout,
+            async_settle: false,
+        };
+        let dice = Rng::with_seed(self.dice.clone().u64(..));
+        let pool = self.shared.pool.under(Client::new(&self.shared, None, None, dice));
+        if let Ok(store) = Memory::open(&pool, settings) {
+            self.producer.spawn(async move {
+                let _ = store.evict(instance, None).await;
+            });
+        }
+    }
+
+    /// Processes that have shut down are gone; those of a deploy are followed by the next build at once.
+    fn see_to_departures(&mut self) {
+        let left = |node: &usize| self.nodes[*node].as_ref().is_none_or(Node::has_left);
+        let left: Vec<usize> = self.leaving.iter().copied().filter(left).collect();
+        for node in left {
+            self.leaving.remove(&node);
+            self.nodes[node].take().into_iter().for_each(Node::exit);
+            let away = |fault: &Fault| matches!(fault.kind, Kind::Leave(of) | Kind::Crash(of) if of == node);
+            if !self.under_way.values().any(away) {
+                self.start(node);
+            }
+        }
+        if self.leaving.is_empty()
+            && let Some(node) = self.to_deploy.pop_front()
+        {
+            self.leave(node);
+        }
+    }
+
+    /// The faults are over. All builds have all handlers, so that no record is left over.
+    fn settle(&mut self) {
+        while !self.leaving.is_empty() || !self.to_deploy.is_empty() {
+            if self.shared.recorder.has_failed() || self.now > self.plan.run + TO_REST {
+                break;
+            }
+            self.see_to_departures();
+            self.turns();
+        }
+        self.shared.recorder.note("world", What::Settling);
+        self.shared.settling.store(true, Relaxed);
+        (0..self.nodes.len()).for_each(|node| self.replace(node));
+        let until = self.now + TO_REST;
+        // Whoever could not leave is evicted by then.
+        let evicted = self.now + 2 * self.plan.config.cluster.stale_instance_timeout;
+        while !self.shared.done.load(Relaxed) || self.now < evicted {
+            if self.shared.recorder.has_failed() {
+                return;
+            }
+            if self.now > until {
+                return self.never_done("not all was done");
+            }
+            self.see_to_departures();
+            self.turns();
+        }
+        self.part(until);
+    }
+
+    fn replace(&mut self, node: usize) {
+        match &self.nodes[node] {
+            Some(_) => self.leave(node),
+            None => self.start(node),
+        }
+    }
+
+    /// All leave.
+    fn part(&mut self, until: Duration) {
+        for node in self.nodes.iter().flatten() {
+            node.leave();
+        }
+        while !self.nodes.iter().flatten().all(Node::has_left) {
+            if self.shared.recorder.has_failed() {
+                return;
+            }
+            if self.now > until {
+                return self.never_done("not all instances had left");
+            }
+            self.turns();
+        }
+        self.dump_effects();
+        self.shared.recorder.note("world", What::Finished);
+    }
+
+    fn never_done(&self, what: &str) {
+        self.shared.recorder.object(Violation {
+            invariant: Invariant::NoLoss,
+            text: format!("{TO_REST:?} after the faults {what}"),
+            excerpt: Vec::new(),
+        });
+    }
+
+    fn dump_effects(&self) {
+        for effect in self.shared.pool.effects() {
+            let Some((event, handler)) = effect.split_once(' ') else { continue };
+            let (Ok(event), handler) = (event.parse(), handler.to_owned()) else { continue };
+            self.shared.recorder.note("database", What::Effect { event, handler });
+        }
+    }
+
+    fn end(self) -> Finished {
+        let Self { shared, nodes, producer, .. } = self;
+        nodes.into_iter().flatten().chain([producer]).for_each(Node::kill);
+        shared.recorder.finish()
+    }
+}
