@@ -17,8 +17,7 @@ pub struct Partition(u8);
 impl Partition {
     /// The partition of a record key: `xxh3_64(key bytes, seed 0) % 256`.
     ///
-    /// Stable for ever; golden vectors in the tests and the PostgreSQL function
-    /// `outbox_partition_of` pin it.
+    /// Stable for ever; golden vectors in the tests pin it, and so does `outbox_partition_of` in SQL.
     ///
     /// ```
     /// assert_eq!(keylane::Partition::of("order-1").number(), 118);

@@ -33,7 +33,8 @@ impl<DB: Database> Outbox<DB> {
     pub const SCHEMA_VERSIONS: RangeInclusive<i64> = SCHEMA_VERSIONS;
 
     /// The statements of [`migrate`](Self::migrate) for tables of version `from`, 0 for none, for a DBA to run by
-    /// hand. Nothing is connected to; a pool that was made with `connect_lazy` is enough.
+    /// hand. Nothing is connected to; a pool that was made with `connect_lazy` is enough. For MariaDB and MySQL they
+    /// are for their clients, with `DELIMITER` lines around procedures, which a driver does not know.
     ///
     /// ```
     #[doc = include_str!("../doc/outbox.txt")]

@@ -8,7 +8,7 @@ use super::{SchemaError, StoreError};
 
 /// The versions of the schema that this build works with. It makes the last but one: a migration only adds what
 /// the build before does not miss, so that each build works with the version after its own.
-pub(crate) const SCHEMA_VERSIONS: RangeInclusive<i64> = 3..=4;
+pub(crate) const SCHEMA_VERSIONS: RangeInclusive<i64> = 4..=5;
 
 /// What a schema needs.
 #[async_trait]

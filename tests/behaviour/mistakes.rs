@@ -30,15 +30,18 @@ pub(crate) trait Door: Doorman {
     const REVOKE: &str;
     /// Takes away what a user was granted, so that it can be dismissed.
     const FORGET: &str;
+    /// How SQL schedules: what stands before `{outbox}schedule`, and behind its payload.
+    const CALL: (&str, &str);
     /// Closes the connections of a pool.
     fn close(pool: &Pool<Self>) -> impl Future<Output = ()>;
 }
 
 macro_rules! door {
-    ($($target:ty: $options:ty, $revoke:literal, $forget:literal;)*) => {$(
+    ($($target:ty: $options:ty, $revoke:literal, $forget:literal, $call:expr;)*) => {$(
         impl Door for $target {
             const REVOKE: &str = $revoke;
             const FORGET: &str = $forget;
+            const CALL: (&str, &str) = $call;
 
             async fn close(pool: &Pool<Self>) {
                 pool.close().await;
@@ -58,9 +61,9 @@ macro_rules! door {
 }
 
 door! {
-    PostgresTarget: PgPoolOptions, "ALTER ROLE {user} NOSUPERUSER", "DROP OWNED BY {user}";
-    MariaDbTarget: MySqlPoolOptions, "REVOKE ALL ON *.* FROM {user}; GRANT CREATE VIEW ON *.* TO {user}", "DO 0";
-    MySqlTarget: MySqlPoolOptions, "REVOKE ALL ON *.* FROM {user}; GRANT CREATE VIEW ON *.* TO {user}", "DO 0";
+    PostgresTarget: PgPoolOptions, "ALTER ROLE {user} NOSUPERUSER", "DROP OWNED BY {user}", ("SELECT", "");
+    MariaDbTarget: MySqlPoolOptions, "REVOKE ALL ON *.* FROM {user}; GRANT CREATE VIEW ON *.* TO {user}", "DO 0", ("CALL", ", NULL, NULL");
+    MySqlTarget: MySqlPoolOptions, "REVOKE ALL ON *.* FROM {user}; GRANT CREATE VIEW ON *.* TO {user}", "DO 0", ("CALL", ", NULL, NULL");
 }
 
 async fn outbox_on<T: User>(stage: &Stage<T>, pool: Pool<T>) -> Outbox<T::Db> {

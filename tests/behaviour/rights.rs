@@ -11,7 +11,7 @@ use crate::{
     mistakes::Door,
     stage::{Stage, until_count, until_empty},
     target::{PostgresTarget, SqlTarget},
-    user::User,
+    user::{User, qualifier},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -99,6 +99,13 @@ pub(crate) async fn each_role_does_its_work_with_the_rights_of_its_script<T: Doo
         producer.schedule_with(&mut work, &placed(key, amount), options).await.unwrap();
         T::commit(work).await;
     }
+    let (verb, rest) = T::CALL;
+    let call = format!(
+        "{verb} {{outbox}}schedule('order.placed', 'order-3', '{{\"key\": \"order-3\", \"number\": 4}}'{rest})"
+    );
+    let mut work = T::begin(&pool).await;
+    T::execute(&mut work, call.replace("{outbox}", &qualifier(&stage.tables))).await.unwrap();
+    T::commit(work).await;
     assert!(producer.admin().counts().await.unwrap_err().to_string().contains("denied"));
     dismiss(stage, &pool, &names[0]).await;
 
@@ -117,7 +124,7 @@ pub(crate) async fn each_role_does_its_work_with_the_rights_of_its_script<T: Doo
     assert!(admin.start().await.is_err());
     dismiss(stage, &pool, &names[2]).await;
 
-    until_count(&owner, Status::Pending, 2).await;
+    until_count(&owner, Status::Pending, 3).await;
     let (pool, worker) = of_role(stage, &names[1], Rights::Worker).await;
     let running = worker.start().await.unwrap();
     until_empty(&owner).await;

@@ -122,14 +122,18 @@ macro_rules! on_a_file {
     };
 }
 
-/// PostgreSQL alone has functions that schedule.
+/// SQLite has no functions that schedule.
 macro_rules! from_sql {
     ($target:ident) => {
         stamp! { $target;
             from_sql {
                 the_partition_of_a_key_is_the_same_in_sql
+                the_partition_of_any_key_is_the_same_in_sql
+                a_key_that_is_empty_or_too_long_is_refused_in_sql
                 an_event_scheduled_in_sql_is_fetched_like_any_other
+                a_call_that_is_rolled_back_leaves_nothing
                 a_type_that_nobody_takes_is_refused_in_sql
+                what_workers_could_not_read_is_refused_in_sql
             }
         }
     };

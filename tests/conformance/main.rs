@@ -12,7 +12,8 @@
 //! | [`on_servers`] | SQLite | as above: the two transactions of the case cannot both be open |
 //! | | memory | a settle is one critical section: there is no open settle to wait for, and no deadlock |
 //! | [`on_a_file`] | all but SQLite | about the one file and its one writer |
-//! | [`from_sql`] | all but PostgreSQL | the others have a documented statement, no functions |
+//! | [`from_sql`] | SQLite | it has a documented statement, and no functions of its own |
+//! | | memory | it has no SQL |
 //! | [`by_numbers`] | all but PostgreSQL | numbers of transactions that SQL can draw and ask for |
 //! | [`late_below`] | all but MariaDB and MySQL | the others need no fetch below: by numbers, or by one writer; and lock no rows for keys |
 
@@ -74,6 +75,7 @@ mod mariadb {
     several_writers!(MariaDbTarget);
     by_sql!(MariaDbTarget);
     on_servers!(MariaDbTarget);
+    from_sql!(MariaDbTarget);
     late_below!(MariaDbTarget);
 }
 
@@ -82,6 +84,7 @@ mod mysql {
     several_writers!(MySqlTarget);
     by_sql!(MySqlTarget);
     on_servers!(MySqlTarget);
+    from_sql!(MySqlTarget);
     late_below!(MySqlTarget);
 }
 

@@ -98,11 +98,16 @@ pub(crate) async fn a_schema_made_from_the_script_fits<T: SqlTarget>(outbox: &Ou
         outbox.execute(&format!("CREATE SCHEMA {schema}")).await;
     }
     // As a DBA runs it: as it is, without the history of migrations.
-    fresh.execute(&fresh.store.script(0)).await;
+    fresh.execute(&without_delimiters(&fresh.store.script(0))).await;
     fresh.store.check().await.unwrap();
     fresh.store.migrate().await.unwrap();
     fresh.schedule_keys(&["order-1"]).await;
     assert_eq!(fresh.pending().await.len(), 1);
+}
+
+/// What the mysql client makes of a script: it takes the delimiters for itself.
+fn without_delimiters(script: &str) -> String {
+    script.replace("\nDELIMITER //", "").replace("\nEND//", "\nEND;").replace("\nDELIMITER ;", "")
 }
 
 /// Tables as a DBA makes them by a script that ends with this version, beside those of the case.
@@ -112,7 +117,7 @@ async fn made_by_hand<T: SqlTarget>(outbox: &Outbox<T>, version: i64) -> Outbox<
         outbox.execute(&format!("CREATE SCHEMA {schema}")).await;
     }
     let (whole, rest) = (by_hand.store.script(0), by_hand.store.script(version));
-    by_hand.execute(whole.strip_suffix(&rest).unwrap()).await;
+    by_hand.execute(&without_delimiters(whole.strip_suffix(&rest).unwrap())).await;
     by_hand
 }
 
@@ -131,14 +136,14 @@ pub(crate) async fn a_dba_brings_tables_up_by_the_script_from_their_version<T: S
     outbox: &Outbox<T>,
 ) {
     let by_hand = made_by_hand(outbox, 2).await;
-    by_hand.execute(&by_hand.store.script(2)).await;
+    by_hand.execute(&without_delimiters(&by_hand.store.script(2))).await;
     by_hand.store.check().await.unwrap();
     by_hand.store.migrate().await.unwrap();
-    assert_eq!(by_hand.store.script(3), "");
+    assert_eq!(by_hand.store.script(4), "");
 }
 
 pub(crate) async fn tables_without_a_version_are_taken_over<T: SqlTarget>(outbox: &Outbox<T>) {
-    let by_hand = made_by_hand(outbox, 3).await;
+    let by_hand = made_by_hand(outbox, 4).await;
     by_hand.execute("DELETE FROM {outbox}meta").await;
     let refused = by_hand.store.check().await.unwrap_err();
     assert!(matches!(refused, SchemaError::Missing), "{refused:?}");
@@ -147,11 +152,11 @@ pub(crate) async fn tables_without_a_version_are_taken_over<T: SqlTarget>(outbox
 }
 
 pub(crate) async fn tables_that_differ_are_refused_with_what_they_lack<T: SqlTarget>(outbox: &Outbox<T>) {
-    let by_hand = made_by_hand(outbox, 3).await;
+    let by_hand = made_by_hand(outbox, 4).await;
     by_hand.execute("ALTER TABLE {outbox}partition RENAME COLUMN crashes TO crushes").await;
     for refused in [by_hand.store.check().await, by_hand.store.migrate().await] {
         let refused = refused.unwrap_err();
-        assert!(matches!(refused, SchemaError::Differs { expected: 3, .. }), "{refused:?}");
+        assert!(matches!(refused, SchemaError::Differs { expected: 4, .. }), "{refused:?}");
         assert!(refused.to_string().contains("crashes"), "{refused}");
     }
 }
@@ -167,11 +172,11 @@ pub(crate) async fn a_migration_that_cannot_succeed_fails_at_once<T: SqlTarget>(
 pub(crate) async fn a_schema_one_version_ahead_is_accepted<T: SqlTarget>(outbox: &Outbox<T>) {
     let mut worker = outbox.join().await;
     outbox.execute("ALTER TABLE {outbox}record ADD COLUMN more INT").await;
-    outbox.execute("UPDATE {outbox}meta SET schema_version = 4").await;
+    outbox.execute("UPDATE {outbox}meta SET schema_version = 5").await;
     outbox.store.check().await.unwrap();
     outbox.store.migrate().await.unwrap();
     let id = outbox.schedule_keys(&["order-1"]).await[0];
     worker.settle([(id, 0, keylane::inner::Change::Complete)]).await;
     assert!(outbox.pending().await.is_empty());
-    assert_eq!(outbox.number("SELECT schema_version FROM {outbox}meta").await, 4);
+    assert_eq!(outbox.number("SELECT schema_version FROM {outbox}meta").await, 5);
 }

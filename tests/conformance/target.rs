@@ -146,9 +146,14 @@ macro_rules! mysql_target {
                             WHERE table_schema = database() AND table_name LIKE ?";
                 let tables: Vec<String> =
                     sqlx::query_scalar(find).bind(format!("{unique}%")).fetch_all(pool).await.unwrap();
-                if !tables.is_empty() {
-                    let drop = AssertSqlSafe(format!("DROP TABLE {}", tables.join(", ")));
-                    pool.execute(sqlx::raw_sql(drop)).await.unwrap();
+                let mut drop: Vec<String> = tables.iter().map(|table| format!("DROP TABLE {table}")).collect();
+                // Those of the case, and those of an outbox beside it.
+                let outboxes = tables.iter().filter_map(|table| table.strip_suffix("_meta"));
+                drop.extend(outboxes.map(|outbox| {
+                    format!("DROP PROCEDURE IF EXISTS {outbox}_schedule; DROP PROCEDURE IF EXISTS {outbox}_partition_of")
+                }));
+                if !drop.is_empty() {
+                    pool.execute(sqlx::raw_sql(AssertSqlSafe(drop.join("; ")))).await.unwrap();
                 }
             }
         }

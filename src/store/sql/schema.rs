@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The schema version that this build makes: the number of its last migration.
-pub(crate) const SCHEMA_VERSION: i64 = 3;
+pub(crate) const SCHEMA_VERSION: i64 = 4;
 
 /// A migration may take long on a busy server.
 const MIGRATION_LIMIT: std::time::Duration = std::time::Duration::from_secs(300);
@@ -48,7 +48,12 @@ macro_rules! migrations {
     };
 }
 
-migrations!(1 "0001_create_outbox", 2 "0002_schedule_from_sql", 3 "0003_steps_and_starts");
+migrations!(
+    1 "0001_create_outbox",
+    2 "0002_schedule_from_sql",
+    3 "0003_steps_and_starts",
+    4 "0004_calls_and_dead_letters",
+);
 
 #[async_trait]
 impl<D: Driver> SchemaStore for SqlStore<D> {
@@ -128,7 +133,8 @@ impl<D: Driver> SchemaStore for SqlStore<D> {
         let mut script = String::new();
         for (_, name, text) in migrations(D::FAMILY).into_iter().filter(|(number, ..)| *number > from) {
             script.push_str(&format!("-- {name}\n"));
-            script.push_str(&named(text, tables));
+            let text = named(text, tables);
+            script.push_str(&if D::FAMILY == Family::MySql { for_mysql_client(&text) } else { text });
             script.push('\n');
         }
         script
@@ -281,6 +287,12 @@ async fn has_schema<D: Driver>(conn: &mut D::Connection, schema: &str) -> Result
     let search = AssertSqlSafe(Arc::from("SELECT count(*) FROM pg_namespace WHERE nspname = $1"));
     let found = query::<D>(conn, search, vec![schema.into()], &[Kind::Int]).await?;
     Ok(found.first().is_some_and(|row| row.int(0) > 0))
+}
+
+/// The mysql client sends what comes before a delimiter: around the body of a procedure it needs another one.
+fn for_mysql_client(text: &str) -> String {
+    text.replace("\nCREATE PROCEDURE", "\nDELIMITER //\nCREATE PROCEDURE")
+        .replace("\nEND;\n", "\nEND//\nDELIMITER ;\n")
 }
 
 fn named(text: &str, tables: &crate::store::Tables) -> String {

@@ -1,4 +1,4 @@
-//! Rows by plain SQL on the databases without a function for it: the statement of the schema page.
+//! Rows by plain SQL: the procedure of MariaDB, and the statement of the schema page.
 
 use keylane::Partition;
 use sqlx::{Connection, MySqlConnection, SqliteConnection};
@@ -11,14 +11,15 @@ use super::{
 };
 use crate::keylane::{File, on_mariadb};
 
-const SCHEDULE: &str =
+const CALL: &str = "CALL outbox_schedule('order.placed', ?, ?, NULL, NULL)";
+const INSERT: &str =
     "INSERT INTO outbox_record (event_id, partition_no, record_key, handler, record_type, payload)
     SELECT ?, ?, ?, handler, 'order.placed', ? FROM outbox_handler
     WHERE record_type IN ('order.placed', '*') GROUP BY handler";
 
 /// Relays five numbers of three keys.
 macro_rules! relays {
-    ($name:literal, $url:expr, $connection:ty) => {{
+    ($name:literal, $url:expr, $connection:ty, $schedule:expr) => {{
         let topic = topic().await;
         let file = Settings::new($name, &settings($url, &[("order.placed", &topic)]));
         file.printed(&["migrate"]).await;
@@ -26,11 +27,7 @@ macro_rules! relays {
         let mut conn = <$connection>::connect($url).await.unwrap();
         for number in 0..5 {
             for key in ["key-a", "key-b", "key-c"] {
-                let event_id = Uuid::now_v7().into_bytes().to_vec();
-                let partition = i32::from(Partition::of(key).number());
-                let row = sqlx::query(SCHEDULE).bind(event_id).bind(partition).bind(key);
-                let written = row.bind(number.to_string().into_bytes()).execute(&mut conn).await.unwrap();
-                assert_eq!(written.rows_affected(), 1);
+                $schedule(&mut conn, key, number).await;
             }
         }
         conn.close().await.unwrap();
@@ -44,12 +41,22 @@ macro_rules! relays {
 
 #[tokio::test]
 async fn rows_of_mariadb_arrive() {
-    on_mariadb("relay", async |url| relays!("mariadb", url, MySqlConnection)).await;
+    let schedule = async |conn: &mut MySqlConnection, key: &str, number: u32| {
+        sqlx::query(CALL).bind(key).bind(number.to_string()).execute(conn).await.unwrap();
+    };
+    on_mariadb("relay", async |url| relays!("mariadb", url, MySqlConnection, schedule)).await;
 }
 
 #[tokio::test]
 async fn rows_of_sqlite_arrive() {
     let file = File::new("relay-sqlite-data");
     let url = file.url();
-    relays!("sqlite", &url, SqliteConnection);
+    let schedule = async |conn: &mut SqliteConnection, key: &str, number: u32| {
+        let event_id = Uuid::now_v7().into_bytes().to_vec();
+        let partition = i32::from(Partition::of(key).number());
+        let row = sqlx::query(INSERT).bind(event_id).bind(partition).bind(key);
+        let written = row.bind(number.to_string().into_bytes()).execute(conn).await.unwrap();
+        assert_eq!(written.rows_affected(), 1);
+    };
+    relays!("sqlite", &url, SqliteConnection, schedule);
 }

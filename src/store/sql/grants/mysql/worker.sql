@@ -10,3 +10,5 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON {outbox}handler TO {to};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {outbox}dedup TO {to};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {outbox}start TO {to};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {outbox}key TO {to};
+GRANT EXECUTE ON PROCEDURE {outbox}partition_of TO {to};
+GRANT EXECUTE ON PROCEDURE {outbox}schedule TO {to};
