@@ -7,7 +7,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::{Config, ConfigError},
     database::{Database, Pool},
-    handler::{Defaults, Entry, Registration, Registry, RegistryError, States, TransactionalBatchCall},
+    handler::{
+        DeadLetterTable, Defaults, Entry, Registration, Registry, RegistryError, States,
+        TransactionalBatchCall,
+    },
     notifications::{Announcer, Owned},
     outbox::Outbox,
     parts::Parts,
@@ -239,7 +242,9 @@ impl<DB: Database> OutboxBuilder<DB> {
     /// # Errors
     /// [`BuildError`] with all problems of its kind.
     pub async fn build(self) -> Result<Outbox<DB>, BuildError> {
-        let Self { pool, worker_pool, config, registrations, states, observers, shutdown } = self;
+        let Self { pool, worker_pool, config, registrations, mut states, observers, shutdown } = self;
+        let dead_letters = DeadLetterTable::default();
+        states.insert(dead_letters.clone());
         config.validate()?;
         let settings = config.store_settings();
         let defaults = Defaults {
@@ -263,6 +268,7 @@ impl<DB: Database> OutboxBuilder<DB> {
         }
         let own = worker_pool.as_ref().map(|_| DB::open(&pool, settings.clone())).transpose()?;
         let store = DB::open(worker_pool.as_ref().unwrap_or(&pool), settings.clone())?;
+        dead_letters.open(&store);
         let scheduler = Scheduler {
             tables: settings.tables,
             config: config.schedule.clone(),

@@ -177,4 +177,25 @@ BEGIN
     END IF;
 END;
 
+-- Records that have failed for good, of routes and handlers that keep dead letters here; they stay until somebody
+-- schedules them again or deletes them.
+CREATE TABLE IF NOT EXISTS {outbox}dead_letter (
+    id           BIGINT         NOT NULL PRIMARY KEY,
+    created_at   DATETIME(6)    NOT NULL,
+    failed_at    DATETIME(6)    NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    event_id     BINARY(16)     NOT NULL,
+    partition_no SMALLINT       NOT NULL,
+    record_key   VARBINARY(255) NOT NULL,
+    handler      VARCHAR(128)   NOT NULL,
+    record_type  VARCHAR(128)   NOT NULL,
+    content_type VARCHAR(128)   NOT NULL,
+    payload      LONGBLOB       NOT NULL,
+    headers      LONGTEXT,
+    attempts     INT            NOT NULL,
+    target       TEXT           NOT NULL,
+    error        TEXT           NOT NULL,
+    error_class  TEXT,
+    error_kind   VARCHAR(32)    NOT NULL
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
 UPDATE {outbox}meta SET schema_version = 4 WHERE id = 1;

@@ -229,15 +229,20 @@ impl HandlerError {
 
     /// The error and its sources in one line, cut to `limit` bytes, control characters taken out.
     pub fn text(&self, limit: usize) -> String {
-        let mut text = self.to_string();
-        for cause in self.chain() {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-        let mut text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        text.truncate(text.floor_char_boundary(limit));
-        text
+        one_line(&self.to_string(), &self.chain(), limit)
     }
+}
+
+/// An error and its causes, cut to `limit` bytes.
+fn one_line(error: &str, chain: &[String], limit: usize) -> String {
+    let mut text = error.to_owned();
+    for cause in chain {
+        text.push_str(": ");
+        text.push_str(cause);
+    }
+    let mut text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    text.truncate(text.floor_char_boundary(limit));
+    text
 }
 
 /// The longest chain of causes that is followed: an error may name itself as its source.
@@ -319,3 +324,13 @@ pub struct Failure {
     /// How long the last attempt took.
     pub last_attempt_took: Duration,
 }
+
+impl Failure {
+    /// The error and its sources in one line of at most 1,000 bytes, control characters taken out.
+    pub fn text(&self) -> String {
+        one_line(&self.error, &self.chain, FAILURE_LIMIT_BYTES)
+    }
+}
+
+/// The longest text of a failure, in bytes.
+const FAILURE_LIMIT_BYTES: usize = 1000;

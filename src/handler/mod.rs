@@ -16,6 +16,7 @@ mod batch;
 mod calls;
 mod context;
 pub mod convert;
+mod dead_letters;
 mod error;
 mod forms;
 mod guard;
@@ -25,6 +26,7 @@ mod registry;
 pub use batch::{DecodedBatch, Undecodable};
 pub use calls::{BatchCall, BoxFuture, Call, FallbackCall, TransactionalBatchCall, TransactionalCall};
 pub use context::{Context, State, States};
+pub use dead_letters::DeadLetterTable;
 pub use error::{ClassifiedError, Failure, FailureKind, HandlerError};
 pub use forms::{
     BatchHandler, BatchResults, FallbackHandler, GenericBatchHandler, GenericFallbackHandler, GenericHandler,

@@ -11,6 +11,7 @@ use super::{
         Batch, BatchCall, BatchInTransaction, Call, Each, FallbackCall, Generic, GenericBatch, InTransaction,
         TransactionalBatchCall, TransactionalCall, Typed,
     },
+    dead_letters::KeepAll,
     forms::{
         BatchHandler, FallbackHandler, GenericBatchHandler, GenericFallbackHandler, GenericHandler, Handler,
         TransactionalBatchHandler, TransactionalHandler,
@@ -195,6 +196,28 @@ impl Registration {
     pub fn with_fallback<H: GenericFallbackHandler>(mut self, handler: H) -> Self {
         self.fallback = Some(Arc::new(Generic(handler)));
         self
+    }
+
+    /// As [`with_fallback`](Self::with_fallback), in its object-safe form.
+    pub fn with_fallback_call(mut self, call: impl FallbackCall) -> Self {
+        self.fallback = Some(Arc::new(call));
+        self
+    }
+
+    /// What fails for good goes to the table `outbox_dead_letter` with its cause, and its key goes on: the handler has
+    /// the table as its fallback. [`Admin::dead_letters`](crate::admin::Admin::dead_letters) lists them.
+    ///
+    /// ```
+    #[doc = include_str!("../doc/outbox.txt")]
+    /// use keylane::handler::Declare;
+    ///
+    /// let registration = send_mail::declare().dead_letter_table();
+    /// let outbox = Outbox::builder(pool).handler(registration).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn dead_letter_table(self) -> Self {
+        self.with_fallback_call(KeepAll)
     }
 
     /// A handler in its object-safe form.

@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use super::{AdminStore, ClusterStore, Notifier, RecordStore, SchemaStore};
+use super::{AdminStore, ClusterStore, DeadLetterStore, Notifier, RecordStore, SchemaStore};
 
 /// All of them.
 #[async_trait]
 #[doc(hidden)]
-pub trait Store: RecordStore + ClusterStore + AdminStore + SchemaStore {
+pub trait Store: RecordStore + ClusterStore + AdminStore + DeadLetterStore + SchemaStore {
     /// Whether the heartbeat may have a thread and a runtime of its own.
     fn own_thread(&self) -> bool;
     /// The same database over connections of its own, for the heartbeat's runtime.

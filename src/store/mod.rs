@@ -1,8 +1,9 @@
-//! The store: everything a database must do for Keylane, as four traits over plain words, each in a file.
+//! The store: everything a database must do for Keylane, as five traits over plain words, each in a file.
 //!
 //! * [`RecordStore`]: the delivery wing reads records and writes outcomes.
 //! * [`ClusterStore`]: the cluster wing reads and writes members and claims.
 //! * [`AdminStore`]: what people look at and do, and the list of handlers.
+//! * [`DeadLetterStore`]: records that have failed for good are set apart, if asked for.
 //! * [`SchemaStore`]: the tables are made, brought up and checked.
 //!
 //! A [`Store`] is all of them. Only ages and delays cross this seam, never timestamps: the database's clock is
@@ -12,6 +13,7 @@
 mod admin;
 mod backend;
 mod cluster;
+mod dead_letters;
 mod error;
 mod fence;
 pub(crate) mod memory;
@@ -28,6 +30,7 @@ mod transactional;
 pub use admin::{AdminStore, Repair};
 pub use backend::Store;
 pub use cluster::{ClusterStore, NewInstance};
+pub use dead_letters::{DeadLetter, DeadLetterCause, DeadLetterStore};
 pub use error::{ErrorClass, OpenError, SchemaError, StoreError};
 pub use fence::{CLOSED, FenceRow, Resolution, SETTLER_SLOT};
 pub use notifier::{Listener, Notifier};

@@ -14,6 +14,7 @@ mod cancelling;
 mod codecs;
 mod connections;
 mod crossing;
+mod dead_letters;
 mod declarations;
 mod delayed;
 mod delivering;
@@ -142,6 +143,9 @@ macro_rules! everywhere {
                 a_fallback_is_told_what_ended_the_attempt
                 a_fallback_that_hangs_or_panics_has_failed
                 a_fallback_whose_target_is_away_is_called_again
+            }
+            dead_letters {
+                what_fails_goes_to_the_table_and_its_key_goes_on
             }
             blocked {
                 a_blocked_lane_is_listed_with_what_waits_behind

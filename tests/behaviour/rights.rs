@@ -110,11 +110,17 @@ pub(crate) async fn each_role_does_its_work_with_the_rights_of_its_script<T: Doo
     dismiss(stage, &pool, &names[0]).await;
 
     stage.execute("UPDATE {outbox}record SET status = 2 WHERE record_key <> 'order-3'").await;
+    let letter = "INSERT INTO {outbox}dead_letter (id, created_at, event_id, partition_no, record_key, handler, \
+                  record_type, content_type, payload, attempts, target, error, error_kind) SELECT id, created_at, \
+                  event_id, partition_no, record_key, handler, record_type, content_type, payload, 1, 'bank', 'no', \
+                  'error' FROM {outbox}record WHERE record_key = 'order-1'";
+    assert_eq!(stage.execute(letter).await, 1);
     let (pool, admin) = of_role(stage, &names[2], Rights::Admin).await;
     let page = admin.admin();
     let failed = page.failed(&Filter::all(), 0, 10).await.unwrap();
     assert_eq!(failed.len(), 2);
     assert!(page.retry(failed[0].id).await.unwrap() && page.discard(failed[1].id).await.unwrap());
+    assert_eq!(page.retry_dead_letters(&Filter::all(), 0).await.unwrap().changed, 1);
     assert!(page.stopped_lanes(&Filter::all(), 0, 10).await.unwrap().is_empty());
     assert!(!page.instances(10).await.unwrap().is_empty());
     assert_eq!(page.partitions().await.unwrap().len(), 256);
@@ -124,7 +130,7 @@ pub(crate) async fn each_role_does_its_work_with_the_rights_of_its_script<T: Doo
     assert!(admin.start().await.is_err());
     dismiss(stage, &pool, &names[2]).await;
 
-    until_count(&owner, Status::Pending, 3).await;
+    until_count(&owner, Status::Pending, 4).await;
     let (pool, worker) = of_role(stage, &names[1], Rights::Worker).await;
     let running = worker.start().await.unwrap();
     until_empty(&owner).await;

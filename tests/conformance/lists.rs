@@ -267,6 +267,12 @@ macro_rules! everywhere {
                 a_second_dedup_key_is_noted_if_the_first_rolls_back
                 dedup_keys_are_purged_by_their_own_age
             }
+            dead_letters {
+                a_dead_letter_has_its_record_and_its_cause
+                a_dead_letter_is_kept_once_and_outlives_its_record
+                dead_letters_are_listed_by_filters_and_in_pages
+                dead_letters_are_scheduled_again_in_their_order
+            }
             routes {
                 routes_can_be_published_again
                 routes_can_be_published_by_two_at_once

@@ -30,6 +30,7 @@ mod claims;
 mod content;
 mod contention;
 mod crashes;
+mod dead_letters;
 mod dedup;
 mod expiring;
 mod fence;

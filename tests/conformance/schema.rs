@@ -8,8 +8,19 @@ use crate::{
 };
 
 /// The tables that every database has.
-const TABLES: [&str; 10] =
-    ["meta", "record", "archive", "lane", "instance", "fence", "partition", "handler", "dedup", "start"];
+const TABLES: [&str; 11] = [
+    "meta",
+    "record",
+    "archive",
+    "dead_letter",
+    "lane",
+    "instance",
+    "fence",
+    "partition",
+    "handler",
+    "dedup",
+    "start",
+];
 
 pub(crate) async fn a_migrated_schema_fits<T: Target>(outbox: &Outbox<T>) {
     outbox.store.check().await.unwrap();

@@ -53,6 +53,9 @@ pub struct RouteConfig {
     /// Where a record goes that fails for good. Default: nowhere, and it has failed.
     #[serde(default)]
     pub dead_letters: Option<String>,
+    /// Whether a record that fails for good goes to the table `outbox_dead_letter`. Not with `dead_letters`.
+    #[serde(default)]
+    pub dead_letter_table: bool,
 }
 
 /// What is wrong with a route.
@@ -65,7 +68,19 @@ pub struct RouteError {
     /// The field, such as `key` or `headers.tenant`.
     pub field: String,
     /// What is wrong with it.
-    pub problem: TemplateError,
+    pub problem: RouteProblem,
+}
+
+/// What is wrong with a field of a route.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RouteProblem {
+    /// It is no template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// Dead letters have two places.
+    #[error("dead letters go to a target or to the table: take out dead_letters or dead_letter_table")]
+    TwoPlaces,
 }
 
 impl RouteConfig {
@@ -78,18 +93,19 @@ impl RouteConfig {
             headers: BTreeMap::new(),
             form: Form::default(),
             dead_letters: None,
+            dead_letter_table: false,
         }
     }
 
     /// The route.
     ///
     /// # Errors
-    /// A text is no template.
+    /// A text is no template, or dead letters have two places.
     pub fn route(&self) -> Result<Route, RouteError> {
-        let template = |field: &str, text: &str| {
-            let error = |problem| RouteError { to: self.to.clone(), field: field.to_owned(), problem };
-            Template::parse(text).map_err(error)
-        };
+        let error =
+            |field: &str, problem| RouteError { to: self.to.clone(), field: field.to_owned(), problem };
+        let template =
+            |field: &str, text: &str| Template::parse(text).map_err(|problem| error(field, problem.into()));
         let mut route =
             Route::to_template(template("to", &self.to)?).events(self.events.iter().cloned()).form(self.form);
         if let Some(key) = &self.key {
@@ -100,6 +116,12 @@ impl RouteConfig {
         }
         if let Some(target) = &self.dead_letters {
             route = route.dead_letters_template(template("dead_letters", target)?);
+        }
+        if self.dead_letter_table {
+            if self.dead_letters.is_some() {
+                return Err(error("dead_letter_table", RouteProblem::TwoPlaces));
+            }
+            route = route.dead_letter_table();
         }
         Ok(route)
     }

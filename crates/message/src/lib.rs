@@ -30,7 +30,7 @@ mod template;
 mod write;
 
 pub use cause::Cause;
-pub use config::{RouteConfig, RouteError};
+pub use config::{RouteConfig, RouteError, RouteProblem};
 pub use event::Event;
 pub use form::{Binding, Form};
 pub use read::{ReadError, Received, TraceContext};

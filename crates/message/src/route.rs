@@ -46,7 +46,14 @@ pub struct Route {
     key: Option<Text>,
     headers: Vec<(String, Text)>,
     form: Form,
-    dead_letters: Option<Text>,
+    dead_letters: Option<DeadLetters>,
+}
+
+/// Where dead letters go.
+#[derive(Debug)]
+enum DeadLetters {
+    Target(Text),
+    Table,
 }
 
 enum Text {
@@ -178,7 +185,14 @@ impl Route {
 
     /// As [`Route::dead_letters`], with a target for each record, by a template.
     pub fn dead_letters_template(mut self, target: Template) -> Self {
-        self.dead_letters = Some(Text::Template(target));
+        self.dead_letters = Some(DeadLetters::Target(Text::Template(target)));
+        self
+    }
+
+    /// A record that fails for good goes to the table `outbox_dead_letter` of the outbox with the words of its [`Cause`].
+    /// It is then completed, and the later records of its key go on. It takes the place of [`Route::dead_letters`].
+    pub fn dead_letter_table(mut self) -> Self {
+        self.dead_letters = Some(DeadLetters::Table);
         self
     }
 
@@ -202,11 +216,23 @@ impl Route {
         source: &'a str,
         binding: Binding,
     ) -> Option<Message<'a>> {
+        let Some(DeadLetters::Target(target)) = &self.dead_letters else { return None };
         let event = Event::of(record, source);
-        let target = self.target.of(record, &event);
-        let target = if binding == Binding::Http { origin(target) } else { target };
-        let cause = Cause::of(failure, target);
-        Some(self.build(record, &event, binding, self.dead_letters.as_ref()?, Some(&cause)))
+        let cause = Cause::of(failure, self.named_target(record, &event, binding));
+        Some(self.build(record, &event, binding, target, Some(&cause)))
+    }
+
+    /// Where a record was to go, as a cause names it.
+    fn named_target<'a>(&'a self, record: &Record, event: &Event<'a>, binding: Binding) -> Cow<'a, str> {
+        let target = self.target.of(record, event);
+        if binding == Binding::Http { origin(target) } else { target }
+    }
+
+    /// What stands in the table of dead letters as the target of a record; `None` if they do not go there.
+    pub(crate) fn target_in_table(&self, record: &Record, source: &str, binding: Binding) -> Option<String> {
+        let event = Event::of(record, source);
+        let in_table = matches!(self.dead_letters, Some(DeadLetters::Table));
+        in_table.then(|| self.named_target(record, &event, binding).into_owned())
     }
 
     fn build<'a>(
@@ -241,7 +267,11 @@ impl Route {
     /// The targets that are the same for all records, that of dead letters among them: what can be checked before
     /// anything is sent.
     pub fn fixed_targets(&self) -> impl Iterator<Item = &str> {
-        [Some(&self.target), self.dead_letters.as_ref()].into_iter().flatten().filter_map(Text::fixed)
+        let dead_letters = match &self.dead_letters {
+            Some(DeadLetters::Target(target)) => Some(target),
+            Some(DeadLetters::Table) | None => None,
+        };
+        [Some(&self.target), dead_letters].into_iter().flatten().filter_map(Text::fixed)
     }
 }
 

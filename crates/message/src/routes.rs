@@ -1,6 +1,9 @@
 //! The routes of a sink, and which of them a record goes by.
 
-use keylane::{Failure, Record, RecordTypes};
+use keylane::{
+    Failure, HandlerError, Record, RecordTypes, State,
+    handler::{Context, DeadLetterTable},
+};
 
 use crate::{
     form::Binding,
@@ -43,7 +46,24 @@ impl Routes {
         self.0.iter().any(Route::has_dead_letters)
     }
 
-    /// The dead letter of a record that has failed for good; `None` if its route has none.
+    /// Writes a record that has failed for good into the table of dead letters. `None` if its route does not keep them
+    /// there. `source` is that of its CloudEvent.
+    pub async fn keep_dead_letter(
+        &self,
+        context: Context<'_>,
+        failure: &Failure,
+        source: &str,
+        binding: Binding,
+    ) -> Option<Result<(), HandlerError>> {
+        let record = context.record();
+        let target = self.of(record)?.target_in_table(record, source, binding)?;
+        Some(match context.state::<DeadLetterTable>() {
+            Ok(State(table)) => table.keep(record, failure, &target).await,
+            Err(error) => Err(error),
+        })
+    }
+
+    /// The dead letter of a record that has failed for good; `None` if its route has none, or keeps them in the table.
     pub fn dead_letter<'a>(
         &'a self,
         record: &'a Record,

@@ -9,7 +9,8 @@ use std::{
 };
 
 use keylane::{
-    BatchResults, Failure, GenericBatchHandler, GenericFallbackHandler, HandlerError, Record, Registration,
+    BatchResults, Failure, GenericBatchHandler, HandlerError, Record, Registration,
+    handler::{BoxFuture, Context, FallbackCall},
 };
 use keylane_message::{Binding, Message, Route, Routes};
 use rdkafka::error::KafkaError;
@@ -69,7 +70,7 @@ impl KafkaSink {
         let sink = Arc::new(self);
         let registration = Registration::generic_batch(id, types, size, Relay(Arc::clone(&sink)));
         let registration = registration.timeout(timeout).concurrency(concurrency);
-        if has_dead_letters { registration.with_fallback(DeadLetters(sink)) } else { registration }
+        if has_dead_letters { registration.with_fallback_call(DeadLetters(sink)) } else { registration }
     }
 
     /// The message of a record; `None` if it is to be skipped.
@@ -100,14 +101,25 @@ impl GenericBatchHandler for Relay {
 /// The sink as a fallback handler: what fails for good goes to the dead letters of its route.
 struct DeadLetters(Arc<KafkaSink>);
 
-impl GenericFallbackHandler for DeadLetters {
-    async fn handle(&self, record: &Record, failure: &Failure) -> Result<(), HandlerError> {
-        let (sink, records) = (&*self.0, [record]);
-        let message = |record| {
-            let source = &sink.producers.config.source;
-            sink.routes.dead_letter(record, failure, source, Binding::Kafka).map(Ok)
-        };
-        if message(record).is_none() {
+impl FallbackCall for DeadLetters {
+    fn call<'a>(
+        &'a self,
+        context: Context<'a>,
+        failure: &'a Failure,
+    ) -> BoxFuture<'a, Result<(), HandlerError>> {
+        Box::pin(self.take(context, failure))
+    }
+}
+
+impl DeadLetters {
+    async fn take(&self, context: Context<'_>, failure: &Failure) -> Result<(), HandlerError> {
+        let (sink, records) = (&*self.0, [context.record()]);
+        let source = &sink.producers.config.source;
+        if let Some(kept) = sink.routes.keep_dead_letter(context, failure, source, Binding::Kafka).await {
+            return kept;
+        }
+        let message = |record| sink.routes.dead_letter(record, failure, source, Binding::Kafka).map(Ok);
+        if message(context.record()).is_none() {
             return Err(HandlerError::permanent("the record's route has no dead letters"));
         }
         let results = Call::new(&sink.producers, &records, message).run().await;

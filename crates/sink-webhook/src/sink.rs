@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use keylane::{Failure, GenericFallbackHandler, GenericHandler, HandlerError, Record, Registration};
+use keylane::{
+    Failure, GenericHandler, HandlerError, Record, Registration,
+    handler::{BoxFuture, Context, FallbackCall},
+};
 use keylane_message::{Binding, Message, Route, Routes};
 use tokio::time::timeout;
 
@@ -69,7 +72,7 @@ impl WebhookSink {
         let sink = Arc::new(self);
         let registration = Registration::generic(id, types, Relay(Arc::clone(&sink)));
         let registration = registration.timeout(timeout).concurrency(concurrency);
-        if has_dead_letters { registration.with_fallback(DeadLetters(sink)) } else { registration }
+        if has_dead_letters { registration.with_fallback_call(DeadLetters(sink)) } else { registration }
     }
 }
 
@@ -101,10 +104,24 @@ impl GenericHandler for Relay {
 /// The sink as a fallback handler: what fails for good goes to the dead letters of its route.
 struct DeadLetters(Arc<WebhookSink>);
 
-impl GenericFallbackHandler for DeadLetters {
-    async fn handle(&self, record: &Record, failure: &Failure) -> Result<(), HandlerError> {
+impl FallbackCall for DeadLetters {
+    fn call<'a>(
+        &'a self,
+        context: Context<'a>,
+        failure: &'a Failure,
+    ) -> BoxFuture<'a, Result<(), HandlerError>> {
+        Box::pin(self.take(context, failure))
+    }
+}
+
+impl DeadLetters {
+    async fn take(&self, context: Context<'_>, failure: &Failure) -> Result<(), HandlerError> {
         let WebhookSink { routes, sender, .. } = &*self.0;
-        let letter = routes.dead_letter(record, failure, &sender.config.source, Binding::Http);
+        let (record, source) = (context.record(), &sender.config.source);
+        if let Some(kept) = routes.keep_dead_letter(context, failure, source, Binding::Http).await {
+            return kept;
+        }
+        let letter = routes.dead_letter(record, failure, source, Binding::Http);
         let letter =
             letter.ok_or_else(|| HandlerError::permanent("the record's route has no dead letters"))?;
         sender.deliver(record, letter).await

@@ -21,6 +21,7 @@ mod cancel;
 mod client;
 mod cluster;
 mod database;
+mod dead_letters;
 mod faults;
 mod journal;
 mod locks;

@@ -8,6 +8,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
+    dead_letters::DeadLetters,
     journal::{Journal, Written},
     rows::{Row, Rows},
 };
@@ -36,6 +37,7 @@ pub(super) struct Outbox {
     pub(super) cancelling: BTreeSet<RecordId>,
     /// Archived rows and when they were completed.
     pub(super) archive: BTreeMap<RecordId, (Row, Instant)>,
+    pub(super) dead_letters: DeadLetters,
     /// Stopped lanes by the record that stops them.
     pub(super) lanes: BTreeMap<RecordId, StoppedRow>,
     /// The record that stops each of those lanes: a lane stands still once.
@@ -96,6 +98,7 @@ impl Outbox {
             records: Rows::default(),
             cancelling: BTreeSet::new(),
             archive: BTreeMap::new(),
+            dead_letters: DeadLetters::new(),
             lanes: BTreeMap::new(),
             stopped_by: HashMap::new(),
             instances: BTreeMap::new(),

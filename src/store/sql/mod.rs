@@ -22,6 +22,7 @@ mod call;
 mod cancel;
 mod cause;
 mod cluster;
+mod dead_letters;
 pub(crate) mod dialect;
 pub(crate) mod driver;
 #[cfg(any(feature = "mysql", feature = "postgres"))]

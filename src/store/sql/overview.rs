@@ -149,16 +149,16 @@ impl<D: Driver> SqlStore<D> {
 
 /// A part of a list: what fits, from where on, and how much of it.
 #[derive(Clone, Copy)]
-struct Page<'a> {
-    filter: &'a Filter,
-    after: RecordId,
-    limit: usize,
+pub(super) struct Page<'a> {
+    pub(super) filter: &'a Filter,
+    pub(super) after: RecordId,
+    pub(super) limit: usize,
 }
 
 impl Page<'_> {
     /// What follows `… > $1 AND`, and all values. Only conditions that are asked for are in the text, so that
     /// the plan is one for them.
-    fn conditions(self, dialect: &Dialect, table: &str, id: &str) -> (String, Vec<Value>) {
+    pub(super) fn conditions(self, dialect: &Dialect, table: &str, id: &str) -> (String, Vec<Value>) {
         let mut values = vec![Value::Int(self.after)];
         let mut text = format!("{table}partition_no IN ({{partitions}})");
         let columns = [("record_key", &self.filter.key), ("handler", &self.filter.handler)];
@@ -174,7 +174,7 @@ impl Page<'_> {
     }
 }
 
-fn lane(row: &Row, first: usize) -> Option<Lane> {
+pub(super) fn lane(row: &Row, first: usize) -> Option<Lane> {
     let partition = Partition::new(row.int(first))?;
     Some(Lane { partition, key: row.text(first + 1).into(), handler: row.text(first + 2).into() })
 }
@@ -189,6 +189,6 @@ pub(super) fn reason(call: &'static str, row: &Row, column: usize) -> Result<Sto
     StopReason::parse(&word).ok_or_else(|| StoreError::new(call, ErrorClass::Setup, unknown()))
 }
 
-fn micros(count: i64) -> Duration {
+pub(super) fn micros(count: i64) -> Duration {
     Duration::from_micros(u64::try_from(count).unwrap_or(0))
 }

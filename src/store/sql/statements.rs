@@ -73,6 +73,7 @@ statements! {
         suspicions end_tracking calm_partitions clear_calls count_crash count_crash_of_calls
         counts count_lanes stopped_lanes failed failed_ids lock_failed repair_retry repair_replace repair_discard end_tracking_of instances partitions
         old_completed old_archived old_dedup free_dedup_key still_due
+        copy_to_dead_letters dead_letters dead_letter_ids lock_dead_letters schedule_dead_letters delete_dead_letters
         routes retire_handler
         meta shape note_version identity note_change count_partitions probe_write;
     own: publish_routes fetch_by_partition fetch_due cancel write_failures scan_by_id last_id find_head lanes_of held_of_lane track_call delete_old;

@@ -10,6 +10,7 @@ use super::database::AnyOutbox;
 const TABLES: &[(&str, &str)] = &[
     ("record", "handler"),
     ("archive", "handler"),
+    ("dead_letter", "handler"),
     ("lane", "handler"),
     ("instance", "instance_id"),
     ("start", "record_id"),

@@ -1,6 +1,6 @@
 //! Records that fail for good and go to the dead letters of their route.
 
-use keylane::Signal;
+use keylane::{Signal, admin::Filter};
 use keylane_kafka::Route;
 
 use crate::{
@@ -50,6 +50,33 @@ async fn a_refused_record_goes_to_the_dead_letters_and_its_key_goes_on() {
         (&headers["keylane-event-id"], headers["ce_type"].as_str()),
         (&headers["ce_id"], "order.placed")
     );
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_record_goes_to_the_table_and_its_key_goes_on() {
+    let _shared = BROKER.read().await;
+    let (topic, dead) = (broker::topic(SMALL).await, broker::topic(&[]).await);
+    let sink = sink(|config| config)
+        .route(Route::to(&topic).events(["order.*"]).dead_letter_table())
+        .route(Route::to(&topic).dead_letters(&dead));
+    let mut stage = Stage::of([sink.registration("kafka")]).await;
+    stage.schedule("order.placed", events()).await;
+    stage.schedule("other", [("key-9".to_owned(), "x".repeat(50_000))]).await;
+    stage.until_idle().await;
+    assert!(stage.failures().is_empty(), "they are completed: {:?}", stage.failures());
+    let content = broker::read(&topic).await;
+    assert_eq!(content.first_occurrences("key-0").len(), 19);
+    let letters = stage.outbox.admin().dead_letters(&Filter::all(), 0, 100).await.unwrap();
+    let [letter] = &letters[..] else { panic!("{letters:?}") };
+    assert_eq!((letter.lane.key.as_str(), letter.payload.len(), letter.attempts), ("key-0", 50_000, 1));
+    assert!(letter.error.contains("Message size too large"), "{}", letter.error);
+    assert_eq!(
+        (letter.error_class.as_deref(), letter.error_kind.as_str()),
+        (Some("kafka-rejected"), "error")
+    );
+    assert_eq!(letter.target, topic);
+    assert_eq!(broker::read(&dead).await.messages().count(), 1, "the other route has a topic");
     stage.end().await;
 }
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use keylane::Signal;
+use keylane::{Signal, admin::Filter};
 use keylane_webhook::{Route, WebhookSink};
 use tokio::{net::TcpListener, time::Instant};
 
@@ -151,5 +151,25 @@ async fn what_is_refused_goes_to_the_dead_letters_and_its_key_goes_on() {
     assert_eq!(letter.header("keylane-target"), format!("http://{}", server.address));
     assert_eq!(letter.header("keylane-event-id"), letter.header("webhook-id"));
     assert!(letter.header("keylane-error").ends_with("answered 422: \"no\""), "{:?}", letter.parts);
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn what_is_refused_goes_to_the_table_without_the_secret_of_its_url() {
+    let server = Server::start(|got| {
+        let status = if got.body() == "1" { 422 } else { 200 };
+        answer(status).body("no".into()).ok()
+    })
+    .await;
+    let route = Route::to(server.url("/hooks/T0KEN")).dead_letter_table();
+    let mut stage = Stage::of(WebhookSink::new(config()).unwrap().route(route)).await;
+    stage.schedule((0..3).map(|number| ("key-1".to_owned(), number.to_string()))).await;
+    stage.until_idle().await;
+    assert_eq!(server.rest().await, ["0", "1", "2"]);
+    let letters = stage.outbox.admin().dead_letters(&Filter::all(), 0, 100).await.unwrap();
+    let [letter] = &letters[..] else { panic!("{letters:?}") };
+    assert_eq!((&letter.payload[..], letter.attempts), (&b"1"[..], 1));
+    assert_eq!(letter.target, format!("http://{}", server.address));
+    assert!(letter.error.ends_with("answered 422: \"no\""), "{}", letter.error);
     stage.end().await;
 }

@@ -8,7 +8,8 @@ SELECT meta_.id, meta_.schema_version, meta_.partition_count, meta_.partition_ha
        partition_.partition_no, partition_.owner, partition_.generation, partition_.claimed_at, partition_.crashes,
        handler_.record_type, handler_.handler, handler_.seen_at,
        dedup_.dedup_key, dedup_.created_at,
-       start_.record_id, start_.partition_no, start_.instance_id, start_.crashes
+       start_.record_id, start_.partition_no, start_.instance_id, start_.crashes,
+       dead_.id, dead_.created_at, dead_.failed_at, dead_.event_id, dead_.partition_no, dead_.record_key, dead_.handler, dead_.record_type, dead_.content_type, dead_.payload, dead_.headers, dead_.attempts, dead_.target, dead_.error, dead_.error_class, dead_.error_kind
 FROM {outbox}meta AS meta_
 LEFT JOIN {outbox}record AS record_ ON 1 = 0
 LEFT JOIN {outbox}archive AS archive_ ON 1 = 0
@@ -19,4 +20,5 @@ LEFT JOIN {outbox}partition AS partition_ ON 1 = 0
 LEFT JOIN {outbox}handler AS handler_ ON 1 = 0
 LEFT JOIN {outbox}dedup AS dedup_ ON 1 = 0
 LEFT JOIN {outbox}start AS start_ ON 1 = 0
+LEFT JOIN {outbox}dead_letter AS dead_ ON 1 = 0
 WHERE 1 = 0

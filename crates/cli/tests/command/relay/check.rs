@@ -100,6 +100,9 @@ async fn missing_rights_are_named() {
         let (_, place) = url.rsplit_once('@').unwrap();
         let text = text.replace(url, &format!("postgres://{role}:secret@{place}"));
         assert_eq!(check("granted", &text).await.0, Some(0));
+        execute(format!("REVOKE INSERT ON outbox_dead_letter FROM {role}")).await;
+        assert!(bad(&check("letters", &text).await.1).contains("INSERT on outbox_dead_letter"));
+        execute(format!("GRANT INSERT ON outbox_dead_letter TO {role}")).await;
         execute(format!("REVOKE DELETE ON outbox_dedup FROM {role}")).await;
         let (code, said) = check("revoked", &text).await;
         let line = bad(&said);
@@ -119,6 +122,10 @@ async fn settings_that_cannot_be_are_told_before_anything_is_asked() {
         (with("event = 'a'"), "the key relay.route.event is unknown: did you mean events?"),
         (with("form = 'xml'"), "form"),
         (with("key = '{kye}'"), "names {kye}"),
+        (
+            with("dead_letters = 'dead'\ndead_letter_table = true"),
+            "take out dead_letters or dead_letter_table",
+        ),
         (good.replace("order.*", "order *"), "the pattern \"order *\" is not valid"),
         (
             good.replace("[relay.kafka]", "[relay.kafka]\nbatch_size = '${RELAY_PASSWORD}'"),

@@ -2,6 +2,7 @@
 GRANT SELECT, INSERT, UPDATE, DELETE ON {outbox}meta TO {to};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {outbox}record TO {to};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {outbox}archive TO {to};
+GRANT SELECT, INSERT, UPDATE, DELETE ON {outbox}dead_letter TO {to};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {outbox}lane TO {to};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {outbox}instance TO {to};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {outbox}fence TO {to};

@@ -1,0 +1,112 @@
+//! The table of dead letters in memory.
+
+use std::{collections::BTreeMap, ops::Bound};
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::{MemoryStore, rows::Row};
+use crate::{
+    record::{RecordId, Status},
+    store::{DeadLetter, DeadLetterCause, DeadLetterStore, Filter, StoreError},
+};
+
+/// A record as it was, why it failed, and when.
+#[derive(Debug)]
+pub(super) struct DeadLetterRow {
+    row: Row,
+    cause: DeadLetterCause,
+    failed: Instant,
+}
+
+pub(super) type DeadLetters = BTreeMap<RecordId, DeadLetterRow>;
+
+#[async_trait]
+impl DeadLetterStore for MemoryStore {
+    async fn copy_to_dead_letters(&self, id: RecordId, cause: &DeadLetterCause) -> Result<(), StoreError> {
+        self.call("copy to dead letters", |outbox, now| {
+            let Some(row) = outbox.records.get(id).cloned() else { return };
+            let letter = || DeadLetterRow { row, cause: cause.clone(), failed: now };
+            outbox.dead_letters.entry(id).or_insert_with(letter);
+        })
+        .await
+    }
+
+    async fn dead_letters(
+        &self,
+        filter: &Filter,
+        after: RecordId,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, StoreError> {
+        self.call("dead letters", |outbox, now| {
+            let shown = fitting(&outbox.dead_letters, filter, after).take(limit);
+            shown.map(|(id, letter)| letter.shown(id, now)).collect()
+        })
+        .await
+    }
+
+    async fn dead_letter_ids(
+        &self,
+        filter: &Filter,
+        after: RecordId,
+        limit: usize,
+    ) -> Result<Vec<RecordId>, StoreError> {
+        self.call("dead letter ids", |outbox, _| {
+            fitting(&outbox.dead_letters, filter, after).take(limit).map(|(id, _)| id).collect()
+        })
+        .await
+    }
+
+    async fn take_dead_letters(&self, ids: &[RecordId], schedule: bool) -> Result<usize, StoreError> {
+        self.call("take dead letters", |outbox, now| {
+            let mut ids = ids.to_vec();
+            ids.sort_unstable();
+            let taken: Vec<DeadLetterRow> =
+                ids.iter().filter_map(|id| outbox.dead_letters.remove(id)).collect();
+            let count = taken.len();
+            for DeadLetterRow { mut row, .. } in taken.into_iter().filter(|_| schedule) {
+                row.new.dedup_key = None;
+                let (next_attempt, expires, completed, last_error) = (None, None, None, None);
+                let (status, attempts, created) = (Status::Pending, 0, now);
+                let id = outbox.draw_id();
+                let new = row.new;
+                let again =
+                    Row { new, created, status, attempts, next_attempt, expires, completed, last_error };
+                outbox.records.insert(id, again);
+            }
+            count
+        })
+        .await
+    }
+}
+
+fn fitting<'a>(
+    letters: &'a DeadLetters,
+    filter: &'a Filter,
+    after: RecordId,
+) -> impl Iterator<Item = (RecordId, &'a DeadLetterRow)> {
+    let above = letters.range((Bound::Excluded(after), Bound::Unbounded));
+    above.filter(|(_, letter)| filter.fits(&letter.row.lane())).map(|(id, letter)| (*id, letter))
+}
+
+impl DeadLetterRow {
+    fn shown(&self, id: RecordId, now: Instant) -> DeadLetter {
+        let Self { row, cause, failed } = self;
+        DeadLetter {
+            id,
+            event_id: row.new.event_id,
+            lane: row.lane(),
+            record_type: row.new.record_type.to_string(),
+            content_type: row.new.content_type.to_string(),
+            payload: row.new.payload.clone(),
+            headers: row.new.headers.clone(),
+            attempts: cause.attempts,
+            target: cause.target.clone(),
+            error: cause.error.clone(),
+            error_class: cause.class.clone(),
+            error_kind: cause.kind.to_owned(),
+            age: now.saturating_duration_since(row.created),
+            since: now.saturating_duration_since(*failed),
+        }
+    }
+}
