@@ -118,7 +118,8 @@ BEGIN
     SET partition_no = h & 255;
 END;
 
--- Schedules an event in the caller's transaction: one record for each handler listed for its type or for '*'.
+-- Schedules an event in the caller's transaction: one record for each handler listed for its type or for a pattern
+-- of it, in which `*` stands for any text.
 DROP PROCEDURE IF EXISTS {outbox}schedule;
 CREATE PROCEDURE {outbox}schedule(
     IN record_type VARCHAR(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
@@ -167,7 +168,7 @@ BEGIN
     INSERT INTO {outbox}record (event_id, partition_no, record_key, handler, record_type, payload, headers)
     SELECT event, key_partition, record_key, listed.handler, record_type, payload, headers
     FROM {outbox}handler AS listed
-    WHERE listed.record_type IN (record_type, '*')
+    WHERE record_type LIKE REPLACE(REPLACE(listed.record_type, '_', '|_'), '*', '%') ESCAPE '|'
     GROUP BY listed.handler
     ORDER BY listed.handler;
 

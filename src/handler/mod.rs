@@ -20,6 +20,7 @@ mod dead_letters;
 mod error;
 mod forms;
 mod guard;
+mod record_types;
 mod registration;
 mod registry;
 
@@ -33,7 +34,9 @@ pub use forms::{
     Handler, TransactionalBatchHandler, TransactionalHandler,
 };
 pub(crate) use guard::guarded;
-pub use registration::{Declare, RecordTypes, Registration};
+pub use record_types::RecordTypes;
+pub(crate) use record_types::{ANY_TEXT, is_of_pattern};
+pub use registration::{Declare, Registration};
 pub(crate) use registry::{Defaults, EVERY_TYPE, Entry, Form, Registry, is_valid_name};
 pub use registry::{RegistryError, Route};
 

@@ -16,10 +16,11 @@ use super::{
         BatchHandler, FallbackHandler, GenericBatchHandler, GenericFallbackHandler, GenericHandler, Handler,
         TransactionalBatchHandler, TransactionalHandler,
     },
+    record_types::RecordTypes,
 };
 use crate::{
     database::Database,
-    record::{OnFailure, OutboxEvent},
+    record::OnFailure,
     rules::{rate::Rate, retry::RetryPolicy},
 };
 
@@ -27,32 +28,6 @@ use crate::{
 pub trait Declare {
     /// The handler with its options.
     fn declare() -> Registration;
-}
-
-/// Which record types a handler takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordTypes {
-    /// `None` for every record type.
-    pub(crate) record_types: Option<Vec<String>>,
-    /// The Rust type that the handler decodes them into, if it is one.
-    pub(crate) event: Option<&'static str>,
-}
-
-impl RecordTypes {
-    /// The record type of one event.
-    pub fn event<E: OutboxEvent>() -> Self {
-        Self { record_types: Some(vec![E::RECORD_TYPE.to_owned()]), event: Some(type_name::<E>()) }
-    }
-
-    /// These record types.
-    pub fn types<T: Into<String>>(record_types: impl IntoIterator<Item = T>) -> Self {
-        Self { record_types: Some(record_types.into_iter().map(Into::into).collect()), event: None }
-    }
-
-    /// Every record type.
-    pub fn all() -> Self {
-        Self { record_types: None, event: None }
-    }
 }
 
 /// One handler or fallback handler with its options.

@@ -9,7 +9,8 @@ use std::{
 use super::{
     calls::{BatchCall, Call, FallbackCall},
     context::States,
-    registration::{DeclaredForm, Kind, Options, RecordTypes, Registration},
+    record_types::{ANY_TEXT, RecordTypes},
+    registration::{DeclaredForm, Kind, Options, Registration},
 };
 use crate::{
     record::{NAME_LIMIT_BYTES, OnFailure},
@@ -145,7 +146,7 @@ pub(crate) struct Entry {
 /// Which handler takes which record type, as stored in `outbox_handler`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct Route {
-    /// A record type, or `*` for every type.
+    /// A record type, in which `*` stands for any text; `*` alone for every type.
     pub record_type: String,
     /// The handler id.
     pub handler: String,
@@ -214,8 +215,7 @@ impl Registry {
     /// The handler with this id, if it takes the record type.
     pub(crate) fn entry(&self, handler: &str, record_type: &str) -> Option<&Arc<Entry>> {
         let entry = self.entries.get(handler)?;
-        let takes = entry.takes.record_types.as_ref();
-        takes.is_none_or(|types| types.iter().any(|known| known == record_type)).then_some(entry)
+        entry.takes.takes(record_type).then_some(entry)
     }
 
     /// Whether there is a handler with this id.
@@ -278,7 +278,11 @@ fn check_names(
     problems: &mut Vec<RegistryError>,
 ) {
     let types = takes.record_types.iter().flatten().map(|name| ("record type", name.as_str()));
-    for (what, name) in types.chain([("handler id", id)]).filter(|(_, name)| !is_valid_name(name)) {
+    let is_valid = |what: &str, name: &str| match what {
+        "record type" => name.len() <= NAME_LIMIT_BYTES && is_valid_name(&name.replace(ANY_TEXT, "-")),
+        _ => is_valid_name(name),
+    };
+    for (what, name) in types.chain([("handler id", id)]).filter(|(what, name)| !is_valid(what, name)) {
         problems.push(RegistryError::Name { what, name: name.to_owned(), length: name.len() });
     }
     let Some(second) = takes.event else { return };

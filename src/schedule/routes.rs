@@ -9,7 +9,7 @@ use std::{
 use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
-    handler::{EVERY_TYPE, Route},
+    handler::{ANY_TEXT, EVERY_TYPE, Route, is_of_pattern},
     name::Name,
     store::{Store, StoreError},
 };
@@ -30,12 +30,24 @@ pub(crate) struct Routes {
 struct Published {
     /// The handlers of each type, sorted, those of every type included.
     handlers: HashMap<String, Arc<[Name]>>,
+    /// Those of the types that a pattern stands for.
+    patterns: Vec<(String, Name)>,
     refreshed: Option<Instant>,
+}
+
+impl Published {
+    fn new<'a>(routes: impl Iterator<Item = &'a Route> + Clone, refreshed: Option<Instant>) -> Self {
+        let is_pattern =
+            |route: &&Route| route.record_type.contains(ANY_TEXT) && route.record_type != EVERY_TYPE;
+        let patterns = routes.clone().filter(is_pattern);
+        let patterns = patterns.map(|route| (route.record_type.clone(), route.handler.as_str().into()));
+        Self { patterns: patterns.collect(), handlers: by_type(routes), refreshed }
+    }
 }
 
 impl Routes {
     pub(crate) fn new(own: BTreeSet<Route>) -> Self {
-        let published = RwLock::new(Published { handlers: by_type(own.iter()), refreshed: None });
+        let published = RwLock::new(Published::new(own.iter(), None));
         Self { own, published, reading: Mutex::new(None) }
     }
 
@@ -47,10 +59,10 @@ impl Routes {
         // Taken before the answer: handlers that were published since may not be in it.
         let asked = Instant::now();
         let published = store.routes().await?;
-        let handlers = by_type(self.own.iter().chain(&published));
+        let read = Published::new(self.own.iter().chain(&published), Some(asked));
         let mut list = self.published.write().unwrap_or_else(PoisonError::into_inner);
         if list.refreshed.is_none_or(|at| at <= asked) {
-            *list = Published { handlers, refreshed: Some(asked) };
+            *list = read;
         }
         Ok(())
     }
@@ -85,11 +97,15 @@ impl Routes {
         self.read().refreshed.is_none_or(|at| at.elapsed() > max_age)
     }
 
-    /// The handlers of a type, sorted, those of every type included.
+    /// The handlers of a type, sorted, those of patterns and of every type included.
     pub(super) fn of(&self, record_type: &str) -> Arc<[Name]> {
         let published = self.read();
         let handlers = published.handlers.get(record_type).or_else(|| published.handlers.get(EVERY_TYPE));
-        handlers.cloned().unwrap_or_default()
+        let handlers = handlers.cloned().unwrap_or_default();
+        let mut more = published.patterns.iter().filter(|(pattern, _)| is_of_pattern(record_type, pattern));
+        let Some((_, first)) = more.next() else { return handlers };
+        let more = more.map(|(_, handler)| handler).chain([first]);
+        handlers.iter().chain(more).collect::<BTreeSet<_>>().into_iter().cloned().collect()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Published> {

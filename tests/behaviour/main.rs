@@ -85,6 +85,7 @@ macro_rules! everywhere {
             }
             routing {
                 a_process_without_handlers_schedules_for_another
+                a_handler_of_a_pattern_is_given_what_is_of_it
                 the_first_event_goes_to_the_handlers_of_others_too
                 a_list_that_is_too_old_is_read_again
                 producers_meet_all_new_handlers_or_none

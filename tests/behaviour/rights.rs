@@ -1,7 +1,7 @@
 //! What the page on the schema says of rights and of statements by hand.
 
 use keylane::{
-    OrderLevel, Outbox, ScheduleOptions,
+    Database, OrderLevel, Outbox, ScheduleOptions,
     admin::{Filter, Rights, Status},
 };
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -59,9 +59,14 @@ pub(crate) async fn the_insert_of_the_page_writes_one_row_for_each_handler<T: Us
         .replace(":payload", "X'7b226964223a34327d'")
         .replace(":xxh3_64_of_key_mod_256", "7")
         .replace("outbox_", "{outbox}");
+    let of_mysql = "LIKE REPLACE(REPLACE(record_type, '_', '|_'), '*', '%') ESCAPE '|'";
+    assert!(page.contains(of_mysql), "the condition on the page");
+    let statement =
+        if T::Db::NAME == "SQLite" { statement } else { statement.replace("GLOB record_type", of_mysql) };
     let row = "INSERT INTO {outbox}handler (record_type, handler) VALUES";
     stage.execute(&format!("{row} ('order.placed', 'mail'), ('*', 'mail'), ('order.placed', 'books')")).await;
-    assert_eq!(stage.execute(&statement).await, 2);
+    stage.execute(&format!("{row} ('o*.*d', 'places'), ('order_*', 'nobody'), ('ORDER.*', 'nobody')")).await;
+    assert_eq!(stage.execute(&statement).await, 3);
 }
 
 /// An outbox of a user that may do what the script of this role gives, and nothing else.

@@ -1,6 +1,9 @@
 //! Who schedules knows who handles, even if they are different processes.
 
-use keylane::{Delivery, HandlerError, ScheduleError, State, handlers, memory::Fault, outbox_handler};
+use keylane::{
+    Delivery, GenericHandler, HandlerError, RawEvent, Record, RecordTypes, Registration, ScheduleError,
+    ScheduleOptions, State, handlers, memory::Fault, outbox_handler,
+};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::{
@@ -26,6 +29,46 @@ pub(crate) async fn a_process_without_handlers_schedules_for_another<T: User>(st
     until_empty(&consumer).await;
     running.shutdown().await;
     assert_eq!(ledger.assert_in_order(), 2);
+}
+
+pub(crate) async fn a_handler_of_a_pattern_is_given_what_is_of_it<T: User>(stage: &Stage<T>) {
+    let (tell, mut told) = unbounded_channel();
+    let handler = |id: &str, types: RecordTypes| Registration::generic(id, types, Tell(tell.clone()));
+    let handlers = [
+        handler("orders", RecordTypes::types(["order.*", "order.placed"])),
+        handler("placed", RecordTypes::types(["*.placed"])),
+        handler("refunds", RecordTypes::types(["refund.*"])),
+    ];
+    let producer = stage.outbox([]).await;
+    let (_outbox, running) = stage.run(handlers).await;
+    let mut work = T::begin(&stage.pool).await;
+    let scheduled = producer.schedule(&mut work, &placed("order-1", 1)).await.unwrap();
+    assert_eq!(scheduled.records, 2, "a handler that is listed twice has one record");
+    let cancelled = Cancelled { key: "order-2".to_owned() };
+    assert_eq!(producer.schedule(&mut work, &cancelled).await.unwrap().records, 1);
+    let other = RawEvent::new("invoice.sent", "order-3", "{}");
+    let refused = producer.schedule_raw(&mut work, other, ScheduleOptions::new()).await.unwrap_err();
+    assert!(refused.to_string().contains("invoice.sent"), "{refused}");
+    T::commit(work).await;
+    producer.wake();
+    let mut given = Vec::new();
+    for _ in 0..3 {
+        given.push(bounded("a record", told.recv()).await.unwrap());
+    }
+    given.sort_unstable();
+    let expected = [("orders", "order.cancelled"), ("orders", "order.placed"), ("placed", "order.placed")];
+    assert_eq!(given, expected.map(|(handler, record_type)| (handler.to_owned(), record_type.to_owned())));
+    running.shutdown().await;
+}
+
+/// Tells what it is given: handler and record type.
+struct Tell(UnboundedSender<(String, String)>);
+
+impl GenericHandler for Tell {
+    async fn handle(&self, record: &Record) -> Result<(), HandlerError> {
+        let delivery = &record.delivery;
+        Ok(self.0.send((delivery.handler.to_string(), delivery.record_type.to_string()))?)
+    }
 }
 
 /// The process has a handler of the type itself, so its own list is never empty.

@@ -147,7 +147,15 @@ const ORDER: [&str; 5] =
     ["'order.placed'", "'order-42'", r#"'{"id": 42}'"#, r#"'{"trace_id": "t"}'"#, "NULL"];
 
 async fn list_handlers<T: FromSql>(outbox: &Outbox<T>) {
-    let listed = [("order.placed", "billing"), ("order.placed", "mail"), ("*", "mail")];
+    let listed = [
+        ("order.placed", "billing"),
+        ("order.placed", "mail"),
+        ("*", "mail"),
+        ("order.pl*", "places"),
+        ("*.placed", "places"),
+        ("order.p_*", "underscores"),
+        ("ORDER.*", "capitals"),
+    ];
     let routes = listed.map(|(record_type, handler)| Route {
         record_type: record_type.to_owned(),
         handler: handler.to_owned(),
@@ -166,15 +174,15 @@ pub(crate) async fn an_event_scheduled_in_sql_is_fetched_like_any_other<T: FromS
     let mut records = outbox.store.fetch_by_partition(&all, Pick::new(&[], ALL)).await.unwrap();
     records.sort_by_key(|record| record.delivery.id);
     let handlers: Vec<&str> = records.iter().map(|record| record.delivery.handler.as_str()).collect();
-    assert_eq!(handlers, ["billing", "mail", "mail"]);
-    for record in &records[..2] {
+    assert_eq!(handlers, ["billing", "mail", "places", "mail"]);
+    for record in &records[..3] {
         assert_eq!(record.delivery.partition, Partition::of("order-42"));
         assert_eq!(record.delivery.trace_id(), Some("t"));
         assert_eq!(record.delivery.event_id, records[0].delivery.event_id);
         let payload: serde_json::Value = serde_json::from_slice(&record.payload).unwrap();
         assert_eq!(payload["id"], 42);
     }
-    let delivery = &records[2].delivery;
+    let delivery = &records[3].delivery;
     assert_eq!((delivery.key.as_str(), delivery.partition), ("Bestellung-ä", Partition::of("Bestellung-ä")));
     assert_eq!(delivery.event_id.to_string(), own_id.trim_matches('\''));
     assert!(delivery.headers.is_empty() && delivery.event_id != records[0].delivery.event_id);

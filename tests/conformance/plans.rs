@@ -25,6 +25,8 @@ const SMALL: &[&str] = &[
     "count_crash",
     "clear_calls",
     "end_tracking_of",
+    "lock_dead_letters",
+    "delete_dead_letters",
 ];
 
 /// What stands for a list or a parameter.

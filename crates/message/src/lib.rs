@@ -26,6 +26,7 @@ mod form;
 mod read;
 mod route;
 mod routes;
+mod sink;
 mod template;
 mod write;
 
@@ -36,5 +37,6 @@ pub use form::{Binding, Form};
 pub use read::{ReadError, Received, TraceContext};
 pub use route::{Message, Route};
 pub use routes::Routes;
+pub use sink::{Routed, Routing, Sink, route};
 pub use template::{Template, TemplateError};
 pub use write::MessageHeaders;

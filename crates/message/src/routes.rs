@@ -34,11 +34,10 @@ impl Routes {
         self.0.iter().find(|route| route.takes(&record.delivery.record_type))
     }
 
-    /// The types for which a sink is to be registered: those that the routes name, or all types if a route has a `*`
-    /// or names none.
+    /// The types for which a sink is to be registered: those of its routes, all types if one of them names none.
     pub fn record_types(&self) -> RecordTypes {
-        let named: Option<Vec<&[String]>> = self.0.iter().map(Route::record_types).collect();
-        named.map_or_else(RecordTypes::all, |types| RecordTypes::types(types.concat()))
+        let types = self.0.iter().map(|route| route.record_types().clone());
+        types.reduce(RecordTypes::or).unwrap_or_else(RecordTypes::all)
     }
 
     /// Whether a route has dead letters: then the sink is to have a fallback.

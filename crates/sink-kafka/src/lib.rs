@@ -15,6 +15,21 @@
 //! # }
 //! ```
 //!
+//! A sink with one route fits into one sentence:
+//!
+//! ```no_run
+//! # use keylane_kafka::{KafkaConfig, KafkaSink, route};
+//! # fn run(cfg: KafkaConfig) -> Result<keylane::Registration, Box<dyn std::error::Error>> {
+//! let kafka = route(KafkaSink::new(cfg)?)
+//!     .events(["order.*"])
+//!     .to("orders")
+//!     .key(|record| record.delivery.key.to_string())
+//!     .header("team", "sales")
+//!     .registration("kafka");
+//! # Ok(kafka)
+//! # }
+//! ```
+//!
 //! What an acknowledgement means, which duplicates there are, all settings and all errors:
 //! `docs/kafka.md` in the repository.
 
@@ -26,7 +41,7 @@ mod sink;
 mod verdict;
 
 pub use config::{ConfigError, KafkaConfig};
-pub use keylane_message::{Form, Message, Route, RouteConfig, Template};
+pub use keylane_message::{Form, Message, Route, RouteConfig, Sink, Template, route};
 pub use probe::{ProbeError, TopicState};
 pub use rdkafka::error::RDKafkaErrorCode;
 pub use sink::KafkaSink;

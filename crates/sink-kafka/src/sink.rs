@@ -9,10 +9,10 @@ use std::{
 };
 
 use keylane::{
-    BatchResults, Failure, GenericBatchHandler, HandlerError, Record, Registration,
+    BatchResults, Failure, GenericBatchHandler, HandlerError, Record, RecordTypes, Registration,
     handler::{BoxFuture, Context, FallbackCall},
 };
-use keylane_message::{Binding, Message, Route, Routes};
+use keylane_message::{Binding, Message, Route, Routes, Sink};
 use rdkafka::error::KafkaError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -52,16 +52,17 @@ impl KafkaSink {
         self
     }
 
-    /// Completes records that no route takes, without sending them. Else such a record fails.
+    /// Takes records of all types, and completes those that no route takes, without sending them. Else nothing of other
+    /// types is scheduled for the sink, and what comes nonetheless fails.
     pub fn skip_unrouted(mut self) -> Self {
         self.skip_unrouted = true;
         self
     }
 
-    /// The sink as a handler, with the limits of its settings. If no route has a `*`, it takes the types that
-    /// the routes name; else it takes all types. If a route has dead letters, they are the handler's fallback.
+    /// The sink as a handler, with the limits of its settings. It takes the types that the routes name; all
+    /// types if one names none or [`skip_unrouted`](Self::skip_unrouted) was said. If a route has dead letters, they are the handler's fallback.
     pub fn registration(self, id: impl Into<String>) -> Registration {
-        let types = self.routes.record_types();
+        let types = if self.skip_unrouted { RecordTypes::all() } else { self.routes.record_types() };
         let config = &self.producers.config;
         let (size, concurrency) = (config.batch_size, config.concurrency);
         // The sink gives up by itself; the time limit is for what cannot be.
@@ -80,6 +81,16 @@ impl KafkaSink {
             None if self.skip_unrouted => None,
             None => Some(Err(SendError::Unrouted { record_type: record.delivery.record_type.to_string() })),
         }
+    }
+}
+
+impl Sink for KafkaSink {
+    fn route(self, route: Route) -> Self {
+        self.route(route)
+    }
+
+    fn registration(self, id: impl Into<String>) -> Registration {
+        self.registration(id)
     }
 }
 

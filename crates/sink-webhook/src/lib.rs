@@ -31,7 +31,7 @@ mod verdict;
 
 pub use address::{Network, NetworkError, not_public};
 pub use config::{ConfigError, WebhookConfig};
-pub use keylane_message::{Form, Message, Route, RouteConfig, Template};
+pub use keylane_message::{Form, Message, Route, RouteConfig, Sink, Template, route};
 pub use sign::{Secret, SecretError};
 pub use sink::WebhookSink;
 pub use verdict::{SendError, Verdict, verdict};

@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use keylane::{
-    Failure, GenericHandler, HandlerError, Record, Registration,
+    Failure, GenericHandler, HandlerError, Record, RecordTypes, Registration,
     handler::{BoxFuture, Context, FallbackCall},
 };
-use keylane_message::{Binding, Message, Route, Routes};
+use keylane_message::{Binding, Message, Route, Routes, Sink};
 use tokio::time::timeout;
 
 use crate::{
@@ -55,16 +55,17 @@ impl WebhookSink {
         self
     }
 
-    /// Completes records that no route takes, without sending them. Else such a record fails.
+    /// Takes records of all types, and completes those that no route takes, without sending them. Else nothing of other
+    /// types is scheduled for the sink, and what comes nonetheless fails.
     pub fn skip_unrouted(mut self) -> Self {
         self.skip_unrouted = true;
         self
     }
 
-    /// The sink as a handler, with the limits of its settings. If no route has a `*`, it takes the types that
-    /// the routes name; else it takes all types. If a route has dead letters, they are the handler's fallback.
+    /// The sink as a handler, with the limits of its settings. It takes the types that the routes name; all
+    /// types if one names none or [`skip_unrouted`](Self::skip_unrouted) was said. If a route has dead letters, they are the handler's fallback.
     pub fn registration(self, id: impl Into<String>) -> Registration {
-        let types = self.routes.record_types();
+        let types = if self.skip_unrouted { RecordTypes::all() } else { self.routes.record_types() };
         let config = &self.sender.config;
         // The sink gives up by itself; the time limit is for what cannot be.
         let (timeout, concurrency) = (config.timeout * 2 + Duration::from_secs(10), config.concurrency);
@@ -73,6 +74,16 @@ impl WebhookSink {
         let registration = Registration::generic(id, types, Relay(Arc::clone(&sink)));
         let registration = registration.timeout(timeout).concurrency(concurrency);
         if has_dead_letters { registration.with_fallback_call(DeadLetters(sink)) } else { registration }
+    }
+}
+
+impl Sink for WebhookSink {
+    fn route(self, route: Route) -> Self {
+        self.route(route)
+    }
+
+    fn registration(self, id: impl Into<String>) -> Registration {
+        self.registration(id)
     }
 }
 

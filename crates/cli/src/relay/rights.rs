@@ -59,7 +59,7 @@ pub(crate) async fn left_over(
     let table = name(config, "handler");
     let listed = format!("SELECT record_type FROM {table} WHERE handler = '{handler}' ORDER BY record_type");
     let mut listed = outbox.texts(listed).await.unwrap_or_default();
-    let takes_all = routes.iter().any(|route| route.record_types().is_none());
+    let takes_all = routes.iter().any(|route| route.record_types().patterns().is_none());
     let is_taken = |listed: &str| match listed {
         "*" => takes_all,
         listed => routes.iter().any(|route| route.takes(listed)),

@@ -1,6 +1,7 @@
 //! What a consumer sees of a record.
 
-use keylane_kafka::Route;
+use keylane::{RawEvent, ScheduleOptions};
+use keylane_kafka::route;
 use rdkafka::Message as _;
 
 use crate::{
@@ -13,9 +14,13 @@ use crate::{
 async fn a_message_is_a_cloud_event() {
     let _shared = BROKER.read().await;
     let topic = broker::topic(&[]).await;
-    let route = Route::to(&topic).events(["order.*"]).header("team", "sales");
-    let sink = sink(|config| config.source("/shop")).route(route).skip_unrouted();
-    let mut stage = Stage::of([sink.registration("kafka")]).await;
+    let registration = route(sink(|config| config.source("/shop")).skip_unrouted())
+        .events(["order.*"])
+        .to(&topic)
+        .key(|record| record.delivery.key.to_string())
+        .header("team", "sales")
+        .registration("kafka");
+    let mut stage = Stage::of([registration]).await;
     stage.schedule("refund.paid", [("skipped".to_owned(), "x".to_owned())]).await;
     stage.schedule("order.placed", [("key-1".to_owned(), "the body".to_owned())]).await;
     stage.until_idle().await;
@@ -39,5 +44,32 @@ async fn a_message_is_a_cloud_event() {
     ];
     let headers: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(headers, expected);
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_sink_is_given_what_its_routes_take_and_nothing_else() {
+    let _shared = BROKER.read().await;
+    let (orders, refunds) = (broker::topic(&[]).await, broker::topic(&[]).await);
+    let target = refunds.clone();
+    let registration = route(sink(|config| config))
+        .events(["order.*"])
+        .to(&orders)
+        .route()
+        .events(["refund.paid"])
+        .to_by(move |_| target.clone())
+        .registration("kafka");
+    let mut stage = Stage::of([registration]).await;
+    let invoice = RawEvent::new("invoice.sent", "key-1", "x");
+    let refused = stage
+        .outbox
+        .transaction(async |tx| stage.outbox.schedule_raw(tx, invoice, ScheduleOptions::new()).await);
+    let refused = refused.await.unwrap_err().to_string();
+    assert!(refused.contains("invoice.sent"), "{refused}");
+    stage.schedule("order.placed", [("key-1".to_owned(), "1".to_owned())]).await;
+    stage.schedule("refund.paid", [("key-1".to_owned(), "2".to_owned())]).await;
+    stage.until_idle().await;
+    assert_eq!(broker::read(&orders).await.first_occurrences("key-1"), ["1"]);
+    assert_eq!(broker::read(&refunds).await.first_occurrences("key-1"), ["2"]);
     stage.end().await;
 }

@@ -15,7 +15,7 @@ const CALL: &str = "CALL outbox_schedule('order.placed', ?, ?, NULL, NULL)";
 const INSERT: &str =
     "INSERT INTO outbox_record (event_id, partition_no, record_key, handler, record_type, payload)
     SELECT ?, ?, ?, handler, 'order.placed', ? FROM outbox_handler
-    WHERE record_type IN ('order.placed', '*') GROUP BY handler";
+    WHERE 'order.placed' GLOB record_type GROUP BY handler";
 
 /// Relays five numbers of three keys.
 macro_rules! relays {
