@@ -180,3 +180,13 @@ pub(crate) async fn a_fetch_waits_for_who_cancels<T: Target>(outbox: &Outbox<T>)
     outbox.commit(tx).await;
     assert!(promptly(due).await.is_empty());
 }
+
+pub(crate) async fn what_is_due_already_is_hidden_by_no_cancel<T: Target>(outbox: &Outbox<T>) {
+    let due = due_record("order-1", Due::After(Duration::ZERO));
+    outbox.schedule(std::slice::from_ref(&due)).await;
+    a_moment().await;
+    let mut tx = outbox.begin().await;
+    assert_eq!(cancel_event(outbox, &mut tx, &due).await, 0);
+    assert_eq!(outbox.due().await.len(), 1, "the transaction is still open");
+    drop(tx);
+}

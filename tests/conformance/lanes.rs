@@ -251,3 +251,14 @@ pub(crate) async fn two_failures_of_one_lane_stop_it_once<T: Target>(outbox: &Ou
     assert_eq!(stops.len(), 2, "a lane for each key: {stops:?}");
     assert!(ids[..2].contains(&stops[0]) && stops[1] == ids[2], "{stops:?}");
 }
+
+pub(crate) async fn a_hold_of_a_record_that_has_ended_is_not_counted<T: Target>(outbox: &Outbox<T>) {
+    let mut worker = outbox.join().await;
+    let ids = outbox.schedule_keys(&["order-1"; 3]).await;
+    worker.settle([(ids[0], 0, stop()), (ids[1], 0, Change::Complete)]).await;
+    let hold = Change::Hold { behind: ids[0] };
+    let settled = worker.settle([(ids[1], 0, hold.clone()), (ids[2], 0, hold)]).await;
+    assert_eq!(settled.held, 1);
+    let stopped = outbox.store.stopped_lanes(&Filter::all(), 0, 10).await.unwrap();
+    assert_eq!(stopped.iter().map(|lane| lane.held).collect::<Vec<_>>(), [1]);
+}

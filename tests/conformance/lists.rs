@@ -220,6 +220,7 @@ macro_rules! everywhere {
                 later_holds_are_counted_on
                 a_hold_in_the_settle_that_stops_the_lane_is_written
                 a_hold_is_refused_once_the_lane_was_released
+                a_hold_of_a_record_that_has_ended_is_not_counted
                 a_hold_behind_a_record_that_stops_nothing_is_refused
                 holds_behind_a_standing_and_a_released_lane_are_told_apart
                 a_delayed_record_can_be_held

@@ -6,6 +6,7 @@ macro_rules! several_writers {
             cancelling {
                 what_is_being_cancelled_is_not_fetched
                 what_is_being_cancelled_hides_nothing_that_is_due
+                what_is_due_already_is_hidden_by_no_cancel
                 a_second_cancel_waits_for_the_first
             }
             order {
@@ -149,6 +150,26 @@ macro_rules! by_numbers {
                 a_number_without_an_id_holds_back_no_record
                 a_scan_and_its_horizon_agree
                 ids_drawn_in_advance_are_not_passed_over
+            }
+        }
+    };
+}
+
+/// One test for each case, which has a runtime of its own because it draws and shrinks what it does.
+macro_rules! drawn {
+    ($target:ident; $theme:ident { $($case:ident)* }) => {$(
+        #[test]
+        fn $case() {
+            crate::$theme::$case::<crate::target::$target>();
+        }
+    )*};
+}
+
+macro_rules! likeness {
+    ($target:ident) => {
+        drawn! { $target;
+            likeness {
+                memory_is_like_it
             }
         }
     };

@@ -15,6 +15,7 @@
 //! | [`from_sql`] | SQLite | it has a documented statement, and no functions of its own |
 //! | | memory | it has no SQL |
 //! | [`by_numbers`] | all but PostgreSQL | numbers of transactions that SQL can draw and ask for |
+//! | [`likeness`] | memory | all others are compared with it |
 //! | [`late_below`] | all but MariaDB and MySQL | the others need no fetch below: by numbers, or by one writer; and lock no rows for keys |
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a case fails by panicking")]
@@ -39,6 +40,7 @@ mod fetching;
 mod from_sql;
 mod interleaving;
 mod lanes;
+mod likeness;
 mod lost_reply;
 mod membership;
 mod numbers;
@@ -66,6 +68,7 @@ mod postgres {
     everywhere!(PostgresTarget);
     several_writers!(PostgresTarget);
     by_sql!(PostgresTarget);
+    likeness!(PostgresTarget);
     on_servers!(PostgresTarget);
     from_sql!(PostgresTarget);
     by_numbers!(PostgresTarget);
@@ -75,6 +78,7 @@ mod mariadb {
     everywhere!(MariaDbTarget);
     several_writers!(MariaDbTarget);
     by_sql!(MariaDbTarget);
+    likeness!(MariaDbTarget);
     on_servers!(MariaDbTarget);
     from_sql!(MariaDbTarget);
     late_below!(MariaDbTarget);
@@ -84,6 +88,7 @@ mod mysql {
     everywhere!(MySqlTarget);
     several_writers!(MySqlTarget);
     by_sql!(MySqlTarget);
+    likeness!(MySqlTarget);
     on_servers!(MySqlTarget);
     from_sql!(MySqlTarget);
     late_below!(MySqlTarget);
@@ -92,6 +97,7 @@ mod mysql {
 mod sqlite {
     everywhere!(SqliteTarget);
     by_sql!(SqliteTarget);
+    likeness!(SqliteTarget);
     on_a_file!(SqliteTarget);
 }
 

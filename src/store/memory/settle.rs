@@ -29,18 +29,18 @@ impl Outbox {
                 self.stop_release(*id, *by);
             }
         }
-        let mut resumed = Vec::new();
+        let (mut resumed, mut stopped) = (Vec::new(), Vec::new());
         for Settlement { id, failures, change } in settlements {
             let (applied, goes_on) = match change {
                 Change::Complete => (self.complete(*id, *failures, completed, now), false),
                 Change::CompleteAndResume => (self.complete(*id, *failures, completed, now), true),
-                Change::Retry { delay, error, stop, counted } => {
-                    (self.retry(*id, *failures, (*delay, *stop, *counted), error, now), false)
+                Change::Retry { delay, error, counted, .. } => {
+                    (self.retry(*id, *failures, (*delay, *counted), error, now), false)
                 }
                 Change::Fail { error, lane, counted } => {
-                    (self.fail(*id, *failures, (*lane, *counted), error, now), *lane == OnFailure::Continue)
+                    (self.fail(*id, *failures, *counted, error), *lane == OnFailure::Continue)
                 }
-                Change::Unroutable => (self.set_aside_unroutable(*id, now), false),
+                Change::Unroutable => (self.set_aside(*id), false),
                 Change::Resume => {
                     resumed.push(*id);
                     continue;
@@ -49,7 +49,11 @@ impl Outbox {
             };
             settled.applied += usize::from(applied);
             resumed.extend((applied && goes_on).then_some(*id));
+            stopped.extend(reason(change).filter(|_| applied).map(|reason| (reason, *id)));
         }
+        // Of several records that stop one lane, the first one of the first reason names it.
+        stopped.sort_unstable();
+        stopped.into_iter().for_each(|(reason, id)| self.stop_lane(id, reason, now));
         for Settlement { id, change, .. } in settlements {
             if let Change::Hold { behind } = change {
                 settled.held += usize::from(self.hold(*id, *behind));
@@ -95,51 +99,28 @@ impl Outbox {
         &mut self,
         id: RecordId,
         failures: u32,
-        (delay, stop, counted): (Duration, bool, bool),
+        (delay, counted): (Duration, bool),
         error: &str,
         now: Instant,
     ) -> bool {
-        let applied = self.is_open(id, failures)
+        self.is_open(id, failures)
             && self.records.change(id, |row| {
                 row.status = Status::Delayed;
                 row.attempts += u32::from(counted);
                 row.last_error = Some(error.to_owned());
                 let due = now.checked_add(delay);
                 row.next_attempt = due.into_iter().chain(row.expires).min();
-            });
-        if applied && stop {
-            self.stop_lane(id, StopReason::Retrying, now);
-        }
-        applied
+            })
     }
 
-    fn fail(
-        &mut self,
-        id: RecordId,
-        failures: u32,
-        (lane, counted): (OnFailure, bool),
-        error: &str,
-        now: Instant,
-    ) -> bool {
-        let applied = self.is_open(id, failures)
+    fn fail(&mut self, id: RecordId, failures: u32, counted: bool, error: &str) -> bool {
+        self.is_open(id, failures)
             && self.records.change(id, |row| {
                 row.status = Status::Failed;
                 row.attempts += u32::from(counted);
                 row.last_error = Some(error.to_owned());
                 row.next_attempt = None;
-            });
-        if applied && lane == OnFailure::Block {
-            self.stop_lane(id, StopReason::Blocked, now);
-        }
-        applied
-    }
-
-    fn set_aside_unroutable(&mut self, id: RecordId, now: Instant) -> bool {
-        let applied = self.set_aside(id);
-        if applied {
-            self.stop_lane(id, StopReason::Unroutable, now);
-        }
-        applied
+            })
     }
 
     /// Holds a record, unless its lane was released meanwhile.
@@ -161,5 +142,15 @@ impl Outbox {
             row.status = Status::Held;
             row.next_attempt = None;
         })
+    }
+}
+
+/// Why a lane stands still after this.
+fn reason(change: &Change) -> Option<StopReason> {
+    match change {
+        Change::Retry { stop: true, .. } => Some(StopReason::Retrying),
+        Change::Fail { lane: OnFailure::Block, .. } => Some(StopReason::Blocked),
+        Change::Unroutable => Some(StopReason::Unroutable),
+        _ => None,
     }
 }

@@ -32,7 +32,9 @@ impl<D: Driver> AdminStore for SqlStore<D> {
         let lanes = lanes.iter().map(|row| Ok((reason("counts", row, 0)?, row.int(1) as u64)));
         let mut stopped_lanes = lanes.collect::<Result<Vec<_>, StoreError>>()?;
         stopped_lanes.sort_unstable();
-        Ok(Counts { records: records.collect(), stopped_lanes })
+        let mut records: Vec<_> = records.collect();
+        records.sort_unstable();
+        Ok(Counts { records, stopped_lanes })
     }
 
     async fn instances(&self, limit: usize) -> Result<Vec<Instance>, StoreError> {

@@ -125,6 +125,10 @@ impl Batch {
         self.retrying.retain(|id| !stale.contains(id));
         self.blocked.retain(|id| !stale.contains(id));
         self.resumed.retain(|id| !stale.contains(id));
+        for ids in self.held.values_mut() {
+            ids.retain(|id| found.get(id).is_some_and(|(_, status)| open.contains(status)));
+        }
+        self.held.retain(|_, ids| !ids.is_empty());
     }
 
     /// The count of failures and the ids, if there is nothing but completions with the same count.
@@ -185,9 +189,8 @@ impl<D: Driver> SqlStore<D> {
                 conn.keep();
                 return Ok(None);
             }
-            let applied = self.write_outcomes(&mut conn, &batch).await?;
-            let mut settled = Settled { applied, ..Settled::default() };
-            if settled.applied < batch.outcomes() {
+            let (mut settled, is_as_expected) = self.write_batch(&mut conn, &batch).await?;
+            if !is_as_expected {
                 // The counts do not tell which records differed, so the settle begins again and reads them
                 // first.
                 rollback::<D>(&mut conn).await?;
@@ -196,13 +199,8 @@ impl<D: Driver> SqlStore<D> {
                     return Ok(None);
                 }
                 batch.leave_out_stale(&self.read_records(&mut conn, &batch).await?);
-                settled.applied = self.write_outcomes(&mut conn, &batch).await?;
+                (settled, _) = self.write_batch(&mut conn, &batch).await?;
             }
-            stop_releases::<D>(&mut conn, &self.sql.stop_release, &batch.stopped_again).await?;
-            self.stop_lanes(&mut conn, StopReason::Retrying, &batch.retrying).await?;
-            self.stop_lanes(&mut conn, StopReason::Blocked, &batch.blocked).await?;
-            self.stop_lanes(&mut conn, StopReason::Unroutable, &batch.unroutable).await?;
-            settled.held = self.write_holds(&mut conn, &batch).await?;
             settled.releasing = resume_lanes::<D>(&mut conn, &self.sql, &batch.resumed).await?;
             release_steps::<D>(&mut conn, &self.sql, &batch.released).await?;
             commit::<D>(&mut conn).await?;
@@ -210,6 +208,22 @@ impl<D: Driver> SqlStore<D> {
             Ok(Some(settled))
         })
         .await
+    }
+
+    /// What became of records, what stops lanes, and what is held behind them; and whether all records were as
+    /// expected.
+    async fn write_batch(
+        &self,
+        conn: &mut D::Connection,
+        batch: &Batch,
+    ) -> Result<(Settled, bool), sqlx::Error> {
+        let applied = self.write_outcomes(conn, batch).await?;
+        stop_releases::<D>(conn, &self.sql.stop_release, &batch.stopped_again).await?;
+        self.stop_lanes(conn, StopReason::Retrying, &batch.retrying).await?;
+        self.stop_lanes(conn, StopReason::Blocked, &batch.blocked).await?;
+        self.stop_lanes(conn, StopReason::Unroutable, &batch.unroutable).await?;
+        let (held, is_counted) = self.write_holds(conn, batch).await?;
+        Ok((Settled { applied, held, ..Settled::default() }, is_counted && applied == batch.outcomes()))
     }
 
     /// Writes what became of the records themselves; how many were as expected.
@@ -228,7 +242,8 @@ impl<D: Driver> SqlStore<D> {
         const KINDS: &[Kind] = &[Kind::Int, Kind::Int, Kind::Int];
         let completed = batch.completed.values().flatten().copied();
         let failed = batch.failures.iter().map(|row| row.id);
-        let ids = completed.chain(failed).chain(batch.unroutable.iter().copied());
+        let held = batch.held.values().flatten().copied();
+        let ids = completed.chain(failed).chain(batch.unroutable.iter().copied()).chain(held);
         let sql = fill(&self.sql.lock_records, &[("{ids}", list(ids))]);
         let rows = query::<D>(conn, sql, Vec::new(), KINDS).await?;
         Ok(rows.iter().map(|row| (row.int(0), (row.int(1), row.int(2)))).collect())
@@ -268,10 +283,15 @@ impl<D: Driver> SqlStore<D> {
         Ok(D::execute(conn, fill(&self.sql.set_aside, &ids), Vec::new()).await? as usize)
     }
 
-    /// Holds records behind lanes that still stand still; the others stay pending.
-    async fn write_holds(&self, conn: &mut D::Connection, batch: &Batch) -> Result<usize, sqlx::Error> {
+    /// Holds records behind lanes that still stand still; the others stay pending. How many, and whether the lanes
+    /// have counted them rightly: not if one was not open any more.
+    async fn write_holds(
+        &self,
+        conn: &mut D::Connection,
+        batch: &Batch,
+    ) -> Result<(usize, bool), sqlx::Error> {
         if batch.held.is_empty() {
-            return Ok(0);
+            return Ok((0, true));
         }
         let behind = ("{ids}", list(batch.held.keys().copied()));
         let counts = batch.held.iter().map(|(record, held)| format!("WHEN {record} THEN {}", held.len()));
@@ -282,7 +302,8 @@ impl<D: Driver> SqlStore<D> {
             let ids = batch.held.get(&lane.record).into_iter().flatten().copied();
             held.extend(ids.filter(|id| takes_holds_of(&lane, *id)));
         }
-        self.set_aside(conn, &held).await
+        let written = self.set_aside(conn, &held).await?;
+        Ok((written, written == held.len()))
     }
 }
 

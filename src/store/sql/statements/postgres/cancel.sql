@@ -1,8 +1,9 @@
--- Takes back records that are not due yet. The clock is read once they are locked: who has found one due before then
--- was not kept from it, and finds it still there.
+-- Takes back records that are not due yet. The clock is read again once they are locked: who has found one due before
+-- then was not kept from it, and finds it still there. What is due already is not locked, so that it is not hidden.
 WITH found AS MATERIALIZED (
     SELECT id FROM {outbox}record
     WHERE partition_no = $1 AND record_key = $2 AND {named} = $3 AND status = 4 AND attempts = 0 AND last_error IS NULL
+      AND next_attempt_at > clock_timestamp()
     FOR UPDATE
 ), cancelled AS (
     DELETE FROM {outbox}record r USING found

@@ -1,0 +1,67 @@
+//! What a store needs in order to be compared.
+
+use keylane::RecordId;
+use uuid::Uuid;
+
+use crate::{
+    outbox::Outbox,
+    target::{MariaDbTarget, MemoryTarget, MySqlTarget, PostgresTarget, SqlTarget, SqliteTarget, Target, Tx},
+};
+
+/// A store that is compared.
+pub(crate) trait Likened: Target {
+    /// Whether transactions of users can be open at the same time, and beside other writes.
+    const CROSSING: bool = true;
+    /// Empties the tables.
+    fn clear(outbox: &Outbox<Self>) -> impl Future<Output = ()>;
+    /// The newest record of an event; `drawn` is the id if the first one was 1 and none was left out.
+    fn id_of(outbox: &Outbox<Self>, event: Uuid, drawn: RecordId) -> impl Future<Output = RecordId>;
+    /// Gives up a transaction, before anything else happens.
+    fn roll_back(tx: Tx<Self>) -> impl Future<Output = ()>;
+}
+
+impl Likened for MemoryTarget {
+    async fn clear(_: &Outbox<Self>) {}
+
+    async fn id_of(_: &Outbox<Self>, _: Uuid, drawn: RecordId) -> RecordId {
+        drawn
+    }
+
+    async fn roll_back(tx: Tx<Self>) {
+        tx.rollback().await.unwrap();
+    }
+}
+
+const CLEAR: &str = "DELETE FROM {outbox}record; DELETE FROM {outbox}archive; DELETE FROM {outbox}dead_letter; \
+    DELETE FROM {outbox}lane; DELETE FROM {outbox}instance; DELETE FROM {outbox}fence; DELETE FROM {outbox}handler; \
+    DELETE FROM {outbox}dedup; DELETE FROM {outbox}start; UPDATE {outbox}meta SET cluster_changes = 0; \
+    UPDATE {outbox}partition SET owner = NULL, generation = 0, claimed_at = NULL, crashes = 0";
+
+macro_rules! likened {
+    ($($target:ty, $crossing:literal, $before:literal, $after:literal;)*) => {$(
+        impl Likened for $target {
+            const CROSSING: bool = $crossing;
+
+            async fn clear(outbox: &Outbox<Self>) {
+                outbox.execute(CLEAR).await;
+            }
+
+            async fn id_of(outbox: &Outbox<Self>, event: Uuid, _: RecordId) -> RecordId {
+                let event = format!("{}{}{}", $before, event.simple(), $after);
+                let find = "SELECT coalesce(max(id), 0) FROM {outbox}record WHERE event_id =";
+                outbox.number(&format!("{find} {event}")).await
+            }
+
+            async fn roll_back(mut tx: Tx<Self>) {
+                Self::execute(&mut tx, "ROLLBACK".to_owned()).await.unwrap();
+            }
+        }
+    )*};
+}
+
+likened! {
+    PostgresTarget, true, "'", "'::uuid";
+    MariaDbTarget, true, "x'", "'";
+    MySqlTarget, true, "x'", "'";
+    SqliteTarget, false, "x'", "'";
+}
