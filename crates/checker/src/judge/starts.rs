@@ -43,7 +43,7 @@ impl Judge {
         let (retry, repeat) =
             (record.state == State::Failed, matches!(record.state, State::Done | State::Redo));
         let enters = record.delayed || record.state == State::Done;
-        if std::mem::take(&mut record.delayed) {}
+        record.delayed = false;
         record.state = State::Running;
         (record.call, record.instance) = (Some(call), instance);
         (record.generation, record.attempt) = (called.generation, called.attempt);
