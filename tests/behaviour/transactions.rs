@@ -201,7 +201,7 @@ impl<T: User> TransactionalHandler<T::Db> for Successor<T> {
         delivery: &Delivery,
     ) -> Result<(), HandlerError> {
         let failed = self.store.failed(&Filter::all(), 0, 10).await?.len();
-        if event.number % 2 == 0 && failed == event.number as usize / 2 {
+        if event.number.is_multiple_of(2) && failed == event.number as usize / 2 {
             self.seen.fetch_add(1, SeqCst);
         }
         self.books.handle(event, tx, delivery).await
