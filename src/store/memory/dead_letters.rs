@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A record as it was, why it failed, and when.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct DeadLetterRow {
     row: Row,
     cause: DeadLetterCause,
