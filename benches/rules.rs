@@ -14,7 +14,10 @@ use keylane::{
     partition::{PARTITION_COUNT, PartitionSet},
     rules::assignment::assign,
     rules::retry::Fault,
-    rules::watermark::{Head, Horizon, LowWatermark, Plan},
+    rules::{
+        watermark::{Head, Horizon, LowWatermark, Plan},
+        witnesses::Snapshot,
+    },
 };
 use uuid::Uuid;
 
@@ -52,14 +55,19 @@ fn retry_delay(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn watermark(bencher: Bencher<'_, '_>) {
     let mut known = LowWatermark::default();
-    let horizon = |last_id| Horizon { last_id, open_from: Some(last_id), ..Horizon::default() };
-    for number in 1..=2 {
-        let _ = known.plan(PartitionSet::ALL);
-        let _ = known.head_found(Head { first: None, horizon: horizon(1_000), number: Some(number) });
-    }
-    bencher.with_inputs(|| known).bench_values(|mut known| {
-        if let Plan::ScanById { from, reach } = known.plan(PartitionSet::ALL) {
-            known.scanned((from, reach), 1_000, (0, from), horizon(2_000));
+    let every = PartitionSet::ALL;
+    let horizon = |last_id| {
+        let snapshot = Some(Snapshot { end: last_id, open: vec![900] });
+        Horizon { last_id, snapshot, ..Horizon::default() }
+    };
+    let _ = known.plan(every);
+    let head = Head { first: None, horizon: horizon(1_000), number: Some(1) };
+    let _ = known.head_found(every, every, &head);
+    bencher.with_inputs(|| known.clone()).bench_values(|mut known| {
+        if let Plan::ScanById { from, reach } = known.plan(every) {
+            let horizon = horizon(2_000);
+            black_box(known.begins_too_late(from, &horizon, every));
+            known.scanned((from, reach), 1_000, (0, from), &horizon);
         }
         known
     });

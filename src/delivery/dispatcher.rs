@@ -232,7 +232,7 @@ impl Dispatcher {
         let (before, _) = self.lanes.in_memory();
         match self.outside.ownership.lease_holds() {
             true => records.into_iter().for_each(|record| self.admit(record, result.request.began)),
-            false => self.lanes.mark_missed(),
+            false => self.lanes.mark_missed(result.request.partitions()),
         }
         if answer.is_all_of_a_part() {
             self.lanes.fetched_all_of(result.request.partitions());
@@ -326,9 +326,7 @@ impl Dispatcher {
         if pause {
             self.planner.pause(now);
         }
-        if missed {
-            self.planner.mark_missed();
-        }
+        self.planner.mark_missed(missed);
         self.planner.read_stops_again(stops);
         self.planner.released(released);
     }

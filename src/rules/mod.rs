@@ -14,6 +14,7 @@
 //! | [`pacing`] | how many records to fetch, and when to fetch again |
 //! | [`crashes`] | what crashes of its owners say about a record |
 //! | [`watermark`] | from which id on a fetch must read |
+//! | [`witnesses`] | the same while transactions stay open |
 
 pub mod assignment;
 mod backoff;
@@ -25,3 +26,4 @@ pub mod pacing;
 pub mod rate;
 pub mod retry;
 pub mod watermark;
+pub mod witnesses;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::partition::PARTITION_COUNT;
+
 /// What limits one fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchLimits {
@@ -76,6 +78,16 @@ const LAST_TRY: Duration = Duration::from_secs(5);
 pub fn pause_after(tries: u32, roll: f64) -> Duration {
     let doubled = FIRST_TRY.saturating_mul(1 << tries.saturating_sub(1).min(16));
     doubled.min(LAST_TRY).mul_f64(1.0 - 0.5 * roll.clamp(0.0, 1.0))
+}
+
+/// What a search for the head may take, and the fewest partitions of one, so that a slow network does not stop it.
+const SEARCH_TIME: Duration = Duration::from_millis(50);
+const LEAST_SEARCH: usize = 4;
+
+/// In how many partitions to look for a head at once, after it has taken so long in so many.
+pub fn partitions_a_search(partitions: usize, took: Duration) -> usize {
+    let fit = SEARCH_TIME.as_nanos().saturating_mul(partitions as u128) / took.as_nanos().max(1);
+    usize::try_from(fit).unwrap_or(PARTITION_COUNT).clamp(LEAST_SEARCH, PARTITION_COUNT)
 }
 
 #[cfg(test)]

@@ -4,10 +4,12 @@
 //! the last id it saw passes over what commits late. An id is *resolved* once its transaction has
 //! ended, whichever way. The low watermark only ever moves over ids that are resolved, on evidence from the
 //! database: an id that was drawn before transaction `x` got its number is resolved once no transaction
-//! below `x` is open. Whatever else can make an earlier id pending again (a lane released, a
-//! partition claimed, a record given up by this process) makes the low watermark unknown, and the next
-//! fetch asks the database where the head is.
+//! below `x` is open. While one stays open, [`witnesses`](super::witnesses) tell how far a fetch may go on
+//! nevertheless. Whatever else can make an earlier id pending again (a lane released, a
+//! partition claimed, a record given up by this process) makes partitions unknown, and the next
+//! fetch asks the database where their head is.
 
+use super::witnesses::{Snapshot, Witness, Witnesses};
 use crate::{partition::PartitionSet, record::RecordId};
 
 /// The least and the most ids that one scan covers.
@@ -17,6 +19,8 @@ const MOST_REACH: i64 = 65_536;
 const LEAN: i64 = 16;
 /// After such a scan this many fetches by partition follow before a scan is tried again.
 const BY_PARTITION_FETCHES: u32 = 16;
+/// If the newest witness is this many ids old, a fetch asks for another.
+const OLD_WITNESS: i64 = 16_384;
 
 /// Which server has said something, and of which start of it: another number is another history of ids. A
 /// database that has only one history leaves it at the default.
@@ -24,23 +28,30 @@ const BY_PARTITION_FETCHES: u32 = 16;
 pub struct Server(pub i64);
 
 /// How far the ids of a database are decided.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Horizon {
     /// Who says so.
     pub server: Server,
     /// The last id that was drawn.
     pub last_id: RecordId,
-    /// No transaction with a number below this is open. Not given by a database whose scans see to it
+    /// Which transactions the same statement sees. Not given by a database whose scans see to it
     /// themselves that no id is passed over: then every id that was drawn is resolved.
-    pub open_from: Option<i64>,
+    pub snapshot: Option<Snapshot>,
+}
+
+impl Horizon {
+    /// No transaction with a number below this is open.
+    pub fn open_from(&self) -> Option<i64> {
+        self.snapshot.as_ref().map(Snapshot::open_from)
+    }
 }
 
 /// The head of the pending set, as the database sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The first pending record, if any.
     pub first: Option<RecordId>,
-    /// Its `last_id` was read before `number` was given out.
+    /// Its `last_id` was read before `number` was given out, and its snapshot was taken afterwards.
     pub horizon: Horizon,
     /// The number of a transaction that was given out for this, where numbers count.
     pub number: Option<i64>,
@@ -51,8 +62,8 @@ pub struct Head {
 pub enum Plan {
     /// Each partition by itself, from its head on.
     ByPartition,
-    /// First find out where the head is.
-    FindHead,
+    /// First find out where the head of these partitions is.
+    FindHead(PartitionSet),
     /// The ids from `from` on, `reach` of them.
     ScanById {
         /// The first id.
@@ -63,7 +74,7 @@ pub enum Plan {
 }
 
 /// Up to where every pending record of the owned partitions is in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LowWatermark {
     /// The server of all that is known.
     server: Server,
@@ -73,6 +84,10 @@ pub struct LowWatermark {
     /// All ids up to here are resolved.
     resolved_to: RecordId,
     next: Option<RecordId>,
+    /// How far fetches may go on behind it.
+    witnesses: Witnesses,
+    /// How far scans have read at most, since anything is known.
+    furthest: RecordId,
     covers: PartitionSet,
     reach: i64,
     by_partition: u32,
@@ -80,28 +95,29 @@ pub struct LowWatermark {
 }
 
 impl LowWatermark {
-    /// The last id that is known to have been drawn.
-    pub fn last_id(&self) -> RecordId {
-        self.last_id
+    /// The last id that is known to have been drawn, and by which server.
+    pub fn last_id(&self) -> (RecordId, Server) {
+        (self.last_id, self.server)
     }
 
     /// How to fetch from these partitions next.
     pub fn plan(&mut self, owned: PartitionSet) -> Plan {
-        if !owned.without(self.covers).is_empty() {
-            self.next = None;
-        }
-        self.covers = owned;
+        let unknown = owned.without(self.covers);
+        self.covers = owned.without(unknown);
         if self.by_partition > 0 && !self.leaves_out {
             self.by_partition -= 1;
             return Plan::ByPartition;
         }
-        let idle = self.waiting.is_none() && self.last_id - self.resolved_to > MOST_REACH;
-        self.next.filter(|_| !idle).map_or(Plan::FindHead, |from| self.scan(from))
+        match self.first() {
+            None => Plan::FindHead(owned),
+            Some(_) if !unknown.is_empty() => Plan::FindHead(unknown),
+            Some(from) => self.scan(from),
+        }
     }
 
-    /// A record below the low watermark may be pending again.
-    pub fn reset(&mut self) {
-        self.next = None;
+    /// A record of these partitions below the low watermark may be pending again.
+    pub fn reset(&mut self, partitions: PartitionSet) {
+        self.covers = self.covers.without(partitions);
     }
 
     /// The next fetch is by partition. What is known stays so.
@@ -115,35 +131,109 @@ impl LowWatermark {
         self.leaves_out = some;
     }
 
+    /// A number is to be given out, so that the next fetch need not go back far.
+    pub fn wants_number(&self) -> bool {
+        let old = |witness: Witness| self.last_id - witness.last_id > OLD_WITNESS;
+        self.witnesses.newest().is_some_and(old)
+    }
+
     /// A transaction of this process got its number after `last_id` was seen to be drawn. Numbers of
     /// another server say nothing about the ids of this one.
     pub fn wrote(&mut self, last_id: RecordId, number: i64, server: Server) {
         if server == self.server {
             self.waiting.get_or_insert((last_id, number));
+            self.witnesses.add(Witness { last_id, number });
         }
     }
 
-    /// The database has told where the head is. Returns how to fetch now, which is never [`Plan::FindHead`].
-    pub fn head_found(&mut self, head: Head) -> Plan {
-        self.observe(head.horizon);
+    /// The database has told where the head of some of the owned partitions is. Returns how to fetch now.
+    pub fn head_found(&mut self, of: PartitionSet, owned: PartitionSet, head: &Head) -> Plan {
+        let horizon = &head.horizon;
+        self.observe(horizon);
         let asked_before = self.waiting.is_some();
         if let Some(number) = head.number {
-            self.wrote(head.horizon.last_id, number, head.horizon.server);
+            self.wrote(horizon.last_id, number, horizon.server);
+            self.observe(horizon);
         }
-        if self.resolved_to == 0 && head.number.is_some() {
-            // Nothing is known yet. The next query of the head will know more, unless a transaction stays open.
+        if horizon.last_id == 0 && head.number.is_some() {
+            // Nothing is known: sessions draw ids in advance, or none was drawn yet.
             self.by_partition = if asked_before { BY_PARTITION_FETCHES } else { 0 };
+            self.unknown();
             return Plan::ByPartition;
         }
-        let from = head.first.map_or(self.resolved_to + 1, |first| first.min(self.resolved_to + 1));
-        self.next = Some(from);
-        self.scan(from)
+        if self.first().is_none() {
+            if of != owned {
+                return Plan::FindHead(owned);
+            }
+            let read_to = head.first.map_or(horizon.last_id, |first| first.saturating_sub(1));
+            if let Some(snapshot) = &horizon.snapshot {
+                self.witnesses.read(snapshot, read_to);
+            }
+            self.next = self.is_resolved_at_all().then(|| self.resolved_to.min(read_to) + 1);
+            self.furthest = read_to;
+        } else if let Some(first) = head.first {
+            self.next = self.next.map(|next| next.min(first));
+            self.witnesses.lower(first);
+        }
+        self.covers = owned;
+        self.first().map_or(Plan::ByPartition, |from| self.scan(from))
     }
 
-    /// While an open transaction holds it back, most of what lies behind the low watermark is done already:
-    /// one scan over all of it costs less than a fetch by partition, which visits the same dead rows in no order.
+    /// The transactions whose end means that a scan from this id on begins too late: what it reads then does
+    /// not count.
+    pub fn may_lower(&self, from: RecordId) -> Vec<i64> {
+        match self.next {
+            Some(next) if from <= next => Vec::new(),
+            _ => self.witnesses.may_lower(from),
+        }
+    }
+
+    /// How to fetch instead, if a scan from this id on has begun too late for what it saw.
+    pub fn begins_too_late(
+        &mut self,
+        from: RecordId,
+        horizon: &Horizon,
+        owned: PartitionSet,
+    ) -> Option<Plan> {
+        let Some(snapshot) = &horizon.snapshot else { return None };
+        self.observe(horizon);
+        let resolved = self.next;
+        if resolved.is_some_and(|next| from <= next) {
+            return None;
+        }
+        let first = self.witnesses.first_under(snapshot);
+        if first.is_some_and(|first| from <= first) {
+            return None;
+        }
+        if first.is_none() {
+            self.witnesses.reset();
+        }
+        Some(match first.max(resolved) {
+            Some(from) => self.scan(from),
+            None => Plan::FindHead(owned),
+        })
+    }
+
+    /// The first id of the next scan: whatever is known to be enough.
+    fn first(&self) -> Option<RecordId> {
+        self.next.max(self.witnesses.first())
+    }
+
+    fn is_resolved_at_all(&self) -> bool {
+        self.resolved_to > 0 || self.waiting.is_none()
+    }
+
+    fn unknown(&mut self) {
+        self.next = None;
+        self.witnesses.reset();
+        self.furthest = 0;
+    }
+
+    /// If nothing else is known, one scan over all that lies behind the low watermark costs less than a fetch by
+    /// partition, which visits the same dead rows in no order.
     fn scan(&self, from: RecordId) -> Plan {
-        let behind = if self.is_held_back() { self.last_id - from } else { 0 };
+        let alone = self.is_held_back() && self.witnesses.first().is_none();
+        let behind = if alone { self.last_id - from } else { 0 };
         Plan::ScanById { from, reach: self.reach.max(LEAST_REACH) + behind.max(0) }
     }
 
@@ -151,20 +241,27 @@ impl LowWatermark {
         self.waiting.is_some() && self.last_id - self.resolved_to > LEAST_REACH
     }
 
-    /// A scan from `from` over `reach` ids has found `found` records, of at most `limit`, up to the
-    /// id `last`. Returns whether there may be more.
+    /// A scan from `from` over `reach` ids, which has not begun too late, has found `found` records, of at
+    /// most `limit`, up to the id `last`. Returns whether there may be more.
     pub fn scanned(
         &mut self,
         (from, reach): (RecordId, i64),
         limit: usize,
         (found, last): (usize, RecordId),
-        horizon: Horizon,
+        horizon: &Horizon,
     ) -> bool {
         self.observe(horizon);
         let full = found >= limit;
         let complete_to = if full { last } else { from.saturating_add(reach - 1) };
         // The rows and the horizon were read at the same moment, so they agree.
-        self.next = self.next.map(|next| next.max(complete_to.min(self.resolved_to) + 1));
+        let next = self.is_resolved_at_all().then(|| complete_to.min(self.resolved_to) + 1);
+        self.next = self.next.max(next);
+        if let Some(snapshot) = &horizon.snapshot {
+            self.witnesses.read(snapshot, complete_to);
+        }
+        // What was read before is walked over because a transaction has ended: it tells nothing of others.
+        let again = complete_to < self.furthest;
+        self.furthest = self.furthest.max(complete_to.min(horizon.last_id));
         let cut = from.saturating_add(reach) <= horizon.last_id;
         if full || !cut {
             self.reach = if full && (last - from) < reach / 4 { reach / 2 } else { reach }.min(MOST_REACH);
@@ -173,20 +270,22 @@ impl LowWatermark {
         self.reach = (reach * 2).min(MOST_REACH);
         if !self.is_held_back()
             && !self.leaves_out
+            && !again
             && reach >= MOST_REACH
             && i64::try_from(found).unwrap_or(i64::MAX) < reach / LEAN
         {
-            (self.by_partition, self.reach, self.next) = (BY_PARTITION_FETCHES, 0, None);
+            (self.by_partition, self.reach) = (BY_PARTITION_FETCHES, 0);
+            self.unknown();
         }
         true
     }
 
-    fn observe(&mut self, horizon: Horizon) {
+    fn observe(&mut self, horizon: &Horizon) {
         if horizon.server != self.server {
             // A failover or a restart, whether a connection has broken or not.
             *self = Self { server: horizon.server, covers: self.covers, ..Self::default() };
         }
-        let Some(open_from) = horizon.open_from else {
+        let Some(open_from) = horizon.open_from() else {
             self.last_id = self.last_id.max(horizon.last_id);
             self.resolved_to = self.last_id;
             return;
@@ -211,17 +310,18 @@ mod tests {
     const LIMIT: usize = 5_000;
 
     fn horizon(last_id: RecordId, open_from: i64) -> Horizon {
-        Horizon { server: Server(1), last_id, open_from: Some(open_from) }
+        let snapshot = Some(Snapshot { end: open_from, open: Vec::new() });
+        Horizon { server: Server(1), last_id, snapshot }
     }
 
-    /// Two queries of the head have found this first record and that the ids up to `last_id` are resolved.
+    const EVERY: PartitionSet = PartitionSet::ALL;
+
+    /// A query of the head has found this first record and that the ids up to `last_id` are resolved.
     fn decided(last_id: RecordId, first: Option<RecordId>) -> LowWatermark {
         let mut watermark = LowWatermark::default();
-        for number in 1..=2 {
-            assert_eq!(watermark.plan(PartitionSet::ALL), Plan::FindHead);
-            let horizon = horizon(last_id, number);
-            watermark.head_found(Head { first, horizon, number: Some(number) });
-        }
+        assert_eq!(watermark.plan(EVERY), Plan::FindHead(EVERY));
+        let head = Head { first, horizon: horizon(last_id, 2), number: Some(1) };
+        watermark.head_found(EVERY, EVERY, &head);
         watermark
     }
 
@@ -232,9 +332,10 @@ mod tests {
         found: (usize, RecordId),
         horizon: Horizon,
     ) -> (RecordId, i64, bool) {
-        match watermark.plan(PartitionSet::ALL) {
+        match watermark.plan(EVERY) {
             Plan::ScanById { from, reach } => {
-                (from, reach, watermark.scanned((from, reach), LIMIT, found, horizon))
+                assert_eq!(watermark.begins_too_late(from, &horizon, EVERY), None);
+                (from, reach, watermark.scanned((from, reach), LIMIT, found, &horizon))
             }
             plan => panic!("{plan:?}"),
         }
@@ -245,8 +346,9 @@ mod tests {
         let mut watermark = decided(10, None);
         scan(&mut watermark, (0, 0), horizon(14, 2));
         watermark.wrote(14, 7, Server(1));
-        for (open_from, from) in [(6, 11), (7, 11), (7, 15)] {
-            assert_eq!(scan(&mut watermark, (0, 0), horizon(20, open_from)).0, from);
+        for (open_from, next) in [(6, 11), (7, 15), (7, 15)] {
+            scan(&mut watermark, (0, 0), horizon(20, open_from));
+            assert_eq!(watermark.next, Some(next));
         }
     }
 
@@ -257,32 +359,30 @@ mod tests {
         // Writes come faster than the oldest transaction ends.
         for number in 7..20 {
             watermark.wrote(number + 7, number, Server(1));
-            assert_eq!(
-                scan(&mut watermark, (0, 0), horizon(number + 8, 7)).0,
-                if number == 7 { 11 } else { 15 }
-            );
+            scan(&mut watermark, (0, 0), horizon(number + 8, 7));
+            assert_eq!(watermark.next, Some(15));
         }
     }
 
     #[test]
     fn without_numbers_every_id_that_was_drawn_is_resolved() {
         let mut watermark = LowWatermark::default();
-        assert_eq!(watermark.plan(PartitionSet::ALL), Plan::FindHead);
-        let horizon = Horizon { server: Server(1), last_id: 10, open_from: None };
-        let plan = watermark.head_found(Head { first: Some(4), horizon, number: None });
-        assert_eq!(plan, Plan::ScanById { from: 4, reach: LEAST_REACH });
-        scan(&mut watermark, (1, 4), Horizon { last_id: 12, ..horizon });
+        assert_eq!(watermark.plan(EVERY), Plan::FindHead(EVERY));
+        let horizon = Horizon { server: Server(1), last_id: 10, snapshot: None };
+        let head = Head { first: Some(4), horizon: horizon.clone(), number: None };
+        assert_eq!(watermark.head_found(EVERY, EVERY, &head), Plan::ScanById { from: 4, reach: LEAST_REACH });
+        scan(&mut watermark, (1, 4), Horizon { last_id: 12, ..horizon.clone() });
         assert_eq!(scan(&mut watermark, (0, 0), horizon).0, 13, "it does not go back with the last row");
     }
 
     #[test]
     fn a_full_scan_moves_to_its_last_id() {
         let mut watermark = decided(100_000, Some(1));
-        let horizon = horizon(100_000, 3);
-        assert_eq!(scan(&mut watermark, (LIMIT, 57), horizon), (1, LEAST_REACH, true));
-        assert_eq!(scan(&mut watermark, (LIMIT - 1, 90), horizon), (58, LEAST_REACH, true));
-        assert_eq!(scan(&mut watermark, (0, 0), horizon), (58 + LEAST_REACH, 2 * LEAST_REACH, true));
-        assert_eq!(scan(&mut watermark, (0, 0), horizon).0, 58 + 3 * LEAST_REACH);
+        let horizon = || horizon(100_000, 3);
+        assert_eq!(scan(&mut watermark, (LIMIT, 57), horizon()), (1, LEAST_REACH, true));
+        assert_eq!(scan(&mut watermark, (LIMIT - 1, 90), horizon()), (58, LEAST_REACH, true));
+        assert_eq!(scan(&mut watermark, (0, 0), horizon()), (58 + LEAST_REACH, 2 * LEAST_REACH, true));
+        assert_eq!(scan(&mut watermark, (0, 0), horizon()).0, 58 + 3 * LEAST_REACH);
     }
 
     #[test]
@@ -294,9 +394,9 @@ mod tests {
         }
         assert_eq!(reaches, [4_096, 8_192, 16_384, 32_768, 65_536]);
         for _ in 0..BY_PARTITION_FETCHES {
-            assert_eq!(watermark.plan(PartitionSet::ALL), Plan::ByPartition);
+            assert_eq!(watermark.plan(EVERY), Plan::ByPartition);
         }
-        assert_eq!(watermark.plan(PartitionSet::ALL), Plan::FindHead);
+        assert_eq!(watermark.plan(EVERY), Plan::FindHead(EVERY));
         // One in sixteen is worth it.
         let mut watermark = decided(1_000_000, Some(1));
         let rich = (0..10).map(|_| scan(&mut watermark, (4_096, 1), horizon(1_000_000, 3)).1).max();
@@ -304,33 +404,97 @@ mod tests {
     }
 
     #[test]
+    fn what_lies_behind_an_open_transaction_is_not_read_again_before_it_ends() {
+        let mut watermark = decided(10, None);
+        watermark.wrote(10, 7, Server(1));
+        let open = |last_id, end, open: &[i64]| {
+            let snapshot = Some(Snapshot { end, open: open.to_vec() });
+            Horizon { server: Server(1), last_id, snapshot }
+        };
+        // Number 8 stays open, and draws one id or none.
+        for number in 9..1_000 {
+            scan(&mut watermark, (0, 0), open(number * 100, number, &[8]));
+            watermark.wrote(number * 100, number, Server(1));
+        }
+        let (from, ..) = scan(&mut watermark, (0, 0), open(100_000, 1_000, &[8]));
+        assert!(from > 99_000, "{from}");
+        assert!(watermark.next.is_some_and(|next| next <= 1_000), "{:?}", watermark.next);
+        // It ends: what was read without its records does not count, and lies in reach of some scans.
+        let Plan::ScanById { from, .. } = watermark.plan(EVERY) else { panic!("it is known") };
+        assert_eq!(watermark.may_lower(from), [8]);
+        let ended = open(100_000, 1_001, &[]);
+        let plan = watermark.begins_too_late(from, &ended, EVERY);
+        assert_eq!(plan, Some(Plan::ScanById { from: 11, reach: LEAST_REACH }));
+        assert_eq!(watermark.begins_too_late(11, &ended, EVERY), None);
+        let mut more = watermark.scanned((11, LEAST_REACH), LIMIT, (0, 0), &ended);
+        let mut scans = 1;
+        while more {
+            more = scan(&mut watermark, (0, 0), ended.clone()).2;
+            scans += 1;
+        }
+        assert!(scans < 10, "{scans}");
+        assert_eq!(watermark.by_partition, 0, "that nothing was found there tells nothing of others");
+    }
+
+    #[test]
+    fn an_old_witness_is_replaced() {
+        let mut watermark = decided(10, None);
+        scan(&mut watermark, (0, 0), horizon(10 + OLD_WITNESS, 3));
+        assert!(!watermark.wants_number());
+        scan(&mut watermark, (0, 0), horizon(11 + OLD_WITNESS, 3));
+        assert!(watermark.wants_number());
+        watermark.wrote(11 + OLD_WITNESS, 4, Server(1));
+        assert!(!watermark.wants_number());
+    }
+
+    #[test]
+    fn what_is_older_than_the_first_witness_asks_for_the_head_when_it_ends() {
+        let mut watermark = LowWatermark::default();
+        watermark.plan(EVERY);
+        let snapshot = |open: &[i64]| Some(Snapshot { end: 6, open: open.to_vec() });
+        let open = Horizon { server: Server(1), last_id: 10, snapshot: snapshot(&[3]) };
+        let head = Head { first: Some(8), horizon: open.clone(), number: Some(5) };
+        assert_eq!(watermark.head_found(EVERY, EVERY, &head), Plan::ScanById { from: 8, reach: LEAST_REACH });
+        assert_eq!(watermark.begins_too_late(8, &open, EVERY), None);
+        let ended = Horizon { snapshot: snapshot(&[]), ..open };
+        assert_eq!(watermark.begins_too_late(8, &ended, EVERY), Some(Plan::FindHead(EVERY)));
+    }
+
+    #[test]
     fn a_sequence_that_goes_back_starts_anew() {
         let mut watermark = decided(10_000, None);
-        assert_eq!(scan(&mut watermark, (0, 0), horizon(5, 900)).0, 10_001);
-        assert_eq!((watermark.last_id(), watermark.resolved_to), (5, 0));
-        assert_eq!(watermark.plan(PartitionSet::ALL), Plan::FindHead);
+        let back = horizon(5, 900);
+        assert_eq!(watermark.begins_too_late(10_001, &back, EVERY), Some(Plan::FindHead(EVERY)));
+        assert_eq!((watermark.last_id(), watermark.resolved_to), ((5, Server(1)), 0));
+        assert_eq!(watermark.plan(EVERY), Plan::FindHead(EVERY));
     }
 
     #[test]
     fn what_one_server_has_said_is_not_taken_for_another() {
         let mut watermark = decided(10_000, None);
-        watermark.waiting = None;
-        watermark.wrote(10_000, 7, Server(2));
-        assert_eq!(watermark.waiting, None, "a number of another server");
-        // Another has taken over, and has more ids than the first: nothing else tells.
+        watermark.wrote(20_000, 7, Server(2));
+        assert_eq!((watermark.waiting, watermark.witnesses.newest().unwrap().number), (None, 1));
+        // Another has taken over, and has more ids than the first: nothing else tells. What it has below what
+        // was read from the first is not known.
         let other = Horizon { server: Server(2), ..horizon(20_000, 900) };
-        assert_eq!(scan(&mut watermark, (0, 0), other).0, 10_001);
+        assert_eq!(watermark.begins_too_late(10_001, &other, EVERY), Some(Plan::FindHead(EVERY)));
         assert_eq!((watermark.resolved_to, watermark.server), (0, Server(2)));
-        assert_eq!(watermark.plan(PartitionSet::ALL), Plan::FindHead);
+        assert_eq!(watermark.plan(EVERY), Plan::FindHead(EVERY));
     }
 
     #[test]
-    fn a_partition_that_was_not_covered_asks_for_the_head_again() {
+    fn a_partition_that_was_not_covered_asks_for_its_head_alone() {
         let (a, b) = (Partition::of("a"), Partition::of("b"));
+        let of = |partitions: &[Partition]| partitions.iter().copied().collect::<PartitionSet>();
         let mut watermark = decided(10, None);
-        let mut plan = |partitions: &[Partition]| watermark.plan(partitions.iter().copied().collect());
         let on = Plan::ScanById { from: 11, reach: LEAST_REACH };
-        assert_eq!([plan(&[a, b]), plan(&[a]), plan(&[a])], [on, on, on]);
-        assert_eq!(plan(&[a, b]), Plan::FindHead, "what was away may have come back with older records");
+        assert_eq!([&[a, b][..], &[a], &[a]].map(|owned| watermark.plan(of(owned))), [on, on, on]);
+        let plan = watermark.plan(of(&[a, b]));
+        assert_eq!(plan, Plan::FindHead(of(&[b])), "what was away may have come back with older records");
+        let head = Head { first: Some(4), horizon: horizon(10, 3), number: Some(2) };
+        let back = Plan::ScanById { from: 4, reach: LEAST_REACH };
+        assert_eq!(watermark.head_found(of(&[b]), of(&[a, b]), &head), back);
+        watermark.reset(of(&[a]));
+        assert_eq!(watermark.plan(of(&[a, b])), Plan::FindHead(of(&[a])));
     }
 }

@@ -8,7 +8,10 @@ use crate::{
     name::Name,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Settlement, Stop},
-    rules::watermark::{Head, Horizon, Server},
+    rules::{
+        watermark::{Head, Horizon, Server},
+        witnesses::Witness,
+    },
 };
 
 /// What the delivery wing may do.
@@ -25,8 +28,14 @@ pub trait RecordStore: Send + Sync + 'static {
     /// Where the head of these partitions is.
     async fn find_head(&self, partitions: PartitionSet) -> Result<Head, StoreError>;
 
+    /// Reads the last id, then gives out the number of a transaction, where numbers count.
+    async fn draw_number(&self) -> Result<Option<(Witness, Server)>, StoreError> {
+        Ok(None)
+    }
+
     /// Pending records in id order, whatever their partition, and the horizon of the same moment. A
-    /// database without numbers of transactions adds pending records below `from`, if there are any.
+    /// database without numbers of transactions adds pending records below `from`, if there are any. One
+    /// with numbers may bring none, if one of the transactions that are named has ended.
     async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Record>, Horizon), StoreError>;
 
     /// A number that moves whenever another connection has committed, if the database tells it at almost no
@@ -147,6 +156,8 @@ pub struct IdScan<'a> {
     pub from: RecordId,
     /// How many ids from there.
     pub reach: i64,
+    /// Numbers of transactions: if one of them has ended, what is read does not count.
+    pub open: &'a [i64],
     /// Which of them; the ids to leave out may be at `from`, above or below.
     pub pick: Pick<'a>,
 }

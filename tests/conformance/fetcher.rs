@@ -50,31 +50,42 @@ impl<'o, T: Target> Fetcher<'o, T> {
             self.watermark.wrote(last_id, number, server);
         }
         let store = &self.outbox.store;
-        let plan = match self.watermark.plan(self.owned) {
-            Plan::FindHead => {
-                let head = store.find_head(self.owned).await.unwrap();
-                self.watermark.head_found(head)
-            }
-            plan => plan,
-        };
+        if self.watermark.wants_number()
+            && let Some((witness, server)) = store.draw_number().await.unwrap()
+        {
+            self.watermark.wrote(witness.last_id, witness.number, server);
+        }
         let skip: Vec<RecordId> = self.memory.iter().copied().collect();
         let (limit, partitions) = (self.limit, self.owned);
-        let records = match plan {
-            Plan::ScanById { from, reach } => {
-                let scan = IdScan { partitions, from, reach, pick: Pick::new(&skip, limit) };
-                let (records, horizon) = store.scan_by_id(scan).await.unwrap();
-                let last = records.last().map_or(from, |record| record.delivery.id);
-                self.more = self.watermark.scanned((from, reach), limit, (records.len(), last), horizon);
-                self.scanned = Some((from, horizon));
-                assert!(ids(&records).is_sorted(), "not in id order: {:?}", ids(&records));
-                records
-            }
-            Plan::ByPartition | Plan::FindHead => {
-                let turn: Vec<_> = partitions.iter().collect();
-                let records = store.fetch_by_partition(&turn, Pick::new(&skip, limit)).await.unwrap();
-                self.more = records.len() >= limit;
-                records
-            }
+        let mut plan = self.watermark.plan(partitions);
+        let records = loop {
+            plan = match plan {
+                Plan::FindHead(of) => {
+                    let head = store.find_head(of).await.unwrap();
+                    self.watermark.head_found(of, partitions, &head)
+                }
+                Plan::ScanById { from, reach } => {
+                    let open = self.watermark.may_lower(from);
+                    let scan = IdScan { partitions, from, reach, open: &open, pick: Pick::new(&skip, limit) };
+                    let (records, horizon) = store.scan_by_id(scan).await.unwrap();
+                    if let Some(plan) = self.watermark.begins_too_late(from, &horizon, partitions) {
+                        assert!(records.is_empty(), "a scan that begins too late reads nothing");
+                        plan
+                    } else {
+                        let found = (records.len(), records.last().map_or(from, |record| record.delivery.id));
+                        self.more = self.watermark.scanned((from, reach), limit, found, &horizon);
+                        self.scanned = Some((from, horizon));
+                        assert!(ids(&records).is_sorted(), "not in id order: {:?}", ids(&records));
+                        break records;
+                    }
+                }
+                Plan::ByPartition => {
+                    let turn: Vec<_> = partitions.iter().collect();
+                    let records = store.fetch_by_partition(&turn, Pick::new(&skip, limit)).await.unwrap();
+                    self.more = records.len() >= limit;
+                    break records;
+                }
+            };
         };
         assert!(records.len() <= limit, "{} records, at most {limit}", records.len());
         for id in ids(&records) {
@@ -93,7 +104,7 @@ impl<'o, T: Target> Fetcher<'o, T> {
         if done.is_empty() {
             return;
         }
-        let began_at = self.watermark.last_id();
+        let (began_at, _) = self.watermark.last_id();
         let complete = |id: &RecordId| settlement((*id, 0, Change::Complete));
         let settled = self.worker.settle_all(done.iter().map(complete).collect()).await;
         assert_eq!(settled.applied, done.len());
@@ -120,7 +131,7 @@ impl<'o, T: Target> Fetcher<'o, T> {
 
     /// Where the next scan begins, if it is known.
     pub(crate) fn next(&self) -> Option<RecordId> {
-        let mut watermark = self.watermark;
+        let mut watermark = self.watermark.clone();
         match watermark.plan(self.owned) {
             Plan::ScanById { from, .. } => Some(from),
             _ => None,

@@ -198,12 +198,12 @@ pub(crate) async fn a_fetch_brings_the_handlers_asked_for<T: Target>(outbox: &Ou
         sorted.sort_unstable();
         assert_eq!(due, sorted, "due, {handlers:?}");
         let first = all[0].delivery.id;
-        let scan = IdScan { partitions: PartitionSet::ALL, from: first, reach: 4_096, pick };
+        let scan = IdScan { partitions: PartitionSet::ALL, from: first, reach: 4_096, open: &[], pick };
         assert_eq!(names(&outbox.store.scan_by_id(scan).await.unwrap().0), expected, "by id, {handlers:?}");
         // A database without numbers of transactions adds what is below, and those only.
         let scan = IdScan { from: first + 1_000, ..scan };
         let (below, horizon) = outbox.store.scan_by_id(scan).await.unwrap();
-        let adds = horizon.open_from.is_none() && !below.is_empty();
+        let adds = horizon.open_from().is_none() && !below.is_empty();
         assert!(!adds || names(&below) == expected, "below, {handlers:?}: {below:?}");
     }
 }

@@ -146,8 +146,8 @@ macro_rules! by_numbers {
             numbers {
                 the_number_is_given_out_before_the_id
                 rows_by_plain_sql_are_fetched_like_any_other
-                an_id_drawn_in_a_savepoint_is_waited_for
-                a_number_without_an_id_holds_back_no_record
+                an_id_drawn_in_a_savepoint_is_not_passed_over
+                a_number_without_an_id_holds_back_no_fetch
                 a_scan_and_its_horizon_agree
                 ids_drawn_in_advance_are_not_passed_over
             }

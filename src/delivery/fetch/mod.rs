@@ -1,8 +1,8 @@
 //! Fetching: when to ask the database, for what, and what it has answered.
 
 mod budget;
+mod head_search;
 mod hot_handlers;
-
 mod listening;
 mod planner;
 mod query;

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     budget::{Budget, FetchBudget, Room, Wanted},
+    head_search::{HeadSearch, SearchIn},
     listening::Listening,
     query::{FetchRequest, FetchResult},
     stop_reads::StopReads,
@@ -24,7 +25,7 @@ use crate::{
 };
 
 /// While there is work, the head is asked for once in so many polls.
-const POLLS_A_PROBE: u32 = 5;
+const POLLS_A_SEARCH: u32 = 5;
 
 /// What is to be done next.
 pub(in crate::delivery) enum Step {
@@ -61,8 +62,10 @@ pub(in crate::delivery) struct Planner {
     due_wanted: bool,
     /// Something has happened that the last fetch cannot have seen. Until a fetch begins.
     news: bool,
-    /// A record below the watermark may be pending. Until a fetch begins.
-    missed: bool,
+    /// Where a record below the watermark may be pending. Until a fetch begins.
+    missed: PartitionSet,
+    /// Where the head is searched for although nothing is known to be missed. Moved on by polls.
+    head_search: HeadSearch,
     /// When the last fetch began. Set by `begin`.
     began: Instant,
 }
@@ -85,7 +88,8 @@ impl Planner {
             wanted: true,
             due_wanted: true,
             news: true,
-            missed: false,
+            missed: PartitionSet::EMPTY,
+            head_search: HeadSearch::default(),
             began: now,
         }
     }
@@ -107,9 +111,9 @@ impl Planner {
         self.timers.due_in(pause, now);
     }
 
-    /// A record below the watermark may be pending.
-    pub(in crate::delivery) fn mark_missed(&mut self) {
-        self.missed = true;
+    /// A record of these partitions below the watermark may be pending.
+    pub(in crate::delivery) fn mark_missed(&mut self, partitions: PartitionSet) {
+        self.missed = self.missed.union(partitions);
     }
 
     /// The stops of these partitions are to be read again: somebody else may have released one.
@@ -195,8 +199,8 @@ impl Planner {
         let stops = self.stop_reads.begin(partitions, ownership);
         let generations = stops.iter().filter_map(|p| Some((p, ownership.generation(p)?))).collect();
         self.budget.begin(partitions, &handlers);
-        let missed = std::mem::take(&mut self.missed) || !unread.is_empty();
-        if missed {
+        let missed = std::mem::take(&mut self.missed).union(unread);
+        if !missed.is_empty() {
             // What is left is there already, though nobody commits anything.
             self.listening.version = None;
         }
@@ -252,7 +256,10 @@ impl Planner {
     ) {
         let request = &result.request;
         if !request.part {
-            self.watermark.end_fetch(request.watermark);
+            self.watermark.end_fetch(request.watermark.clone());
+        }
+        if let Some((partitions, took)) = result.walked {
+            self.head_search.took(partitions, took);
         }
         self.walked(&request.handlers, now);
         if self.budget.releasing(releasing) {
@@ -272,7 +279,7 @@ impl Planner {
     /// A fetch of these has ended.
     fn walked(&mut self, handlers: &Handlers, now: Instant) {
         if self.budget.walked(handlers, now - self.began, now) {
-            self.missed = true;
+            self.missed = PartitionSet::ALL;
             self.want();
         }
     }
@@ -287,7 +294,9 @@ impl Planner {
             self.want();
         }
         // The other fetches have left out what a handler has below the watermark.
-        self.missed |= cooled && request.handlers != Handlers::Every;
+        if cooled && request.handlers != Handlers::Every {
+            self.missed = PartitionSet::ALL;
+        }
     }
 
     /// What the fetch has brought was admitted, so many records of it.
@@ -332,10 +341,11 @@ impl Planner {
         let Some(polls) = fired.poll else { return false };
         // Another hand can make a record pending below the watermark: it was repaired, or inserted with an id
         // of its own. Nothing is told of it, so it is fetched from time to time.
-        match in_memory {
-            0 => self.watermark.fetch_by_partition_next(),
-            _ if polls.is_multiple_of(POLLS_A_PROBE) => self.missed = true,
-            _ => {}
+        match self.head_search.next() {
+            SearchIn::All if in_memory == 0 => self.watermark.fetch_by_partition_next(),
+            SearchIn::All if polls.is_multiple_of(POLLS_A_SEARCH) => self.missed = PartitionSet::ALL,
+            SearchIn::All => {}
+            SearchIn::Some(partitions) => self.mark_missed(partitions),
         }
         true
     }
@@ -438,6 +448,7 @@ mod tests {
                 records,
                 stops: Vec::new(),
                 suspicions: Vec::new(),
+                walked: None,
                 error: None,
                 cluster_changes: None,
                 request,
@@ -473,7 +484,7 @@ mod tests {
                         1 | 2 => drop(stage.fetch(false)),
                         3 => drop(stage.fetch(true)),
                         4 => stage.in_memory /= 2,
-                        5 => stage.planner.mark_missed(),
+                        5 => stage.planner.mark_missed(PartitionSet::ALL),
                         _ => stage.advance(),
                     }
                 }
@@ -515,7 +526,7 @@ mod tests {
         };
         assert_eq!(version_after(&mut stage, true), None);
         assert_eq!(version_after(&mut stage, false), Some(7));
-        stage.planner.mark_missed();
+        stage.planner.mark_missed(PartitionSet::ALL);
         stage.planner.want();
         assert!(stage.fetch(false).is_some());
         assert_eq!(stage.planner.listening.version, None);

@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio::time::Instant;
+
 use crate::{
     instance::Generation,
     partition::{Partition, PartitionSet},
@@ -9,6 +11,10 @@ use crate::{
     rules::watermark::{LowWatermark, Plan},
     store::{Handlers, IdScan, Pick, Store, StoreError, Suspicion},
 };
+
+/// So many statements of a fetch may find that they begin too late, because a transaction has ended meanwhile. Then
+/// the partitions are fetched by themselves, which needs no knowledge.
+const MOST_PLANS: usize = 8;
 
 /// What a fetch is to bring.
 pub(in crate::delivery) struct FetchRequest {
@@ -52,6 +58,8 @@ pub(in crate::delivery) struct FetchResult {
     /// Whether it has cut short what is due.
     pub(in crate::delivery) more_due: bool,
     pub(in crate::delivery) error: Option<StoreError>,
+    /// In how many partitions it has looked for what is pending, and how long that took, if it brought nothing.
+    pub(in crate::delivery) walked: Option<(usize, Duration)>,
     /// How often the cluster has changed, if that was asked for.
     pub(in crate::delivery) cluster_changes: Option<i64>,
 }
@@ -70,6 +78,7 @@ pub(in crate::delivery) async fn fetch(store: Arc<dyn Store>, request: FetchRequ
         more,
         more_due,
         error: None,
+        walked: None,
         cluster_changes: None,
     };
     if let Err(error) = fill(&*store, &mut result).await {
@@ -100,21 +109,11 @@ async fn fill(store: &dyn Store, result: &mut FetchResult) -> Result<(), StoreEr
     }
     let left = limit.saturating_sub(result.records.len()).max(1);
     let pick = Pick { skip, handlers, limit: left };
-    let plan = if *part { Plan::ByPartition } else { plan(store, watermark, owned).await? };
-    let pending = match plan {
-        Plan::ScanById { from, reach } => {
-            let scan = IdScan { partitions: owned, from, reach, pick };
-            let (records, horizon) = store.scan_by_id(scan).await?;
-            let last = records.last().map_or(from, |record| record.delivery.id);
-            result.more |= watermark.scanned((from, reach), left, (records.len(), last), horizon);
-            records
-        }
-        Plan::ByPartition | Plan::FindHead => {
-            let records = store.fetch_by_partition(turn, pick).await?;
-            result.more |= records.len() >= left;
-            records
-        }
+    let (pending, more) = match *part {
+        true => by_partition(store, turn, pick, &mut result.walked).await?,
+        false => behind_the_watermark(store, watermark, turn, pick, &mut result.walked).await?,
     };
+    result.more |= more;
     result.new = !pending.is_empty();
     match result.records.is_empty() {
         true => result.records = pending,
@@ -139,14 +138,61 @@ impl FetchRequest {
     }
 }
 
-/// How to fetch, once it is known where the head is.
-async fn plan(
+/// Pending records as the watermark says, and whether there may be more.
+async fn behind_the_watermark(
     store: &dyn Store,
     watermark: &mut LowWatermark,
-    owned: PartitionSet,
-) -> Result<Plan, StoreError> {
-    match watermark.plan(owned) {
-        Plan::FindHead => Ok(watermark.head_found(store.find_head(owned).await?)),
-        plan => Ok(plan),
+    turn: &[Partition],
+    pick: Pick<'_>,
+    walked: &mut Option<(usize, Duration)>,
+) -> Result<(Vec<Record>, bool), StoreError> {
+    let owned: PartitionSet = turn.iter().copied().collect();
+    if watermark.wants_number()
+        && let Some((witness, server)) = store.draw_number().await?
+    {
+        watermark.wrote(witness.last_id, witness.number, server);
     }
+    let mut plan = watermark.plan(owned);
+    for _ in 0..MOST_PLANS {
+        plan = match plan {
+            Plan::ByPartition => break,
+            Plan::FindHead(of) => {
+                let began = Instant::now();
+                let head = store.find_head(of).await?;
+                *walked = Some((of.len(), began.elapsed()));
+                watermark.head_found(of, owned, &head)
+            }
+            Plan::ScanById { from, reach } => {
+                let open = watermark.may_lower(from);
+                let scan = IdScan { partitions: owned, from, reach, open: &open, pick };
+                let (records, horizon) = store.scan_by_id(scan).await?;
+                match watermark.begins_too_late(from, &horizon, owned) {
+                    Some(plan) => plan,
+                    None => {
+                        let last = records.last().map_or(from, |record| record.delivery.id);
+                        let found = (records.len(), last);
+                        let more = watermark.scanned((from, reach), pick.limit, found, &horizon);
+                        return Ok((records, more));
+                    }
+                }
+            }
+        };
+    }
+    by_partition(store, turn, pick, walked).await
+}
+
+/// Pending records of each partition from its head, and whether there may be more.
+async fn by_partition(
+    store: &dyn Store,
+    turn: &[Partition],
+    pick: Pick<'_>,
+    walked: &mut Option<(usize, Duration)>,
+) -> Result<(Vec<Record>, bool), StoreError> {
+    let began = Instant::now();
+    let records = store.fetch_by_partition(turn, pick).await?;
+    if records.is_empty() {
+        *walked = Some((turn.len(), began.elapsed()));
+    }
+    let more = records.len() >= pick.limit;
+    Ok((records, more))
 }

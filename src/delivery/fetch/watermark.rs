@@ -2,6 +2,7 @@
 //! [`crate::rules::watermark`].
 
 use crate::{
+    partition::PartitionSet,
     record::RecordId,
     rules::watermark::{LowWatermark, Server},
 };
@@ -14,8 +15,8 @@ pub(super) struct Watermark {
     /// The number of the last settle and its server, and the last id that was known before it. From the end of
     /// that settle to the next fetch.
     wrote: Option<(RecordId, (i64, Server))>,
-    /// The last id that was known when the settle under way began.
-    settle_began_at: RecordId,
+    /// The last id that was known when the settle under way began, and the server that had told it.
+    settle_began_at: (RecordId, Server),
 }
 
 impl Watermark {
@@ -26,20 +27,21 @@ impl Watermark {
 
     /// It has ended, in a transaction of this number.
     pub(super) fn settle_ends(&mut self, number: Option<(i64, Server)>) {
-        self.wrote = number.map(|number| (self.settle_began_at, number)).or(self.wrote);
+        let (last_id, server) = self.settle_began_at;
+        // The last id of one server and a number of another do not belong together.
+        let number = number.filter(|(_, of)| *of == server);
+        self.wrote = number.map(|number| (last_id, number)).or(self.wrote);
     }
 
-    /// What the next fetch goes by. `missed`: something below may be pending; `leaves_out`: it does not bring the
-    /// records of all handlers.
-    pub(super) fn begin_fetch(&mut self, missed: bool, leaves_out: bool) -> LowWatermark {
+    /// What the next fetch goes by. `missed`: where something below may be pending; `leaves_out`: it does not
+    /// bring the records of all handlers.
+    pub(super) fn begin_fetch(&mut self, missed: PartitionSet, leaves_out: bool) -> LowWatermark {
         if let Some((last_id, (number, server))) = self.wrote.take() {
             self.low.wrote(last_id, number, server);
         }
-        if missed {
-            self.low.reset();
-        }
+        self.low.reset(missed);
         self.low.leave_out(leaves_out);
-        self.low
+        self.low.clone()
     }
 
     /// The fetch has moved it on.

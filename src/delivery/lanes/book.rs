@@ -9,7 +9,7 @@ use super::{
 use crate::{
     delivery::work::{Item, Items, LaneId, Origin, Write},
     ownership::Permit,
-    partition::PartitionSet,
+    partition::{Partition, PartitionSet},
     record::{Change, OnFailure, Record, RecordId, Settlement, StopReason},
     telemetry::Signal,
 };
@@ -113,10 +113,13 @@ impl Book {
     }
 
     pub(super) fn end_stop(&mut self, lane: LaneId) {
-        self.wishes.missed = true;
-        if let Some(state) = self.table.get_mut(lane) {
-            self.fetches.mark_stale(&state.name);
-            state.stop = None;
+        match self.table.get_mut(lane) {
+            Some(state) => {
+                self.wishes.missed.insert(state.name.partition);
+                self.fetches.mark_stale(&state.name);
+                state.stop = None;
+            }
+            None => self.wishes.missed = PartitionSet::ALL,
         }
         self.table.remove_if_idle(lane);
     }
@@ -129,15 +132,17 @@ impl Book {
         }
     }
 
-    pub(super) fn remove(&mut self, id: RecordId) {
+    pub(super) fn remove(&mut self, id: RecordId) -> Option<Partition> {
         self.ready.remove(id);
-        self.memory.remove(id);
+        self.memory.remove(id)
     }
 
     /// The record is not worked on here any more: the next fetch may bring it.
     pub(super) fn requeue(&mut self, id: RecordId) {
-        self.remove(id);
-        self.wishes.missed = true;
+        match self.remove(id) {
+            Some(partition) => self.wishes.missed.insert(partition),
+            None => self.wishes.missed = PartitionSet::ALL,
+        }
     }
 
     /// The record was completed in its handler's own transaction.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::record::RecordId;
+use crate::{partition::Partition, record::RecordId};
 
 /// Which records are in memory, and how much room their payloads take.
 #[derive(Default)]
@@ -21,6 +21,8 @@ struct Known {
     bytes: u32,
     /// The number of its handler, if this build has it.
     handler: Option<u32>,
+    /// Where it belongs. Never changes.
+    partition: Partition,
 }
 
 impl Memory {
@@ -46,7 +48,7 @@ impl Memory {
     }
 
     /// A record that is not known yet.
-    pub(super) fn add(&mut self, id: RecordId, payload: usize, handler: Option<usize>) {
+    pub(super) fn add(&mut self, id: RecordId, partition: Partition, payload: usize, handler: Option<usize>) {
         self.remove(id);
         // A payload has at most 4 GiB in every database.
         let bytes = u32::try_from(payload).unwrap_or(u32::MAX);
@@ -57,14 +59,16 @@ impl Memory {
             }
             self.of_handlers[number] += 1;
         }
-        self.known.insert(id, Known { bytes, handler: handler.map(|number| number as u32) });
+        self.known.insert(id, Known { bytes, handler: handler.map(|number| number as u32), partition });
     }
 
-    pub(super) fn remove(&mut self, id: RecordId) {
-        let Some(Known { bytes, handler }) = self.known.remove(&id) else { return };
+    /// Returns where it belonged, if it was known.
+    pub(super) fn remove(&mut self, id: RecordId) -> Option<Partition> {
+        let Known { bytes, handler, partition } = self.known.remove(&id)?;
         self.bytes -= bytes as usize;
         if let Some(count) = handler.and_then(|number| self.of_handlers.get_mut(number as usize)) {
             *count -= 1;
         }
+        Some(partition)
     }
 }

@@ -125,9 +125,9 @@ impl Lanes {
         }
     }
 
-    /// A record that was fetched was not admitted.
-    pub(in crate::delivery) fn mark_missed(&mut self) {
-        self.0.wishes.missed = true;
+    /// A record of these that was fetched was not admitted.
+    pub(in crate::delivery) fn mark_missed(&mut self, partitions: PartitionSet) {
+        self.0.wishes.missed = self.0.wishes.missed.union(partitions);
     }
 
     /// Queues a record of a fetch that began then, has it written as held or failed, or leaves it where it is. Without
@@ -144,7 +144,7 @@ impl Lanes {
         if self.0.memory.knows(id) {
             return;
         }
-        let Some(permit) = permit else { return self.mark_missed() };
+        let Some(permit) = permit else { return self.0.wishes.missed.insert(partition) };
         let name = Name { partition, key: &delivery.key, handler: &delivery.handler };
         let (hash, found) = self.0.table.find(name);
         let state = found.and_then(|lane| self.0.table.get(lane));
@@ -152,10 +152,10 @@ impl Lanes {
         let stale = !self.0.fetches.all_fresh() && self.0.fetches.is_stale(&record.lane());
         let admitted = admission((id, partition, Partition::of(&delivery.key)), state, release, stale);
         if admitted == Admission::Miss {
-            return self.mark_missed();
+            return self.0.wishes.missed.insert(partition);
         }
         record.delivery.generation = permit.generation();
-        self.0.memory.add(id, record.payload.len(), entry.map(|entry| entry.number));
+        self.0.memory.add(id, partition, record.payload.len(), entry.map(|entry| entry.number));
         let lane = found.unwrap_or_else(|| self.0.table.insert(hash, record.lane()));
         match (admitted, entry) {
             (Admission::Miss, _) => {}
@@ -322,14 +322,16 @@ impl Lanes {
             self.0.table.remove_if_idle(lane);
         }
         // Whatever became of records that were not as they should be: they are not in memory.
-        self.0.wishes.missed |= settled.applied + settled.held < batch.len() - of_lanes;
+        if settled.applied + settled.held < batch.len() - of_lanes {
+            self.0.wishes.missed = PartitionSet::ALL;
+        }
         if settled.held < holds {
             // A lane was released meanwhile; its records are pending and come again.
             let pairs = batch.settlements.iter().zip(&batch.origins);
             let held = pairs.filter(|(settlement, _)| matches!(settlement.change, Change::Hold { .. }));
             let partitions = held.filter_map(|(_, origin)| Some(origin.permit.as_ref()?.partition()));
             self.0.wishes.stops = self.0.wishes.stops.union(partitions.collect());
-            (self.0.wishes.missed, self.0.wishes.fetch) = (true, true);
+            (self.0.wishes.missed, self.0.wishes.fetch) = (PartitionSet::ALL, true);
         }
     }
 

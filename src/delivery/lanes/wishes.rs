@@ -21,8 +21,8 @@ pub(in crate::delivery) struct Wishes {
     pub(in crate::delivery) fetch: bool,
     /// The database has failed around a call: the next fetch waits a little.
     pub(in crate::delivery) pause: bool,
-    /// A record below the watermark may be pending: one was requeued, or fetched and not admitted.
-    pub(in crate::delivery) missed: bool,
+    /// Where a record below the watermark may be pending: one was requeued, or fetched and not admitted.
+    pub(in crate::delivery) missed: PartitionSet,
     /// Where stops are to be read again.
     pub(in crate::delivery) stops: PartitionSet,
     /// Where a lane was released: fetched however full memory is.

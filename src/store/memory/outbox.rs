@@ -17,7 +17,10 @@ use crate::{
     instance::{Claim, InstanceId, InstanceState},
     partition::{PARTITION_COUNT, Partition},
     record::{Lane, RecordId, StopReason},
-    rules::watermark::{Horizon, Server},
+    rules::{
+        watermark::{Horizon, Server},
+        witnesses::{Snapshot, Witness},
+    },
     store::{CLOSED, FenceRow, RETURNED_AT_ONCE, RETURNED_BY_A_STEP},
 };
 
@@ -160,12 +163,17 @@ impl Outbox {
 
     /// How far the ids are decided.
     pub(super) fn horizon(&self) -> Horizon {
-        let open_from = self.open.first().copied().unwrap_or(self.last_number + 1);
-        Horizon { server: self.server(), last_id: self.last_id, open_from: Some(open_from) }
+        let snapshot = Snapshot { end: self.last_number + 1, open: self.open.iter().copied().collect() };
+        Horizon { server: self.server(), last_id: self.last_id, snapshot: Some(snapshot) }
     }
 
     pub(super) fn server(&self) -> Server {
         Server(self.server)
+    }
+
+    /// Gives out a number that nothing else has.
+    pub(super) fn witness(&mut self) -> Witness {
+        Witness { last_id: self.last_id, number: self.draw_number() }
     }
 
     /// Draws an id; it is used up even if its transaction rolls back.

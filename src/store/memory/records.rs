@@ -12,7 +12,10 @@ use crate::{
     instance::InstanceId,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Settlement, Stop},
-    rules::watermark::{Head, Horizon},
+    rules::{
+        watermark::{Head, Horizon, Server},
+        witnesses::Witness,
+    },
     store::{
         CLOSED, FenceRow, Handlers, IdScan, Pick, RecordStore, Resolution, SettleError, Settled, StoreError,
         Suspicion,
@@ -37,19 +40,29 @@ impl RecordStore for MemoryStore {
 
     async fn find_head(&self, partitions: PartitionSet) -> Result<Head, StoreError> {
         self.call("find head", |outbox, _| {
-            let (first, horizon) = (outbox.records.head(partitions), outbox.horizon());
-            Head { first, horizon, number: Some(outbox.draw_number()) }
+            let number = Some(outbox.draw_number());
+            Head { first: outbox.records.head(partitions), horizon: outbox.horizon(), number }
         })
         .await
+    }
+
+    async fn draw_number(&self) -> Result<Option<(Witness, Server)>, StoreError> {
+        self.call("draw number", |outbox, _| Some((outbox.witness(), outbox.server()))).await
     }
 
     async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
         let skip: HashSet<RecordId> = scan.skip_above().into_iter().collect();
         let is_wanted = |record: &Record| is_wanted(record, &skip, scan.pick.handlers);
         self.call("scan by id", |outbox, now| {
+            let horizon = outbox.horizon();
+            let ended =
+                |number: &i64| horizon.snapshot.as_ref().is_some_and(|snapshot| snapshot.sees(*number));
+            if scan.open.iter().any(ended) {
+                return (Vec::new(), horizon);
+            }
             let ids = scan.from..scan.from.saturating_add(scan.reach);
             let found = outbox.records.scan(scan.partitions, ids, now);
-            (found.filter(is_wanted).take(scan.pick.limit).collect(), outbox.horizon())
+            (found.filter(is_wanted).take(scan.pick.limit).collect(), horizon)
         })
         .await
     }

@@ -16,7 +16,10 @@ use crate::{
     handler::BoxFuture,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
-    rules::watermark::{Head, Horizon, Server},
+    rules::{
+        watermark::{Head, Horizon, Server},
+        witnesses::Witness,
+    },
     store::{ErrorClass, FenceRow, IdScan, Notifier, Pick, SchemaError, StoreSettings, Tables},
 };
 
@@ -206,6 +209,13 @@ pub(crate) trait Driver: Database {
         sql: &'c Statements,
         scan: IdScan<'c>,
     ) -> DriverResult<'c, (Vec<Record>, Horizon)>;
+    /// Reads the last id, then gives out a number, on a database with numbers.
+    fn draw_number<'c>(
+        _: &'c mut Self::Connection,
+        _: &'c Statements,
+    ) -> DriverResult<'c, Option<(Witness, Server)>> {
+        Box::pin(async { Ok(None) })
+    }
     /// Reads where the head is.
     fn find_head<'c>(
         conn: &'c mut Self::Connection,

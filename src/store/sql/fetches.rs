@@ -113,7 +113,7 @@ macro_rules! sqlx_fetches {
             };
             Box::pin(async move {
                 let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
-                let horizon = Horizon { last_id, open_from: None, ..Horizon::default() };
+                let horizon = Horizon { last_id, snapshot: None, ..Horizon::default() };
                 let mut records = read(conn, &sql.scan_by_id, &fetches::scan_lists(&scan)).await?;
                 let (Some(below), Some(below_by_partition), Some(below_of_handlers), Some(late)) =
                     (&sql.below, &sql.below_by_partition, &sql.below_of_handlers, &sql.late)
@@ -152,7 +152,7 @@ macro_rules! sqlx_fetches {
                 let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
                 let first = fill(&sql.find_head, &fetches::head_lists(partitions));
                 let first = get::<i64>(&sqlx::raw_sql(first).fetch_one(conn).await?, 0)?;
-                let horizon = Horizon { last_id, open_from: None, ..Horizon::default() };
+                let horizon = Horizon { last_id, snapshot: None, ..Horizon::default() };
                 Ok(crate::rules::watermark::Head { first, horizon, number: None })
             })
         }

@@ -24,7 +24,10 @@ use crate::{
     naming,
     partition::{Partition, PartitionSet},
     record::{Cancel, Record, RecordId},
-    rules::watermark::{Head, Horizon, Server},
+    rules::{
+        watermark::{Head, Horizon, Server},
+        witnesses::{Snapshot, Witness},
+    },
     store::{ErrorClass, FenceRow, IdScan, Notifier, Pick, SchemaError, StoreSettings, Tables},
 };
 
@@ -187,24 +190,32 @@ impl Driver for Postgres {
                 .bind(scan.from.saturating_add(scan.reach))
                 .bind(scan.partitions.to_bytes().to_vec())
                 .bind(scan.skip_above())
+                .bind(scan.open)
                 .bind(limit)
                 .fetch(conn);
-            let mut horizon = Horizon { open_from: Some(0), ..Horizon::default() };
+            let mut horizon = Horizon { snapshot: Some(Snapshot::default()), ..Horizon::default() };
             let mut records = Vec::with_capacity(scan.pick.limit);
             // Row by row: they are decoded while the server still looks for the others.
             while let Some(row) = rows.try_next().await? {
                 match get::<i64>(&row, AFTER_RECORD)? {
                     Some(last_id) => {
-                        let number = |column| Ok::<_, sqlx::Error>(get::<i64>(&row, column)?.unwrap_or(0));
-                        let open_from = Some(number(AFTER_RECORD + 1)?);
-                        let server = Server(number(AFTER_RECORD + 2)?);
-                        horizon = Horizon { server, last_id, open_from };
+                        let snapshot =
+                            Some(snapshot(&get::<String>(&row, AFTER_RECORD + 1)?.unwrap_or_default())?);
+                        let server = Server(get::<i64>(&row, AFTER_RECORD + 2)?.unwrap_or(0));
+                        horizon = Horizon { server, last_id, snapshot };
                     }
                     None => records.push(record(&row)?),
                 }
             }
             Ok((records, horizon))
         })
+    }
+
+    fn draw_number<'c>(
+        conn: &'c mut PgConnection,
+        sql: &'c Statements,
+    ) -> DriverResult<'c, Option<(Witness, Server)>> {
+        Box::pin(draw_number(conn, sql))
     }
 
     fn find_head<'c>(
@@ -214,11 +225,15 @@ impl Driver for Postgres {
     ) -> DriverResult<'c, Head> {
         let numbers: Vec<i16> = partitions.iter().map(|partition| i16::from(partition.number())).collect();
         Box::pin(async move {
-            let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
-            let (first, number, open_from, server): (Option<i64>, i64, i64, i64) =
+            let drawn = draw_number(conn, sql).await?;
+            let (first, seen, server): (Option<i64>, String, i64) =
                 sqlx::query_as(safe(&sql.find_head)).bind(numbers).fetch_one(conn).await?;
-            let horizon = Horizon { server: Server(server), last_id, open_from: Some(open_from) };
-            Ok(Head { first, horizon, number: Some(number) })
+            // What another server has said does not count.
+            let of_it = drawn.filter(|(_, of)| of.0 == server);
+            let last_id = of_it.map_or(0, |(witness, _)| witness.last_id);
+            let number = Some(of_it.map_or(0, |(witness, _)| witness.number));
+            let horizon = Horizon { server: Server(server), last_id, snapshot: Some(snapshot(&seen)?) };
+            Ok(Head { first, horizon, number })
         })
     }
 
@@ -242,6 +257,30 @@ impl Driver for Postgres {
     }
 
     sqlx_driver!(Postgres, PgConnection);
+}
+
+/// None if two servers have answered.
+async fn draw_number(
+    conn: &mut PgConnection,
+    sql: &Statements,
+) -> Result<Option<(Witness, Server)>, sqlx::Error> {
+    let Some(draw) = &sql.draw_number else { return Ok(None) };
+    let (last_id, before): (i64, i64) = sqlx::query_as(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
+    let (number, server): (i64, i64) = sqlx::query_as(safe(draw)).fetch_one(conn).await?;
+    Ok((before == server).then_some((Witness { last_id, number }, Server(server))))
+}
+
+/// Of the text `end of what is resolved:end:open,open`.
+fn snapshot(text: &str) -> Result<Snapshot, sqlx::Error> {
+    let parsed = || {
+        let mut parts = text.splitn(3, ':').skip(1);
+        let end = parts.next()?.parse().ok()?;
+        let open = parts.next()?.split(',').filter(|number| !number.is_empty());
+        let mut open: Vec<i64> = open.map(|number| number.parse().ok()).collect::<Option<_>>()?;
+        open.sort_unstable();
+        Some(Snapshot { end, open })
+    };
+    parsed().ok_or_else(|| sqlx::Error::Decode(format!("no snapshot: {text:?}").into()))
 }
 
 async fn insert_one(
@@ -355,6 +394,15 @@ pub(crate) fn class_of_state(state: &str) -> ErrorClass {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_snapshot_is_read_from_its_text() {
+        let of = |text| snapshot(text).ok().map(|Snapshot { end, open }| (end, open));
+        assert_eq!(of("795:799:795,797"), Some((799, vec![795, 797])));
+        assert_eq!(of("800:800:"), Some((800, vec![])));
+        assert_eq!(of("4294967295:4294967300:4294967295"), Some((4_294_967_300, vec![4_294_967_295])));
+        assert_eq!(["", "1:2", "1:2:x"].map(of), [None, None, None]);
+    }
 
     #[test]
     fn every_state_has_a_class() {

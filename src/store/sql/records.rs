@@ -15,7 +15,10 @@ use crate::{
     instance::InstanceId,
     partition::{Partition, PartitionSet},
     record::{Lane, Record, RecordId, Settlement, Stop, StopReason},
-    rules::watermark::{Head, Horizon},
+    rules::{
+        watermark::{Head, Horizon, Server},
+        witnesses::Witness,
+    },
     store::{
         CLOSED, FenceRow, IdScan, Pick, RecordStore, Resolution, SettleError, Settled, StoreError, Suspicion,
     },
@@ -44,6 +47,16 @@ impl<D: Driver> RecordStore for SqlStore<D> {
             let head = D::find_head(&mut conn, &self.sql, partitions).await?;
             conn.keep();
             Ok(head)
+        })
+        .await
+    }
+
+    async fn draw_number(&self) -> Result<Option<(Witness, Server)>, StoreError> {
+        self.call("draw number", async {
+            let mut conn = self.poll.borrow().await?;
+            let witness = D::draw_number(&mut conn, &self.sql).await?;
+            conn.keep();
+            Ok(witness)
         })
         .await
     }

@@ -12,6 +12,7 @@ mod pacing;
 mod retry;
 mod table;
 mod watermark;
+mod witnesses;
 mod world;
 
 use std::time::Duration;

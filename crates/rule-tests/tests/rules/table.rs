@@ -4,7 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use keylane::{Partition, RecordId, partition::PartitionSet, rules::watermark::Horizon};
+use keylane::{
+    Partition, RecordId,
+    partition::PartitionSet,
+    rules::{watermark::Horizon, witnesses::Snapshot},
+};
 
 pub(crate) const PARTITIONS: usize = 3;
 pub(crate) const KEYS: usize = 4;
@@ -42,6 +46,8 @@ pub(crate) struct Table {
     pub(crate) now: u32,
     last_id: RecordId,
     last_number: i64,
+    /// The highest number of a transaction that has ended.
+    last_ended: i64,
     open: BTreeMap<usize, Open>,
     pub(crate) rows: BTreeMap<RecordId, Row>,
 }
@@ -52,7 +58,15 @@ pub(crate) fn partition(key: usize) -> Partition {
 
 impl Table {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self { kind, now: 0, last_id: 0, last_number: 0, open: BTreeMap::new(), rows: BTreeMap::new() }
+        Self {
+            kind,
+            now: 0,
+            last_id: 0,
+            last_number: 0,
+            last_ended: 0,
+            open: BTreeMap::new(),
+            rows: BTreeMap::new(),
+        }
     }
 
     /// The transaction gets its number, if it has none yet. False: it would wait for another writer.
@@ -78,6 +92,7 @@ impl Table {
     /// The number of the transaction that has been committed, if it was open.
     pub(crate) fn commit(&mut self, who: usize) -> Option<i64> {
         let Open { number, rows } = self.open.remove(&who)?;
+        self.last_ended = self.last_ended.max(number);
         let now = self.now;
         self.rows.extend(rows.into_iter().map(|(id, row)| (id, Row { committed: now, ..row })));
         Some(number)
@@ -85,8 +100,17 @@ impl Table {
 
     pub(crate) fn roll_back(&mut self, who: usize) {
         let open = self.open.remove(&who);
+        self.last_ended = self.last_ended.max(open.as_ref().map_or(0, |open| open.number));
         if self.kind == Kind::Serial {
             self.last_id -= open.map_or(0, |open| open.rows.len() as i64);
+        }
+    }
+
+    /// What a transaction has inserted last is rolled back to a savepoint, which had a number of its own.
+    pub(crate) fn roll_back_to_savepoint(&mut self, who: usize) {
+        if self.kind != Kind::Serial {
+            self.draw_number();
+            self.open.get_mut(&who).and_then(|open| open.rows.pop_last());
         }
     }
 
@@ -100,7 +124,7 @@ impl Table {
     /// Ids that are used up by others and never seen here.
     pub(crate) fn burn(&mut self, ids: i64) {
         if self.kind != Kind::Serial || self.open.is_empty() {
-            self.draw_number();
+            self.whole();
             self.last_id += ids;
         }
     }
@@ -108,6 +132,13 @@ impl Table {
     pub(crate) fn draw_number(&mut self) -> i64 {
         self.last_number += 1;
         self.last_number
+    }
+
+    /// The number of a transaction that begins and ends at once.
+    pub(crate) fn whole(&mut self) -> i64 {
+        let number = self.draw_number();
+        self.last_ended = number;
+        number
     }
 
     /// The last id as the statement for it says.
@@ -120,10 +151,13 @@ impl Table {
         }
     }
 
-    /// The number below which no transaction is open.
-    pub(crate) fn open_from(&self) -> Option<i64> {
-        let first = self.open.values().map(|open| open.number).min();
-        (self.kind == Kind::Numbered).then(|| first.unwrap_or(self.last_number + 1))
+    /// What a statement sees. What has begun after the last transaction that has ended is not listed.
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
+        let end = self.last_ended + 1;
+        let mut open: Vec<i64> =
+            self.open.values().map(|open| open.number).filter(|open| *open < end).collect();
+        open.sort_unstable();
+        (self.kind == Kind::Numbered).then_some(Snapshot { end, open })
     }
 
     /// As the answer to a settle or to `find_head` says.
@@ -132,7 +166,7 @@ impl Table {
     }
 
     pub(crate) fn horizon(&self) -> Horizon {
-        Horizon { last_id: self.last_id(), open_from: self.open_from(), ..Horizon::default() }
+        Horizon { last_id: self.last_id(), snapshot: self.snapshot(), ..Horizon::default() }
     }
 
     /// Pending ids of these partitions, in their order.

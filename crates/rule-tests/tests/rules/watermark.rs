@@ -21,6 +21,8 @@ enum Event {
     /// A transaction that inserts one record and commits at once.
     Whole(usize),
     RollBack(usize),
+    /// A savepoint is taken back.
+    RollBackPart(usize),
     /// Ids that others have used up.
     Burn(i64),
     /// A fetch begins, or takes its next step.
@@ -59,7 +61,8 @@ fn event() -> impl Strategy<Value = Event> {
         9 => (writer.clone(), key.clone()).prop_map(|(writer, key)| Event::Insert(writer, key)),
         6 => writer.clone().prop_map(Event::Commit),
         4 => key.clone().prop_map(Event::Whole),
-        2 => writer.prop_map(Event::RollBack),
+        2 => writer.clone().prop_map(Event::RollBack),
+        1 => writer.prop_map(Event::RollBackPart),
         1 => ids.prop_map(Event::Burn),
         24 => Just(Event::Fetch),
         1 => Just(Event::FetchIdle),
@@ -86,6 +89,7 @@ impl World {
                 self.table.commit(WRITERS);
             }
             Event::RollBack(writer) => self.table.roll_back(writer),
+            Event::RollBackPart(writer) => self.table.roll_back_to_savepoint(writer),
             Event::Burn(ids) => self.table.burn(ids),
             Event::Fetch => return self.go_on_fetching(false),
             Event::FetchIdle => return self.go_on_fetching(true),
@@ -168,7 +172,7 @@ proptest! {
             world.happen(Event::Whole(0))?;
             world.round()?;
             let last_id = world.table.horizon().last_id;
-            let mut watermark = world.watermark;
+            let mut watermark = world.watermark.clone();
             near |= matches!(watermark.plan(all()), Plan::ScanById { from, .. } if from > last_id - 10);
         }
         prop_assert!(near, "{:?} is far behind {:?}", world.watermark, world.table.horizon());

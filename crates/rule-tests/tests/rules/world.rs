@@ -16,10 +16,13 @@ use super::table::{KEYS, Kind, PARTITIONS, SETTLER, Table, partition};
 
 /// The next statement of a fetch.
 enum Next {
-    /// Of a query of the head: the first record, after the last id.
-    Head(RecordId),
-    /// Its number, after the snapshot.
-    Number(Option<RecordId>, Horizon),
+    /// A number is drawn for its own sake, after the last id.
+    Draw(RecordId),
+    Plan,
+    /// The number of a query of the head, after the last id.
+    Number(PartitionSet, RecordId),
+    /// The first record of these, and the snapshot.
+    Head(PartitionSet, RecordId, i64),
     LastId(RecordId, i64),
     ScanById(RecordId, i64, RecordId),
     /// What is late, or the last id as it is after the snapshot.
@@ -64,6 +67,14 @@ pub(crate) struct World {
     settle: Option<Settle>,
 }
 
+fn next(plan: Plan, table: &Table) -> Next {
+    match plan {
+        Plan::FindHead(of) => Next::Number(of, table.last_id()),
+        Plan::ScanById { from, reach } => Next::LastId(from, reach),
+        Plan::ByPartition => Next::Heads,
+    }
+}
+
 pub(crate) fn all() -> PartitionSet {
     (0..PARTITIONS).map(partition).collect()
 }
@@ -98,7 +109,7 @@ impl World {
             self.watermark.wrote(last_id, number, Default::default());
         }
         if std::mem::take(&mut self.requeued) {
-            self.watermark.reset();
+            self.watermark.reset(all());
         }
         let idle = |key: &usize| !self.memory.values().any(|of| partition(*of) == partition(*key));
         let idle: PartitionSet = (0..PARTITIONS).filter(idle).map(partition).collect();
@@ -106,14 +117,11 @@ impl World {
         if owned.is_empty() {
             return;
         }
-        let mut watermark = self.watermark;
+        let watermark = self.watermark.clone();
         let next = match kept {
             true => Next::Heads,
-            false => match watermark.plan(owned) {
-                Plan::FindHead => Next::Head(self.table.last_id()),
-                Plan::ScanById { from, reach } => Next::LastId(from, reach),
-                Plan::ByPartition => Next::Heads,
-            },
+            false if watermark.wants_number() => Next::Draw(self.table.last_id()),
+            false => Next::Plan,
         };
         if !kept {
             self.fetched_of = owned;
@@ -130,31 +138,27 @@ impl World {
             ids.filter(|id| !fetch.skip.contains(id)).take(self.limit).collect()
         };
         fetch.next = match fetch.next {
-            Next::Head(last_id) => {
-                let horizon = Horizon { last_id, open_from: table.open_from(), ..Horizon::default() };
-                Next::Number(table.pending(fetch.owned).next(), horizon)
+            Next::Draw(last_id) => {
+                let number = table.whole();
+                fetch.watermark.wrote(last_id, number, Default::default());
+                Next::Plan
             }
-            Next::Number(first, horizon) => {
-                let number = table.draw_number();
-                let number = table.told(number);
-                match fetch.watermark.head_found(Head { first, horizon, number }) {
-                    Plan::ScanById { from, reach } => Next::LastId(from, reach),
-                    plan => {
-                        prop_assert_eq!(plan, Plan::ByPartition);
-                        Next::Heads
-                    }
-                }
+            Next::Plan => next(fetch.watermark.plan(fetch.owned), table),
+            Next::Number(of, last_id) => Next::Head(of, last_id, table.whole()),
+            Next::Head(of, last_id, number) => {
+                let horizon = Horizon { last_id, snapshot: table.snapshot(), ..Horizon::default() };
+                let head = Head { first: table.pending(of).next(), horizon, number: table.told(number) };
+                next(fetch.watermark.head_found(of, fetch.owned, &head), table)
             }
             Next::LastId(from, reach) => Next::ScanById(from, reach, table.last_id()),
             Next::ScanById(from, reach, last_id) => {
                 let within = |id: &RecordId| (from..from + reach).contains(id);
                 let found = brings(&mut table.pending(fetch.owned).filter(within));
-                Next::Rest(
-                    from,
-                    reach,
-                    found,
-                    Horizon { last_id, open_from: table.open_from(), ..Horizon::default() },
-                )
+                let horizon = Horizon { last_id, snapshot: table.snapshot(), ..Horizon::default() };
+                match fetch.watermark.begins_too_late(from, &horizon, fetch.owned) {
+                    Some(plan) => next(plan, table),
+                    None => Next::Rest(from, reach, found, horizon),
+                }
             }
             Next::Rest(from, reach, mut found, mut horizon) => {
                 match table.kind {
@@ -167,7 +171,7 @@ impl World {
                     Kind::Serial => {}
                 }
                 let last = found.last().copied().unwrap_or(from);
-                fetch.watermark.scanned((from, reach), self.limit, (found.len(), last), horizon);
+                fetch.watermark.scanned((from, reach), self.limit, (found.len(), last), &horizon);
                 Next::TakeIn(found)
             }
             Next::Heads => Next::TakeIn(brings(&mut table.heads(fetch.owned).into_iter())),
@@ -179,7 +183,7 @@ impl World {
 
     fn take_in(&mut self, fetch: &Fetch, found: &[RecordId]) -> TestCaseResult {
         if !fetch.kept {
-            self.watermark = fetch.watermark;
+            self.watermark = fetch.watermark.clone();
         }
         let mut taken = Vec::new();
         for id in found {
@@ -207,7 +211,7 @@ impl World {
         let Some(mut settle) = self.settle.take() else {
             let ids: BTreeSet<RecordId> = self.memory.keys().take(most).copied().collect();
             let begins = !ids.is_empty();
-            let began_at = self.watermark.last_id();
+            let (began_at, _) = self.watermark.last_id();
             self.settle = begins.then_some(Settle { ids, hold, began_at, number: None });
             return;
         };

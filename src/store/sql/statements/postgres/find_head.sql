@@ -1,9 +1,7 @@
--- The first pending record of all partitions given, the number of this transaction, and the number
--- below which none is open; and the server.
+-- The first pending record of all partitions given, the snapshot that sees it, and the server.
 SELECT (SELECT min(head.id)
         FROM unnest($1::int2[]) AS p (no)
         CROSS JOIN LATERAL (
             SELECT o.id FROM {outbox}record o WHERE o.partition_no = p.no AND o.status = 0 ORDER BY o.id LIMIT 1
         ) AS head),
-       pg_current_xact_id()::text::int8, pg_snapshot_xmin(pg_current_snapshot())::text::int8,
-       {server}
+       pg_current_snapshot()::text, {server}

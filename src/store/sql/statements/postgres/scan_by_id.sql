@@ -1,9 +1,9 @@
 -- Pending records in id order, by the primary key, and the horizon of the same moment: one row has the last id
--- that was drawn, the number below which no transaction is open, and the server, and is no record. $3 is a bit
--- for each partition: an array would be searched for each row.
+-- that was drawn, the snapshot, and the server, and is no record. $3 is a bit for each partition: an array would be
+-- searched for each row. Nothing is read if one of the transactions in $5 has ended: the scan begins too late then.
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        CASE WHEN is_called THEN last_value ELSE last_value - 1 END AS last_id,
-       pg_snapshot_xmin(pg_current_snapshot())::text::int8 AS open_from, {server} AS server
+       pg_current_snapshot()::text AS seen, {server} AS server
 FROM {outbox}record_id_seq
 UNION ALL (
     SELECT id, event_id, partition_no::int8, record_key, handler, record_type, content_type,
@@ -11,5 +11,7 @@ UNION ALL (
     FROM {outbox}record
     WHERE id >= $1 AND id < $2 AND status = 0 AND get_bit($3, partition_no) = 1
       AND id NOT IN (SELECT unnest($4::int8[])){handlers}
-    ORDER BY id LIMIT $5
+      AND NOT EXISTS (SELECT FROM unnest($5::int8[]) AS o (number)
+                      WHERE pg_visible_in_snapshot(o.number::text::xid8, pg_current_snapshot()))
+    ORDER BY id LIMIT $6
 )

@@ -1,0 +1,267 @@
+//! Where a fetch begins while transactions stay open, judged by what it brings; and naive ways to decide it, each
+//! of which is caught.
+
+#![allow(clippy::unwrap_used, reason = "a property fails by panicking")]
+
+use std::collections::BTreeSet;
+
+use keylane::{
+    RecordId,
+    rules::witnesses::{Snapshot, Witness, Witnesses},
+};
+use proptest::{
+    collection::vec,
+    prelude::*,
+    test_runner::{TestCaseResult, TestRng, TestRunner},
+};
+
+use super::{
+    table::{KEYS, Kind, Table},
+    world::all,
+};
+
+const WRITERS: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Begin(usize),
+    Insert(usize, usize),
+    Commit(usize),
+    RollBack(usize),
+    RollBackPart(usize),
+    /// A transaction that inserts one record and commits at once.
+    Whole(usize),
+    /// So many of what was brought are completed, in a transaction that gives a witness.
+    Settle(usize),
+    Fetch,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let (writer, key) = (0..WRITERS, 0..KEYS);
+    prop_oneof![
+        2 => writer.clone().prop_map(Event::Begin),
+        6 => (writer.clone(), key.clone()).prop_map(|(writer, key)| Event::Insert(writer, key)),
+        4 => writer.clone().prop_map(Event::Commit),
+        1 => writer.clone().prop_map(Event::RollBack),
+        1 => writer.prop_map(Event::RollBackPart),
+        3 => key.prop_map(Event::Whole),
+        3 => (1..6_usize).prop_map(Event::Settle),
+        8 => Just(Event::Fetch),
+    ]
+}
+
+/// How it is decided where a fetch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The rule.
+    Witnesses,
+    /// Behind what was read last.
+    HighWater,
+    /// What has ended is compared after reading, for the next fetch.
+    AfterReading,
+    /// Only the transactions that were listed as open count, not those from the end of the snapshot on.
+    OnlyListed,
+    /// A fetch that was cut by its limit leaves how far was read as it is.
+    NotLowered,
+    /// The last id is read after the number was given out.
+    LastIdAfterwards,
+    /// The snapshot is that of a statement before.
+    SnapshotBefore,
+}
+
+const NAIVE: [Way; 6] = [
+    Way::HighWater,
+    Way::AfterReading,
+    Way::OnlyListed,
+    Way::NotLowered,
+    Way::LastIdAfterwards,
+    Way::SnapshotBefore,
+];
+
+struct Course {
+    way: Way,
+    table: Table,
+    limit: usize,
+    witnesses: Witnesses,
+    /// As the naive ways have it: the snapshot of the last fetch, and how far it has read.
+    before: Option<(Snapshot, RecordId)>,
+    /// What a statement before has seen.
+    earlier: Snapshot,
+    /// Where the next fetch begins at the latest, as comparing afterwards says.
+    compared: Option<RecordId>,
+    memory: BTreeSet<RecordId>,
+    /// The last id as the last fetch has told it.
+    last_id: RecordId,
+    /// Of a settle whose reply is under way.
+    given: Option<Witness>,
+}
+
+impl Course {
+    fn new(way: Way, limit: usize) -> Self {
+        let table = Table::new(Kind::Numbered);
+        let (witnesses, memory, earlier) = (Witnesses::default(), BTreeSet::new(), Snapshot::default());
+        let (before, compared, last_id, given) = (None, None, 0, None);
+        Self { way, table, limit, witnesses, before, earlier, compared, memory, last_id, given }
+    }
+
+    fn happen(&mut self, event: Event) -> TestCaseResult {
+        let earlier = self.table.snapshot().unwrap();
+        match event {
+            Event::Begin(writer) => drop(self.table.begin(writer)),
+            Event::Insert(writer, key) => self.table.insert(writer, key),
+            Event::Commit(writer) => drop(self.table.commit(writer)),
+            Event::RollBack(writer) => self.table.roll_back(writer),
+            Event::RollBackPart(writer) => self.table.roll_back_to_savepoint(writer),
+            Event::Whole(key) => {
+                self.table.insert(WRITERS, key);
+                self.table.commit(WRITERS);
+            }
+            Event::Settle(most) => self.settle(most),
+            Event::Fetch => self.fetch()?,
+        }
+        self.earlier = earlier;
+        Ok(())
+    }
+
+    fn settle(&mut self, most: usize) {
+        let done: Vec<RecordId> = self.memory.iter().copied().take(most).collect();
+        for id in done {
+            self.memory.remove(&id);
+            self.table.rows.remove(&id);
+        }
+        self.tell();
+        self.given = Some(Witness { last_id: self.last_id, number: self.table.whole() });
+    }
+
+    /// The reply to a settle comes.
+    fn tell(&mut self) {
+        if let Some(mut witness) = self.given.take() {
+            if self.way == Way::LastIdAfterwards {
+                witness.last_id = self.table.last_id();
+            }
+            self.witnesses.add(witness);
+        }
+    }
+
+    /// Where the fetch begins that has this snapshot.
+    fn first(&mut self, snapshot: &Snapshot) -> Option<RecordId> {
+        let read_to = self.before.as_ref().map(|(_, read_to)| read_to + 1);
+        let at_most = |first: Option<RecordId>| read_to.min(first.or(read_to));
+        match self.way {
+            Way::HighWater => read_to,
+            Way::AfterReading => at_most(self.compared.take()),
+            // As if the end of the snapshot were known to be bounded.
+            Way::OnlyListed => {
+                let (before, _) = self.before.as_ref()?;
+                let mut listed = self.witnesses.clone();
+                listed.add(Witness { last_id: RecordId::MAX - 1, number: before.end });
+                listed.first_under(snapshot)
+            }
+            Way::SnapshotBefore => self.witnesses.first_under(&self.earlier),
+            Way::Witnesses | Way::NotLowered | Way::LastIdAfterwards => self.witnesses.first_under(snapshot),
+        }
+    }
+
+    /// A fetch by one statement: what is not known begins at the first id.
+    fn fetch(&mut self) -> TestCaseResult {
+        self.tell();
+        let snapshot = self.table.snapshot().unwrap();
+        let from = self.first(&snapshot).unwrap_or(1);
+        let seen: Vec<RecordId> = self.table.pending(all()).collect();
+        let found = seen.iter().filter(|id| **id >= from && !self.memory.contains(id));
+        let found: Vec<RecordId> = found.take(self.limit).copied().collect();
+        for id in &found {
+            let key = self.table.rows[id].key;
+            self.memory.insert(*id);
+            let earlier = seen.iter().filter(|other| *other < id && self.table.rows[other].key == key);
+            let passed = earlier.copied().find(|other| !self.memory.contains(other));
+            prop_assert_eq!(passed, None, "{:?}: {} was brought before it, from {}", self.way, id, from);
+        }
+        let full = found.len() >= self.limit;
+        let last_id = self.table.last_id();
+        let complete_to = if full { *found.last().unwrap() } else { last_id.max(from) };
+        let read_to = match (self.way, &self.before) {
+            (Way::NotLowered, Some((_, before))) => complete_to.max(*before),
+            _ => complete_to,
+        };
+        if self.way == Way::AfterReading {
+            self.compared = self.witnesses.first_under(&snapshot);
+        }
+        self.witnesses.read(&snapshot, read_to);
+        self.before = Some((snapshot, read_to));
+        self.last_id = last_id;
+        Ok(())
+    }
+
+    /// Everything that was committed is brought in the end.
+    fn end(&mut self) -> TestCaseResult {
+        self.table.commit_writers();
+        let mut rounds = 0;
+        while !self.table.rows.is_empty() && rounds < 100 {
+            self.happen(Event::Fetch)?;
+            self.happen(Event::Settle(usize::MAX))?;
+            rounds += 1;
+        }
+        prop_assert!(self.table.rows.is_empty(), "{:?} has passed over {:?}", self.way, self.table.rows);
+        Ok(())
+    }
+}
+
+fn run(way: Way, limit: usize, events: &[Event]) -> TestCaseResult {
+    let mut course = Course::new(way, limit);
+    events.iter().try_for_each(|event| course.happen(*event))?;
+    course.end()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, ..super::config() })]
+
+    /// With a snapshot and a reading of the same statement nothing is passed over, and nothing is brought
+    /// before an earlier record of its key that could be seen.
+    #[test]
+    fn nothing_below_the_beginning_was_not_there_before(
+        limit in 1..6_usize,
+        events in vec(event(), 1..120),
+    ) {
+        run(Way::Witnesses, limit, &events)?;
+    }
+
+    /// While a transaction stays open, fetches do not begin at it.
+    #[test]
+    fn an_open_transaction_holds_no_fetch_back(rounds in 10..60_usize, first in any::<bool>()) {
+        let mut course = Course::new(Way::Witnesses, 100);
+        course.happen(Event::Fetch)?;
+        course.happen(Event::Settle(0))?;
+        let open = if first { Event::Insert(0, 0) } else { Event::Begin(0) };
+        course.happen(open)?;
+        for _ in 0..rounds {
+            for event in [Event::Whole(1), Event::Fetch, Event::Settle(usize::MAX)] {
+                course.happen(event)?;
+            }
+        }
+        let first = course.witnesses.first().unwrap();
+        prop_assert!(first >= course.table.last_id() - 3, "{first} of {}", course.table.last_id());
+    }
+}
+
+/// The model does tell: whatever looks as if it would do is caught within some hundred courses.
+#[test]
+fn naive_ways_are_caught() {
+    for way in NAIVE {
+        let config = ProptestConfig {
+            cases: 1_000,
+            max_shrink_iters: 0,
+            failure_persistence: None,
+            ..super::config()
+        };
+        let seed = TestRng::deterministic_rng(config.rng_algorithm);
+        let mut runner = TestRunner::new_with_rng(config, seed);
+        let courses = std::cell::Cell::new(0);
+        let found = runner.run(&(1..6_usize, vec(event(), 1..120)), |(limit, events)| {
+            courses.set(courses.get() + 1);
+            run(way, limit, &events)
+        });
+        let error = found.expect_err(&format!("{way:?} was not caught")).to_string();
+        println!("{way:?}: caught in course {}: {}", courses.get(), error.lines().next().unwrap_or_default());
+    }
+}

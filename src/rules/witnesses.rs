@@ -1,0 +1,239 @@
+//! From which id on a fetch must read although transactions stay open.
+//!
+//! The low watermark waits for the oldest transaction of the server. What lies behind it was read before, and
+//! only transactions that have ended *since* can add to it. A *witness* bounds what they add: the last id `l` was
+//! read, then number `n` was given out. A transaction gets its number before it draws an id, so one that is
+//! numbered `n` or above draws only ids above `l`.
+//!
+//! A fetch remembers its snapshot and how far it has read. The next fetch begins behind that, or at the least
+//! id of the transactions that the old snapshot does not see and its own does. Whatever lies below was seen by
+//! the fetch before. Both snapshots are those of the statements that read the records: a snapshot of another
+//! moment would let a later record pass an earlier one that became visible in between.
+
+use crate::record::RecordId;
+
+/// So many witnesses are kept. With fewer, bounds are lower, but never wrong.
+const MOST_WITNESSES: usize = 8;
+
+/// Which transactions a statement sees, by their numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// No transaction from this number on is seen, whether it has begun or not.
+    pub end: i64,
+    /// Nor are these below it, which were open. In ascending order.
+    pub open: Vec<i64>,
+}
+
+impl Snapshot {
+    /// Whether a transaction had ended. What it has committed is then seen.
+    pub fn sees(&self, number: i64) -> bool {
+        number < self.end && self.open.binary_search(&number).is_err()
+    }
+
+    /// All below this number are seen.
+    pub fn open_from(&self) -> i64 {
+        self.open.first().map_or(self.end, |first| self.end.min(*first))
+    }
+}
+
+/// A last id that was read before a number was given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Witness {
+    /// The last id that was drawn.
+    pub last_id: RecordId,
+    /// The number of a transaction, given out afterwards.
+    pub number: i64,
+}
+
+/// What the last complete fetch has read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Read {
+    /// The end of its snapshot.
+    end: i64,
+    /// The transactions that were open, and the least id that each may draw. `None`: any.
+    open: Vec<(i64, Option<RecordId>)>,
+    /// Every pending record that the snapshot sees up to this id was brought then or before.
+    to: RecordId,
+}
+
+/// The witnesses, and what was read last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Witnesses {
+    /// Numbers and ids ascend.
+    ladder: Vec<Witness>,
+    read: Option<Read>,
+}
+
+impl Witnesses {
+    /// A number was given out after the last id was read.
+    pub fn add(&mut self, witness: Witness) {
+        let newer = |last: &Witness| last.number < witness.number && last.last_id < witness.last_id;
+        if !self.ladder.last().is_none_or(newer) {
+            return;
+        }
+        if self.ladder.len() >= MOST_WITNESSES {
+            // The first of them bounds the transactions that the last snapshot does not see.
+            self.ladder.remove(MOST_WITNESSES / 2);
+        }
+        self.ladder.push(witness);
+    }
+
+    /// The newest witness.
+    pub fn newest(&self) -> Option<Witness> {
+        self.ladder.last().copied()
+    }
+
+    /// The least id that transactions from this number on may draw. `None`: any.
+    fn least_id(&self, number: i64) -> Option<RecordId> {
+        let witness = self.ladder.iter().rev().find(|witness| witness.number <= number);
+        witness.map(|witness| witness.last_id.saturating_add(1))
+    }
+
+    /// Where the next fetch may begin, unless transactions have ended that were open: see
+    /// [`Witnesses::first_under`]. `None`: it is not known.
+    pub fn first(&self) -> Option<RecordId> {
+        let read = self.read.as_ref()?;
+        Some(read.to.saturating_add(1)).min(self.least_id(read.end))
+    }
+
+    /// The transactions whose end moves the beginning of a fetch below this id.
+    pub fn may_lower(&self, first: RecordId) -> Vec<i64> {
+        let open = self.read.iter().flat_map(|read| &read.open);
+        open.filter(|(_, least)| *least < Some(first)).map(|(number, _)| *number).collect()
+    }
+
+    /// Where a fetch with this snapshot must begin at the latest. `None`: it is not known.
+    pub fn first_under(&self, snapshot: &Snapshot) -> Option<RecordId> {
+        let read = self.read.as_ref()?;
+        if snapshot.end < read.end {
+            // Numbers have gone back: another history than the one that was seen.
+            return None;
+        }
+        let ended = read.open.iter().filter(|(number, _)| snapshot.sees(*number));
+        ended.map(|(_, least)| *least).fold(self.first(), Option::min)
+    }
+
+    /// A fetch with this snapshot has brought everything pending up to an id. It began where
+    /// [`Witnesses::first_under`] says or below, or at the first pending record of all.
+    pub fn read(&mut self, snapshot: &Snapshot, to: RecordId) {
+        let before = self.read.take();
+        let known = |number: i64| {
+            let open = before.as_ref().map(|read| &read.open)?;
+            let place = open.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+            open[place].1
+        };
+        let open = snapshot.open.iter().map(|number| (*number, self.least_id(*number).max(known(*number))));
+        self.read = Some(Read { end: snapshot.end, open: open.collect(), to });
+        // The transactions that will be open in later snapshots are those of this one, whose bounds are kept beside
+        // them, and those from its end on.
+        let needed = self.ladder.iter().rposition(|witness| witness.number <= snapshot.end);
+        self.ladder.drain(..needed.unwrap_or(0));
+    }
+
+    /// What was read covers records up to an id below this one only.
+    pub fn lower(&mut self, id: RecordId) {
+        if let Some(read) = &mut self.read {
+            read.to = read.to.min(id.saturating_sub(1));
+        }
+    }
+
+    /// What was read does not count any more.
+    pub fn reset(&mut self) {
+        self.read = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(end: i64, open: &[i64]) -> Snapshot {
+        Snapshot { end, open: open.to_vec() }
+    }
+
+    /// Ids up to 100 were drawn before number 10, up to 200 before 20, and up to 300 before 30.
+    fn witnesses() -> Witnesses {
+        let mut witnesses = Witnesses::default();
+        for number in [10, 20, 30] {
+            witnesses.add(Witness { last_id: number * 10, number });
+        }
+        witnesses
+    }
+
+    #[test]
+    fn an_open_transaction_holds_nothing_back_and_lowers_the_beginning_when_it_ends() {
+        let mut witnesses = witnesses();
+        witnesses.read(&snapshot(40, &[15, 25]), 500);
+        assert_eq!(witnesses.first(), Some(301), "those from 40 on may have drawn ids above 300 already");
+        witnesses.add(Witness { last_id: 600, number: 38 });
+        assert_eq!(witnesses.first(), Some(501));
+        assert_eq!(witnesses.first_under(&snapshot(50, &[15, 25])), Some(501));
+        assert_eq!(witnesses.first_under(&snapshot(50, &[15])), Some(201));
+        assert_eq!(witnesses.first_under(&snapshot(50, &[])), Some(101));
+        assert_eq!(witnesses.may_lower(501), [15, 25]);
+        assert_eq!(witnesses.may_lower(201), [15]);
+    }
+
+    #[test]
+    fn the_bound_of_an_open_transaction_outlives_its_witness() {
+        let mut witnesses = witnesses();
+        witnesses.read(&snapshot(40, &[15]), 500);
+        for number in 41..100 {
+            witnesses.add(Witness { last_id: number * 100, number });
+            witnesses.read(&snapshot(number + 1, &[15]), number * 100);
+        }
+        assert!(witnesses.ladder.len() <= MOST_WITNESSES);
+        assert_eq!(witnesses.first(), Some(9_901));
+        assert_eq!(witnesses.first_under(&snapshot(101, &[])), Some(101));
+    }
+
+    #[test]
+    fn what_is_older_than_all_witnesses_may_draw_any_id() {
+        let mut witnesses = witnesses();
+        witnesses.read(&snapshot(40, &[5]), 250);
+        assert_eq!(witnesses.first_under(&snapshot(40, &[5])), Some(251));
+        assert_eq!(witnesses.first_under(&snapshot(41, &[])), None);
+        assert_eq!(Witnesses::default().first(), None);
+        let mut none = Witnesses::default();
+        none.read(&snapshot(40, &[]), 250);
+        assert_eq!(none.first(), None, "nothing bounds those from 40 on");
+    }
+
+    #[test]
+    fn a_witness_above_the_end_of_a_snapshot_says_nothing_of_those_below_it() {
+        let mut witnesses = Witnesses::default();
+        witnesses.add(Witness { last_id: 100, number: 10 });
+        witnesses.read(&snapshot(12, &[]), 500);
+        witnesses.add(Witness { last_id: 400, number: 14 });
+        assert_eq!(witnesses.first(), Some(101), "12 and 13 were given out before");
+    }
+
+    #[test]
+    fn the_first_and_the_newest_of_many_witnesses_are_kept() {
+        let mut witnesses = witnesses();
+        (31..99).for_each(|number| witnesses.add(Witness { last_id: number * 10, number }));
+        assert_eq!(witnesses.ladder.len(), MOST_WITNESSES);
+        assert_eq!(witnesses.least_id(10), Some(101));
+        assert_eq!(witnesses.newest(), Some(Witness { last_id: 980, number: 98 }));
+    }
+
+    #[test]
+    fn a_lowered_reading_is_read_again() {
+        let mut witnesses = witnesses();
+        witnesses.read(&snapshot(40, &[]), 280);
+        witnesses.lower(270);
+        assert_eq!(witnesses.first(), Some(270));
+        witnesses.lower(900);
+        assert_eq!(witnesses.first(), Some(270));
+        witnesses.reset();
+        assert_eq!(witnesses.first(), None);
+    }
+
+    #[test]
+    fn a_snapshot_sees_what_had_ended() {
+        let snapshot = snapshot(10, &[4, 7]);
+        let seen: Vec<i64> = (1..12).filter(|number| snapshot.sees(*number)).collect();
+        assert_eq!(seen, [1, 2, 3, 5, 6, 8, 9]);
+        assert_eq!((snapshot.open_from(), Snapshot { end: 3, open: vec![] }.open_from()), (4, 3));
+    }
+}
