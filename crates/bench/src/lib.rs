@@ -43,6 +43,7 @@ mod tally;
 mod trial;
 mod watch;
 mod worker;
+mod writers;
 
 use std::{error::Error, future::Future};
 
@@ -105,6 +106,8 @@ enum Measurement {
     Cluster(cluster::Options),
     /// Drains beside a large backlog of each kind, against a small one.
     Backlog(backlog::Options),
+    /// Drains beside transactions of other writers: a long one, many, small ones.
+    Writers(writers::Options),
     /// What one instance needs to drain a large backlog.
     Memory(memory::Options),
     /// Records come and go at a steady rate.
@@ -188,6 +191,7 @@ async fn measure<E: Engine>(stage: Stage<E>, measurement: Measurement) -> Result
         Measurement::Handlers(options) => Ok((handlers::run(&stage, &options).await?, options.show)),
         Measurement::Cluster(options) => Ok((cluster::run(&stage, &options).await?, options.show)),
         Measurement::Backlog(options) => Ok((backlog::run(&stage, &options).await?, options.show)),
+        Measurement::Writers(options) => Ok((writers::run(&stage, &options).await?, options.show)),
         Measurement::Memory(options) => Ok((memory::run(&stage, &options).await?, options.show)),
         Measurement::Steady(options) => Ok((steady::run(&stage, &options).await?, options.show)),
         Measurement::Inbox(options) => Ok((inbox::run(&stage, &options).await?, options.show)),

@@ -49,6 +49,17 @@ impl<'a, E: Engine> Pile<'a, E> {
 
     /// Adds so many records, key after key and round after round.
     pub(super) async fn add(&self, records: usize, keys: Keys, stored: Stored) -> Result<()> {
+        self.add_on(&mut E::connect(&self.stage.pool).await?, records, keys, stored).await
+    }
+
+    /// The same on this connection, in its transaction if it has begun one.
+    pub(super) async fn add_on(
+        &self,
+        conn: &mut E::Connection,
+        records: usize,
+        keys: Keys,
+        stored: Stored,
+    ) -> Result<()> {
         let round = keys.count(self.load);
         if round == 0 {
             return Err(format!("{keys:?} keys are none: raise --keys").into());
@@ -56,7 +67,6 @@ impl<'a, E: Engine> Pile<'a, E> {
         // There are as many copies at most as there are keys.
         let rounds = (CHUNK / round).clamp(1, self.load.keys.get());
         let completed_at = if stored == Stored::Completed { "created_at" } else { "NULL" };
-        let mut conn = E::connect(&self.stage.pool).await?;
         self.stage.bar.set_length(records as u64);
         for start in (0..records).step_by(rounds * round) {
             let copied = (records - start).min(rounds * round);
@@ -71,7 +81,7 @@ impl<'a, E: Engine> Pile<'a, E> {
                 status = stored as u8,
                 condition = keys.condition(),
             );
-            E::execute(&mut conn, sql).await?;
+            E::execute(conn, sql).await?;
             self.stage.bar.set_position((start + copied) as u64);
         }
         Ok(())

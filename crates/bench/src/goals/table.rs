@@ -53,6 +53,10 @@ const ELSEWHERE: Measurement = Measurement {
 };
 const BACKLOG: Measurement =
     Measurement { words: "backlog", quick: "backlog --records 100000 --drained 20000 --held 10000" };
+const WRITERS: Measurement =
+    Measurement { words: "writers", quick: "writers --records 100000 --settled 100000" };
+const WRITERS_KEEP: Measurement =
+    Measurement { words: "writers --keep", quick: "writers --keep --records 100000 --settled 100000" };
 const STEADY: Measurement = Measurement { words: "steady", quick: "steady --seconds 10" };
 const IDLE: Measurement = Measurement { words: "idle", quick: "idle --seconds 5" };
 const IDLE_64: Measurement =
@@ -118,6 +122,12 @@ pub(super) const GOALS: &[Goal] = &[
     goal("backlog-held-cpu", &BACKLOG, "held / plain", "server processor", AtMost(2.0)),
     goal("backlog-kept", &BACKLOG, "kept / keeping", "rate", AtLeast(0.5)),
     goal("backlog-kept-cpu", &BACKLOG, "kept / keeping", "server processor", AtMost(2.0)),
+    goal("writers-long", &WRITERS, "long transaction / plain", "rate", AtLeast(0.8)),
+    goal("writers-long-end", &WRITERS, "long transaction", "until the last is handled", AtMost(1_000.0)),
+    goal("writers-many", &WRITERS, "50 writers / plain", "rate", AtLeast(0.8)),
+    goal("writers-small", &WRITERS, "200 commits/s / plain", "rate", AtLeast(0.8)),
+    goal("writers-long-keep", &WRITERS_KEEP, "long transaction / plain", "rate", AtLeast(0.8)),
+    goal("writers-many-keep", &WRITERS_KEEP, "50 writers / plain", "rate", AtLeast(0.8)),
     goal("steady", &STEADY, "last / first", "p99", AtMost(1.5)),
     goal("steady-size", &STEADY, "last / seventh", "table and indexes", AtMost(1.1)),
     goal("steady-backlog", &STEADY, "last", "backlog", AtMost(1.0)),
@@ -140,6 +150,7 @@ pub(super) const GOALS: &[Goal] = &[
     goal("scale-assign", &SCALE, "each instance", "assign", AtMost(5.0)),
     goal("scale-ticks", &SCALE, "any change", "until settled", AtMost(3.0)),
     goal("drain-mariadb", &DRAIN, "library / loop", "rate", AtLeast(0.7)).on(MYSQL),
+    goal("writers-long-mariadb", &WRITERS, "long transaction / plain", "rate", AtLeast(0.8)).on(MYSQL),
     goal("drain-sqlite", &DRAIN, "library / loop", "rate", AtLeast(0.7)).on(SQLITE),
     goal("other-process-mariadb", &ELSEWHERE, "other process at 100/s", "p50", AtMost(10.0)).on(MYSQL),
     goal("other-process-sqlite", &ELSEWHERE, "other process at 100/s", "p50", AtMost(10.0)).on(SQLITE),

@@ -1,0 +1,148 @@
+//! `bench writers`: drains beside transactions of other writers, against a drain without.
+//!
+//! Each case has one instance. It first drains many records, so that their dead rows lie in the table while a
+//! transaction of the case is open; then records that were committed together are measured from that commit
+//! to the last call of the handler. In the end the open transaction commits its own record, and the clock says
+//! how long that one and the next take.
+
+mod case;
+mod count;
+mod others;
+
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+
+use clap::Args;
+use keylane::{Completed, Outbox, Registration};
+use tokio::time::Instant;
+
+use self::{case::Case, count::Counted, others::Others};
+use super::{
+    Result,
+    engine::Engine,
+    handler::HANDLER,
+    meter::{Figure, Meter},
+    options::{Load, Show, Tuning, seconds},
+    pile::{Keys, Pile, Stored},
+    report::Report,
+    stage::Stage,
+    tally::Event,
+};
+
+/// Options of `bench writers`.
+#[derive(Clone, Debug, Args)]
+#[command(mut_arg("runs", |arg| arg.default_value("3")))]
+pub(crate) struct Options {
+    /// Records that are measured.
+    #[arg(long, default_value = "500000")]
+    records: NonZeroUsize,
+    /// Records that are drained before, while the transaction is open.
+    #[arg(long, default_value = "1000000")]
+    settled: NonZeroUsize,
+    /// How long the one transaction is open at least before anything is measured.
+    #[arg(long, default_value = "0", value_parser = seconds)]
+    open: Duration,
+    /// Completed records are kept.
+    #[arg(long)]
+    keep: bool,
+    /// These cases only; the one without other writers is always there.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Case>,
+    #[command(flatten)]
+    load: Load,
+    #[command(flatten)]
+    tuning: Tuning,
+    #[command(flatten)]
+    pub(super) show: Show,
+}
+
+/// Measures each case in turn, as often as asked.
+///
+/// # Errors
+/// Also if the work was not done.
+pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
+    let mut report = Report::new("writers", E::NAME);
+    let mut turn = Case::all::<E>();
+    let asked = |case: &Case| options.only.is_empty() || options.only.contains(case) || *case == Case::Plain;
+    turn.retain(asked);
+    let runs = options.show.runs.get();
+    for run in 1..=runs {
+        let mut measured = Vec::new();
+        for case in turn.iter().copied() {
+            stage.bar.set_message(format!("run {run} of {runs}: {case}"));
+            let figures = measure(stage, options, case).await?;
+            report.add_all(&case.to_string(), &figures);
+            measured.push((case, figures));
+        }
+        compare(&measured, &mut report);
+        turn.rotate_left(1);
+    }
+    let Options { records, settled, open, keep, load, .. } = options;
+    report
+        .note(format!("{records} records of {} bytes, {} keys, are drained", load.payload_bytes, load.keys));
+    report.note(format!("{settled} were settled before; the long transaction was open for {open:?} or more"));
+    report.note(format!("completed records are {}", if *keep { "kept" } else { "deleted" }));
+    Ok(report)
+}
+
+/// The rate of each case for that of the plain one.
+fn compare(measured: &[(Case, Vec<Figure>)], report: &mut Report) {
+    let plain = measured.iter().find(|(case, _)| *case == Case::Plain);
+    let Some((_, plain)) = plain else { return };
+    for (case, figures) in measured.iter().filter(|(case, _)| *case != Case::Plain) {
+        let ratios: Vec<Figure> = figures.iter().zip(plain).map(|(ours, theirs)| ours.over(theirs)).collect();
+        report.add_all(&format!("{case} / {}", Case::Plain), &ratios);
+    }
+}
+
+async fn measure<E: Engine>(stage: &Stage<E>, options: &Options, case: Case) -> Result<Vec<Figure>> {
+    let [records, settled] = [options.records, options.settled].map(NonZeroUsize::get);
+    let pile = Pile::new(stage, options.load).await?;
+    let counted = Arc::new(Counted::default());
+    let mut config = options.tuning.applied_to(stage.config.clone());
+    if options.keep {
+        config.retention.completed = Completed::Keep;
+    }
+    let handler = Registration::typed(HANDLER, counted.handler());
+    let builder = Outbox::builder(stage.pool.clone()).config(config).handler(handler);
+    let outbox: Outbox<E> = builder.build().await?;
+    let running = outbox.start().await?;
+    let bell = async || {
+        let event = Event::of_key(0, options.load);
+        outbox.transaction(async |tx| outbox.schedule(tx, &event).await).await.map(drop)
+    };
+    bell().await?;
+    counted.until(1).await?;
+
+    let began = Instant::now();
+    let mut others = Others::begin(stage, case, options.load).await?;
+    pile.add(settled, Keys::All, Stored::Pending).await?;
+    bell().await?;
+    counted.until(settled + 2).await?;
+    tokio::time::sleep_until(began + case.open_for(options.open)).await;
+    let mut conn = E::connect(&stage.pool).await?;
+    for refresh in E::REFRESH {
+        E::execute(&mut conn, *refresh).await?;
+    }
+    let before = counted.handled();
+    E::execute(&mut conn, E::BEGIN).await?;
+    pile.add_on(&mut conn, records, Keys::All, Stored::Pending).await?;
+    let meter = Meter::<E>::open(&stage.pool).await?;
+    let committed = meter.start().await?;
+    E::execute(&mut conn, "COMMIT").await?;
+    bell().await?;
+    counted.until(before + records).await?;
+    let mut figures = meter.stop(committed).await?.per_record(records).to_vec();
+    let written = others.end().await?;
+    counted.until(settled + 3 + records + written - usize::from(case == Case::Long)).await?;
+    if case == Case::Long {
+        let ended = Instant::now();
+        others.commit_long().await?;
+        bell().await?;
+        counted.until(settled + 4 + records + written).await?;
+        let stall = ended.elapsed().as_secs_f64() * 1e3;
+        figures.push(Figure { name: "until the last is handled", unit: "ms", value: Some(stall) });
+    }
+    running.shutdown().await;
+    counted.check(settled + 3 + usize::from(case == Case::Long) + records + written)?;
+    Ok(figures)
+}

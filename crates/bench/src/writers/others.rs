@@ -1,0 +1,121 @@
+//! The other writers.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    task::JoinSet,
+    time::{MissedTickBehavior, interval, sleep},
+};
+
+use super::{
+    super::{Result, engine::Engine, options::Load, stage::Stage},
+    case::Case,
+};
+
+const WRITERS: usize = 50;
+const LONGEST_MILLIS: usize = 10_000;
+const SHORTEST_MILLIS: usize = 1_000;
+const BETWEEN_SMALL: Duration = Duration::from_millis(5);
+
+/// Those of a case, at work.
+pub(super) struct Others<E: Engine> {
+    long: Option<E::Connection>,
+    tasks: JoinSet<Result<usize>>,
+    ended: Arc<AtomicBool>,
+}
+
+impl<E: Engine> Others<E> {
+    pub(super) async fn begin(stage: &Stage<E>, case: Case, load: Load) -> Result<Self> {
+        let (ended, mut tasks) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
+        let mut long = None;
+        let keys = load.keys.get();
+        match case {
+            Case::Plain => {}
+            Case::Long => {
+                let mut conn = E::connect(&stage.pool).await?;
+                E::execute(&mut conn, E::BEGIN).await?;
+                E::execute(&mut conn, insert(1)).await?;
+                long = Some(conn);
+            }
+            Case::Many => {
+                for writer in 0..WRITERS {
+                    tasks.spawn(many::<E>(stage.clone(), (writer, keys), Arc::clone(&ended)));
+                }
+            }
+            Case::Small => drop(tasks.spawn(small::<E>(stage.clone(), keys, Arc::clone(&ended)))),
+        }
+        Ok(Self { long, tasks, ended })
+    }
+
+    /// They come to their ends, but for a long one. Returns how many records they have written, the long one
+    /// counted.
+    pub(super) async fn end(&mut self) -> Result<usize> {
+        self.ended.store(true, Relaxed);
+        let mut written = usize::from(self.long.is_some());
+        while let Some(ended) = self.tasks.join_next().await {
+            written += ended??;
+        }
+        Ok(written)
+    }
+
+    pub(super) async fn commit_long(&mut self) -> Result<()> {
+        match &mut self.long {
+            Some(conn) => E::execute(conn, "COMMIT").await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// A record like the one with this number.
+fn insert(number: usize) -> String {
+    let columns = "event_id, partition_no, record_key, handler, record_type, content_type, payload";
+    format!(
+        "INSERT INTO keylane_bench_record ({columns}) \
+         SELECT {columns} FROM keylane_bench_template WHERE number = {number}"
+    )
+}
+
+/// Transactions that take their time, one after another: it is the same in each run.
+async fn many<E: Engine>(
+    stage: Stage<E>,
+    (writer, keys): (usize, usize),
+    ended: Arc<AtomicBool>,
+) -> Result<usize> {
+    let mut conn = E::connect(&stage.pool).await?;
+    let mut written = 0;
+    while !ended.load(Relaxed) {
+        let span = LONGEST_MILLIS - SHORTEST_MILLIS;
+        let pause = SHORTEST_MILLIS + (writer * 7_919 + written * 104_729) % span;
+        E::execute(&mut conn, E::BEGIN).await?;
+        E::execute(&mut conn, insert(1 + (writer * 31 + written) % keys)).await?;
+        for _ in 0..pause / 100 {
+            sleep(Duration::from_millis(100)).await;
+            if ended.load(Relaxed) {
+                break;
+            }
+        }
+        E::execute(&mut conn, "COMMIT").await?;
+        written += 1;
+    }
+    Ok(written)
+}
+
+/// Small transactions at a steady rate.
+async fn small<E: Engine>(stage: Stage<E>, keys: usize, ended: Arc<AtomicBool>) -> Result<usize> {
+    let mut conn = E::connect(&stage.pool).await?;
+    let mut ticks = interval(BETWEEN_SMALL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut written = 0;
+    while !ended.load(Relaxed) {
+        ticks.tick().await;
+        E::execute(&mut conn, insert(1 + written % keys)).await?;
+        written += 1;
+    }
+    Ok(written)
+}
