@@ -23,6 +23,12 @@ macro_rules! several_writers {
                 a_fetch_that_brings_a_record_has_its_causes
                 fetches_beside_writers_invert_and_lose_nothing
             }
+            open_writers {
+                an_open_writer_holds_no_fetch_back
+                what_is_committed_late_comes_before_a_later_record_of_its_key
+                a_walk_back_that_is_cut_keeps_every_key_in_order
+                a_scan_reads_nothing_after_a_transaction_that_it_names
+            }
             strict {
                 strict_does_not_make_other_keys_wait
                 strict_keeps_outboxes_apart

@@ -44,6 +44,7 @@ mod likeness;
 mod lost_reply;
 mod membership;
 mod numbers;
+mod open_writers;
 mod order;
 mod outbox;
 mod overview;

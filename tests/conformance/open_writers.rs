@@ -1,0 +1,124 @@
+//! A writer that stays open holds no fetch back, and what it commits in the end is passed over by none.
+
+use std::collections::BTreeMap;
+
+use keylane::{
+    RecordId,
+    inner::{IdScan, NewRecord, Pick},
+    partition::PartitionSet,
+};
+
+use crate::{
+    fetcher::Fetcher,
+    outbox::{ALL, Outbox, ids, keys, record},
+    target::Target,
+};
+
+/// An instance that has settled something before: from then on it knows what later transactions may draw.
+async fn known<T: Target>(outbox: &Outbox<T>) -> Fetcher<'_, T> {
+    let mut fetcher = Fetcher::join(outbox).await;
+    let first = outbox.schedule_keys(&["first"]).await[0];
+    fetcher.until_behind(first).await;
+    fetcher
+}
+
+/// So many rounds of a commit, a fetch and a settle; the last id.
+async fn rounds<T: Target>(outbox: &Outbox<T>, fetcher: &mut Fetcher<'_, T>, rounds: usize) -> RecordId {
+    let mut last = 0;
+    for _ in 0..rounds {
+        last = outbox.schedule_keys(&["order-1"]).await[0];
+        assert_eq!(ids(&fetcher.fetch().await), [last]);
+        fetcher.settle(ALL).await;
+    }
+    last
+}
+
+pub(crate) async fn an_open_writer_holds_no_fetch_back<T: Target>(outbox: &Outbox<T>) {
+    let mut fetcher = known(outbox).await;
+    let mut open = outbox.begin().await;
+    outbox.insert(&mut open, &[record("late")]).await;
+    let last = rounds(outbox, &mut fetcher, 40).await;
+    let next = fetcher.next().expect("it is known");
+    assert!(next > last - 5, "fetches begin at {next}, {last} was read");
+    outbox.commit(open).await;
+    assert_eq!(keys(&fetcher.fetch().await), ["late"]);
+    fetcher.settle(ALL).await;
+    let last = rounds(outbox, &mut fetcher, 5).await;
+    assert!(fetcher.next().is_some_and(|next| next > last - 5), "it has come back");
+}
+
+/// A fetch of one record: that is the earlier one, though it became visible far behind.
+pub(crate) async fn what_is_committed_late_comes_before_a_later_record_of_its_key<T: Target>(
+    outbox: &Outbox<T>,
+) {
+    let mut fetcher = known(outbox).await;
+    let mut open = outbox.begin().await;
+    outbox.insert(&mut open, &[record("late")]).await;
+    rounds(outbox, &mut fetcher, 10).await;
+    outbox.commit(open).await;
+    let later = outbox.schedule_keys(&["late"]).await[0];
+    fetcher.limit = 1;
+    let first = fetcher.fetch().await;
+    assert!(keys(&first) == ["late"] && first[0].delivery.id < later, "{:?}", ids(&first));
+    assert_eq!(ids(&fetcher.fetch().await), [later]);
+}
+
+/// Fetches of three, while what came late is spread over what was settled and over what is in memory.
+pub(crate) async fn a_walk_back_that_is_cut_keeps_every_key_in_order<T: Target>(outbox: &Outbox<T>) {
+    let mut fetcher = known(outbox).await;
+    let mut open = [outbox.begin().await, outbox.begin().await];
+    let key = |number: usize| format!("order-{}", number % 4);
+    for number in 0..24 {
+        let tx = &mut open[number % 2];
+        outbox.insert(tx, &[record(&key(number / 2))]).await;
+        outbox.schedule_keys(&["other"]).await;
+        fetcher.fetch().await;
+        fetcher.settle(number % 3).await;
+    }
+    let mut brought: Vec<(RecordId, String)> = Vec::new();
+    fetcher.limit = 3;
+    for tx in open {
+        outbox.commit(tx).await;
+        let after: Vec<NewRecord> = (0..4).map(|number| record(&key(number))).collect();
+        outbox.schedule(&after).await;
+        loop {
+            let found = fetcher.fetch().await;
+            let found = found.iter().map(|record| (record.delivery.id, record.delivery.key.to_string()));
+            let before = brought.len();
+            brought.extend(found);
+            if brought.len() == before && !fetcher.more {
+                break;
+            }
+        }
+        let mut last = BTreeMap::new();
+        let passed =
+            brought.drain(..).find(|(id, key)| last.insert(key.clone(), *id).is_some_and(|last| last > *id));
+        assert_eq!(passed, None, "an earlier record of its key was brought after a later one");
+    }
+    fetcher.limit = ALL;
+    fetcher.drain().await;
+    assert!(outbox.pending().await.is_empty());
+}
+
+/// Where transactions have numbers, a scan tells by the same snapshot whether it has begun too late.
+pub(crate) async fn a_scan_reads_nothing_after_a_transaction_that_it_names<T: Target>(outbox: &Outbox<T>) {
+    outbox.schedule_keys(&["order-1"]).await;
+    let mut tx = outbox.begin().await;
+    outbox.insert(&mut tx, &[record("late")]).await;
+    let scan =
+        IdScan { partitions: PartitionSet::ALL, from: 1, reach: 4_096, open: &[], pick: Pick::new(&[], ALL) };
+    // A number that is given out afterwards, so that the snapshot lists what is open below it.
+    let number = outbox.store.draw_number().await.unwrap().map(|(witness, _)| witness.number);
+    let (_, horizon) = outbox.store.scan_by_id(scan).await.unwrap();
+    let open = horizon.snapshot.map(|snapshot| snapshot.open).unwrap_or_default();
+    assert_eq!(open.is_empty(), number.is_none(), "{open:?}");
+    let named = IdScan { open: &open, ..scan };
+    // Others of the server may have ended in between, and then nothing is read already.
+    let (before, horizon) = outbox.store.scan_by_id(named).await.unwrap();
+    let ended = horizon.snapshot.is_some_and(|seen| open.iter().any(|number| seen.sees(*number)));
+    assert_eq!(before.is_empty(), ended);
+    outbox.commit(tx).await;
+    let (after, _) = outbox.store.scan_by_id(named).await.unwrap();
+    assert_eq!(after.len(), if number.is_some() { 0 } else { 2 });
+    assert_eq!(outbox.store.scan_by_id(scan).await.unwrap().0.len(), 2);
+}
