@@ -106,17 +106,17 @@ async fn measure<E: Engine>(stage: &Stage<E>, options: &Options, case: Case) -> 
     let builder = Outbox::builder(stage.pool.clone()).config(config).handler(handler);
     let outbox: Outbox<E> = builder.build().await?;
     let running = outbox.start().await?;
-    let bell = async || {
+    let schedule_one = async || {
         let event = Event::of_key(0, options.load);
         outbox.transaction(async |tx| outbox.schedule(tx, &event).await).await.map(drop)
     };
-    bell().await?;
+    schedule_one().await?;
     counted.until(1).await?;
 
     let began = Instant::now();
     let mut others = Others::begin(stage, case, options.load).await?;
     pile.add(settled, Keys::All, Stored::Pending).await?;
-    bell().await?;
+    schedule_one().await?;
     counted.until(settled + 2).await?;
     tokio::time::sleep_until(began + case.open_for(options.open)).await;
     let mut conn = E::connect(&stage.pool).await?;
@@ -129,7 +129,7 @@ async fn measure<E: Engine>(stage: &Stage<E>, options: &Options, case: Case) -> 
     let meter = Meter::<E>::open(&stage.pool).await?;
     let committed = meter.start().await?;
     E::execute(&mut conn, "COMMIT").await?;
-    bell().await?;
+    schedule_one().await?;
     counted.until(before + records).await?;
     let mut figures = meter.stop(committed).await?.per_record(records).to_vec();
     let written = others.end().await?;
@@ -137,7 +137,7 @@ async fn measure<E: Engine>(stage: &Stage<E>, options: &Options, case: Case) -> 
     if case == Case::Long {
         let ended = Instant::now();
         others.commit_long().await?;
-        bell().await?;
+        schedule_one().await?;
         counted.until(settled + 4 + records + written).await?;
         let stall = ended.elapsed().as_secs_f64() * 1e3;
         figures.push(Figure { name: "until the last is handled", unit: "ms", value: Some(stall) });
