@@ -110,7 +110,8 @@ impl<'a, T: Likened> World<'a, T> {
             Command::Scan { skip, handlers } => {
                 let (skip, handlers) = (self.ids(skip), of_handlers(*handlers));
                 let pick = Pick { skip: &skip, handlers: &handlers, limit: ALL };
-                let scan = IdScan { partitions: PartitionSet::ALL, from: 1, reach: i64::MAX - 1, pick };
+                let (partitions, reach) = (PartitionSet::ALL, i64::MAX - 1);
+                let scan = IdScan { partitions, from: 1, reach, open: &[], pick };
                 let found = self.store.scan_by_id(scan).await;
                 self.records(found.map(|(records, _)| records))
             }
