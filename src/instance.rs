@@ -1,6 +1,6 @@
 //! Instances: the running processes that share the partitions, and what they see of one another.
 
-use std::{fmt, str::FromStr};
+use std::{cell::Cell, fmt, hash::BuildHasher, str::FromStr};
 
 use uuid::Uuid;
 
@@ -22,39 +22,22 @@ impl InstanceId {
     }
 }
 
-#[cfg(not(feature = "simulation"))]
-fn identity() -> Uuid {
-    Uuid::now_v7()
+thread_local! {
+    /// The seed of the identities that this thread makes, and how many it has made; `None` but in a simulation.
+    static SEED: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
 
-#[cfg(feature = "simulation")]
-use seeded::identity;
-#[cfg(feature = "simulation")]
-pub use seeded::seed_identities;
+/// The identities that this thread makes from now on follow from the seed: a simulation can make them again.
+pub fn seed_identities(seed: u64) {
+    SEED.set(Some((seed, 0)));
+}
 
-/// Identities that a simulation can bring about again.
-#[cfg(feature = "simulation")]
-mod seeded {
-    use std::{cell::Cell, hash::BuildHasher};
-
-    use uuid::Uuid;
-
-    thread_local! {
-        static NEXT: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
-    }
-
-    /// The identities that this thread makes from now on follow from the seed.
-    pub fn seed_identities(seed: u64) {
-        NEXT.set(Some((seed, 0)));
-    }
-
-    pub(super) fn identity() -> Uuid {
-        let Some((seed, count)) = NEXT.get() else { return Uuid::now_v7() };
-        NEXT.set(Some((seed, count + 1)));
-        // Sorted by their start, as all identities are; only the last bits look like chance.
-        let chance = foldhash::fast::FixedState::with_seed(seed).hash_one(count);
-        Uuid::from_u64_pair(count, chance)
-    }
+fn identity() -> Uuid {
+    let Some((seed, count)) = SEED.get() else { return Uuid::now_v7() };
+    SEED.set(Some((seed, count + 1)));
+    // Sorted by their start, as all identities are; only the last bits look like chance.
+    let chance = foldhash::fast::FixedState::with_seed(seed).hash_one(count);
+    Uuid::from_u64_pair(count, chance)
 }
 
 impl From<Uuid> for InstanceId {

@@ -300,16 +300,13 @@ impl Dispatcher {
         let Wishes { writes, signals, tracks_ended, due_in, due, fetch, pause, missed, stops, released } =
             self.lanes.take_wishes();
         for mut write in writes {
-            if write.origin.permit.is_none() {
-                let partition = self.lanes.partition_of(write.origin.lane);
-                write.origin.permit = partition.and_then(|at| self.outside.ownership.permit(at));
-                // Without a permit the partition can be another's before this is written: it is for that one to do.
-                if write.origin.permit.is_none() {
-                    self.lanes.write_given_up(write);
-                    continue;
-                }
+            let of = |lane| self.outside.ownership.permit(self.lanes.partition_of(lane)?);
+            write.origin.permit = write.origin.permit.or_else(|| of(write.origin.lane));
+            // Without a permit the partition can be another's before this is written: it is for that one to do.
+            match write.origin.permit {
+                Some(_) => self.queue.push(write),
+                None => self.lanes.write_given_up(write),
             }
-            self.queue.push(write);
         }
         signals.into_iter().for_each(|signal| self.outside.observers.emit(signal));
         for record in tracks_ended {

@@ -141,7 +141,7 @@ pub(crate) async fn an_attempt_that_takes_too_long_leaves_no_effect<T: User>(sta
 }
 
 /// An attempt that is not counted stops the lane as any other failure. The completed record is kept: were its row
-/// deleted, the next look at the stops would find out.
+/// deleted, the next fetch of the stops would find out.
 pub(crate) async fn what_is_held_behind_an_unavailable_target_goes_on<T: User>(stage: &Stage<T>) {
     T::make_effects(&stage.pool, &stage.tables).await;
     let ledger = Ledger::default();

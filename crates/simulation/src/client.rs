@@ -13,7 +13,7 @@ use keylane::{
 use keylane_checker::{Status, What};
 use tokio::time::Instant;
 
-use crate::{node::Identity, world::Shared};
+use crate::{node::Identity, shared::Shared};
 
 /// A client of the database.
 #[derive(Debug)]

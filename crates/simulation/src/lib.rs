@@ -22,6 +22,7 @@ mod operator;
 mod panics;
 mod plan;
 mod recorder;
+mod shared;
 mod shrink;
 mod time;
 mod weather;

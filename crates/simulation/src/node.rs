@@ -13,7 +13,7 @@ use keylane::{Observer, Outbox, Running, Signal, rules::lease};
 use keylane_checker::{Invariant, Violation, What};
 use tokio::runtime::Runtime;
 
-use crate::{client::Client, handlers, panics::panicking, plan::Plan, time::TRUE, world::Shared, writer};
+use crate::{client::Client, handlers, panics::panicking, plan::Plan, shared::Shared, time::TRUE, writer};
 
 /// Who the workers of a process are at the moment, and what their last heartbeat allows them.
 #[derive(Debug, Default)]

@@ -2,18 +2,17 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
+    sync::Arc,
     time::Duration,
 };
 
 use fastrand::Rng;
-use keylane::{Outbox, inner::conditions::Moment, memory::MemoryPool};
+use keylane::{
+    Database as _, Outbox,
+    inner::{StoreSettings, Tables, conditions::Moment},
+    memory::Memory,
+};
 use keylane_checker::{Event, Invariant, Report, Violation, What};
-use uuid::Uuid;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
     client::Client,
@@ -21,13 +20,10 @@ use crate::{
     node::{Node, Start, lock},
     operator, panics,
     plan::Plan,
-    recorder::{Finished, Keep, Recorder},
-    time::Time,
-    weather::Weather,
+    recorder::{Finished, Keep},
+    shared::Shared,
 };
 
-/// The most events that writers schedule, so that all can be delivered in time.
-const MOST_EVENTS: u64 = 250;
 /// How long the world may take to come to rest after the faults.
 const TO_REST: Duration = Duration::from_secs(180);
 
@@ -42,83 +38,6 @@ pub struct Outcome {
     pub hash: Option<u64>,
     /// The history; only if it was asked for.
     pub history: Vec<Event>,
-}
-
-/// What all processes of a world share: it is no part of them.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) seed: u64,
-    pub(crate) time: Arc<Time>,
-    pub(crate) recorder: Recorder,
-    pub(crate) pool: MemoryPool,
-    pub(crate) weather: Mutex<Weather>,
-    pub(crate) latency: Duration,
-    pub(crate) call_timeout: Duration,
-    pub(crate) turn: Duration,
-    numbers: AtomicU64,
-    events: AtomicU64,
-    /// Its clones are the transactions of producers that are open.
-    open: Arc<()>,
-    settling: AtomicBool,
-    done: AtomicBool,
-    /// How often each record was called.
-    calls: Mutex<BTreeMap<(Uuid, String), u32>>,
-    /// Records that a person has repaired.
-    repaired: Mutex<BTreeSet<(Uuid, String)>>,
-}
-
-impl Shared {
-    /// A number that nothing else in this history has.
-    pub(crate) fn number(&self) -> u64 {
-        self.numbers.fetch_add(1, Relaxed)
-    }
-
-    /// A producer's transaction is open until this is dropped.
-    pub(crate) fn opens(&self) -> Arc<()> {
-        Arc::clone(&self.open)
-    }
-
-    /// Whether nobody will commit any more.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.is_settling() && Arc::strong_count(&self.open) == 1
-    }
-
-    pub(crate) fn scheduled(&self) {
-        self.events.fetch_add(1, Relaxed);
-    }
-
-    /// Whether producers have no more to do.
-    pub(crate) fn has_enough(&self) -> bool {
-        self.is_settling() || self.events.load(Relaxed) >= MOST_EVENTS
-    }
-
-    /// The seed of an actor: it does not depend on what others do.
-    pub(crate) fn seed_of(&self, actor: &str) -> u64 {
-        xxh3_64_with_seed(actor.as_bytes(), self.seed)
-    }
-
-    /// Counts a call of a record. Returns which it is, and whether a person has repaired the record.
-    pub(crate) fn called(&self, event: Uuid, handler: &str) -> (u32, bool) {
-        let record = (event, handler.to_owned());
-        let repaired = self.is_settling() || lock(&self.repaired).contains(&record);
-        let mut calls = lock(&self.calls);
-        let count = calls.entry(record).or_default();
-        *count += 1;
-        (*count, repaired)
-    }
-
-    pub(crate) fn repaired(&self, event: Uuid, handler: &str) {
-        lock(&self.repaired).insert((event, handler.to_owned()));
-    }
-
-    /// Whether the faults are over.
-    pub(crate) fn is_settling(&self) -> bool {
-        self.settling.load(Relaxed)
-    }
-
-    pub(crate) fn all_done(&self) {
-        self.done.store(true, Relaxed);
-    }
 }
 
 /// Plays a plan to its end.
@@ -157,24 +76,7 @@ struct World<'a> {
 
 impl<'a> World<'a> {
     fn new(plan: &'a Plan, keep: Keep) -> Self {
-        let time = Arc::new(Time::new());
-        let shared = Arc::new(Shared {
-            seed: plan.seed,
-            recorder: Recorder::new(Arc::clone(&time), plan.expect(), keep),
-            time,
-            pool: MemoryPool::new(),
-            weather: Mutex::default(),
-            latency: plan.latency,
-            call_timeout: plan.config.database.call_timeout,
-            turn: plan.turn,
-            numbers: AtomicU64::new(1),
-            events: AtomicU64::new(0),
-            open: Arc::new(()),
-            settling: AtomicBool::new(false),
-            done: AtomicBool::new(false),
-            calls: Mutex::default(),
-            repaired: Mutex::default(),
-        });
+        let shared = Arc::new(Shared::new(plan, keep));
         let start = Start { node: None, count: 1, second: false, all: false, writers: 1 };
         let producer = Node::start(&shared, plan, start);
         let mut world = Self {
@@ -330,11 +232,6 @@ impl<'a> World<'a> {
     }
 
     fn evict(&self, node: usize) {
-        use keylane::{
-            Database as _,
-            inner::{StoreSettings, Tables},
-            memory::Memory,
-        };
         let Some(victim) = &self.nodes[node] else { return };
         let Ok(instance) = victim.process.identity.instance().parse() else { return };
         let settings = StoreSettings {
@@ -381,12 +278,12 @@ impl<'a> World<'a> {
             self.turns();
         }
         self.shared.recorder.note("world", What::Settling);
-        self.shared.settling.store(true, Relaxed);
+        self.shared.settle();
         (0..self.nodes.len()).for_each(|node| self.replace(node));
         let until = self.now + TO_REST;
         // Whoever could not leave is evicted by then.
         let evicted = self.now + 2 * self.plan.config.cluster.stale_instance_timeout;
-        while !self.shared.done.load(Relaxed) || self.now < evicted {
+        while !self.shared.is_done() || self.now < evicted {
             if self.shared.recorder.has_failed() {
                 return;
             }

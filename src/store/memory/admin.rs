@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap, ops::Bound, time::Duration};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{MemoryStore, outbox::Outbox, rows::Row};
+use super::{outbox::Outbox, rows::Row, store::MemoryStore};
 use crate::{
     handler::Route,
     instance::Claim,

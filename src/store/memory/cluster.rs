@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::{
-    MemoryStore,
     outbox::{InstanceRow, Outbox},
+    store::MemoryStore,
 };
 use crate::{
     instance::{Claim, ClusterView, Generation, InstanceId, InstanceState, Member},

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Memory, MemoryConnection, MemoryPool, MemoryStore, MemoryTransaction, transactional::MemoryTransactional,
+    Memory, MemoryConnection, MemoryPool, MemoryTransaction, store::MemoryStore,
+    transactional::MemoryTransactional,
 };
 use crate::{
     database::{Database, HasDatabase, Pool, sealed::Sealed},

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Bound};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{MemoryStore, rows::Row};
+use super::{rows::Row, store::MemoryStore};
 use crate::{
     record::{RecordId, Status},
     store::{DeadLetter, DeadLetterCause, DeadLetterStore, Filter, StoreError},

@@ -13,8 +13,8 @@ use std::{
 
 use tokio::time::Instant;
 
-use self::{client::Client, faults::Faults, journal::Written, locks::Locks, outbox::Outbox};
-use super::{Completed, Store, StoreError, StoreSettings, Tables};
+use self::{faults::Faults, journal::Written, locks::Locks, outbox::Outbox};
+use super::Tables;
 
 mod admin;
 mod cancel;
@@ -30,6 +30,7 @@ mod pool;
 mod records;
 mod rows;
 mod settle;
+mod store;
 mod transactional;
 
 pub use faults::Fault;
@@ -98,39 +99,5 @@ impl Data {
 
     fn take_journals(&mut self) -> impl Iterator<Item = Written> {
         self.outboxes.values_mut().flat_map(Outbox::take_journal)
-    }
-}
-
-/// A store over the tables of a pool.
-#[derive(Clone, Debug)]
-struct MemoryStore {
-    client: Client,
-    tables: Tables,
-    completed: Completed,
-}
-
-impl MemoryStore {
-    fn new(client: Client, settings: StoreSettings) -> Self {
-        Self { client, tables: settings.tables, completed: settings.completed }
-    }
-
-    /// One call: all of its work in one critical section, with the faults that a test asked for.
-    async fn call<T>(
-        &self,
-        name: &'static str,
-        work: impl FnOnce(&mut Outbox, Instant) -> T + Send,
-    ) -> Result<T, StoreError> {
-        self.client.call(name, |data, now| work(data.outbox(&self.tables), now)).await
-    }
-}
-
-impl Store for MemoryStore {
-    fn own_thread(&self) -> bool {
-        // Paused time belongs to one runtime.
-        false
-    }
-
-    fn for_heartbeat(&self) -> Arc<dyn Store> {
-        Arc::new(self.clone())
     }
 }

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use async_trait::async_trait;
 
 use super::{
-    MemoryStore,
     outbox::{Outbox, StartRow},
+    store::MemoryStore,
 };
 use crate::{
     instance::InstanceId,
