@@ -76,7 +76,9 @@ pub(crate) async fn statements_write_the_rows_that_schedule_writes<T: SqlTarget>
     assert_eq!(outbox.number(&delayed).await, 6);
     let expiring = format!("{pairs} AND a.expires_at IS NOT NULL AND b.expires_at IS NOT NULL");
     assert_eq!(outbox.number(&expiring).await, 4);
-    assert_eq!(outbox.number(&format!("{pairs} AND a.expires_at = b.expires_at")).await, 2);
+    // Of those with a time of their own; of the others, clocks of milliseconds may have the same time, too.
+    let timed = format!("{pairs} AND a.expires_at = b.expires_at AND a.next_attempt_at IS NOT NULL");
+    assert_eq!(outbox.number(&timed).await, 2);
     assert_eq!(
         outbox
             .number(&format!("{pairs} AND a.next_attempt_at = b.next_attempt_at AND a.headers IS NULL"))

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use keylane::{
-    Completed, Database, HandlerError, Record,
+    Completed, Database, HandlerError, Record, RecordId,
     handler::{BoxFuture, FailureKind, States, TransactionalBatchCall},
     inner::{Change, FenceRow, Resolution, Tables, Transacted, TransactionalRun, Work},
 };
@@ -81,12 +81,12 @@ async fn run_on(
     records: &[&Record],
     timeout: Duration,
 ) -> Transacted {
-    runner
-        .run(
-            fence,
-            &Work { records, stopping: &[], states: &States::default(), timeout, may_start: &|| true },
-        )
-        .await
+    // What was tried before stops its lane.
+    let tried = records.iter().filter(|record| record.delivery.attempt > 1);
+    let stopping: Vec<RecordId> = tried.map(|record| record.delivery.id).collect();
+    let states = States::default();
+    let work = Work { records, stopping: &stopping, states: &states, timeout, may_start: &|| true };
+    runner.run(fence, &work).await
 }
 
 /// How many effects there are; looking must not leave one behind.
