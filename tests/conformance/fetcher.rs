@@ -44,8 +44,19 @@ impl<'o, T: Target> Fetcher<'o, T> {
         }
     }
 
-    /// One fetch; what it has brought is in memory from now on.
+    /// One fetch, and the next ones as long as they are cut short and bring nothing: how far back the first begins
+    /// depends on what others have open on the same server. What was brought is in memory from now on.
     pub(crate) async fn fetch(&mut self) -> Vec<Record> {
+        for _ in 0..1_000 {
+            let records = self.fetch_once().await;
+            if !records.is_empty() || !self.more {
+                return records;
+            }
+        }
+        panic!("fetches do not come to an end: {:?}", self.watermark);
+    }
+
+    async fn fetch_once(&mut self) -> Vec<Record> {
         if let Some((last_id, (number, server))) = self.wrote.take() {
             self.watermark.wrote(last_id, number, server);
         }
