@@ -66,7 +66,10 @@ impl Fault {
             _ => 6_000,
         };
         let at = Duration::from_millis(dice.u64(500..run.as_millis() as u64));
-        Self { at, lasts: Duration::from_millis(dice.u64(20..longest)), kind }
+        let lasts = Duration::from_millis(dice.u64(20..longest));
+        // The call takes its time, and the instance learns of it later still.
+        let least = if matches!(kind, Kind::Evict(_)) { Duration::from_secs(4) } else { Duration::ZERO };
+        Self { at, lasts: lasts.max(least), kind }
     }
 
     /// The number of kinds of faults, without the failover.

@@ -66,7 +66,8 @@ struct World<'a> {
     producer: Node,
     /// Faults to come, and those under way by their end.
     to_come: VecDeque<(usize, Fault)>,
-    under_way: BTreeMap<(Duration, usize), Fault>,
+    /// With the instance that each has struck.
+    under_way: BTreeMap<(Duration, usize), (Fault, Option<String>)>,
     moments: BTreeMap<usize, (Moment, u64)>,
     /// Nodes that shut down, and those to be replaced by the second build.
     leaving: BTreeSet<usize>,
@@ -171,7 +172,7 @@ impl<'a> World<'a> {
         let name = fault.name().to_owned();
         let at =
             self.shared.recorder.note("world", What::FaultBegan { fault: name, instance: instance.clone() });
-        self.under_way.insert((self.now + fault.lasts, place), fault);
+        self.under_way.insert((self.now + fault.lasts, place), (fault, instance));
         match fault.kind {
             Kind::Crash(node) => self.nodes[node].take().into_iter().for_each(Node::kill),
             Kind::Pause(node) => self.nodes[node].iter_mut().for_each(|node| node.frozen = true),
@@ -189,13 +190,10 @@ impl<'a> World<'a> {
     }
 
     fn faults_end(&mut self) {
-        while let Some(((until, place), fault)) = self.under_way.first_key_value().map(|(k, v)| (*k, *v))
-            && until <= self.now
+        while let Some(first) = self.under_way.first_entry()
+            && first.key().0 <= self.now
         {
-            self.under_way.remove(&(until, place));
-            let node = fault.node();
-            let instance = node.and_then(|node| self.nodes[node].as_ref());
-            let instance = instance.map(|node| node.process.identity.instance());
+            let ((_, place), (fault, instance)) = first.remove_entry();
             match fault.kind {
                 Kind::Crash(node) | Kind::Leave(node) => {
                     if self.nodes[node].is_none() {
@@ -207,7 +205,11 @@ impl<'a> World<'a> {
                 Kind::Evict(_) | Kind::Deploy => {}
                 _ => lock(&self.shared.weather).end(place),
             }
-            if !matches!(fault.kind, Kind::Crash(_)) {
+            let of_same = |(other, struck): &(Fault, Option<String>)| {
+                other.name() == fault.name() && *struck == instance
+            };
+            // A crash has no end, and what is struck twice is struck until the last end.
+            if !matches!(fault.kind, Kind::Crash(_)) && !self.under_way.values().any(of_same) {
                 let fault = fault.name().to_owned();
                 self.shared.recorder.note("world", What::FaultEnded { fault, instance });
             }
@@ -256,7 +258,7 @@ impl<'a> World<'a> {
         for node in left {
             self.leaving.remove(&node);
             self.nodes[node].take().into_iter().for_each(Node::exit);
-            let away = |fault: &Fault| matches!(fault.kind, Kind::Leave(of) | Kind::Crash(of) if of == node);
+            let away = |(fault, _): &(Fault, Option<String>)| matches!(fault.kind, Kind::Leave(of) | Kind::Crash(of) if of == node);
             if !self.under_way.values().any(away) {
                 self.start(node);
             }
