@@ -123,7 +123,8 @@ async fn settler(file: &Path) -> Result<(Arc<dyn Store>, FenceRow), Error> {
     store.migrate().await?;
     let (id, name, version) = (InstanceId::generate(), "bench".to_owned(), "0".to_owned());
     store.join(&NewInstance { id, name, version, fence_rows: 1 }).await?;
-    Ok((store, FenceRow { instance: id, slot: SETTLER_SLOT, counter: 0 }))
+    let server = store.server().await?;
+    Ok((store, FenceRow::of_settler(id, server)))
 }
 
 fn runtime() -> Runtime {

@@ -102,6 +102,7 @@ mod config;
 mod delivery;
 mod duration;
 mod instance;
+mod membership;
 mod name;
 mod naming;
 mod notifications;

@@ -8,13 +8,13 @@ use tokio::{
 };
 
 use crate::{
-    clock::Clock,
     cluster::{Departure, Heartbeat, Pulse, Rebalancer},
     config::Config,
     database::Database,
     delivery::{Dispatcher, Ended, Setup},
     handler::Registry,
     instance::{InstanceId, default_name},
+    membership::Membership,
     notifications::{Owned, listen},
     ownership::Ownership,
     partition::Partition,
@@ -22,7 +22,7 @@ use crate::{
     patience::Patience,
     running::{Controls, Finished, Running, ShutdownReport},
     schedule::Routes,
-    store::{ErrorClass, NewInstance, Notifier, PURGED_AT_ONCE, SchemaError, Store, StoreError},
+    store::{NewInstance, Notifier, PURGED_AT_ONCE, SchemaError, Store, StoreError},
     telemetry::{Observers, Signal},
     vitals::ListenState,
     wake::Wake,
@@ -175,23 +175,15 @@ impl Worker {
     }
 
     async fn session(&mut self, joined: &mut Option<Joined>) -> Session {
-        let me = InstanceId::generate();
-        let _ = self.announce.send(me);
-        if !self.join(me, joined).await {
+        let Some(member) = self.join(joined).await else {
             return Session::Left(ShutdownReport { graceful: true, cancelled: 0 });
-        }
-        let clock = if self.store.own_thread() { Clock::Boot } else { Clock::pausable() };
-        let ownership = Ownership::new(clock);
+        };
+        let Membership { me, store, ownership, .. } = &member;
+        let me = *me;
+        let _ = self.announce.send(me);
         let (pulse, evicted) = (Pulse::default(), Wake::default());
-        let started = Heartbeat::start(
-            &self.store,
-            me,
-            &self.config.cluster,
-            &ownership,
-            &self.observers,
-            &pulse,
-            &evicted,
-        );
+        let started =
+            Heartbeat::start(store, me, &self.config.cluster, ownership, &self.observers, &pulse, &evicted);
         let heartbeat = match started {
             Ok(heartbeat) => heartbeat,
             Err(error) => {
@@ -206,7 +198,7 @@ impl Worker {
             let _ = joined.send(Ok(()));
         }
         self.owned.send_replace(Some(ownership.clone()));
-        let session = self.work(me, &ownership, &heartbeat, pulse, &evicted).await;
+        let session = self.work(&member, &heartbeat, pulse, &evicted).await;
         self.owned.send_replace(None);
         if matches!(session, Session::Evicted) {
             ownership.lose();
@@ -215,28 +207,29 @@ impl Worker {
         // Also after an eviction: an instance can be wrong about it (a crash of the database has
         // forgotten its last settles), and then nobody else would free its partitions so soon.
         self.leave(me).await;
+        store.close_idle(Duration::ZERO).await;
         session
     }
 
     /// Both wings until one of them ends. Dropping the pipeline cancels its handlers.
     async fn work(
         &mut self,
-        me: InstanceId,
-        ownership: &Ownership,
+        member: &Membership,
         heartbeat: &Heartbeat,
         pulse: Pulse,
         evicted: &Wake,
     ) -> Session {
+        let Membership { me, store, ownership, .. } = member;
         let vitals = ownership.vitals();
         let dispatcher = Dispatcher::new(Setup {
-            store: Arc::clone(&self.store),
+            store: Arc::clone(store),
             registry: Arc::clone(&self.registry),
             config: self.config.delivery.clone(),
             ownership: ownership.clone(),
             wake: self.wake.clone(),
             listen_state: vitals.listen_state().clone(),
             observers: self.observers.clone(),
-            instance: me,
+            fence: member.fence(),
             longest_hold: self
                 .config
                 .cluster
@@ -244,8 +237,8 @@ impl Worker {
                 .saturating_sub(self.config.database.call_timeout),
         });
         let rebalancer = Rebalancer {
-            store: Arc::clone(&self.store),
-            me,
+            store: Arc::clone(store),
+            me: *me,
             config: self.config.cluster.clone(),
             gap_limit: self.config.cluster.gap_limit(),
             ownership: ownership.clone(),
@@ -267,12 +260,16 @@ impl Worker {
                 Departure::Drained => Session::Left(ShutdownReport { graceful: true, cancelled: 0 }),
             },
             () = evicted.nudged() => Session::Evicted,
+            () = store.server_changed() => {
+                self.observers.emit(Signal::ServerChanged { instance: *me });
+                Session::Evicted
+            }
             cancelled = in_flight => {
                 self.observers.emit(Signal::ShutdownForced { records: cancelled });
                 Session::Left(ShutdownReport { graceful: false, cancelled })
             }
             () = pulse.keep(self.config.cluster.heartbeat_interval) => Session::Evicted,
-            () = self.housekeeping(ownership) => Session::Evicted,
+            () = self.housekeeping(&**store, ownership) => Session::Evicted,
             () = self.listen_to_others(vitals.listen_state()) => Session::Evicted,
             () = heartbeat.note_unowned(vitals) => Session::Evicted,
             () = self.stop_when_drained() => Session::Evicted,
@@ -295,41 +292,40 @@ impl Worker {
         }
     }
 
-    /// Joins, however long the database is away. Returns false if a stop was asked for before, or if the
-    /// database refuses while `start` waits. After `start` has returned, a refusal is tried again, too:
-    /// somebody may fix its cause.
-    async fn join(&mut self, me: InstanceId, joined: &mut Option<Joined>) -> bool {
-        let instance = NewInstance {
-            id: me,
+    /// Joins, however long the database is away; `None` if a stop was asked for before, or if the database
+    /// refuses while `start` waits. After `start` has returned, a refusal is tried again, too: somebody may fix
+    /// its cause.
+    async fn join(&mut self, joined: &mut Option<Joined>) -> Option<Membership> {
+        let mut instance = NewInstance {
+            id: InstanceId::generate(),
             name: self.config.cluster.instance_name.clone().unwrap_or_else(default_name),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             fence_rows: 1 + self.config.delivery.transactional_concurrency as u32,
         };
         if *self.stopped.borrow() {
-            return false;
+            return None;
         }
-        let mut patience = Patience::default();
-        while let Err(error) = self.store.join(&instance).await {
+        let (mut patience, mut tried) = (Patience::default(), None);
+        loop {
+            let error = match Membership::begin(&*self.store, &mut instance, &mut tried).await {
+                Ok(member) => return Some(member),
+                Err(error) => error,
+            };
             self.report(&error);
-            // The identity is new, so the row is of this very join, whose answer was lost.
-            if error.class == ErrorClass::Duplicate {
-                return true;
-            }
             if *self.stopped.borrow() {
-                return false;
+                return None;
             }
             if !error.class.may_pass()
                 && let Some(joined) = joined.take()
             {
                 let _ = joined.send(Err(SchemaError::from(error).into()));
-                return false;
+                return None;
             }
             // A shutdown does not wait for the next try.
             if tokio::time::timeout(patience.next(), self.stopped.wait_for(|stop| *stop)).await.is_ok() {
-                return false;
+                return None;
             }
         }
-        true
     }
 
     /// Leaves, trying for the time of one call: the connection may have died with a database that is
@@ -349,7 +345,7 @@ impl Worker {
     }
 
     /// Keeps the list of handlers fresh and clears old rows away. Never ends.
-    async fn housekeeping(&self, ownership: &Ownership) {
+    async fn housekeeping(&self, store: &dyn Store, ownership: &Ownership) {
         let retention = &self.config.retention;
         let mut purge_at = Instant::now() + retention.purge_interval;
         let mut changes = ownership.changes();
@@ -363,24 +359,24 @@ impl Worker {
             // Polls tell when the list has changed, as long as there are any.
             match !changed && ownership.has_polled_since(since) {
                 true => self.routes.confirm(at),
-                false => match self.routes.refresh(&*self.store).await {
+                false => match self.routes.refresh(store).await {
                     Ok(()) => changed = false,
                     Err(error) => self.report(&error),
                 },
             }
-            self.store.close_idle(UNUSED_FOR).await;
+            store.close_idle(UNUSED_FOR).await;
             // One instance does it for all: the owner of partition 0.
             let mine = Partition::new(0).is_some_and(|first| ownership.is_open(first));
             if Instant::now() < purge_at || !mine || !ownership.lease_holds() {
                 continue;
             }
             purge_at = Instant::now() + retention.purge_interval;
-            match self.store.purge(retention.completed_for, retention.dedup_for).await {
+            match store.purge(retention.completed_for, retention.dedup_for).await {
                 Ok(purged) if purged >= PURGED_AT_ONCE => purge_at = Instant::now(),
                 Ok(_) => {}
                 Err(error) => self.report(&error),
             }
-            if let Err(error) = self.store.purge_instances(self.config.cluster.purge_instances_after).await {
+            if let Err(error) = store.purge_instances(self.config.cluster.purge_instances_after).await {
                 self.report(&error);
             }
         }

@@ -54,7 +54,22 @@ pg_ready() { "$(pg_bin)/pg_isready" -q -U postgres -h 127.0.0.1 -p "$(<"$S/pg/po
 # INT is the fast shutdown; TERM would wait until the last client goes by itself.
 pg_stop() { stop_process pg INT; }
 
-pg_wipe() { rm -rf "$S/pg/data" "$S/pg/data.new"; }
+pg_wipe() { rm -rf "$S/pg/data" "$S/pg/data.new" "$S/pg/data.copy"; }
+
+pg_copy() {
+  pg_set_user
+  rm -rf "$S/pg/data.copy"
+  install -d -m 700 "$S/pg/data.copy"
+  [ "$(id -u)" != 0 ] || chown "$(pg_user)" "$S/pg/data.copy"
+  "${PG_AS[@]}" "$(pg_bin)/pg_basebackup" -h 127.0.0.1 -p "$(<"$S/pg/port")" -U postgres -D "$S/pg/data.copy" \
+    --checkpoint=fast --no-sync
+}
+
+pg_take_copy() {
+  [ -d "$S/pg/data.copy" ] || fail "pg: there is no copy"
+  rm -rf "$S/pg/data"
+  mv "$S/pg/data.copy" "$S/pg/data"
+}
 
 pg_env() {
   echo "export KEYLANE_TEST_POSTGRES_URL='postgres://postgres@127.0.0.1:$(<"$S/pg/port")/postgres'"

@@ -22,7 +22,7 @@ use crate::{
     ownership::Ownership,
     record::Record,
     rules::pacing,
-    store::{FenceRow, SETTLER_SLOT, Store},
+    store::{FenceRow, Store},
     telemetry::{Observers, Signal},
     vitals::ListenState,
     wake::Wake,
@@ -37,7 +37,8 @@ pub(crate) struct Setup {
     pub(crate) wake: Wake,
     pub(crate) listen_state: ListenState,
     pub(crate) observers: Observers,
-    pub(crate) instance: InstanceId,
+    /// The fence row of the settler; those of the transactional slots are beside it.
+    pub(crate) fence: FenceRow,
     /// How long others wait for a partition, less the write of the last outcome.
     pub(crate) longest_hold: Duration,
 }
@@ -85,25 +86,16 @@ type Settled = (Settler, Batch, Result<Written, Evicted>);
 
 impl Dispatcher {
     pub(crate) fn new(setup: Setup) -> Self {
-        let Setup {
-            store,
-            registry,
-            config,
-            ownership,
-            wake,
-            listen_state,
-            observers,
-            instance,
-            longest_hold,
-        } = setup;
-        let fence = FenceRow { instance, slot: SETTLER_SLOT, counter: 0 };
+        let Setup { store, registry, config, ownership, wake, listen_state, observers, fence, longest_hold } =
+            setup;
+        let instance = fence.instance;
         let context = ExecContext {
             states: registry.states.clone(),
             observers: observers.clone(),
             clock: ownership.clock(),
             longest_hold,
         };
-        let executor = ExecutorSetup { store: Arc::clone(&store), instance, config: &config, context };
+        let executor = ExecutorSetup { store: Arc::clone(&store), fence, config: &config, context };
         let max_in_flight = config.max_in_flight;
         Self {
             planner: Planner::new(&config, instance, listen_state, Instant::now()),

@@ -21,7 +21,8 @@ use crate::{
     ownership::Ownership,
     partition::Partition,
     record::{Delivery, Record},
-    store::{Completed, Store, StoreSettings, Tables},
+    rules::watermark::Server,
+    store::{Completed, FenceRow, Store, StoreSettings, Tables},
 };
 
 /// The generation in which everything is owned.
@@ -92,6 +93,11 @@ pub(super) fn store(pool: &MemoryPool) -> Arc<dyn Store> {
     Memory::open(pool, settings).unwrap()
 }
 
+/// The fence row of an instance on the server in memory.
+pub(super) fn fence() -> FenceRow {
+    FenceRow::of_settler(InstanceId::generate(), Server::default())
+}
+
 /// A dispatcher that owns everything; nothing of it runs.
 pub(super) fn dispatcher() -> Dispatcher {
     Dispatcher::new(Setup {
@@ -102,7 +108,7 @@ pub(super) fn dispatcher() -> Dispatcher {
         wake: Default::default(),
         listen_state: Default::default(),
         observers: Default::default(),
-        instance: InstanceId::generate(),
+        fence: fence(),
         longest_hold: Duration::from_secs(55),
     })
 }

@@ -22,7 +22,7 @@ const BY_PARTITION_FETCHES: u32 = 16;
 /// If the newest witness is this many ids old, a fetch asks for another.
 const OLD_WITNESS: i64 = 16_384;
 
-/// Which server has said something, and of which start of it: another number is another history of ids. A
+/// Which server has said something: another number is another history of ids, after a failover or a crash. A
 /// database that has only one history leaves it at the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Server(pub i64);

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 use super::{AdminStore, ClusterStore, DeadLetterStore, Notifier, RecordStore, SchemaStore};
+use crate::rules::watermark::Server;
 
 /// All of them.
 #[async_trait]
@@ -14,6 +15,14 @@ pub trait Store: RecordStore + ClusterStore + AdminStore + DeadLetterStore + Sch
     fn own_thread(&self) -> bool;
     /// The same database over connections of its own, for the heartbeat's runtime.
     fn for_heartbeat(&self) -> Arc<dyn Store>;
+    /// The same database over connections of its own, for as long as this server answers. When another one does,
+    /// calls fail.
+    fn bound_to(&self, server: Server) -> Arc<dyn Store>;
+    /// Returns when another server has answered than the one that this store is bound to; for a store that is
+    /// bound to none, never. Cancel safe.
+    async fn server_changed(&self) {
+        std::future::pending().await
+    }
     /// The statements by name, as they are sent but for lists and parameters; for those who explain them.
     fn statements(&self) -> Vec<(&'static str, Arc<str>)> {
         Vec::new()

@@ -8,6 +8,7 @@ use super::StoreError;
 use crate::{
     instance::{ClusterView, Generation, InstanceId},
     partition::Partition,
+    rules::watermark::Server,
 };
 
 /// What the cluster wing may do. Whatever lets others claim or release something (all but beats, views
@@ -15,6 +16,8 @@ use crate::{
 #[async_trait]
 #[doc(hidden)]
 pub trait ClusterStore: Send + Sync + 'static {
+    /// Which server answers.
+    async fn server(&self) -> Result<Server, StoreError>;
     /// Writes the instance row and its fence rows (counters at 0).
     async fn join(&self, instance: &NewInstance) -> Result<(), StoreError>;
     /// Moves the beat counter on. Returns the view as well, in which its own beat may be the one before;

@@ -1,9 +1,10 @@
 //! The right to write outcomes, and what is learnt of a write whose answer was lost.
 
-use crate::instance::InstanceId;
+use crate::{instance::InstanceId, rules::watermark::Server};
 
-/// The right to write outcomes: a row of `outbox_fence` at a counter value. Each write moves the
-/// counter on by one; an evictor closes the row, and every later write finds its value gone.
+/// The right to write outcomes: a row of `outbox_fence` at a counter value, on one server. Each write moves the
+/// counter on by one; an evictor closes the row, and every later write finds its value gone. A server that has
+/// taken over may have a copy of the row, so the write also asks which server it runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FenceRow {
     /// The instance that it belongs to.
@@ -12,9 +13,16 @@ pub struct FenceRow {
     pub slot: u32,
     /// The value that the counter must have.
     pub counter: i64,
+    /// The server on which the instance has joined.
+    pub server: Server,
 }
 
 impl FenceRow {
+    /// The fence row of the settler of an instance that has just joined on this server.
+    pub fn of_settler(instance: InstanceId, server: Server) -> Self {
+        Self { instance, slot: SETTLER_SLOT, counter: 0, server }
+    }
+
     /// The fence row after a write under it.
     #[must_use]
     pub fn moved(self) -> Self {

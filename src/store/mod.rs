@@ -16,6 +16,7 @@ mod cluster;
 mod dead_letters;
 mod error;
 mod fence;
+mod home;
 pub(crate) mod memory;
 mod notifier;
 mod overview;
@@ -42,5 +43,6 @@ pub use tables::{BadName, Tables};
 pub use transactional::{Transacted, TransactionalRun, Work};
 
 pub(crate) use admin::PURGED_AT_ONCE;
+pub(crate) use home::{HomeServer, OTHER_SERVER};
 pub(crate) use records::{RETURNED_AT_ONCE, RETURNED_BY_A_STEP};
 pub(crate) use schema::SCHEMA_VERSIONS;

@@ -29,6 +29,10 @@ impl Observer for LogObserver {
             Signal::CrashesSuspected { partitions } => tracing::warn!(
                 target: "keylane", %partitions, "earlier owners have crashed here; handler calls are noted"
             ),
+            Signal::ServerChanged { instance } => tracing::warn!(
+                target: "keylane", %instance,
+                "another server answers, or the same one after a crash; joining again"
+            ),
             Signal::PeerEvicted { instance, silent_for } => {
                 tracing::warn!(target: "keylane", %instance, ?silent_for, "declared a peer dead");
             }

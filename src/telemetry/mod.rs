@@ -57,6 +57,13 @@ pub enum Signal {
         /// Which.
         partitions: PartitionSet,
     },
+    /// Another server of the database answers than the one on which this instance has joined, or the server has
+    /// crashed: it may have forgotten the last commits. The instance gives up what it knows and joins again under a
+    /// new identity.
+    ServerChanged {
+        /// Who it was.
+        instance: InstanceId,
+    },
     /// This instance has declared another dead.
     PeerEvicted {
         /// Whom.

@@ -1,11 +1,14 @@
 //! The fence: no outcome is written unless the fence row stands at its value, and is moved on.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use futures::FutureExt;
 use keylane::{
     OnFailure,
     admin::{Filter, InstanceId, Status},
-    inner::{Change, FenceRow, Resolution, SettleError, Settlement},
+    inner::{Change, ErrorClass, FenceRow, Resolution, SettleError, Settlement},
+    partition::PartitionSet,
+    rules::watermark::Server,
 };
 
 use crate::{
@@ -123,8 +126,36 @@ pub(crate) async fn fence_refuses_an_instance_that_has_left<T: Target>(outbox: &
 pub(crate) async fn fence_refuses_without_a_fence_row<T: Target>(outbox: &Outbox<T>) {
     let mut worker = outbox.join().await;
     let every = EveryChange::prepare(outbox, &mut worker).await;
-    every.are_refused(outbox, FenceRow { instance: InstanceId::generate(), slot: 0, counter: 0 }).await;
+    every
+        .are_refused(outbox, FenceRow { instance: InstanceId::generate(), counter: 0, ..worker.fence() })
+        .await;
     every.are_refused(outbox, FenceRow { slot: 2, ..worker.fence() }).await;
+}
+
+/// A server that has taken over may have a copy of the row at the same counter.
+pub(crate) async fn fence_refuses_on_another_server<T: Target>(outbox: &Outbox<T>) {
+    let mut worker = outbox.join().await;
+    let every = EveryChange::prepare(outbox, &mut worker).await;
+    let server = Server(worker.server.0 + 1);
+    every.are_refused(outbox, FenceRow { server, ..worker.fence() }).await;
+    worker.settle_all(every.settlements).await;
+}
+
+pub(crate) async fn what_is_bound_to_a_server_hears_no_other<T: Target>(outbox: &Outbox<T>) {
+    let server = outbox.store.server().await.unwrap();
+    let home = outbox.store.bound_to(server);
+    assert!(home.view().await.is_ok());
+    assert!(home.server_changed().now_or_never().is_none());
+    let other = outbox.store.bound_to(Server(server.0 + 1));
+    for store in [other.for_heartbeat(), Arc::clone(&other)] {
+        let refused = store.view().await.unwrap_err();
+        assert_eq!(refused.class, ErrorClass::Reconnect);
+        assert!(refused.to_string().contains("another server answers"), "{refused}");
+        other.server_changed().await;
+    }
+    assert!(other.stops(PartitionSet::ALL).await.is_err());
+    assert!(other.settle(outbox.join().await.fence(), &[]).await.is_err());
+    assert!(outbox.store.view().await.is_ok(), "a store that is bound to none");
 }
 
 pub(crate) async fn fence_refuses_a_purged_instance<T: Target>(outbox: &Outbox<T>) {

@@ -175,6 +175,8 @@ macro_rules! everywhere {
                 fence_refuses_an_evicted_instance
                 fence_refuses_an_instance_that_has_left
                 fence_refuses_without_a_fence_row
+                fence_refuses_on_another_server
+                what_is_bound_to_a_server_hears_no_other
                 fence_refuses_a_purged_instance
                 a_valid_fence_row_lets_every_change_through
                 slots_count_apart
@@ -290,6 +292,7 @@ macro_rules! everywhere {
             }
             transactional {
                 effect_and_completion_are_committed_together
+                on_another_server_nothing_is_committed
                 completions_in_a_transaction_are_archived_or_kept_too
                 nothing_is_called_when_the_right_to_it_has_gone
                 a_failure_takes_the_effect_back

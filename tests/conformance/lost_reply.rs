@@ -80,7 +80,7 @@ pub(crate) async fn resolve_says_that_the_instance_was_evicted<T: Target>(outbox
 }
 
 pub(crate) async fn resolve_without_a_fence_row_says_closed<T: Target>(outbox: &Outbox<T>) {
-    let fence = FenceRow { instance: InstanceId::generate(), slot: 0, counter: 0 };
+    let fence = FenceRow { instance: InstanceId::generate(), ..outbox.join().await.fence() };
     assert_eq!(outbox.store.resolve(fence).await.unwrap(), Resolution::Closed);
 }
 

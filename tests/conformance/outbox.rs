@@ -6,10 +6,11 @@ use keylane::{
     Completed, Database, Partition, Record, RecordId,
     admin::InstanceId,
     inner::{
-        Change, Due, FenceRow, NewInstance, NewRecord, Pick, SETTLER_SLOT, Settled, Settlement, Stop, Store,
-        StoreSettings, Tables,
+        Change, Due, FenceRow, NewInstance, NewRecord, Pick, Settled, Settlement, Stop, Store, StoreSettings,
+        Tables,
     },
     partition::PartitionSet,
+    rules::watermark::Server,
 };
 use uuid::Uuid;
 
@@ -132,7 +133,8 @@ impl<T: Target> Outbox<T> {
         let id = InstanceId::generate();
         let (name, version) = ("case".to_owned(), "0.0.0".to_owned());
         self.store.join(&NewInstance { id, name, version, fence_rows: 2 }).await.unwrap();
-        Worker { id, counter: 0, store: Arc::clone(&self.store) }
+        let server = self.store.server().await.unwrap();
+        Worker { id, counter: 0, server, store: Arc::clone(&self.store) }
     }
 }
 
@@ -172,12 +174,13 @@ impl<T: SqlTarget> Outbox<T> {
 pub(crate) struct Worker {
     pub(crate) id: InstanceId,
     pub(crate) counter: i64,
+    pub(crate) server: Server,
     pub(crate) store: Arc<dyn Store>,
 }
 
 impl Worker {
     pub(crate) fn fence(&self) -> FenceRow {
-        FenceRow { instance: self.id, slot: SETTLER_SLOT, counter: self.counter }
+        FenceRow { counter: self.counter, ..FenceRow::of_settler(self.id, self.server) }
     }
 
     /// The same instance, over another store.

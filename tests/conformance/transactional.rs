@@ -6,6 +6,7 @@ use keylane::{
     Completed, Database, HandlerError, Record, RecordId,
     handler::{BoxFuture, FailureKind, States, TransactionalBatchCall},
     inner::{Change, FenceRow, Resolution, Tables, Transacted, TransactionalRun, Work},
+    rules::watermark::Server,
 };
 
 use crate::{
@@ -109,6 +110,19 @@ pub(crate) async fn effect_and_completion_are_committed_together<T: Target>(outb
     assert!(has_effect(outbox, "order-1").await);
     assert!(outbox.pending().await.is_empty());
     assert_eq!(outbox.store.resolve(fence(&worker, 0)).await.unwrap(), Resolution::Applied);
+}
+
+/// A connection of the pool may lead to another server than the one on which the instance has joined.
+pub(crate) async fn on_another_server_nothing_is_committed<T: Target>(outbox: &Outbox<T>) {
+    let (worker, record) = one(outbox).await;
+    let here = fence(&worker, 0);
+    let there = FenceRow { server: Server(worker.server.0 + 1), ..here };
+    let refused = run(outbox, Then::Succeed, there, &record).await;
+    assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
+    assert!(!has_effect(outbox, "order-1").await);
+    assert_eq!(outbox.pending().await.len(), 1);
+    let done = run(outbox, Then::Succeed, here, &record).await;
+    assert!(matches!(done, Transacted::Committed), "{done:?}");
 }
 
 pub(crate) async fn completions_in_a_transaction_are_archived_or_kept_too<T: Target>(outbox: &Outbox<T>) {

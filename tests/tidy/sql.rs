@@ -40,6 +40,7 @@ const TOKENS: &[&str] = &[
     "instance",
     "slot",
     "counter",
+    "home",
     "table",
     "key",
     "keys",

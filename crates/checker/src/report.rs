@@ -38,7 +38,7 @@ pub struct Report {
     /// - of producers: `rollback`, `savepoint undone`, `unknown commit`, `unknown commit that happened` (a record of it
     ///   was there before the reply was given up), `late commit with a lower id`;
     /// - of calls: `batch`, `fallback`, `retry`, `repeat` (of what had succeeded), `overlap`, `call of a former owner`,
-    ///   `call of a forgotten record`;
+    ///   `call of a forgotten record`, `call of a stranger` (who has joined before a failover);
     /// - of rows: `held`, `failed`, `repair`;
     /// - of the cluster: `takeover`, `eviction`, `movement` (found minimal), `crash`, `crash in a call`, `failover`,
     ///   `forgotten commit`.

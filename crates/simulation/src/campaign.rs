@@ -14,15 +14,19 @@ use crate::{Plan, play};
 
 /// What so many seeds must have reached, or they show nothing.
 const ENOUGH: u64 = 500;
-const SOMETIMES: [&str; 24] = [
+const SOMETIMES: [&str; 29] = [
     "batch",
+    "call of a forgotten record",
     "call of a former owner",
+    "call of a stranger",
     "crash in a call",
     "crashes suspected",
     "evicted",
     "eviction",
     "failed",
+    "failover",
     "fallback",
+    "forgotten commit",
     "held",
     "late commit with a lower id",
     "lease lapsed",
@@ -34,6 +38,7 @@ const SOMETIMES: [&str; 24] = [
     "repeat",
     "retry",
     "rollback",
+    "server changed",
     "shutdown forced",
     "takeover",
     "target unavailable",
@@ -73,7 +78,7 @@ impl Campaign {
         first: u64,
         threads: usize,
         most_failures: usize,
-        (twice, failovers): (u64, bool),
+        twice: u64,
         go_on: impl Fn(u64) -> bool + Sync,
     ) -> Self {
         let campaign = Self { next: AtomicU64::new(first), ..Self::default() };
@@ -85,7 +90,7 @@ impl Campaign {
                         if !go_on(seed - first) {
                             return;
                         }
-                        campaign.seed(seed, most_failures, (twice, failovers));
+                        campaign.seed(seed, most_failures, twice);
                     }
                 });
             }
@@ -93,10 +98,9 @@ impl Campaign {
         campaign
     }
 
-    fn seed(&self, seed: u64, most_failures: usize, (twice, failovers): (u64, bool)) {
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            verdict(&Plan::draw(seed, failovers), seed.is_multiple_of(twice))
-        }));
+    fn seed(&self, seed: u64, most_failures: usize, twice: u64) {
+        let result =
+            catch_unwind(AssertUnwindSafe(|| verdict(&Plan::draw(seed), seed.is_multiple_of(twice))));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.seeds += 1;
         match result {

@@ -72,8 +72,8 @@ impl Fault {
         Self { at, lasts: lasts.max(least), kind }
     }
 
-    /// The number of kinds of faults, without the failover.
-    pub(crate) const KINDS: u8 = 10;
+    /// The number of kinds of faults.
+    pub(crate) const KINDS: u8 = 11;
 
     /// The node that it strikes, if it is one.
     pub(crate) fn node(&self) -> Option<usize> {

@@ -33,13 +33,6 @@ struct Options {
     /// With --replay: only these faults of the plan, by their numbers (such as 0,3); nothing after it: none.
     #[arg(long, value_delimiter = ',', num_args = 0..)]
     only: Option<Vec<usize>>,
-    /// The database may also fail over to a server that has not all commits. Not all promises hold then: see
-    /// docs/guarantees.md.
-    #[arg(long)]
-    failovers: bool,
-    /// With --replay: a failover gives ids again that were forgotten.
-    #[arg(long)]
-    ids_again: bool,
     /// With --replay: writes the history to this file, as lines for keylane-checker.
     #[arg(long)]
     history: Option<PathBuf>,
@@ -66,9 +59,8 @@ fn main() -> ExitCode {
 }
 
 fn replay(seed: u64, options: &Options) -> ExitCode {
-    let all = Plan::draw(seed, options.failovers);
-    let mut plan = options.only.as_ref().map_or_else(|| all.clone(), |places| all.only(places));
-    plan.ids_again = options.ids_again;
+    let all = Plan::draw(seed);
+    let plan = options.only.as_ref().map_or_else(|| all.clone(), |places| all.only(places));
     println!("{plan:#?}");
     let outcome = play(&plan, options.history.is_some(), true);
     if let Some(path) = &options.history {
@@ -102,8 +94,7 @@ fn campaign(options: &Options) -> ExitCode {
     let processors = || thread::available_parallelism().map_or(1, Into::into);
     let threads = options.threads.unwrap_or_else(processors);
     let began = now();
-    let kinds = (options.twice, options.failovers);
-    let campaign = Campaign::run(first, threads, options.failures, kinds, |begun| match limit {
+    let campaign = Campaign::run(first, threads, options.failures, options.twice, |begun| match limit {
         Some(limit) => began.elapsed() < limit,
         None => begun < options.seeds,
     });
@@ -114,7 +105,7 @@ fn campaign(options: &Options) -> ExitCode {
     report.judged.iter().for_each(|(invariant, count)| println!("  {invariant}: {count}"));
     println!("reached:");
     report.reached.iter().for_each(|(what, count)| println!("  {what}: {count}"));
-    failures.iter().for_each(|failure| tell(failure, options));
+    failures.iter().for_each(tell);
     if let Some(vacuous) = &vacuous {
         println!("{vacuous}");
     }
@@ -132,16 +123,15 @@ fn campaign(options: &Options) -> ExitCode {
 }
 
 /// What is wrong, which faults it needs, and the command that plays it again.
-fn tell(failure: &Failure, options: &Options) {
+fn tell(failure: &Failure) {
     println!("\nseed {}: {}", failure.seed, failure.what);
-    let plan = Plan::draw(failure.seed, options.failovers);
+    let plan = Plan::draw(failure.seed);
     let needed = shrink(&plan);
     for place in &needed {
         println!("  needs fault {place}: {}", plan.faults[*place]);
     }
     let only: Vec<String> = needed.iter().map(ToString::to_string).collect();
-    let failovers = if options.failovers { " --failovers" } else { "" };
-    println!("again: dev/simulate --replay {}{failovers} --only {}", failure.seed, only.join(","));
+    println!("again: dev/simulate --replay {} --only {}", failure.seed, only.join(","));
 }
 
 /// The next campaign begins with this seed.

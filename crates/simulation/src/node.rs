@@ -9,6 +9,7 @@ use std::{
 };
 
 use fastrand::Rng;
+use futures::future::join_all;
 use keylane::{Observer, Outbox, Running, Signal, rules::lease};
 use keylane_checker::{Invariant, Violation, What};
 use tokio::runtime::Runtime;
@@ -182,10 +183,13 @@ async fn run(process: Arc<Process>, plan: Plan, start: Start) {
         .await;
     #[expect(clippy::expect_used, reason = "a plan that is refused is a fault of the plan")]
     let outbox = built.expect("an outbox");
-    for number in 0..start.writers {
+    let writers = (0..start.writers).map(|number| {
         let dice = dice(&format!("writer {number}"));
-        tokio::spawn(writer::write(Arc::clone(&process), outbox.clone(), own.clone(), plan.clone(), dice));
-    }
+        writer::write(Arc::clone(&process), outbox.clone(), own.clone(), plan.clone(), dice)
+    });
+    // In one task: a runtime that is dropped drops its tasks in an order that follows from numbers that all threads
+    // share, and the locks of transactions would be free in that order.
+    tokio::spawn(join_all(writers));
     if start.node.is_none() {
         return;
     }
@@ -223,6 +227,7 @@ impl Observer for Watch {
             }
             Signal::Evicted { .. } => saw("evicted"),
             Signal::ClaimsLost { .. } => saw("claims lost"),
+            Signal::ServerChanged { .. } => saw("server changed"),
             Signal::PeerEvicted { .. } => saw("peer evicted"),
             Signal::ObservationInterrupted => saw("observation interrupted"),
             Signal::LostReplyResolved { applied: true } => saw("lost reply was applied"),

@@ -58,10 +58,9 @@ pub(crate) enum Form {
 }
 
 impl Plan {
-    /// The plan of a seed. With `failovers` the database may forget its last commits; what is not promised of that,
-    /// docs/guarantees.md says.
+    /// The plan of a seed.
     #[must_use]
-    pub fn draw(seed: u64, failovers: bool) -> Self {
+    pub fn draw(seed: u64) -> Self {
         let mut dice = Rng::with_seed(seed);
         let nodes = dice.usize(1..=3);
         let run = Duration::from_millis(dice.u64(3_000..10_000));
@@ -75,12 +74,12 @@ impl Plan {
         let (writers, keys) = (dice.usize(1..=4), dice.usize(1..=8));
         let pause = Duration::from_millis(dice.u64(50..1_000));
         let turn = Duration::from_millis(dice.u64(2..40));
-        let faults = faults(&mut dice, nodes, run, failovers);
+        let faults = faults(&mut dice, nodes, run);
         Self {
             seed,
             faults,
             run,
-            ids_again: false,
+            ids_again: dice.bool(),
             rates,
             handlers,
             config,
@@ -201,8 +200,8 @@ fn config(dice: &mut Rng) -> Config {
     config
 }
 
-fn faults(dice: &mut Rng, nodes: usize, run: Duration, failovers: bool) -> Vec<Fault> {
-    let mut kinds: Vec<u8> = (0..Fault::KINDS + u8::from(failovers)).collect();
+fn faults(dice: &mut Rng, nodes: usize, run: Duration) -> Vec<Fault> {
+    let mut kinds: Vec<u8> = (0..Fault::KINDS).collect();
     dice.shuffle(&mut kinds);
     kinds.truncate(dice.usize(1..=kinds.len()));
     let count = dice.usize(..12);

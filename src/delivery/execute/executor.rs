@@ -20,7 +20,7 @@ use crate::{
     },
     instance::InstanceId,
     rules::pacing,
-    store::{Store, StoreError},
+    store::{FenceRow, Store, StoreError},
     wake::Wake,
 };
 
@@ -30,7 +30,8 @@ const REPORTS: usize = 1024;
 /// What an executor works with.
 pub(in crate::delivery) struct ExecutorSetup<'a> {
     pub(in crate::delivery) store: Arc<dyn Store>,
-    pub(in crate::delivery) instance: InstanceId,
+    /// The fence row of the settler.
+    pub(in crate::delivery) fence: FenceRow,
     pub(in crate::delivery) config: &'a DeliveryConfig,
     pub(in crate::delivery) context: ExecContext,
 }
@@ -79,15 +80,15 @@ pub(in crate::delivery) struct Executor {
 
 impl Executor {
     pub(in crate::delivery) fn new(setup: ExecutorSetup<'_>) -> Self {
-        let ExecutorSetup { store, instance, config, context } = setup;
+        let ExecutorSetup { store, fence, config, context } = setup;
         let (freed, evicted) = (Wake::default(), Wake::default());
         let (guarded, told) = (Arc::clone(&store), context.observers.clone());
         let size = config.transactional_concurrency;
-        let slots = SlotPool::new(guarded, told, instance, size, freed.clone(), evicted.clone());
+        let slots = SlotPool::new(guarded, told, fence, size, freed.clone(), evicted.clone());
         let (done, reports) = mpsc::unbounded_channel();
         Self {
             store,
-            instance,
+            instance: fence.instance,
             context: Arc::new(context),
             concurrency: config.concurrency,
             plain_runs: 0,
@@ -219,7 +220,7 @@ mod tests {
                 let config = DeliveryConfig { concurrency: 7, ..DeliveryConfig::default() };
                 let mut executor = Executor::new(ExecutorSetup {
                     store: fixtures::store(&MemoryPool::new()),
-                    instance: InstanceId::generate(),
+                    fence: fixtures::fence(),
                     config: &config,
                     context: fixtures::context(&ownership),
                 });

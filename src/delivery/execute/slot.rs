@@ -8,11 +8,7 @@ use std::{
 use crate::{
     delivery::resolve::resolve,
     handler::HandlerError,
-    instance::InstanceId,
-    store::{
-        ErrorClass, FenceRow, Resolution, SETTLER_SLOT, Store, StoreError, Transacted as Ran,
-        TransactionalRun, Work,
-    },
+    store::{ErrorClass, FenceRow, Resolution, Store, StoreError, Transacted as Ran, TransactionalRun, Work},
     telemetry::Observers,
     wake::Wake,
 };
@@ -57,17 +53,17 @@ pub(super) struct Slot {
 }
 
 impl SlotPool {
-    /// The fence rows of the slots after the settler's.
+    /// The fence rows after the settler's.
     pub(super) fn new(
         store: Arc<dyn Store>,
         observers: Observers,
-        instance: InstanceId,
+        settler: FenceRow,
         size: usize,
         freed: Wake,
         evicted: Wake,
     ) -> Self {
-        let slots = (SETTLER_SLOT + 1..).take(size);
-        let idle = slots.map(|slot| FenceRow { instance, slot, counter: 0 }).collect();
+        let slots = (settler.slot + 1..).take(size);
+        let idle = slots.map(|slot| FenceRow { slot, ..settler }).collect();
         Self { store, observers, idle: Mutex::new(idle), freed, evicted }
     }
 
@@ -169,7 +165,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{delivery::fixtures, handler::States, memory::MemoryPool, store::NewInstance};
+    use crate::{
+        delivery::fixtures, handler::States, instance::InstanceId, memory::MemoryPool,
+        rules::watermark::Server, store::NewInstance,
+    };
 
     /// Never comes back.
     struct Hangs;
@@ -189,8 +188,8 @@ mod tests {
         let store = fixtures::store(&pool);
         let (name, version) = (String::new(), String::new());
         store.join(&NewInstance { id: me, name, version, fence_rows: 2 }).await.unwrap();
-        let freed = Wake::default();
-        let fences = SlotPool::new(store, Observers::default(), me, 1, freed.clone(), Wake::default());
+        let (freed, settler) = (Wake::default(), FenceRow::of_settler(me, Server::default()));
+        let fences = SlotPool::new(store, Observers::default(), settler, 1, freed.clone(), Wake::default());
         let fences = Arc::new(fences);
         let mut slot = fences.slot().unwrap();
         assert!(fences.slot().is_none(), "there is one");

@@ -12,11 +12,16 @@ use super::{
 use crate::{
     instance::{Claim, ClusterView, Generation, InstanceId, InstanceState, Member},
     partition::Partition,
+    rules::watermark::Server,
     store::{ClusterStore, ErrorClass, NewInstance, StoreError},
 };
 
 #[async_trait]
 impl ClusterStore for MemoryStore {
+    async fn server(&self) -> Result<Server, StoreError> {
+        self.call("server", |outbox, _| outbox.server()).await
+    }
+
     async fn join(&self, instance: &NewInstance) -> Result<(), StoreError> {
         let joined = self.call("join", |outbox, now| {
             let new = !outbox.instances.contains_key(&instance.id);

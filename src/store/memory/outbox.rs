@@ -193,8 +193,9 @@ impl Outbox {
     }
 
     fn write_fence(&mut self, fence: FenceRow, next: FenceRow) -> bool {
+        let server = self.server();
         match self.fences.get_mut(&(fence.instance, fence.slot)) {
-            Some(counter) if *counter == fence.counter => {
+            Some(counter) if *counter == fence.counter && fence.server == server => {
                 *counter = next.counter;
                 true
             }

@@ -298,7 +298,8 @@ mod tests {
         instance::InstanceId,
         partition::{Partition, PartitionSet},
         record::{Change, Settlement},
-        store::{Completed, FenceRow, NewInstance, Pick, Resolution, SETTLER_SLOT, Store, StoreSettings},
+        rules::watermark::Server,
+        store::{Completed, FenceRow, NewInstance, Pick, Resolution, Store, StoreSettings},
     };
 
     fn store(pool: &MemoryPool) -> Arc<dyn Store> {
@@ -350,7 +351,7 @@ mod tests {
         let instance = InstanceId::generate();
         let (name, version) = (String::new(), String::new());
         store.join(&NewInstance { id: instance, name, version, fence_rows: 1 }).await.unwrap();
-        let mut fence = FenceRow { instance, slot: SETTLER_SLOT, counter: 0 };
+        let mut fence = FenceRow::of_settler(instance, Server::default());
         let fates =
             [(Fault::NotApplied, Resolution::NotApplied, 1), (Fault::LostReply, Resolution::Applied, 0)];
         for (fault, resolution, left) in fates {

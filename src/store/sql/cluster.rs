@@ -8,11 +8,13 @@ use super::{
     SqlStore,
     call::{begin, commit, query},
     driver::{Driver, Kind, Row, Value},
+    link::answering,
     statements::{fill, list, safe},
 };
 use crate::{
     instance::{Claim, ClusterView, Generation, InstanceId, Member},
     partition::{PARTITION_COUNT, Partition},
+    rules::watermark::Server,
     store::{ClusterStore, NewInstance, StoreError},
 };
 
@@ -56,6 +58,16 @@ fn view_of(rows: &[Row]) -> ClusterView {
 
 #[async_trait]
 impl<D: Driver> ClusterStore for SqlStore<D> {
+    async fn server(&self) -> Result<Server, StoreError> {
+        self.call("server", async {
+            let mut conn = self.control.borrow().await?;
+            let server = answering::<D>(&mut conn).await?;
+            conn.keep();
+            Ok(server)
+        })
+        .await
+    }
+
     async fn join(&self, instance: &NewInstance) -> Result<(), StoreError> {
         self.call("join", async {
             let mut conn = self.control.borrow().await?;

@@ -40,7 +40,8 @@ pub(crate) struct Dialect {
     pub(crate) delete: &'static str,
     /// A text that tells the tables of this row of `meta` from all others.
     pub(crate) identity: &'static str,
-    /// The server and its start as a number, where ids have the history of one server.
+    /// A number of the server that another server does not have, nor the same one once it may have forgotten
+    /// commits. 0 where a database has but one.
     pub(crate) server: &'static str,
     /// Opens a transaction that writes.
     pub(crate) begin: &'static str,

@@ -2,18 +2,23 @@
 
 use std::{
     ops::{Deref, DerefMut},
+    sync::Arc,
     time::Duration,
 };
 
-use sqlx::pool::PoolConnection;
+use sqlx::{AssertSqlSafe, pool::PoolConnection};
 use tokio::{
     sync::{Mutex, MutexGuard},
     time::Instant,
 };
 
 use super::{
-    driver::{Driver, Role, Session},
+    driver::{Driver, Kind, Role, Session},
     proof::Proof,
+};
+use crate::{
+    rules::watermark::Server,
+    store::{HomeServer, OTHER_SERVER},
 };
 
 /// A place for one connection.
@@ -22,6 +27,8 @@ pub(crate) struct Link<D: Driver> {
     session: Session,
     /// The proof that settings of a connection stay with it; asked for before anything is set.
     proof: Proof,
+    /// The only server to which a connection may lead, if there is such.
+    home: Option<HomeServer>,
     place: Mutex<Place<D>>,
 }
 
@@ -32,9 +39,9 @@ struct Place<D: Driver> {
 }
 
 impl<D: Driver> Link<D> {
-    pub(crate) fn new(pool: D::Pool, session: Session, proof: Proof) -> Self {
+    pub(crate) fn new(pool: D::Pool, session: Session, proof: Proof, home: Option<HomeServer>) -> Self {
         let place = Mutex::new(Place { idle: None, used_at: Instant::now() });
-        Self { pool, session, proof, place }
+        Self { pool, session, proof, home, place }
     }
 
     /// Borrows the connection, opening it if there is none.
@@ -42,14 +49,24 @@ impl<D: Driver> Link<D> {
         let mut place = self.place.lock().await;
         let conn = match place.idle.take() {
             Some(conn) => conn,
-            None => {
-                if self.session.role != Role::Plain {
-                    self.proof.of::<D>(&self.pool).await?;
-                }
-                D::connect(&self.pool, self.session).await?
-            }
+            None => self.open().await?,
         };
         Ok(Borrowed { place, conn: Some(conn) })
+    }
+
+    /// A connection leads to one process of a server until its end, so the server is asked for here only.
+    async fn open(&self) -> Result<D::Connection, sqlx::Error> {
+        if self.session.role == Role::Plain {
+            return D::connect(&self.pool, self.session).await;
+        }
+        self.proof.of::<D>(&self.pool).await?;
+        let mut conn = D::connect(&self.pool, self.session).await?;
+        if let Some(home) = &self.home
+            && !home.is(answering::<D>(&mut conn).await?)
+        {
+            return Err(sqlx::Error::Io(std::io::Error::other(OTHER_SERVER)));
+        }
+        Ok(conn)
     }
 
     /// Closes the connection if nobody has used it for this long. The next borrower opens another.
@@ -65,6 +82,13 @@ impl<D: Driver> Link<D> {
             drop(D::close(conn).await);
         }
     }
+}
+
+/// The server to which a connection leads.
+pub(super) async fn answering<D: Driver>(conn: &mut D::Connection) -> Result<Server, sqlx::Error> {
+    let sql = AssertSqlSafe(Arc::from(format!("SELECT {}", D::DIALECT.server)));
+    let rows = D::query_text(conn, sql, &[Kind::Int]).await?;
+    Ok(Server(rows.first().map_or(0, |row| row.int(0))))
 }
 
 /// A borrowed connection. Only [`keep`](Self::keep) puts it back: after an error, a timeout or a
@@ -175,7 +199,8 @@ mod tests {
     async fn a_connection_is_closed_once_it_was_not_used_for_so_long() {
         let session = Session { role: Role::Control, timeout: Duration::from_secs(5), async_commit: false };
         let options = SqliteConnectOptions::new().in_memory(true);
-        let link = Link::<Sqlite>::new(SqlitePool::connect_lazy_with(options), session, Proof::default());
+        let link =
+            Link::<Sqlite>::new(SqlitePool::connect_lazy_with(options), session, Proof::default(), None);
         link.borrow().await.unwrap().keep();
         link.close_idle(Duration::from_secs(60)).await;
         assert!(link.place.lock().await.idle.is_some(), "used just now");

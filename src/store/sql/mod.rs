@@ -15,7 +15,8 @@ use self::{
     proof::Proof,
     statements::Statements,
 };
-use super::{Notifier, Store, StoreError, StoreSettings};
+use super::{HomeServer, Notifier, Store, StoreError, StoreSettings};
+use crate::rules::watermark::Server;
 
 mod admin;
 mod call;
@@ -74,18 +75,26 @@ pub(crate) struct SqlStore<D: Driver> {
     /// For a process that only schedules: it reads the list of handlers.
     plain: Link<D>,
     proof: Proof,
+    /// The server that it is bound to, if it is.
+    home: Option<HomeServer>,
 }
 
 impl<D: Driver> SqlStore<D> {
     pub(crate) fn new(pool: D::Pool, settings: StoreSettings) -> Self {
         let sql = Arc::new(Statements::render(&D::DIALECT, D::FAMILY, &settings.tables));
-        Self::over(pool, settings, sql, Proof::default())
+        Self::over(pool, settings, sql, Proof::default(), None)
     }
 
-    fn over(pool: D::Pool, settings: StoreSettings, sql: Arc<Statements>, proof: Proof) -> Self {
+    fn over(
+        pool: D::Pool,
+        settings: StoreSettings,
+        sql: Arc<Statements>,
+        proof: Proof,
+        home: Option<HomeServer>,
+    ) -> Self {
         let link = |role, async_commit| {
             let session = Session { role, timeout: settings.call_timeout, async_commit };
-            Link::new(pool.clone(), session, proof.clone())
+            Link::new(pool.clone(), session, proof.clone(), home.clone())
         };
         Self {
             poll: link(Role::Poll, false),
@@ -96,7 +105,14 @@ impl<D: Driver> SqlStore<D> {
             sql,
             pool,
             proof,
+            home,
         }
+    }
+
+    /// Another store on the same database.
+    fn beside(&self, home: Option<HomeServer>) -> Arc<dyn Store> {
+        let (pool, sql) = (self.pool.clone(), Arc::clone(&self.sql));
+        Arc::new(Self::over(pool, self.settings.clone(), sql, self.proof.clone(), home))
     }
 
     /// The only way to the database: runs `work` within the deadline. `work` borrows a connection
@@ -127,8 +143,18 @@ impl<D: Driver> Store for SqlStore<D> {
     }
 
     fn for_heartbeat(&self) -> Arc<dyn Store> {
-        let sql = Arc::clone(&self.sql);
-        Arc::new(Self::over(self.pool.clone(), self.settings.clone(), sql, self.proof.clone()))
+        self.beside(self.home.clone())
+    }
+
+    fn bound_to(&self, server: Server) -> Arc<dyn Store> {
+        self.beside(Some(HomeServer::new(server)))
+    }
+
+    async fn server_changed(&self) {
+        match &self.home {
+            Some(home) => home.changed().await,
+            None => std::future::pending().await,
+        }
     }
 
     fn statements(&self) -> Vec<(&'static str, Arc<str>)> {

@@ -62,8 +62,9 @@ impl Driver for Postgres {
         // A copy of a database has the same row, elsewhere.
         identity: "format('database %s of server %s, made at %s', current_database(), \
                    (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM created_at))",
-        // The start of the server, before 1970 while it is a standby.
-        server: "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8 \
+        // Since when this server counts, before 1970 while it is a standby. A clean restart keeps it; a server has
+        // another after a crash, which may have forgotten the last commits, and so has each copy of a server.
+        server: "(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()) * 1000000)::int8 \
                  * (1 - 2 * pg_is_in_recovery()::int)",
         begin: "BEGIN ISOLATION LEVEL READ COMMITTED",
         mark: Mark {
@@ -170,6 +171,7 @@ impl Driver for Postgres {
                     .bind(fence.instance.to_string())
                     .bind(i64::from(fence.slot))
                     .bind(fence.counter)
+                    .bind(fence.server.0)
                     .bind(ids)
                     .bind(i32::try_from(failures).unwrap_or(i32::MAX))
                     .fetch_one(conn)

@@ -338,7 +338,7 @@ pub(super) async fn move_fence<D: Driver>(
     sql: &Arc<str>,
     fence: FenceRow,
 ) -> Result<bool, sqlx::Error> {
-    let values =
-        vec![fence.instance.to_string().into(), Value::Int(i64::from(fence.slot)), Value::Int(fence.counter)];
+    let numbers = [i64::from(fence.slot), fence.counter, fence.server.0].map(Value::Int);
+    let values = [fence.instance.to_string().into()].into_iter().chain(numbers).collect();
     Ok(D::execute(conn, safe(sql), values).await? == 1)
 }

@@ -67,14 +67,15 @@ pub(super) async fn move_marked_fence<D: Driver>(
         _ => return Ok(Fence::Nested),
     }
     let instance = fence.instance.to_string();
-    let (slot, counter) = (i64::from(fence.slot), fence.counter);
-    let with = |[instance, slot, counter]: [String; 3]| {
-        filled(sql, &[("{instance}", instance), ("{slot}", slot), ("{counter}", counter)])
+    let (slot, counter, home) = (i64::from(fence.slot), fence.counter, fence.server.0);
+    let with = |[instance, slot, counter, home]: [String; 4]| {
+        let values = [("{instance}", instance), ("{slot}", slot), ("{counter}", counter), ("{home}", home)];
+        filled(sql, &values)
     };
-    let bound = || Arc::from(with([1, 2, 3].map(|number| D::DIALECT.parameter(number))));
+    let bound = || Arc::from(with([1, 2, 3, 4].map(|number| D::DIALECT.parameter(number))));
+    let values = || vec![instance.as_str().into(), slot.into(), counter.into(), home.into()];
     let Some(take) = D::DIALECT.mark.take else {
-        let values = vec![instance.into(), slot.into(), counter.into()];
-        if D::execute(conn, AssertSqlSafe(bound()), values).await? == 1 {
+        if D::execute(conn, AssertSqlSafe(bound()), values()).await? == 1 {
             return Ok(Fence::Moved);
         }
         let found =
@@ -88,16 +89,14 @@ pub(super) async fn move_marked_fence<D: Driver>(
     };
     let moved = if D::DIALECT.mark.counts {
         match D::script(conn, AssertSqlSafe(Arc::from(take))).await {
-            Ok(()) => {
-                let values = vec![instance.into(), slot.into(), counter.into()];
-                D::execute(conn, AssertSqlSafe(bound()), values).await
-            }
+            Ok(()) => D::execute(conn, AssertSqlSafe(bound()), values()).await,
             Err(error) => Err(error),
         }
     } else {
-        // One round trip: the values are the library's own, a uuid and two integers.
-        let both =
-            format!("{take}; {}", with([format!("'{instance}'"), slot.to_string(), counter.to_string()]));
+        // One round trip: the values are the library's own, a uuid and three integers.
+        let numbers = [slot, counter, home].map(|number| number.to_string());
+        let [slot, counter, home] = numbers;
+        let both = format!("{take}; {}", with([format!("'{instance}'"), slot, counter, home]));
         D::execute(conn, AssertSqlSafe(Arc::from(both)), Vec::new()).await
     };
     match moved {

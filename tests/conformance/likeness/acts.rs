@@ -6,8 +6,8 @@ use keylane::{
     OnFailure, Partition, RecordId,
     admin::{Filter, Generation, InstanceId},
     inner::{
-        Change, ClusterView, DeadLetterCause, FenceRow, NewInstance, Repair, Resolution, SETTLER_SLOT,
-        SettleError, Settlement,
+        Change, ClusterView, DeadLetterCause, FenceRow, NewInstance, Repair, Resolution, SettleError,
+        Settlement,
     },
 };
 
@@ -38,8 +38,8 @@ impl<T: Likened> World<'_, T> {
         if settlements.is_empty() {
             return "nothing".to_owned();
         }
-        let Worker { id: instance, counter, .. } = self.workers[worker];
-        let fence = FenceRow { instance, slot: SETTLER_SLOT, counter };
+        let Worker { id, counter, server, .. } = self.workers[worker];
+        let fence = FenceRow { counter, ..FenceRow::of_settler(id, server) };
         let mut answer = "not sent".to_owned();
         if !matches!(reply, Reply::RequestIsLost) {
             answer = match self.store.settle(fence, &settlements).await {
@@ -264,7 +264,8 @@ impl<T: Likened> World<'_, T> {
         let (name, version) = ("case".to_owned(), "0.0.0".to_owned());
         let joined = self.store.join(&NewInstance { id, name, version, fence_rows: 1 }).await;
         self.places[place] = Some(self.workers.len());
-        self.workers.push(Worker { id, counter: 0, beat: 0, is_live: true });
+        let server = self.store.server().await.unwrap();
+        self.workers.push(Worker { id, counter: 0, server, beat: 0, is_live: true });
         let view = self.store.view().await.unwrap();
         format!("{} {}", told(joined), self.view(&view, None))
     }

@@ -9,6 +9,7 @@ use keylane::{
     handler::Route,
     inner::{Cancel, Deadline, Due, Handlers, IdScan, Named, NewRecord, Pick, Store, StoreError},
     partition::PartitionSet,
+    rules::watermark::Server,
 };
 use uuid::Uuid;
 
@@ -49,6 +50,7 @@ struct Open<T: Target> {
 pub(super) struct Worker {
     pub(super) id: InstanceId,
     pub(super) counter: i64,
+    pub(super) server: Server,
     pub(super) beat: i64,
     pub(super) is_live: bool,
 }

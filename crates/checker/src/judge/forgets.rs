@@ -32,6 +32,8 @@ pub(super) struct Forgets {
     now: u64,
     changes: VecDeque<(u64, Undo)>,
     events: HashSet<Uuid>,
+    /// Instances that have joined on a server before this one: what they know is not so any more.
+    strangers: HashSet<Name>,
 }
 
 impl Forgets {
@@ -55,6 +57,11 @@ impl Forgets {
         }
     }
 
+    /// Whether the instance has joined on a server before this one.
+    pub(super) fn is_stranger(&self, instance: Name) -> bool {
+        self.strangers.contains(&instance)
+    }
+
     /// Whether a failover has forgotten this event.
     pub(super) fn knows(&self, event: &Uuid) -> bool {
         self.events.contains(event)
@@ -66,10 +73,12 @@ impl Judge {
         self.reach("failover");
         self.faults.strike_all(line.event.at);
         self.shares_disturbed();
+        self.forgets.strangers.extend(self.members.all());
         while let Some((_, undo)) = self.forgets.changes.pop_back_if(|(at, _)| *at > back_to) {
             self.reach("forgotten commit");
             self.take_back(undo);
         }
+        self.records.of_no_generation();
         self.count_unowned(line.event.at);
     }
 
@@ -121,14 +130,13 @@ impl Judge {
         }
     }
 
-    /// The row is there again. Its handler had succeeded, so nothing waits for it.
+    /// The row is there again, to be delivered once more.
     fn reopen(&mut self, mut record: Record) {
         self.gone.remove(record.id);
         self.kept.remove(record.id);
         if let Some(count) = self.completed.get_mut(&(record.event, record.lane.1)) {
             *count = count.saturating_sub(1);
         }
-        record.exempt = true;
         record.state = State::Done;
         if let Some(event) = self.writers.events.get_mut(&record.event) {
             event.open += 1;

@@ -42,6 +42,11 @@ impl Members {
         self.all.get(&instance).map(|member| &member.line)
     }
 
+    /// All that have ever joined.
+    pub(super) fn all(&self) -> impl Iterator<Item = Name> {
+        self.all.keys().copied()
+    }
+
     pub(super) fn live(&self) -> impl Iterator<Item = (Name, &Member)> {
         let live = self.all.iter().filter(|(_, member)| member.state != Membership::Gone);
         live.map(|(name, member)| (*name, member))

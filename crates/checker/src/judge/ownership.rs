@@ -1,9 +1,6 @@
 //! Who owns which partition.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Judge,
@@ -33,8 +30,6 @@ impl Claim {
 #[derive(Debug, Default)]
 pub(super) struct Ownership {
     claims: BTreeMap<u16, Claim>,
-    /// Claims that a failover has forgotten; their owners learn of it later.
-    forgotten: HashSet<(u16, i64, Name)>,
 }
 
 impl Ownership {
@@ -46,16 +41,12 @@ impl Ownership {
         self.claims.iter().map(|(partition, claim)| (*partition, claim))
     }
 
-    /// Puts back what was before; the claim that goes was forgotten.
+    /// Puts back what was before.
     pub(super) fn restore(&mut self, partition: u16, before: Option<Claim>) {
-        let kept = before.as_ref().map(|claim| (claim.generation, claim.instance));
-        let gone = match before {
+        match before {
             Some(before) => self.claims.insert(partition, before),
             None => self.claims.remove(&partition),
         };
-        if let Some(gone) = gone.filter(|gone| kept != Some((gone.generation, gone.instance))) {
-            self.forgotten.insert((partition, gone.generation, gone.instance));
-        }
     }
 }
 
@@ -63,7 +54,8 @@ impl Ownership {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Owner,
-    /// It had the partition and has lost it, which a fault excuses.
+    /// It had the partition and has lost it, which a fault excuses; or it has joined on a server before this one and
+    /// has not heard of the failover. Such calls end with the lease, and their outcomes are refused.
     Former,
 }
 
@@ -146,6 +138,10 @@ impl Judge {
         instance: Name,
         line: &Line,
     ) -> Result<Standing, Violation> {
+        if self.forgets.is_stranger(instance) {
+            self.reach("call of a stranger");
+            return Ok(Standing::Former);
+        }
         // The usual case first: it costs one look-up.
         if self.still_owns(called, instance) {
             self.count(Invariant::OneOwner);
@@ -159,13 +155,11 @@ impl Judge {
             return Ok(Standing::Owner);
         }
         self.count(Invariant::OneOwner);
-        let forgotten = self.ownership.forgotten.contains(&(called.partition, called.generation, instance));
         let shown = [known.as_ref().map(|claim| &claim.line), Some(line)];
         let own = known
             .as_ref()
             .is_some_and(|claim| claim.generation == called.generation && claim.instance == instance);
-        let possible =
-            own || forgotten || known.as_ref().is_some_and(|claim| claim.generation > called.generation);
+        let possible = own || known.as_ref().is_some_and(|claim| claim.generation > called.generation);
         if !possible {
             let name = self.names.text(instance);
             let (generation, partition) = (called.generation, called.partition);
@@ -179,8 +173,7 @@ impl Judge {
         let Some(lost) = lost else { return Ok(Standing::Owner) };
         self.reach("call of a former owner");
         self.count(Invariant::Lease);
-        // Who owns what the database has forgotten learns of that later.
-        if forgotten || self.faults.excuse(instance, lost) {
+        if self.faults.excuse(instance, lost) {
             return Ok(Standing::Former);
         }
         let text = format!("{} calls and has lost the partition, without a fault", self.names.text(instance));

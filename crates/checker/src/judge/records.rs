@@ -133,6 +133,11 @@ impl Records {
         self.all.remove(&id)
     }
 
+    /// A new server may give the same generations again: no call was under one of those.
+    pub(super) fn of_no_generation(&mut self) {
+        self.all.values_mut().for_each(|record| record.generation = 0);
+    }
+
     /// All, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Record> {
         self.all.values()

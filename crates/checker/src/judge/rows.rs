@@ -135,7 +135,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Outcomes are written by a member, about what it owns.
+    /// Outcomes are written by a member, about what it owns, on the server on which it has joined.
     fn judge_writer(&self, record: &Record, by: Option<Name>, line: &Line) -> Result<(), Violation> {
         let (Some(by), true) = (by, self.expect.ownership) else { return Ok(()) };
         let shown = |more: Option<&Line>| {
@@ -145,6 +145,9 @@ impl Judge {
                 [record.stored.as_ref(), record.began.as_ref(), more, Some(line)],
             )
         };
+        if self.forgets.is_stranger(by) {
+            return Err(shown(None));
+        }
         if !self.members.is_live(by) {
             return Err(shown(self.members.end(by)));
         }

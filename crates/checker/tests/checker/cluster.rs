@@ -184,6 +184,7 @@ impl Model {
     }
 
     /// Another server comes up that lacks the last commits, but for those of members: then it would be another cluster.
+    /// Who has joined on the server before gives up what it knows and joins again.
     pub(crate) fn fail_over(&mut self) {
         let Some((back_to, database)) = self.snapshot.take() else { return };
         if database.members != self.database.members {
@@ -192,13 +193,18 @@ impl Model {
         self.tell("test", What::FailedOver { back_to });
         self.database = database;
         self.roll_back_all();
-        for place in self.live().collect::<Vec<_>>() {
-            let name = self.instances[place].name.clone();
-            for open in std::mem::take(&mut self.instances[place].calls) {
+        let strangers: Vec<usize> = self.live().collect();
+        for place in &strangers {
+            let name = self.instances[*place].name.clone();
+            for open in std::mem::take(&mut self.instances[*place].calls) {
                 let ends = open.ids.iter().map(|_| keylane_checker::End::Dropped).collect();
                 self.tell(&name, What::CallEnded { call: open.call, ends });
             }
-            self.instances[place].outcomes.clear();
+            self.instances[*place].outcomes.clear();
+            self.instances[*place].state = State::Gone;
+            self.tell("database", What::Left { instance: name });
         }
+        self.database.owners.iter_mut().for_each(|owner| owner.0 = None);
+        strangers.iter().for_each(|_| self.join());
     }
 }

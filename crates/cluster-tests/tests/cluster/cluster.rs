@@ -104,6 +104,8 @@ pub(crate) struct Cluster<T: Target> {
     pub(crate) journal: Journal,
     /// Events that were scheduled, by key and step.
     pub(crate) events: BTreeMap<(u32, u32), Uuid>,
+    /// Events that the database has forgotten, or will.
+    pub(crate) forgotten: BTreeSet<Uuid>,
     pub(crate) folder: PathBuf,
     /// The files of the worker processes.
     pub(crate) journals: Vec<PathBuf>,
@@ -164,6 +166,7 @@ impl<T: Target> Cluster<T> {
             outbox,
             journal,
             events,
+            forgotten: BTreeSet::new(),
             folder,
             journals,
             steps,
@@ -241,15 +244,7 @@ impl<T: Target> Cluster<T> {
 
     /// Schedules so many records in one transaction.
     pub(crate) async fn schedule(&mut self, records: u32) {
-        let mut steps = Vec::new();
-        for _ in 0..records {
-            self.seed =
-                self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let key = (self.seed >> 33) as u32 % KEYS;
-            let step = self.steps.entry(key).or_default();
-            steps.push(Step { key, step: *step });
-            *step += 1;
-        }
+        let steps = self.steps(records);
         self.transactions += 1;
         let (outbox, tx) = (self.outbox.clone(), self.transactions);
         let work = async |conn: &mut _| {
@@ -261,6 +256,28 @@ impl<T: Target> Cluster<T> {
         self.tell(What::Committed { tx });
         let ids = scheduled.iter().map(|scheduled| scheduled.event_id);
         self.events.extend(steps.iter().map(|step| (step.key, step.step)).zip(ids));
+    }
+
+    /// The next steps of keys drawn at random.
+    fn steps(&mut self, count: u32) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for _ in 0..count {
+            self.seed =
+                self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let key = (self.seed >> 33) as u32 % KEYS;
+            let step = self.steps.entry(key).or_default();
+            steps.push(Step { key, step: *step });
+            *step += 1;
+        }
+        steps
+    }
+
+    /// Schedules records that the database is to forget. Nothing is judged of them.
+    pub(crate) async fn schedule_for_nothing(&mut self, records: u32) {
+        let steps = self.steps(records);
+        let work = async |conn: &mut _| self.outbox.schedule_all(conn, &steps).await;
+        let scheduled = self.outbox.transaction(work).await.expect("schedule");
+        self.forgotten.extend(scheduled.iter().map(|scheduled| scheduled.event_id));
     }
 
     /// One producer schedules, so that the order of its calls is that of their lines.

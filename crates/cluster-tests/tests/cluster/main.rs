@@ -6,7 +6,9 @@
 mod cluster;
 mod database;
 mod deadly;
+mod failover;
 mod restart;
+mod server;
 mod upgrade;
 mod verdict;
 

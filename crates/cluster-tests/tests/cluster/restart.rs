@@ -1,57 +1,10 @@
 //! The database goes away in the middle and comes back; on a server of the test's own.
 
-use std::{
-    path::PathBuf,
-    process::{Command, Output},
-};
-
 use crate::{
     cluster::Cluster,
     database::{MariaDb, Postgres, Target},
+    server::Server,
 };
-
-/// A private server, taken down when dropped.
-struct Server {
-    name: &'static str,
-    folder: PathBuf,
-}
-
-impl Server {
-    fn start(name: &'static str, port_base: u16) -> Self {
-        let folder = std::env::temp_dir().join(format!("kl-{name}-{}", std::process::id()));
-        let server = Self { name, folder };
-        server.services(&["start", name], port_base);
-        server
-    }
-
-    fn services(&self, arguments: &[&str], port_base: u16) -> Output {
-        let command = std::env::var("KEYLANE_SERVICES_COMMAND")
-            .expect("KEYLANE_SERVICES_COMMAND is not set: run `eval \"$(dev/services env)\"` first");
-        let output = Command::new(command)
-            .args(arguments)
-            .env("KEYLANE_SERVICES", &self.folder)
-            .env("KEYLANE_PORT_BASE", port_base.to_string())
-            .output()
-            .expect("dev/services");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        output
-    }
-
-    /// The address out of what `env` prints.
-    fn url(&self, variable: &str) -> String {
-        let output = self.services(&["env", self.name], 0);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let line = text.lines().find(|line| line.contains(variable)).expect("an address");
-        line.split_once('=').map(|(_, url)| url.trim_matches('\'').to_owned()).expect("an address")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.services(&["stop", self.name], 0);
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
 
 async fn outlives<T: Target>(name: &'static str, variable: &str, port_base: u16) {
     let server = Server::start(name, port_base);

@@ -70,6 +70,7 @@ impl<T: Target> Cluster<T> {
     async fn history(&self) -> Vec<Event> {
         let files = self.journals.iter().cloned().chain([self.folder.join("producer")]);
         let mut history = history::read(files).expect("journals");
+        self.leave_out_forgotten(&mut history);
         history.extend(self.owners().await);
         history.sort_by_key(|event| event.at);
         let sql = format!("SELECT k, step FROM {}effect", self.prefix);
@@ -80,6 +81,19 @@ impl<T: Target> Cluster<T> {
         });
         history.extend(effects);
         history
+    }
+
+    /// Nothing is known of records that the database has forgotten; a call of a worker is of one record.
+    fn leave_out_forgotten(&self, history: &mut Vec<Event>) {
+        let mut calls = BTreeSet::new();
+        history.retain(|event| match &event.what {
+            What::CallBegan { call, records, .. } => {
+                let forgotten = records.iter().any(|called| self.forgotten.contains(&called.event));
+                !(forgotten && calls.insert(*call))
+            }
+            What::CallEnded { call, .. } => !calls.contains(call),
+            _ => true,
+        });
     }
 
     /// Who owned what and who was a member, on the clock of the journals.

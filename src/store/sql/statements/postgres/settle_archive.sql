@@ -1,10 +1,10 @@
 -- As settle_delete, but the records move to the archive.
 WITH fence AS (
     UPDATE {outbox}fence SET counter = counter + 1
-    WHERE instance_id = $1 AND slot = $2 AND counter = $3 RETURNING slot
+    WHERE instance_id = $1 AND slot = $2 AND counter = $3 AND {server} = $4 RETURNING slot
 ), done AS (
     DELETE FROM {outbox}record r USING fence
-    WHERE r.id = ANY ($4) AND r.attempts = $5 AND r.status IN (0, 4)
+    WHERE r.id = ANY ($5) AND r.attempts = $6 AND r.status IN (0, 4)
     RETURNING r.*
 ), archived AS (
     INSERT INTO {outbox}archive
