@@ -20,7 +20,7 @@ use keylane::{
     Completed, Config, Database, Outbox, OutboxEvent, State,
     admin::InstanceId,
     handlers,
-    inner::{Change, FenceRow, NewInstance, SETTLER_SLOT, Settlement, Store, StoreSettings, Tables},
+    inner::{Change, FenceRow, NewInstance, Settlement, Store, StoreSettings, Tables},
     memory::{Memory, MemoryPool, MemoryTransaction},
     outbox_handler,
 };
