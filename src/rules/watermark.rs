@@ -57,6 +57,17 @@ pub struct Head {
     pub number: Option<i64>,
 }
 
+/// Open transactions that have written no record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bystanders {
+    /// Who says so.
+    pub server: Server,
+    /// The last id. It was read before they were looked at.
+    pub last_id: RecordId,
+    /// Their numbers. One that has ended since may be among them.
+    pub numbers: Vec<i64>,
+}
+
 /// How to fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
@@ -88,6 +99,9 @@ pub struct LowWatermark {
     witnesses: Witnesses,
     /// How far scans have read at most, since anything is known.
     furthest: RecordId,
+    /// The last id when bystanders were asked for, and what is known of them and counts from the next scan on.
+    asked_at: RecordId,
+    bystanders: Option<Bystanders>,
     covers: PartitionSet,
     reach: i64,
     by_partition: u32,
@@ -135,6 +149,21 @@ impl LowWatermark {
     pub fn wants_number(&self) -> bool {
         let old = |witness: Witness| self.last_id - witness.last_id > OLD_WITNESS;
         self.witnesses.newest().is_some_and(old)
+    }
+
+    /// Transactions whose end would lead a scan far back, if they have written records: it is to be asked whether they
+    /// have.
+    pub fn wants_bystanders(&mut self) -> Vec<i64> {
+        if self.last_id - self.asked_at < OLD_WITNESS {
+            return Vec::new();
+        }
+        self.asked_at = self.last_id;
+        self.witnesses.may_lower(self.furthest.saturating_sub(OLD_WITNESS))
+    }
+
+    /// It was asked. That a transaction is still open, the snapshot of the next scan shows.
+    pub fn found_bystanders(&mut self, found: Bystanders) {
+        self.bystanders = Some(found).filter(|found| found.server == self.server);
     }
 
     /// A transaction of this process got its number after `last_id` was seen to be drawn. Numbers of
@@ -258,6 +287,9 @@ impl LowWatermark {
         self.next = self.next.max(next);
         if let Some(snapshot) = &horizon.snapshot {
             self.witnesses.read(snapshot, complete_to);
+            if let Some(Bystanders { numbers, last_id, .. }) = self.bystanders.take() {
+                self.witnesses.stand_by(&numbers, last_id);
+            }
         }
         // What was read before is walked over because a transaction has ended: it tells nothing of others.
         let again = complete_to < self.furthest;

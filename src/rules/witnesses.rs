@@ -130,6 +130,16 @@ impl Witnesses {
         self.ladder.drain(..needed.unwrap_or(0));
     }
 
+    /// These transactions held no id of a record when `last_id` had been read. Those of them that were open in the
+    /// snapshot that was read last draw only ids above it.
+    pub fn stand_by(&mut self, numbers: &[i64], last_id: RecordId) {
+        for (number, least) in self.read.iter_mut().flat_map(|read| &mut read.open) {
+            if numbers.contains(number) {
+                *least = (*least).max(Some(last_id.saturating_add(1)));
+            }
+        }
+    }
+
     /// What was read covers records up to an id below this one only.
     pub fn lower(&mut self, id: RecordId) {
         if let Some(read) = &mut self.read {

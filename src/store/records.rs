@@ -9,7 +9,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Settlement, Stop},
     rules::{
-        watermark::{Head, Horizon, Server},
+        watermark::{Bystanders, Head, Horizon, Server},
         witnesses::Witness,
     },
 };
@@ -30,6 +30,11 @@ pub trait RecordStore: Send + Sync + 'static {
 
     /// Reads the last id, then gives out the number of a transaction, where numbers count.
     async fn draw_number(&self) -> Result<Option<(Witness, Server)>, StoreError> {
+        Ok(None)
+    }
+
+    /// Which of these transactions have written no record, where numbers count.
+    async fn find_bystanders(&self, _: &[i64]) -> Result<Option<Bystanders>, StoreError> {
         Ok(None)
     }
 

@@ -151,6 +151,7 @@ macro_rules! by_numbers {
         stamp! { $target;
             numbers {
                 the_number_is_given_out_before_the_id
+                who_has_written_no_record_is_a_bystander
                 rows_by_plain_sql_are_fetched_like_any_other
                 an_id_drawn_in_a_savepoint_is_not_passed_over
                 a_number_without_an_id_holds_back_no_fetch

@@ -1,6 +1,8 @@
 //! PostgreSQL tells by numbers of transactions when an id is resolved: the number comes before the id, in
 //! every way to insert.
 
+use std::collections::BTreeSet;
+
 use keylane::{
     Partition,
     inner::{IdScan, Pick},
@@ -62,6 +64,30 @@ pub(crate) async fn rows_by_plain_sql_are_fetched_like_any_other<T: SqlTarget>(o
     }
     outbox.commit(late).await;
     assert_eq!(keys(&fetcher.drain().await), ["by-hand"]);
+}
+
+/// A transaction that has written elsewhere, or has undone what it wrote here, adds nothing below the last id. What it
+/// locks tells so.
+pub(crate) async fn who_has_written_no_record_is_a_bystander<T: SqlTarget>(outbox: &Outbox<T>) {
+    let (mut one, mut other) = (outbox.begin().await, outbox.begin().await);
+    let number = "SELECT pg_current_xact_id()::text::int8";
+    let numbers =
+        [T::number(&mut one, number.to_owned()).await, T::number(&mut other, number.to_owned()).await];
+    let bystanders = async || outbox.store.find_bystanders(&numbers).await.unwrap().unwrap();
+    let before = outbox.schedule_keys(&["before"]).await[0];
+    let found = bystanders().await;
+    assert_eq!((found.last_id, found.server), (before, outbox.store.server().await.unwrap()));
+    assert_eq!(found.numbers.into_iter().collect::<BTreeSet<_>>(), numbers.into());
+    run(outbox, &mut one, "SAVEPOINT one").await;
+    run(outbox, &mut one, INSERT).await;
+    run(outbox, &mut other, "SELECT count(*) FROM {outbox}record").await;
+    assert_eq!(bystanders().await.numbers, [numbers[1]]);
+    run(outbox, &mut one, "ROLLBACK TO one").await;
+    run(outbox, &mut other, INSERT).await;
+    assert_eq!(bystanders().await.numbers, [numbers[0]]);
+    outbox.commit(one).await;
+    outbox.commit(other).await;
+    assert_eq!(bystanders().await.numbers, [0; 0], "who has ended tells nothing");
 }
 
 /// A savepoint has a number of its own; what counts is that of the whole transaction.

@@ -152,6 +152,12 @@ async fn behind_the_watermark(
     {
         watermark.wrote(witness.last_id, witness.number, server);
     }
+    let doubtful = watermark.wants_bystanders();
+    if !doubtful.is_empty()
+        && let Some(found) = store.find_bystanders(&doubtful).await?
+    {
+        watermark.found_bystanders(found);
+    }
     let mut plan = watermark.plan(owned);
     for _ in 0..MOST_PLANS {
         plan = match plan {

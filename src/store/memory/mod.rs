@@ -97,6 +97,11 @@ impl Data {
         self.outboxes.entry(tables.clone()).or_insert_with(|| Outbox::new(server, journaled))
     }
 
+    /// The numbers of a transaction that begins.
+    fn begin_everywhere(&mut self) -> Vec<(Tables, i64)> {
+        self.outboxes.iter_mut().map(|(tables, outbox)| (tables.clone(), outbox.begin())).collect()
+    }
+
     fn take_journals(&mut self) -> impl Iterator<Item = Written> {
         self.outboxes.values_mut().flat_map(Outbox::take_journal)
     }

@@ -18,7 +18,7 @@ use crate::{
     partition::{PARTITION_COUNT, Partition},
     record::{Lane, RecordId, StopReason},
     rules::{
-        watermark::{Horizon, Server},
+        watermark::{Bystanders, Horizon, Server},
         witnesses::{Snapshot, Witness},
     },
     store::{CLOSED, FenceRow, RETURNED_AT_ONCE, RETURNED_BY_A_STEP},
@@ -33,8 +33,8 @@ pub(super) struct Outbox {
     journal: Journal,
     last_id: RecordId,
     last_number: i64,
-    /// The numbers of transactions that have drawn ids and have not ended.
-    pub(super) open: BTreeSet<i64>,
+    /// The numbers of transactions that have not ended, and whether each has drawn ids.
+    pub(super) open: BTreeMap<i64, bool>,
     pub(super) records: Rows,
     /// Records that open transactions are about to take back.
     pub(super) cancelling: BTreeSet<RecordId>,
@@ -97,7 +97,7 @@ impl Outbox {
             journal: Journal::default(),
             last_id: 0,
             last_number: 0,
-            open: BTreeSet::new(),
+            open: BTreeMap::new(),
             records: Rows::default(),
             cancelling: BTreeSet::new(),
             archive: BTreeMap::new(),
@@ -163,12 +163,26 @@ impl Outbox {
 
     /// How far the ids are decided.
     pub(super) fn horizon(&self) -> Horizon {
-        let snapshot = Snapshot { end: self.last_number + 1, open: self.open.iter().copied().collect() };
+        let snapshot = Snapshot { end: self.last_number + 1, open: self.open.keys().copied().collect() };
         Horizon { server: self.server(), last_id: self.last_id, snapshot: Some(snapshot) }
     }
 
     pub(super) fn server(&self) -> Server {
         Server(self.server)
+    }
+
+    /// A transaction begins.
+    pub(super) fn begin(&mut self) -> i64 {
+        let number = self.draw_number();
+        self.open.insert(number, false);
+        number
+    }
+
+    /// Which of these transactions are open and have drawn no id.
+    pub(super) fn bystanders(&self, numbers: &[i64]) -> Bystanders {
+        let stands_by = |number: &i64| self.open.get(number) == Some(&false);
+        let numbers = numbers.iter().copied().filter(stands_by).collect();
+        Bystanders { server: self.server(), last_id: self.last_id, numbers }
     }
 
     /// Gives out a number that nothing else has.

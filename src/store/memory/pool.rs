@@ -39,7 +39,7 @@ pub struct MemoryConnection {
     /// The server that it began on.
     server: i64,
     pub(super) inserted: Vec<(Tables, RecordId, Row)>,
-    /// The number of this transaction in each outbox that it has drawn ids of.
+    /// The number of this transaction in each outbox.
     numbers: Vec<(Tables, i64)>,
     pub(super) dedup_keys: Vec<(Tables, String)>,
     /// Records that go at the commit, and their dedup keys.
@@ -69,7 +69,8 @@ impl MemoryPool {
                 client: self.client.clone(),
                 server: data.server,
                 inserted: Vec::new(),
-                numbers: Vec::new(),
+                // As of a transaction that has written other rows first.
+                numbers: data.begin_everywhere(),
                 dedup_keys: Vec::new(),
                 cancelled: Vec::new(),
                 freed: Vec::new(),
@@ -198,9 +199,11 @@ impl MemoryConnection {
         self.on_this_server(&data, "insert")?;
         let outbox = data.outbox(tables);
         if !self.numbers.iter().any(|(of, _)| of == tables) {
-            let number = outbox.draw_number();
-            outbox.open.insert(number);
-            self.numbers.push((tables.clone(), number));
+            self.numbers.push((tables.clone(), outbox.begin()));
+        }
+        let own = self.numbers.iter().filter(|(of, _)| of == tables);
+        for (_, number) in own {
+            outbox.open.insert(*number, true);
         }
         Ok(outbox.draw_id())
     }

@@ -13,7 +13,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Settlement, Stop},
     rules::{
-        watermark::{Head, Horizon, Server},
+        watermark::{Bystanders, Head, Horizon, Server},
         witnesses::Witness,
     },
     store::{
@@ -48,6 +48,10 @@ impl RecordStore for MemoryStore {
 
     async fn draw_number(&self) -> Result<Option<(Witness, Server)>, StoreError> {
         self.call("draw number", |outbox, _| Some((outbox.witness(), outbox.server()))).await
+    }
+
+    async fn find_bystanders(&self, numbers: &[i64]) -> Result<Option<Bystanders>, StoreError> {
+        self.call("find bystanders", |outbox, _| Some(outbox.bystanders(numbers))).await
     }
 
     async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {

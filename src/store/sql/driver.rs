@@ -17,7 +17,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
     rules::{
-        watermark::{Head, Horizon, Server},
+        watermark::{Bystanders, Head, Horizon, Server},
         witnesses::Witness,
     },
     store::{ErrorClass, FenceRow, IdScan, Notifier, Pick, SchemaError, StoreSettings, Tables},
@@ -214,6 +214,14 @@ pub(crate) trait Driver: Database {
         _: &'c mut Self::Connection,
         _: &'c Statements,
     ) -> DriverResult<'c, Option<(Witness, Server)>> {
+        Box::pin(async { Ok(None) })
+    }
+    /// Reads the last id, then which of these transactions have written no record, on a database with numbers.
+    fn find_bystanders<'c>(
+        _: &'c mut Self::Connection,
+        _: &'c Statements,
+        _: &'c [i64],
+    ) -> DriverResult<'c, Option<Bystanders>> {
         Box::pin(async { Ok(None) })
     }
     /// Reads where the head is.

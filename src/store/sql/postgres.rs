@@ -25,7 +25,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Cancel, Record, RecordId},
     rules::{
-        watermark::{Head, Horizon, Server},
+        watermark::{Bystanders, Head, Horizon, Server},
         witnesses::{Snapshot, Witness},
     },
     store::{ErrorClass, FenceRow, IdScan, Notifier, Pick, SchemaError, StoreSettings, Tables},
@@ -218,6 +218,21 @@ impl Driver for Postgres {
         sql: &'c Statements,
     ) -> DriverResult<'c, Option<(Witness, Server)>> {
         Box::pin(draw_number(conn, sql))
+    }
+
+    fn find_bystanders<'c>(
+        conn: &'c mut PgConnection,
+        sql: &'c Statements,
+        numbers: &'c [i64],
+    ) -> DriverResult<'c, Option<Bystanders>> {
+        Box::pin(async move {
+            let Some(bystanders) = &sql.bystanders else { return Ok(None) };
+            let (last_id, server): (i64, i64) =
+                sqlx::query_as(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
+            let numbers = sqlx::query_scalar(safe(bystanders)).bind(numbers).fetch_all(conn).await?;
+            // Sessions that draw ids in advance use them in any order.
+            Ok((last_id > 0).then_some(Bystanders { server: Server(server), last_id, numbers }))
+        })
     }
 
     fn find_head<'c>(

@@ -16,7 +16,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Lane, Record, RecordId, Settlement, Stop, StopReason},
     rules::{
-        watermark::{Head, Horizon, Server},
+        watermark::{Bystanders, Head, Horizon, Server},
         witnesses::Witness,
     },
     store::{
@@ -57,6 +57,16 @@ impl<D: Driver> RecordStore for SqlStore<D> {
             let witness = D::draw_number(&mut conn, &self.sql).await?;
             conn.keep();
             Ok(witness)
+        })
+        .await
+    }
+
+    async fn find_bystanders(&self, numbers: &[i64]) -> Result<Option<Bystanders>, StoreError> {
+        self.call("find bystanders", async {
+            let mut conn = self.poll.borrow().await?;
+            let found = D::find_bystanders(&mut conn, &self.sql, numbers).await?;
+            conn.keep();
+            Ok(found)
         })
         .await
     }

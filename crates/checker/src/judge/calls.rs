@@ -48,14 +48,24 @@ pub(super) struct Calls {
     /// Instances that have crashed, and until when the others trust their lease.
     pub(super) crashes: HashMap<Name, Line>,
     leases: HashMap<Name, (u64, Line)>,
+    /// When an instance had a lease again after one that had lapsed: what it knew before is forgotten.
+    lapses: HashMap<Name, u64>,
 }
 
 impl Judge {
     pub(super) fn lease(&mut self, instance: &str, until: u64, line: &Line) -> Result<(), Violation> {
         let instance = self.names.of(instance);
         self.judge_crashed(instance, line)?;
-        self.calls.leases.insert(instance, (until, Arc::clone(line)));
+        let before = self.calls.leases.insert(instance, (until, Arc::clone(line)));
+        if before.is_some_and(|(before, _)| before < line.event.at) {
+            self.calls.lapses.insert(instance, line.event.at);
+        }
         Ok(())
+    }
+
+    /// Whether the lease of the instance has lapsed since this time.
+    pub(super) fn has_lapsed(&self, instance: Name, since: u64) -> bool {
+        self.calls.lapses.get(&instance).is_some_and(|at| *at > since)
     }
 
     pub(super) fn call_began(&mut self, line: &Line) -> Result<(), Violation> {

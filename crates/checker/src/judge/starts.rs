@@ -85,7 +85,7 @@ impl Judge {
                 continue;
             }
             // What is due later has no place in the order, but one of the two at a time.
-            if (first.later || record.later) && !is_under_way(first, generation) {
+            if (first.later || record.later) && !self.is_under_way(first, generation) {
                 continue;
             }
             if first.state == State::Failed && self.passes_failed.contains(&record.lane.1) {
@@ -109,6 +109,20 @@ impl Judge {
             return Err(violation(invariant, text, shown));
         }
         Ok(passed)
+    }
+
+    /// Whether the lane stands still at this record: it is being called, or has failed and waits. A failure that is not
+    /// durable is forgotten with the lease.
+    fn is_under_way(&self, record: &Record, generation: i64) -> bool {
+        let durable = record.changed.is_some() && matches!(record.status, Status::Delayed | Status::Failed);
+        let ended = record.ended.as_ref().map_or(0, |ended| ended.event.at);
+        match record.state {
+            State::Running => record.generation == generation,
+            State::Failed => {
+                durable || record.generation == generation && !self.has_lapsed(record.instance, ended)
+            }
+            _ => false,
+        }
     }
 
     /// The lane goes on without this one.
@@ -180,15 +194,5 @@ impl Judge {
             return Err(violation(Invariant::RetryTiming, text, shown));
         }
         Ok(true)
-    }
-}
-
-/// Whether the lane stands still at this record: it is being called, or has failed and waits.
-fn is_under_way(record: &Record, generation: i64) -> bool {
-    let durable = record.changed.is_some() && matches!(record.status, Status::Delayed | Status::Failed);
-    match record.state {
-        State::Running => record.generation == generation,
-        State::Failed => record.generation == generation || durable,
-        _ => false,
     }
 }

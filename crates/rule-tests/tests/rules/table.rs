@@ -141,6 +141,11 @@ impl Table {
         number
     }
 
+    /// The transactions that are open and have written nothing that they can still commit.
+    pub(crate) fn bystanders(&self) -> Vec<i64> {
+        self.open.values().filter(|open| open.rows.is_empty()).map(|open| open.number).collect()
+    }
+
     /// The last id as the statement for it says.
     pub(crate) fn last_id(&self) -> RecordId {
         let uncommitted = self.open.values().map(|open| open.rows.len() as i64).sum::<i64>();

@@ -34,6 +34,8 @@ enum Event {
     /// So many of what was brought are completed, in a transaction that gives a witness.
     Settle(usize),
     Fetch,
+    /// It is asked which transactions have written nothing; what is told counts from the next fetch on.
+    Ask,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -47,6 +49,7 @@ fn event() -> impl Strategy<Value = Event> {
         3 => key.prop_map(Event::Whole),
         3 => (1..6_usize).prop_map(Event::Settle),
         8 => Just(Event::Fetch),
+        2 => Just(Event::Ask),
     ]
 }
 
@@ -67,15 +70,18 @@ enum Way {
     LastIdAfterwards,
     /// The snapshot is that of a statement before.
     SnapshotBefore,
+    /// The last id is read after it was asked which transactions have written nothing.
+    AskedBefore,
 }
 
-const NAIVE: [Way; 6] = [
+const NAIVE: [Way; 7] = [
     Way::HighWater,
     Way::AfterReading,
     Way::OnlyListed,
     Way::NotLowered,
     Way::LastIdAfterwards,
     Way::SnapshotBefore,
+    Way::AskedBefore,
 ];
 
 struct Course {
@@ -94,14 +100,16 @@ struct Course {
     last_id: RecordId,
     /// Of a settle whose reply is under way.
     given: Option<Witness>,
+    /// Who has written nothing, and the last id before that was known.
+    told: Option<(Vec<i64>, RecordId)>,
 }
 
 impl Course {
     fn new(way: Way, limit: usize) -> Self {
         let table = Table::new(Kind::Numbered);
         let (witnesses, memory, earlier) = (Witnesses::default(), BTreeSet::new(), Snapshot::default());
-        let (before, compared, last_id, given) = (None, None, 0, None);
-        Self { way, table, limit, witnesses, before, earlier, compared, memory, last_id, given }
+        let (before, compared, last_id, given, told) = (None, None, 0, None, None);
+        Self { way, table, limit, witnesses, before, earlier, compared, memory, last_id, given, told }
     }
 
     fn happen(&mut self, event: Event) -> TestCaseResult {
@@ -118,6 +126,7 @@ impl Course {
             }
             Event::Settle(most) => self.settle(most),
             Event::Fetch => self.fetch()?,
+            Event::Ask => self.told = Some((self.table.bystanders(), self.table.last_id())),
         }
         self.earlier = earlier;
         Ok(())
@@ -158,7 +167,9 @@ impl Course {
                 listed.first_under(snapshot)
             }
             Way::SnapshotBefore => self.witnesses.first_under(&self.earlier),
-            Way::Witnesses | Way::NotLowered | Way::LastIdAfterwards => self.witnesses.first_under(snapshot),
+            Way::Witnesses | Way::NotLowered | Way::LastIdAfterwards | Way::AskedBefore => {
+                self.witnesses.first_under(snapshot)
+            }
         }
     }
 
@@ -188,6 +199,10 @@ impl Course {
             self.compared = self.witnesses.first_under(&snapshot);
         }
         self.witnesses.read(&snapshot, read_to);
+        if let Some((numbers, asked_at)) = self.told.take() {
+            let late = self.way == Way::AskedBefore;
+            self.witnesses.stand_by(&numbers, if late { last_id } else { asked_at });
+        }
         self.before = Some((snapshot, read_to));
         self.last_id = last_id;
         Ok(())
@@ -224,6 +239,22 @@ proptest! {
         events in vec(event(), 1..120),
     ) {
         run(Way::Witnesses, limit, &events)?;
+    }
+
+    /// The end of a transaction that has written nothing leads no fetch back.
+    #[test]
+    fn a_bystander_leads_no_fetch_back(rounds in 10..60_usize) {
+        let mut course = Course::new(Way::Witnesses, 100);
+        course.happen(Event::Begin(0))?;
+        for _ in 0..rounds {
+            for event in [Event::Whole(1), Event::Ask, Event::Fetch, Event::Settle(usize::MAX)] {
+                course.happen(event)?;
+            }
+        }
+        course.happen(Event::Commit(0))?;
+        let snapshot = course.table.snapshot().unwrap();
+        let first = course.witnesses.first_under(&snapshot).unwrap();
+        prop_assert!(first >= course.table.last_id() - 3, "{first} of {}", course.table.last_id());
     }
 
     /// While a transaction stays open, fetches do not begin at it.
