@@ -18,18 +18,21 @@ use crate::{
 fn with_values(statement: &str, worker: &Worker, id: RecordId) -> String {
     let lines: Vec<&str> = statement.lines().filter(|line| !line.starts_with("--")).collect();
     let (instance, counter) = (format!("'{}'", worker.id), worker.counter.to_string());
+    let server = worker.server.0.to_string();
     let statement = lines.join("\n").replace("{ids}", &id.to_string());
     match statement.contains("fence") {
         true => statement
             .replace("$1", &instance)
             .replace("$2", "0")
             .replace("$3", &counter)
-            .replace("$4", &format!("'{{{id}}}'"))
-            .replace("$5", "0")
-            .replace("{server}", "0::int8")
+            .replace("$4", &server)
+            .replace("$5", &format!("'{{{id}}}'"))
+            .replace("$6", "0")
+            .replace("{server}", &format!("{server}::int8"))
             .replacen('?', &instance, 1)
             .replacen('?', "0", 1)
-            .replacen('?', &counter, 1),
+            .replacen('?', &counter, 1)
+            .replacen('?', &server, 1),
         false => statement.replace("{attempts}", "0"),
     }
 }
