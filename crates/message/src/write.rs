@@ -50,8 +50,11 @@ impl<'a> Event<'a> {
 
     /// Adds the headers of the event.
     pub(crate) fn add_own(&self, headers: &mut MessageHeaders<'a>) {
+        let of_form = headers.len();
         for (name, value) in self.headers {
-            add(headers, Cow::Borrowed(name), Cow::Borrowed(value));
+            if !has(&headers[..of_form], name) {
+                headers.push((Cow::Borrowed(name), Cow::Borrowed(value)));
+            }
         }
     }
 
@@ -155,9 +158,24 @@ pub(crate) fn is_json(content_type: &str) -> bool {
 
 /// Adds a header unless there is one of this name.
 pub(crate) fn add<'a>(headers: &mut MessageHeaders<'a>, name: Cow<'a, str>, value: Cow<'a, str>) {
-    if !headers.iter().any(|(there, _)| *there == name) {
+    if !has(headers, &name) {
         headers.push((name, value));
     }
+}
+
+/// Whether there is a header that readers take for the same: without case, and an attribute of a CloudEvent by its name
+/// in either protocol.
+fn has(headers: &[(Cow<'_, str>, Cow<'_, str>)], name: &str) -> bool {
+    let alike = |there: &str| {
+        let attributes = attribute(there).zip(attribute(name));
+        there.eq_ignore_ascii_case(name) || attributes.is_some_and(|(a, b)| a.eq_ignore_ascii_case(b))
+    };
+    headers.iter().any(|(there, _)| alike(there))
+}
+
+fn attribute(name: &str) -> Option<&str> {
+    let (prefix, attribute) = name.split_at_checked(3)?;
+    (prefix.eq_ignore_ascii_case("ce_") || prefix.eq_ignore_ascii_case("ce-")).then_some(attribute)
 }
 
 /// `sequence` compares as text, as its extension asks.

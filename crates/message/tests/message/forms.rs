@@ -95,3 +95,29 @@ proptest! {
         let _ = Received::read_as(form, headers(), Some(&value), &body);
     }
 }
+
+/// `Ce_id` was read as the id of the event, because readers compare names without case; over HTTP, `ce_id` was.
+#[test]
+fn no_header_of_a_record_takes_the_place_of_one_of_the_form() {
+    let own = ["Ce_id", "Ce-Type", "ID", "Keylane-Type", "X-A", "x-a"];
+    let headers = BTreeMap::from(own.map(|name| (name.to_owned(), name.to_owned())));
+    let mut event = Event::new("7", "order.placed", "order-42", b"{}");
+    event.headers = &headers;
+    let table: [(Form, Binding, &[&str]); 4] = [
+        (Form::CloudEvents, Binding::Kafka, &["Ce_id", "Ce-Type"]),
+        (Form::CloudEvents, Binding::Http, &["Ce_id", "Ce-Type"]),
+        (Form::Debezium, Binding::Kafka, &["ID"]),
+        (Form::BaseEvent, Binding::Kafka, &["Keylane-Type"]),
+    ];
+    for (form, binding, left_out) in table {
+        let (written, body) = event.write(form, binding);
+        let pairs = written.iter().map(|(name, value)| (&**name, value.as_bytes()));
+        let received = Received::read_as(form, pairs, None, &body).unwrap();
+        assert_eq!(received.event_id.as_deref(), Some("7"), "{form:?}");
+        assert_eq!(received.record_type.as_deref(), Some("order.placed"), "{form:?}");
+        let kept: Vec<&str> = received.headers.keys().map(String::as_str).collect();
+        let wanted: Vec<&str> =
+            headers.keys().map(|name| &**name).filter(|name| !left_out.contains(name)).collect();
+        assert_eq!(kept, wanted, "{form:?}");
+    }
+}
