@@ -211,6 +211,8 @@ impl RetryPolicy {
         let seconds = match self.backoff {
             Backoff::Fixed { delay } => delay.as_secs_f64(),
             Backoff::Linear { initial, increment } => initial.as_secs_f64() + steps * increment.as_secs_f64(),
+            // A power can be beyond all numbers, and makes no number of zero then.
+            Backoff::Exponential { initial, .. } if initial.is_zero() => 0.0,
             Backoff::Exponential { initial, multiplier } => initial.as_secs_f64() * multiplier.powf(steps),
         };
         let capped = seconds.min(self.max_delay.as_secs_f64());

@@ -126,3 +126,16 @@ proptest! {
         prop_assert_eq!(policy.problems("retry"), Vec::<String>::new());
     }
 }
+
+/// It became the longest delay once the power of the multiplier was beyond all numbers.
+#[test]
+fn a_delay_of_zero_stays_zero_however_often_a_record_has_failed() {
+    let policy = RetryPolicy::exponential().initial_delay(Duration::ZERO).max_retries(u32::MAX);
+    for failures in [1, 2, 1024, 1025, 1026, u32::MAX] {
+        assert_eq!(
+            policy.delay(failures, Fault::default(), 0.5),
+            Some(Duration::ZERO),
+            "failures {failures}"
+        );
+    }
+}
