@@ -59,7 +59,8 @@ impl Settings {
         self.relay.as_ref()?.get("database_url")?.as_str().map(str::to_owned)
     }
 
-    fn parse(
+    /// Reads the text of a file.
+    pub(crate) fn parse(
         text: &str,
         path: &Path,
         variable: impl Fn(&str) -> Option<String>,
@@ -96,7 +97,10 @@ impl Secrets {
         table: Table,
     ) -> Result<T, SettingsError> {
         let read = Value::Table(table).try_into();
-        read.map_err(|error: toml::de::Error| SettingsError::Refused(self.redact(&refusal(within, &error))))
+        // Before the text is taken apart: a value can have more than one line.
+        read.map_err(|error: toml::de::Error| {
+            SettingsError::Refused(refusal(within, &self.redact(&error.to_string())))
+        })
     }
 }
 
@@ -153,6 +157,25 @@ mod tests {
     fn a_value_of_the_environment_is_in_no_refusal() {
         let said = refused("[delivery]\nbatch_size = \"${PASSWORD}\"");
         assert!(said.contains("delivery.batch_size") && !said.contains("hunter2"), "{said}");
+    }
+
+    /// A sentence had the parts of a value that were escaped, behind the end of a line, or behind another value.
+    #[test]
+    fn no_part_of_a_value_of_the_environment_is_in_a_refusal() {
+        let variable = |name: &str| match name {
+            "PASSWORD" => Some("hunter2\"\\\nswordfish".to_owned()),
+            "LONGER" => Some("hunter2\"\\\nswordfish-again".to_owned()),
+            _ => None,
+        };
+        for value in ["${PASSWORD}", "${LONGER}", "a ${PASSWORD}${LONGER}"] {
+            for key in ["schedule.order", "delivery.batch_size", "delivery.poll_interval", "retry.backoff"] {
+                let text = format!("schema = '${{PASSWORD}}${{LONGER}}'\n{key} = '{value}'");
+                let said =
+                    Settings::parse(&text, Path::new("keylane.toml"), variable).err().unwrap().to_string();
+                let has_secret = ["hunter2", "swordfish", "again"].iter().any(|part| said.contains(part));
+                assert!(said.contains(key.split('.').next_back().unwrap()) && !has_secret, "{said}");
+            }
+        }
     }
 
     #[test]

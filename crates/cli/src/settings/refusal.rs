@@ -3,9 +3,8 @@
 /// The nearest name counts if no more letters than these differ.
 const NEAR: usize = 3;
 
-/// What serde says, as one sentence that begins with the key's whole path.
-pub(super) fn refusal(within: &str, error: &toml::de::Error) -> String {
-    let told = error.to_string();
+/// What the parser has told, as one sentence that begins with the key's whole path.
+pub(super) fn refusal(within: &str, told: &str) -> String {
     let mut lines = told.lines();
     let problem = lines.next().unwrap_or_default();
     // The parser adds the table in a line of its own: in `delivery`.

@@ -1,5 +1,7 @@
 //! Variables of the environment in a file: `${NAME}` stands for one, `$${` for itself.
 
+use std::cmp::Reverse;
+
 use toml::{Table, Value};
 
 use super::SettingsError;
@@ -11,9 +13,17 @@ pub(crate) struct Secrets(Vec<(String, String)>);
 impl Secrets {
     /// A value that is no part of the file and that nobody is to see.
     pub(crate) fn keep(&mut self, name: &str, value: &str) {
-        if !value.is_empty() {
-            self.0.push((format!("${{{name}}}"), value.to_owned()));
+        if value.is_empty() {
+            return;
         }
+        // Sentences quote a value as it is, or with its quotes and line ends escaped.
+        let quoted = format!("{value:?}");
+        let name = format!("${{{name}}}");
+        self.0.push((name.clone(), quoted[1..quoted.len() - 1].to_owned()));
+        self.0.push((name, value.to_owned()));
+        // A value can be a part of another one, of which nothing may be left.
+        self.0.sort_by_key(|(_, value)| Reverse(value.len()));
+        self.0.dedup();
     }
 
     /// The text with the names of the variables in place of their values.
