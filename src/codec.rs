@@ -16,9 +16,16 @@ const VERSION: &str = "; version=";
 
 /// Why an event could not be encoded.
 #[derive(Debug)]
-pub(crate) enum EncodeError {
+pub enum EncodeError {
+    /// It cannot be written as JSON.
     Json(serde_json::Error),
-    Other { content_type: &'static str, problem: BoxedError },
+    /// Its codec refuses it.
+    Other {
+        /// The media type of the codec.
+        content_type: &'static str,
+        /// What the codec says.
+        problem: BoxedError,
+    },
 }
 
 /// Why a payload could not be decoded. The text names places, never the payload's content.
@@ -82,7 +89,8 @@ pub(crate) fn content_type<E: OutboxEvent>() -> Name {
     }
 }
 
-pub(crate) fn encode<E: OutboxEvent>(event: &E) -> Result<Vec<u8>, EncodeError> {
+/// Encodes an event by its codec.
+pub fn encode<E: OutboxEvent>(event: &E) -> Result<Vec<u8>, EncodeError> {
     match E::CODEC.other() {
         None => serde_json::to_vec(event).map_err(EncodeError::Json),
         Some(Other { content_type, encode, .. }) => {
@@ -93,7 +101,7 @@ pub(crate) fn encode<E: OutboxEvent>(event: &E) -> Result<Vec<u8>, EncodeError> 
 
 /// Decodes a payload by its media type, through the event's upcast if it is of an older version. JSON is read whatever
 /// the codec of the event is: the event may have been stored before it had one.
-pub(crate) fn decode<E: OutboxEvent>(content_type: &str, payload: &[u8]) -> Result<E, DecodeError> {
+pub fn decode<E: OutboxEvent>(content_type: &str, payload: &[u8]) -> Result<E, DecodeError> {
     let known = E::VERSION.max(1);
     let refused = || DecodeError::ContentType { content_type: content_type.to_owned() };
     let (media, version) = parts(content_type).ok_or_else(refused)?;

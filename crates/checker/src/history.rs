@@ -63,7 +63,10 @@ pub fn line(event: &Event) -> serde_json::Result<Vec<u8>> {
 }
 
 /// Reads all lines. What follows the last end of a line was cut short, unless it is a whole event.
-fn parse(bytes: &[u8], events: &mut Vec<Event>) -> Result<(), (usize, serde_json::Error)> {
+///
+/// # Errors
+/// The first line that is no event, from 1, and why.
+pub fn parse(bytes: &[u8], events: &mut Vec<Event>) -> Result<(), (usize, serde_json::Error)> {
     for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         match serde_json::from_slice(line) {
             Ok(event) => events.push(event),

@@ -60,6 +60,13 @@ pub(crate) mod statements;
 mod transactional;
 pub(crate) mod work;
 
+#[cfg(feature = "mysql")]
+pub use mysql::class_of_number;
+#[cfg(feature = "postgres")]
+pub use postgres::class_of_state;
+#[cfg(feature = "sqlite")]
+pub use sqlite::class_of_code;
+
 pub(crate) use call::store_error;
 pub(crate) use producer::{insert, note_dedup_key, statements_of};
 pub(crate) use transactional::SqlTransactional;

@@ -187,7 +187,7 @@ fn lock_text(tables: &Tables, keys: usize) -> String {
 
 /// What to do about an error number. Total: a number that is not listed is a refusal, because a trigger of
 /// the user's may raise any number. Numbers, not SQLSTATEs: engines of this family disagree about those.
-pub(crate) fn class_of_number(number: u16) -> ErrorClass {
+pub fn class_of_number(number: u16) -> ErrorClass {
     match number {
         1213 | 1205 | 1020 | 3024 | 1969 | 3572 | 6235 | 9007 => ErrorClass::Retry,
         1290 | 1792 | 1836 | 1047 => ErrorClass::WrongNode,

@@ -387,7 +387,7 @@ fn lock_hash(tables: &Tables, key: &str) -> i32 {
 }
 
 /// What to do about a SQLSTATE. Total: unknown classes break the connection, which is always safe.
-pub(crate) fn class_of_state(state: &str) -> ErrorClass {
+pub fn class_of_state(state: &str) -> ErrorClass {
     match state {
         "40001" | "40P01" | "55P03" | "57014" => ErrorClass::Retry,
         "25006" => ErrorClass::WrongNode,

@@ -126,7 +126,7 @@ async fn cancel_records(
 
 /// What to do about a result code, extended or not. Total: unknown codes break the connection,
 /// which is always safe.
-pub(crate) fn class_of_code(code: i64) -> ErrorClass {
+pub fn class_of_code(code: i64) -> ErrorClass {
     match (code, code & 0xff) {
         (2067 | 1555 | 2579, _) => ErrorClass::Duplicate,
         (_, 5 | 6 | 9) => ErrorClass::Retry,

@@ -102,6 +102,15 @@ pub(crate) async fn publish(settings: Settings, url: &str) -> Result<(), Box<dyn
     Ok(plan.open().await?.outbox.publish_handlers().await?)
 }
 
+/// Checks what can be checked of settings without a connection and without a client of Kafka.
+///
+/// # Errors
+/// The sentence for what is wrong.
+pub(crate) fn check_settings(settings: Settings, file: &Path) -> Result<(), String> {
+    let plan = Plan::of(settings, None, &file.display().to_string()).map_err(|error| error.to_string())?;
+    plan.relay.routes().map(drop).map_err(|problem| plan.secrets.redact(&problem))
+}
+
 /// Begins with what the file says now. If that cannot be, all stays as it was.
 async fn reload(source: &Source, workers: &mut Workers) {
     let opened = async { Plan::read(source)?.open().await };

@@ -1,0 +1,69 @@
+//! Files of settings: any text gives settings or one sentence, which names the key and has no secret.
+
+use std::{collections::BTreeSet, path::Path};
+
+use keylane::Config;
+use toml::{Table, Value};
+
+/// What stands in the environment. The second value begins with the first one.
+const VARIABLES: [(&str, &str); 3] = [
+    ("PASSWORD", "hunter2\"\\\n\t\u{1b}é"),
+    ("LONGER", "hunter2\"\\\n\t\u{1b}éswordfish"),
+    ("NUMBER", "31337"),
+];
+/// What no sentence may have.
+const SECRET: [&str; 2] = ["hunter2", "swordfish"];
+/// The keys and tables of a file, at its top.
+const TOP: [&str; 9] =
+    ["table_prefix", "schema", "schedule", "delivery", "cluster", "retry", "retention", "database", "relay"];
+
+pub(crate) fn run(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let variable = |wanted: &str| {
+        VARIABLES.iter().find(|(name, _)| *name == wanted).map(|(_, value)| (*value).to_owned())
+    };
+    match keylane_cli::check_settings(&text, Path::new("keylane.toml"), variable) {
+        Ok(config) => accepted(&config),
+        Err(sentence) => refused(&text, &sentence),
+    }
+}
+
+/// Settings can be used, or each problem begins with a key; those that can be used can be written down.
+fn accepted(config: &Config) {
+    match config.validate() {
+        Ok(()) => {
+            let written = toml::to_string(config).expect("settings can be written");
+            let read: Config = toml::from_str(&written).unwrap_or_else(|error| panic!("{written}\n{error}"));
+            assert_eq!(&read, config, "{written}");
+        }
+        Err(error) => {
+            for problem in error.problems {
+                let key = problem.split(['.', ' ']).next().unwrap_or_default();
+                assert!(TOP.contains(&key), "no key: {problem}");
+            }
+        }
+    }
+}
+
+fn refused(text: &str, sentence: &str) {
+    assert!(!sentence.is_empty() && !sentence.contains('\n'), "no sentence: {sentence:?}");
+    // What the file itself has may be told by mistakes in its keys.
+    if !SECRET.iter().any(|secret| text.contains(secret)) {
+        assert!(!SECRET.iter().any(|secret| sentence.contains(secret)), "a secret: {sentence}");
+    }
+    let Ok(table) = toml::from_str::<Table>(text) else {
+        assert!(sentence.starts_with("keylane.toml is no TOML, line "), "{sentence}");
+        return;
+    };
+    let mut keys = BTreeSet::new();
+    keys_of(&table, &mut keys);
+    assert!(keys.iter().any(|key| sentence.contains(key)), "no key of {keys:?}: {sentence}");
+}
+
+fn keys_of(table: &Table, keys: &mut BTreeSet<String>) {
+    for (key, value) in table {
+        keys.insert(key.clone());
+        let inner = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+        inner.iter().filter_map(Value::as_table).for_each(|table| keys_of(table, keys));
+    }
+}
