@@ -24,6 +24,8 @@
 //! # }
 //! ```
 
+mod dead_letters;
+
 use std::sync::Arc;
 
 use crate::{
@@ -294,69 +296,6 @@ impl Admin {
                 return Ok(purged);
             }
         }
-    }
-
-    /// Lists dead letters, with their payloads, by the ids that their records had, above `after`. A page is held in
-    /// memory: keep `limit` small where payloads are large. Two statements.
-    ///
-    /// ```
-    #[doc = include_str!("doc/failed.txt")]
-    /// for letter in admin.dead_letters(&Filter::all().handler("mailer"), 0, 100).await? {
-    ///     println!("{} was to go to {}: {}", letter.lane.key, letter.target, letter.error);
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn dead_letters(
-        &self,
-        filter: &Filter,
-        after: RecordId,
-        limit: usize,
-    ) -> Result<Vec<DeadLetter>, StoreError> {
-        self.store.dead_letters(filter, after, limit).await
-    }
-
-    /// Schedules the next dead letters above `after` again, a hundred of them, in one transaction and in their order:
-    /// as new records of the same events, for the same handlers, without deadlines. They come behind what their keys
-    /// have pending. Call it again with [`Step::next`] until there is none.
-    ///
-    /// ```
-    #[doc = include_str!("doc/failed.txt")]
-    /// let of_mailer = Filter::all().handler("mailer");
-    /// let mut after = Some(0);
-    /// while let Some(from) = after {
-    ///     after = admin.retry_dead_letters(&of_mailer, from).await?.next;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn retry_dead_letters(&self, filter: &Filter, after: RecordId) -> Result<Step, StoreError> {
-        self.take_dead_letters(filter, after, true).await
-    }
-
-    /// Deletes the next dead letters above `after`, as [`retry_dead_letters`](Self::retry_dead_letters).
-    ///
-    /// ```
-    #[doc = include_str!("doc/failed.txt")]
-    /// let step = admin.discard_dead_letters(&Filter::all().key("order-42"), 0).await?;
-    /// assert_eq!((step.changed, step.next), (0, None));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn discard_dead_letters(&self, filter: &Filter, after: RecordId) -> Result<Step, StoreError> {
-        self.take_dead_letters(filter, after, false).await
-    }
-
-    async fn take_dead_letters(
-        &self,
-        filter: &Filter,
-        after: RecordId,
-        schedule: bool,
-    ) -> Result<Step, StoreError> {
-        let ids = self.store.dead_letter_ids(filter, after, STEP).await?;
-        let changed = if ids.is_empty() { 0 } else { self.store.take_dead_letters(&ids, schedule).await? };
-        self.tell_workers();
-        Ok(Step { changed, next: next_of(ids.into_iter()) })
     }
 
     async fn repair(&self, record: RecordId, repair: Repair) -> Result<bool, StoreError> {

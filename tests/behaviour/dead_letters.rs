@@ -41,8 +41,10 @@ pub(crate) async fn what_fails_goes_to_the_table_and_its_key_goes_on<T: User>(st
     let shown = format!("{letter:?}");
     assert!(!shown.contains("bank") && !shown.contains("order-1"), "{shown}");
 
+    assert!(!admin.discard_dead_letter(letter.id + 1).await.unwrap(), "there is none of that record");
     let step = admin.retry_dead_letters(&Filter::all(), 0).await.unwrap();
     assert_eq!((step.changed, step.next), (1, None));
+    assert!(!admin.retry_dead_letter(letter.id).await.unwrap(), "it is a record again");
     until_empty(&outbox).await;
     running.shutdown().await;
     assert_eq!(ledger.done_of("order-1"), [1, 3, 2], "the handler takes it now");

@@ -6,6 +6,7 @@
 
 #[cfg(feature = "kafka")]
 mod relay;
+mod repair;
 mod settings;
 
 use std::{
@@ -105,6 +106,12 @@ enum Command {
     },
     /// Counts records by status and stopped lanes by reason.
     Status,
+    /// Lists records that have failed for good, delivers them again, corrects and deletes them.
+    #[command(subcommand)]
+    Failed(repair::Failed),
+    /// Lists dead letters of the table outbox_dead_letter, schedules them again and deletes them.
+    #[command(subcommand)]
+    DeadLetters(repair::DeadLetters),
     /// Joins the cluster and relays records to Kafka and to HTTP endpoints, by the routes of the file.
     #[cfg(feature = "kafka")]
     Relay(relay::Command),
@@ -137,6 +144,8 @@ where
             outbox.migrate().await?;
             println!("the outbox schema is up to date");
         }
+        Command::Failed(command) => repair::failed(&outbox.admin(), command).await?,
+        Command::DeadLetters(command) => repair::dead_letters(&outbox.admin(), command).await?,
         Command::Status => {
             let counts = outbox.admin().counts().await?;
             for (status, count) in &counts.records {

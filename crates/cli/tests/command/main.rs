@@ -9,6 +9,7 @@ mod instances;
 mod keylane;
 mod measurements;
 mod relay;
+mod repair;
 mod schema;
 #[cfg(feature = "tls")]
 mod tls;
