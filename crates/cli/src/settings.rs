@@ -40,6 +40,11 @@ pub(crate) enum SettingsError {
     Variable { key: String, name: String },
     #[error("{key} has a ${{ without its }}: write ${{NAME}} for a variable, or $${{ for the text itself")]
     Unclosed { key: String },
+    /// What stands there can be a part of a secret, and is not shown.
+    #[error(
+        "{key} has a ${{ that begins no variable: write ${{NAME}} with letters, digits and _, or $${{ for the text itself"
+    )]
+    NoName { key: String },
     /// A key or a value that cannot be.
     #[error("{0}")]
     Refused(String),
@@ -175,6 +180,15 @@ mod tests {
                 let has_secret = ["hunter2", "swordfish", "again"].iter().any(|part| said.contains(part));
                 assert!(said.contains(key.split('.').next_back().unwrap()) && !has_secret, "{said}");
             }
+        }
+    }
+
+    /// The sentence had what followed, up to the next brace.
+    #[test]
+    fn a_secret_that_looks_like_a_variable_is_not_shown() {
+        for value in ["${hunter2-swordfish}", "a${}b", "${1st}", "${a\\nb}", "${${PASSWORD}}"] {
+            let said = refused(&format!("schema = \"{value}\""));
+            assert!(said.starts_with("schema has a ${ that begins no variable: "), "{said}");
         }
     }
 

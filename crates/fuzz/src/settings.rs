@@ -55,6 +55,12 @@ fn refused(text: &str, sentence: &str) {
         assert!(sentence.starts_with("keylane.toml is no TOML, line "), "{sentence}");
         return;
     };
+    // A value of a key that can be a secret, unless the file has the same text elsewhere, too.
+    let hidden = table.get("relay").into_iter().flat_map(hidden);
+    let counts = |value: &String| value.len() > 5 && text.matches(value.as_str()).count() == 1;
+    for value in hidden.filter(|value| counts(value) && !is_variable(value)) {
+        assert!(!sentence.contains(&value), "a secret {value}: {sentence}");
+    }
     let mut keys = BTreeSet::new();
     keys_of(&table, &mut keys);
     assert!(keys.iter().any(|key| sentence.contains(key)), "no key of {keys:?}: {sentence}");
@@ -66,4 +72,28 @@ fn keys_of(table: &Table, keys: &mut BTreeSet<String>) {
         let inner = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
         inner.iter().filter_map(Value::as_table).for_each(|table| keys_of(table, keys));
     }
+}
+
+/// What stands under the keys of the relay that can be secrets, of any type.
+fn hidden(relay: &Value) -> Vec<String> {
+    let at = |path: &[&str]| path.iter().try_fold(relay, |value, key| value.get(key));
+    let paths: [&[&str]; 4] =
+        [&["database_url"], &["kafka", "properties"], &["webhook", "secrets"], &["webhook", "headers"]];
+    let mut open: Vec<&Value> = paths.iter().filter_map(|path| at(path)).collect();
+    let mut found = Vec::new();
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Table(table) => open.extend(table.values()),
+            Value::Array(values) => open.extend(values),
+            Value::String(text) => found.push(text.clone()),
+            other => found.push(other.to_string()),
+        }
+    }
+    found
+}
+
+/// A sentence names variables that are not there.
+fn is_variable(value: &str) -> bool {
+    let name = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    name.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
 }

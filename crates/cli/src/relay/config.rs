@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use keylane::Registration;
 use keylane_message::{Route, RouteConfig};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error};
 
 use super::{kafka::KafkaTable, webhook::WebhookTable};
 
@@ -25,7 +25,7 @@ pub(crate) struct RelayConfig {
     unrouted: Unrouted,
     pub(crate) kafka: Option<KafkaTable>,
     #[serde(default)]
-    webhook: WebhookTable,
+    pub(crate) webhook: WebhookTable,
     #[serde(default)]
     pub(crate) route: Vec<RouteConfig>,
 }
@@ -46,10 +46,21 @@ pub(crate) enum Unrouted {
     Skip,
 }
 
-/// A text that can be a secret: its debug form has nothing of it.
-#[derive(Clone, Deserialize)]
-#[serde(transparent)]
+/// A text that can be a secret: its debug form has nothing of it, nor has the refusal of a value that is no text.
+#[derive(Clone)]
 pub(crate) struct Hidden(pub(crate) String);
+
+impl<'de> Deserialize<'de> for Hidden {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(from)? {
+            toml::Value::String(text) => Ok(Self(text)),
+            other => Err(D::Error::custom(format!(
+                "the value is of the type {}, but must be a text: put it in quotes",
+                other.type_str()
+            ))),
+        }
+    }
+}
 
 impl std::fmt::Debug for Hidden {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -108,7 +108,8 @@ pub(crate) async fn publish(settings: Settings, url: &str) -> Result<(), Box<dyn
 /// The sentence for what is wrong.
 pub(crate) fn check_settings(settings: Settings, file: &Path) -> Result<(), String> {
     let plan = Plan::of(settings, None, &file.display().to_string()).map_err(|error| error.to_string())?;
-    plan.relay.routes().map(drop).map_err(|problem| plan.secrets.redact(&problem))
+    let checked = plan.relay.routes().and_then(|_| plan.relay.webhook.config());
+    checked.map(drop).map_err(|problem| plan.secrets.redact(&problem))
 }
 
 /// Begins with what the file says now. If that cannot be, all stays as it was.

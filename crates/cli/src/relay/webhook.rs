@@ -45,7 +45,11 @@ impl WebhookTable {
         Ok(if unrouted == Unrouted::Skip { sink.skip_unrouted() } else { sink })
     }
 
-    fn config(&self) -> Result<WebhookConfig, String> {
+    /// The settings of the sink.
+    ///
+    /// # Errors
+    /// The sentence for what is wrong.
+    pub(super) fn config(&self) -> Result<WebhookConfig, String> {
         let set = self.clone();
         let mut config = WebhookConfig::new();
         config = with(config, set.source, WebhookConfig::source);

@@ -80,6 +80,9 @@ impl Secrets {
             let Some((name, after)) = after.split_once('}') else {
                 return Err(SettingsError::Unclosed { key: key.to_owned() });
             };
+            if !is_name(name) {
+                return Err(SettingsError::NoName { key: key.to_owned() });
+            }
             let value = variable(name);
             let value = value
                 .ok_or_else(|| SettingsError::Variable { key: key.to_owned(), name: name.to_owned() })?;
@@ -91,4 +94,9 @@ impl Secrets {
         filled.push_str(rest);
         Ok(filled)
     }
+}
+
+fn is_name(name: &str) -> bool {
+    let joins = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty() && name.chars().all(joins) && !name.starts_with(|c: char| c.is_ascii_digit())
 }

@@ -157,3 +157,26 @@ async fn settings_that_cannot_be_are_told_before_anything_is_asked() {
         assert!(!said.contains("hunter2"), "{said}");
     }
 }
+
+/// Without quotes a password can be a number, and the refusal had it.
+#[tokio::test]
+async fn a_secret_that_is_no_text_is_refused_without_it() {
+    let good = settings("postgres://nobody@127.0.0.1:1/none", &[("order.*", "orders")]);
+    let table = [
+        ("[relay.kafka]\nproperties = { 'sasl.password' = 7734512 }", "relay.kafka.properties"),
+        ("[relay.webhook]\nsecrets = [7734512]\n[relay.kafka]", "relay.webhook.secrets"),
+        (
+            "[relay.webhook]\nheaders = { authorization = [7734512.5] }\n[relay.kafka]",
+            "relay.webhook.headers",
+        ),
+        ("database_url = 7734512\n[relay.kafka]", "relay.database_url"),
+    ];
+    for (lines, key) in table {
+        let text = good.replace("[relay.kafka]", lines);
+        let text =
+            if key == "relay.database_url" { text.replacen("database_url = 'p", "# 'p", 1) } else { text };
+        let (code, said) = check("secrets", &text).await;
+        assert!(code == Some(1) && said.contains(key) && said.contains("must be a text"), "{said}");
+        assert!(!said.contains("7734512"), "{said}");
+    }
+}
