@@ -40,6 +40,8 @@ mod link;
 mod mysql;
 #[cfg(feature = "postgres")]
 mod notifier;
+#[cfg(feature = "postgres")]
+mod numbers;
 mod overview;
 #[cfg(feature = "postgres")]
 mod postgres;

@@ -17,7 +17,7 @@ use super::{
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     insert::{Insert, headers_text},
     notifier::PgNotifier,
-    sessions,
+    numbers, sessions,
     statements::{Statements, fill, filled, of_handlers, safe, template},
 };
 use crate::{
@@ -201,8 +201,9 @@ impl Driver for Postgres {
             while let Some(row) = rows.try_next().await? {
                 match get::<i64>(&row, AFTER_RECORD)? {
                     Some(last_id) => {
-                        let snapshot =
-                            Some(snapshot(&get::<String>(&row, AFTER_RECORD + 1)?.unwrap_or_default())?);
+                        let snapshot = Some(numbers::snapshot(
+                            &get::<String>(&row, AFTER_RECORD + 1)?.unwrap_or_default(),
+                        )?);
                         let server = Server(get::<i64>(&row, AFTER_RECORD + 2)?.unwrap_or(0));
                         horizon = Horizon { server, last_id, snapshot };
                     }
@@ -217,22 +218,15 @@ impl Driver for Postgres {
         conn: &'c mut PgConnection,
         sql: &'c Statements,
     ) -> DriverResult<'c, Option<(Witness, Server)>> {
-        Box::pin(draw_number(conn, sql))
+        Box::pin(numbers::draw_number(conn, sql))
     }
 
     fn find_bystanders<'c>(
         conn: &'c mut PgConnection,
         sql: &'c Statements,
-        numbers: &'c [i64],
+        given: &'c [i64],
     ) -> DriverResult<'c, Option<Bystanders>> {
-        Box::pin(async move {
-            let Some(bystanders) = &sql.bystanders else { return Ok(None) };
-            let (last_id, server): (i64, i64) =
-                sqlx::query_as(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
-            let numbers = sqlx::query_scalar(safe(bystanders)).bind(numbers).fetch_all(conn).await?;
-            // Sessions that draw ids in advance use them in any order.
-            Ok((last_id > 0).then_some(Bystanders { server: Server(server), last_id, numbers }))
-        })
+        Box::pin(numbers::find_bystanders(conn, sql, given))
     }
 
     fn find_head<'c>(
@@ -242,14 +236,15 @@ impl Driver for Postgres {
     ) -> DriverResult<'c, Head> {
         let numbers: Vec<i16> = partitions.iter().map(|partition| i16::from(partition.number())).collect();
         Box::pin(async move {
-            let drawn = draw_number(conn, sql).await?;
+            let drawn = numbers::draw_number(conn, sql).await?;
             let (first, seen, server): (Option<i64>, String, i64) =
                 sqlx::query_as(safe(&sql.find_head)).bind(numbers).fetch_one(conn).await?;
             // What another server has said does not count.
             let of_it = drawn.filter(|(_, of)| of.0 == server);
             let last_id = of_it.map_or(0, |(witness, _)| witness.last_id);
             let number = Some(of_it.map_or(0, |(witness, _)| witness.number));
-            let horizon = Horizon { server: Server(server), last_id, snapshot: Some(snapshot(&seen)?) };
+            let horizon =
+                Horizon { server: Server(server), last_id, snapshot: Some(numbers::snapshot(&seen)?) };
             Ok(Head { first, horizon, number })
         })
     }
@@ -274,30 +269,6 @@ impl Driver for Postgres {
     }
 
     sqlx_driver!(Postgres, PgConnection);
-}
-
-/// None if two servers have answered.
-async fn draw_number(
-    conn: &mut PgConnection,
-    sql: &Statements,
-) -> Result<Option<(Witness, Server)>, sqlx::Error> {
-    let Some(draw) = &sql.draw_number else { return Ok(None) };
-    let (last_id, before): (i64, i64) = sqlx::query_as(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
-    let (number, server): (i64, i64) = sqlx::query_as(safe(draw)).fetch_one(conn).await?;
-    Ok((before == server).then_some((Witness { last_id, number }, Server(server))))
-}
-
-/// Of the text `end of what is resolved:end:open,open`.
-fn snapshot(text: &str) -> Result<Snapshot, sqlx::Error> {
-    let parsed = || {
-        let mut parts = text.splitn(3, ':').skip(1);
-        let end = parts.next()?.parse().ok()?;
-        let open = parts.next()?.split(',').filter(|number| !number.is_empty());
-        let mut open: Vec<i64> = open.map(|number| number.parse().ok()).collect::<Option<_>>()?;
-        open.sort_unstable();
-        Some(Snapshot { end, open })
-    };
-    parsed().ok_or_else(|| sqlx::Error::Decode(format!("no snapshot: {text:?}").into()))
 }
 
 async fn insert_one(
@@ -411,15 +382,6 @@ pub fn class_of_state(state: &str) -> ErrorClass {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_snapshot_is_read_from_its_text() {
-        let of = |text| snapshot(text).ok().map(|Snapshot { end, open }| (end, open));
-        assert_eq!(of("795:799:795,797"), Some((799, vec![795, 797])));
-        assert_eq!(of("800:800:"), Some((800, vec![])));
-        assert_eq!(of("4294967295:4294967300:4294967295"), Some((4_294_967_300, vec![4_294_967_295])));
-        assert_eq!(["", "1:2", "1:2:x"].map(of), [None, None, None]);
-    }
 
     #[test]
     fn every_state_has_a_class() {

@@ -259,7 +259,7 @@ impl<T: Target> Cluster<T> {
     }
 
     /// The next steps of keys drawn at random.
-    fn steps(&mut self, count: u32) -> Vec<Step> {
+    pub(crate) fn steps(&mut self, count: u32) -> Vec<Step> {
         let mut steps = Vec::new();
         for _ in 0..count {
             self.seed =
@@ -270,14 +270,6 @@ impl<T: Target> Cluster<T> {
             *step += 1;
         }
         steps
-    }
-
-    /// Schedules records that the database is to forget. Nothing is judged of them.
-    pub(crate) async fn schedule_for_nothing(&mut self, records: u32) {
-        let steps = self.steps(records);
-        let work = async |conn: &mut _| self.outbox.schedule_all(conn, &steps).await;
-        let scheduled = self.outbox.transaction(work).await.expect("schedule");
-        self.forgotten.extend(scheduled.iter().map(|scheduled| scheduled.event_id));
     }
 
     /// One producer schedules, so that the order of its calls is that of their lines.

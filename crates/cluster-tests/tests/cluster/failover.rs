@@ -1,6 +1,20 @@
 //! A copy of the database takes over, which lacks the last commits.
 
-use crate::{cluster::Cluster, database::Postgres, server::Server};
+use crate::{
+    cluster::Cluster,
+    database::{Postgres, Target},
+    server::Server,
+};
+
+impl<T: Target> Cluster<T> {
+    /// Schedules records that the database is to forget. Nothing is judged of them.
+    async fn schedule_for_nothing(&mut self, records: u32) {
+        let steps = self.steps(records);
+        let work = async |conn: &mut _| self.outbox.schedule_all(conn, &steps).await;
+        let scheduled = self.outbox.transaction(work).await.expect("schedule");
+        self.forgotten.extend(scheduled.iter().map(|scheduled| scheduled.event_id));
+    }
+}
 
 /// What was forgotten is gone. The ids of it are given to other records, while the workers still have the forgotten
 /// ones in memory and on their way to the database: all that the copy accepts is delivered nevertheless.
