@@ -10,6 +10,17 @@ pub(crate) enum Clock {
     Boot,
     /// tokio's clock, which tests can pause.
     Tokio(tokio::time::Instant),
+    /// Both clocks as a test sets them.
+    #[cfg(test)]
+    Set(&'static SetClock),
+}
+
+/// A clock, and a wall clock beside it that goes its own way.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(crate) struct SetClock {
+    pub(crate) now: std::sync::Mutex<Duration>,
+    pub(crate) wall: std::sync::Mutex<Duration>,
 }
 
 impl Clock {
@@ -23,6 +34,8 @@ impl Clock {
         match self {
             Self::Boot => system::now(),
             Self::Tokio(origin) => origin.elapsed(),
+            #[cfg(test)]
+            Self::Set(set) => *set.now.lock().unwrap(),
         }
     }
 
@@ -31,6 +44,8 @@ impl Clock {
         match self {
             Self::Boot => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
             Self::Tokio(_) => self.now(),
+            #[cfg(test)]
+            Self::Set(set) => *set.wall.lock().unwrap(),
         }
     }
 }

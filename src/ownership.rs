@@ -338,16 +338,47 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+    use crate::clock::SetClock;
 
     const STALE: Duration = Duration::from_secs(10);
 
     fn owning_one() -> (Ownership, Partition) {
-        let ownership = Ownership::new(Clock::pausable());
+        owning_one_by(Clock::pausable())
+    }
+
+    fn owning_one_by(clock: Clock) -> (Ownership, Partition) {
+        let ownership = Ownership::new(clock);
         let partition = Partition::of("a");
         ownership.grant(&[(partition, Generation(7))]);
         ownership.renew(ownership.clock().now(), STALE);
         (ownership, partition)
+    }
+
+    /// Whether calls may start when so much time has passed on the clock and on the wall clock, in milliseconds.
+    fn trusts_after(clock: u64, wall: i64) -> bool {
+        const HOUR: Duration = Duration::from_secs(3_600);
+        let set = Box::leak(Box::new(SetClock { wall: Mutex::new(HOUR), ..SetClock::default() }));
+        let (ownership, partition) = owning_one_by(Clock::Set(set));
+        let permit = ownership.permit(partition).unwrap();
+        *set.now.lock().unwrap() += Duration::from_millis(clock);
+        *set.wall.lock().unwrap() =
+            Duration::from_millis(3_600_000_u64.checked_add_signed(wall).unwrap_or_default());
+        permit.may_start()
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_back_prolongs_no_trust() {
+        assert!(trusts_after(8_999, -3_000_000));
+        assert!(!trusts_after(9_000, -3_000_000));
+    }
+
+    #[test]
+    fn a_process_that_stood_still_trusts_nothing_though_its_clock_did_too() {
+        assert!(trusts_after(1_000, 1_500));
+        assert!(!trusts_after(1_000, 1_501));
     }
 
     #[tokio::test(start_paused = true)]

@@ -194,3 +194,33 @@ impl Drop for Running {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workers(work: impl Future<Output = Finished> + Send + 'static) -> Running {
+        let controls = Controls {
+            token: CancellationToken::new(),
+            stop: watch::Sender::new(false),
+            instance: watch::channel(InstanceId::generate()).1,
+            owned: Owned::default(),
+            poll_interval: Duration::from_secs(1),
+        };
+        Running::spawn(work, controls, Observers::default())
+    }
+
+    #[tokio::test]
+    async fn workers_that_die_tell_why() {
+        let died = workers(async { panic!("of a fault of ours") });
+        let Finished::Panicked { error } = died.finished().await else { panic!("they have died") };
+        assert_eq!(error, "panicked: of a fault of ours");
+        assert!(!died.shutdown().await.graceful);
+    }
+
+    #[tokio::test]
+    async fn workers_that_are_dropped_tell_so() {
+        let finished = workers(std::future::pending()).finished();
+        assert!(matches!(finished.await, Finished::Dropped));
+    }
+}

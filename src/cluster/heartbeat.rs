@@ -192,3 +192,91 @@ impl HeartbeatTask {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        clock::Clock,
+        database::Database,
+        inner::conditions::{Conditions, Passage, Written},
+        memory::{Memory, MemoryPool},
+        store::{Completed, NewInstance, StoreSettings, Tables},
+    };
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// Each call is done at once, and its answer takes eight seconds.
+    #[derive(Debug)]
+    struct SlowAnswers;
+
+    impl Conditions for SlowAnswers {
+        fn meet(&self, _: &'static str) -> Passage {
+            Passage { after: s(8), ..Passage::default() }
+        }
+
+        fn now(&self) -> Instant {
+            Instant::now()
+        }
+
+        fn wrote(&self, _: Vec<Written>) {}
+    }
+
+    /// The heartbeat of a member, whose answers come late.
+    async fn late() -> (HeartbeatTask, watch::Receiver<Option<ViewSnapshot>>) {
+        let (tables, completed, call_timeout) = (Tables::default(), Completed::Delete, s(60));
+        let settings = StoreSettings { tables, completed, call_timeout, async_settle: false };
+        let store = Memory::open(&MemoryPool::new().under(Arc::new(SlowAnswers)), settings).unwrap();
+        let (me, views) = (InstanceId::generate(), watch::Sender::new(None));
+        let (name, version) = (String::new(), String::new());
+        store.join(&NewInstance { id: me, name, version, fence_rows: 1 }).await.unwrap();
+        let seen = views.subscribe();
+        let task = HeartbeatTask {
+            store,
+            me,
+            config: ClusterConfig::default(),
+            ownership: Ownership::new(Clock::pausable()),
+            observers: Observers::default(),
+            pulse: Pulse::default(),
+            evicted: Wake::default(),
+            views,
+        };
+        (task, seen)
+    }
+
+    /// The others may have seen the beat eight seconds before its answer came.
+    #[tokio::test(start_paused = true)]
+    async fn trust_counts_from_when_the_beat_was_sent() {
+        let (task, views) = late().await;
+        assert_eq!(task.beat().await, Some(s(5)));
+        assert_eq!(task.ownership.lease_left(), s(27 - 8));
+        let seen_at = views.borrow().as_ref().map(|snapshot| snapshot.at);
+        assert_eq!(seen_at, Some(task.ownership.clock().now()), "no silence begins before the view is here");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_beat_of_the_evicted_ends_the_lease() {
+        let (task, _views) = late().await;
+        task.beat().await;
+        task.store.evict(task.me, None).await.unwrap();
+        assert!(task.ownership.lease_holds());
+        assert_eq!(task.beat().await, None);
+        assert!(!task.ownership.lease_holds());
+        task.evicted.nudged().await;
+    }
+
+    /// A runtime that hangs delivers nothing, so the others are to take over.
+    #[tokio::test(start_paused = true)]
+    async fn without_a_pulse_of_the_workers_there_is_no_beat() {
+        let (task, views) = late().await;
+        let (stop, stopped) = watch::channel(false);
+        let beating = tokio::spawn(task.run(stopped));
+        tokio::time::sleep(s(60)).await;
+        let last = views.borrow().as_ref().map(|snapshot| snapshot.at).unwrap();
+        assert!(last < s(30), "the last beat was at {last:?}");
+        stop.send_replace(true);
+        beating.await.unwrap();
+    }
+}

@@ -320,3 +320,125 @@ impl Rebalancer {
         self.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::{
+        clock::Clock,
+        database::Database,
+        memory::{Memory, MemoryPool},
+        store::{Completed, NewInstance, StoreSettings, Tables},
+        telemetry::Observer,
+    };
+
+    /// What one member and the database have, and the claims that the member was told to be lost.
+    struct Stage {
+        rebalancer: Rebalancer,
+        other: InstanceId,
+        lost: Arc<Mutex<PartitionSet>>,
+    }
+
+    struct NotesLost(Arc<Mutex<PartitionSet>>);
+
+    impl Observer for NotesLost {
+        fn on(&self, signal: &Signal) {
+            if let Signal::ClaimsLost { partitions } = signal {
+                *self.0.lock().unwrap() = *partitions;
+            }
+        }
+    }
+
+    impl Stage {
+        /// Two members, one of which has claimed its half.
+        async fn new() -> Self {
+            let (tables, completed, call_timeout) =
+                (Tables::default(), Completed::Delete, Duration::from_secs(1));
+            let settings = StoreSettings { tables, completed, call_timeout, async_settle: false };
+            let store = Memory::open(&MemoryPool::new(), settings).unwrap();
+            let (me, other) = (InstanceId::generate(), InstanceId::generate());
+            for id in [me, other] {
+                let (name, version) = (String::new(), String::new());
+                store.join(&NewInstance { id, name, version, fence_rows: 1 }).await.unwrap();
+            }
+            let (config, lost) = (ClusterConfig::default(), Arc::default());
+            let rebalancer = Rebalancer {
+                store,
+                me,
+                gap_limit: config.gap_limit(),
+                config,
+                ownership: Ownership::new(Clock::pausable()),
+                observers: Observers(Arc::new(vec![Arc::new(NotesLost(Arc::clone(&lost)))])),
+                draining: watch::channel(false).1,
+                drained: watch::Sender::new(false),
+                views: watch::channel(None).1,
+            };
+            let stage = Self { rebalancer, other, lost };
+            assert!(matches!(stage.tick().await, Ticked::Settled));
+            assert_eq!(stage.rebalancer.ownership.held().len(), 128);
+            stage
+        }
+
+        async fn tick(&self) -> Ticked {
+            self.rebalancer.tick(&mut Observations::default()).await.unwrap()
+        }
+
+        /// The first partition that is owned, with its generation.
+        fn first(&self) -> (Partition, Generation) {
+            let ownership = &self.rebalancer.ownership;
+            let first = ownership.held().iter().next().unwrap();
+            (first, ownership.generation(first).unwrap())
+        }
+
+        /// The database forgets this claim.
+        async fn forget(&self, claim: (Partition, Generation)) {
+            let Rebalancer { store, me, .. } = &self.rebalancer;
+            assert_eq!(store.release(*me, &[claim]).await.unwrap(), 1);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_whose_claim_another_has_gives_everything_up() {
+        let stage = Stage::new().await;
+        assert!(matches!(stage.tick().await, Ticked::Settled));
+        let (partition, generation) = stage.first();
+        stage.forget((partition, generation)).await;
+        let claimed = stage.rebalancer.store.claim(stage.other, &[(partition, generation)]).await.unwrap();
+        assert_eq!(claimed, [(partition, Generation(generation.0 + 1))]);
+        assert!(matches!(stage.tick().await, Ticked::Evicted));
+        assert_eq!(*stage.lost.lock().unwrap(), PartitionSet::from_iter([partition]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_whose_claim_the_database_has_forgotten_gives_everything_up() {
+        let stage = Stage::new().await;
+        stage.forget(stage.first()).await;
+        assert!(matches!(stage.tick().await, Ticked::Evicted));
+    }
+
+    /// The partition came back in a later generation: whoever had it meanwhile may have worked on it.
+    #[tokio::test(start_paused = true)]
+    async fn a_member_whose_claim_is_of_another_generation_gives_everything_up() {
+        let stage = Stage::new().await;
+        let claim = stage.first();
+        stage.forget(claim).await;
+        let Rebalancer { store, me, .. } = &stage.rebalancer;
+        assert_eq!(store.claim(*me, &[claim]).await.unwrap().len(), 128);
+        assert!(matches!(stage.tick().await, Ticked::Evicted));
+    }
+
+    /// Its release was written, and only the answer was lost.
+    #[tokio::test(start_paused = true)]
+    async fn a_partition_that_was_drained_may_be_gone() {
+        let stage = Stage::new().await;
+        let claim = stage.first();
+        let ownership = &stage.rebalancer.ownership;
+        ownership.drain(PartitionSet::from_iter([claim.0]));
+        stage.forget(claim).await;
+        assert!(matches!(stage.tick().await, Ticked::Settled));
+        assert_eq!(ownership.generation(claim.0), Some(Generation(claim.1.0 + 1)), "it was free to claim");
+        assert!(ownership.is_open(claim.0));
+    }
+}

@@ -392,6 +392,8 @@ mod tests {
     use super::*;
     use crate::{
         delivery::fixtures,
+        instance::Generation,
+        partition::Partition,
         store::{ErrorClass, StoreError},
     };
 
@@ -409,6 +411,21 @@ mod tests {
         assert_eq!(dispatcher.lanes.in_memory().0, 0);
         let answer = answer(&mut dispatcher).await;
         dispatcher.fetched(answer);
+        dispatcher.admit(fixtures::record(1, "a"), Duration::ZERO);
+        assert_eq!(dispatcher.lanes.in_memory().0, 1);
+    }
+
+    /// The partition was another's meanwhile, which may have stopped lanes there.
+    #[tokio::test(start_paused = true)]
+    async fn stops_that_were_read_in_an_earlier_generation_are_not_known() {
+        let mut dispatcher = fixtures::dispatcher();
+        let first = answer(&mut dispatcher).await;
+        dispatcher.fetched(first);
+        dispatcher.outside.ownership.grant(&[(Partition::of("a"), Generation(9))]);
+        dispatcher.admit(fixtures::record(1, "a"), Duration::ZERO);
+        assert_eq!(dispatcher.lanes.in_memory().0, 0);
+        let second = answer(&mut dispatcher).await;
+        dispatcher.fetched(second);
         dispatcher.admit(fixtures::record(1, "a"), Duration::ZERO);
         assert_eq!(dispatcher.lanes.in_memory().0, 1);
     }

@@ -157,6 +157,39 @@ mod tests {
     }
 
     #[test]
+    fn a_larger_share_stays_where_it_is() {
+        // 256 among three: one has 86, which need not be the first.
+        let larger = |number: u128| {
+            let mut claims = settled(3);
+            let moved = claims.iter_mut().find(|claim| claim.owner == Some(id(1))).unwrap();
+            moved.owner = Some(id(number));
+            claims
+        };
+        for number in 1..=3 {
+            assert_eq!(moved(&larger(number), &assign(&live(3), &larger(number))), 0, "of {number}");
+        }
+    }
+
+    #[test]
+    fn each_claims_and_releases_what_the_assignment_says() {
+        let mut claims = settled(3);
+        for claim in claims.iter_mut().filter(|claim| claim.owner == Some(id(3))) {
+            claim.owner = None;
+        }
+        let (living, of) = (live(2), assign(&live(2), &claims));
+        let moves_of = |me| moves(id(me), &of, &living, &claims);
+        for me in [1, 2] {
+            let wanted = |partition: &Partition| of[partition.index()] == Some(id(me));
+            assert!(moves_of(me).claim.iter().all(|partition| wanted(&partition)), "of {me}");
+            assert!(moves_of(me).release.is_empty() && moves_of(me).awaited.is_empty());
+        }
+        assert_eq!(moves_of(1).claim.len() + moves_of(2).claim.len(), 85);
+        let (one, two) = (settled(1), assign(&live(2), &settled(1)));
+        let released = moves(id(1), &two, &live(2), &one).release;
+        assert!(released.iter().all(|partition| two[partition.index()] == Some(id(2))));
+    }
+
+    #[test]
     fn the_partitions_of_the_dead_are_free_to_claim() {
         let two = settled(2);
         let alone = assign(&live(1), &two);

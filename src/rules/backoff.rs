@@ -79,3 +79,35 @@ impl<'de> de::Visitor<'de> for WordOrTable {
         Backoff::deserialize(MapAccessDeserializer::new(table))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    struct Settings {
+        backoff: Backoff,
+    }
+
+    fn read(text: &str) -> Result<Backoff, String> {
+        let settings: Result<Settings, _> = toml::from_str(&format!("backoff = {text}"));
+        settings.map(|settings| settings.backoff).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_word_or_a_table_says_how_the_delay_grows() {
+        let s = Duration::from_secs;
+        assert_eq!(read("\"exponential\""), Ok(Backoff::default()));
+        assert_eq!(read("{ fixed = { delay = \"5s\" } }"), Ok(Backoff::Fixed { delay: s(5) }));
+        let linear = read("{ linear = { initial = \"2s\", increment = \"3s\" } }");
+        assert_eq!(linear, Ok(Backoff::Linear { initial: s(2), increment: s(3) }));
+    }
+
+    #[test]
+    fn another_word_is_refused_with_what_it_may_be() {
+        for text in ["\"fixed\"", "5"] {
+            let refused = read(text).unwrap_err();
+            assert!(refused.contains("{ fixed = { delay = \"5s\" } }"), "{refused}");
+        }
+    }
+}

@@ -71,6 +71,7 @@ mod tests {
     fn a_forward_jump_of_the_wall_clock_is_seen() {
         assert!(clocks_jumped((s(1000), s(10)), (s(1060), s(20)), s(1)));
         assert!(!clocks_jumped((s(1000), s(10)), (s(1010), s(20)), s(1)));
+        assert!(!clocks_jumped((s(1000), s(10)), (s(1011), s(20)), s(1)), "just as much is tolerated");
     }
 
     #[test]

@@ -119,6 +119,13 @@ mod tests {
     }
 
     #[test]
+    fn a_view_that_comes_just_in_time_is_no_interruption() {
+        let mut seen = Observations::default();
+        let mut interrupted = |now| seen.observe(&[], s(now), s(30), s(20)).1;
+        assert_eq!([0, 20, 40, 61, 81].map(&mut interrupted), [false, false, false, true, false]);
+    }
+
+    #[test]
     fn one_that_does_not_let_go_is_overdue() {
         let mut seen = Observations::default();
         let holder = member(1, 0).id;

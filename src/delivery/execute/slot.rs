@@ -162,7 +162,10 @@ fn is_by_handler(error: &StoreError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{
+        sync::atomic::{AtomicU32, Ordering::SeqCst},
+        time::Duration,
+    };
 
     use super::*;
     use crate::{
@@ -180,32 +183,113 @@ mod tests {
         }
     }
 
+    /// Ends like this.
+    struct Ends<F>(F);
+
+    #[async_trait::async_trait]
+    impl<F: Fn(FenceRow) -> Ran + Send + Sync + 'static> TransactionalRun for Ends<F> {
+        async fn run(&self, fence: FenceRow, _: &Work<'_>) -> Ran {
+            (self.0)(fence)
+        }
+    }
+
+    fn error(class: ErrorClass) -> StoreError {
+        StoreError::new("commit", class, "no")
+    }
+
+    /// The fence rows of a member that has one for transactions.
+    async fn one_fence_row() -> Arc<SlotPool> {
+        let (store, me) = (fixtures::store(&MemoryPool::new()), InstanceId::generate());
+        let (name, version) = (String::new(), String::new());
+        store.join(&NewInstance { id: me, name, version, fence_rows: 2 }).await.unwrap();
+        let settler = FenceRow::of_settler(me, Server::default());
+        Arc::new(SlotPool::new(store, Observers::default(), settler, 1, Wake::default(), Wake::default()))
+    }
+
+    async fn run(slot: &mut Slot, call: &dyn TransactionalRun) -> Transacted {
+        let (states, timeout) = (States::default(), Duration::MAX);
+        let work = Work { records: &[], stopping: &[], states: &states, timeout, may_start: &|| true };
+        slot.run(call, &work).await
+    }
+
     /// Nobody knows what a transaction has done that was cut off: its fence row is invalidated first, so that a late
     /// commit finds the counter gone.
     #[tokio::test(start_paused = true)]
     async fn a_fence_row_that_was_cut_off_is_resolved_before_it_is_used_again() {
-        let (pool, me) = (MemoryPool::new(), InstanceId::generate());
-        let store = fixtures::store(&pool);
-        let (name, version) = (String::new(), String::new());
-        store.join(&NewInstance { id: me, name, version, fence_rows: 2 }).await.unwrap();
-        let (freed, settler) = (Wake::default(), FenceRow::of_settler(me, Server::default()));
-        let fences = SlotPool::new(store, Observers::default(), settler, 1, freed.clone(), Wake::default());
-        let fences = Arc::new(fences);
+        let fences = one_fence_row().await;
         let mut slot = fences.slot().unwrap();
         assert!(fences.slot().is_none(), "there is one");
-        let states = States::default();
-        let work = Work {
-            records: &[],
-            stopping: &[],
-            states: &states,
-            timeout: Duration::MAX,
-            may_start: &|| true,
-        };
-        let cut_off = tokio::time::timeout(Duration::from_secs(1), slot.run(&Hangs, &work)).await;
+        let cut_off = tokio::time::timeout(Duration::from_secs(1), run(&mut slot, &Hangs)).await;
         assert!(cut_off.is_err());
         drop(slot);
         assert!(fences.slot().is_none(), "it is in doubt");
-        freed.nudged().await;
+        fences.freed.nudged().await;
         assert_eq!(fences.slot().unwrap().fence.counter, 2, "invalidated");
+    }
+
+    /// A refusal is the handler's, also one that only the commit has met. Anything else that the database fails in
+    /// counts as no attempt.
+    #[tokio::test(start_paused = true)]
+    async fn what_the_database_refuses_is_the_handlers_failure_and_nothing_else_is() {
+        use ErrorClass::{Duplicate, Reconnect, Record, Refused, Resource};
+        let fences = one_fence_row().await;
+        let mut slot = fences.slot().unwrap();
+        for class in [Record, Duplicate, Refused] {
+            let aborted = run(&mut slot, &Ends(move |_| Ran::Aborted(error(class)))).await;
+            assert!(matches!(aborted, Transacted::Failed(_)), "{class:?}");
+            let refused = run(&mut slot, &Ends(move |_| Ran::Unknown(error(class)))).await;
+            assert!(matches!(refused, Transacted::Failed(_)), "{class:?} at the commit");
+        }
+        for class in [Reconnect, Resource] {
+            let aborted = run(&mut slot, &Ends(move |_| Ran::Aborted(error(class)))).await;
+            assert!(matches!(aborted, Transacted::Aborted(_)), "{class:?}");
+            let lost = run(&mut slot, &Ends(move |_| Ran::Unknown(error(class)))).await;
+            assert!(matches!(lost, Transacted::Lost), "{class:?} at the commit");
+        }
+        assert_eq!(slot.fence.counter, 2 * 5, "each commit in doubt has invalidated the fence row");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_conflict_is_tried_again_so_many_times_and_then_is_a_failure() {
+        let fences = one_fence_row().await;
+        let mut slot = fences.slot().unwrap();
+        let (began, tries) = (tokio::time::Instant::now(), AtomicU32::new(0));
+        let conflicts = Ends(move |_| match tries.fetch_add(1, SeqCst) {
+            0..2 => Ran::Aborted(error(ErrorClass::Retry)),
+            2 => Ran::Unknown(error(ErrorClass::Retry)),
+            _ => Ran::Committed,
+        });
+        assert!(matches!(run(&mut slot, &conflicts).await, Transacted::Committed));
+        assert_eq!(began.elapsed(), CONFLICT_PAUSE * (1 + 2 + 3));
+        let tries = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&tries);
+        let for_ever = Ends(move |_| {
+            counted.fetch_add(1, SeqCst);
+            Ran::Aborted(error(ErrorClass::Retry))
+        });
+        assert!(matches!(run(&mut slot, &for_ever).await, Transacted::Failed(_)));
+        assert_eq!(tries.load(SeqCst), CONFLICTS);
+    }
+
+    /// The commit was written, and its answer lost; later the instance is evicted.
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_reply_is_asked_for_and_a_closed_fence_row_is_told() {
+        let fences = one_fence_row().await;
+        let mut slot = fences.slot().unwrap();
+        let store = Arc::clone(&fences.store);
+        let fence = slot.fence;
+        assert!(matches!(run(&mut slot, &Ends(|_| Ran::Committed)).await, Transacted::Committed));
+        assert_eq!(slot.fence, fence.moved());
+        store.settle(fence, &[]).await.unwrap();
+        store.settle(fence.moved(), &[]).await.unwrap();
+        let lost = Ends(|_| Ran::Unknown(error(ErrorClass::Reconnect)));
+        assert!(matches!(run(&mut slot, &lost).await, Transacted::Committed));
+        assert_eq!(slot.fence, fence.moved().moved());
+        assert!(matches!(run(&mut slot, &Ends(|_| Ran::Untried)).await, Transacted::Untried));
+        store.evict(fence.instance, None).await.unwrap();
+        assert!(matches!(run(&mut slot, &Ends(|_| Ran::Fenced)).await, Transacted::Lost));
+        fences.evicted.nudged().await;
+        drop(slot);
+        assert!(fences.slot().is_some(), "what is in no doubt is free at once");
     }
 }

@@ -308,6 +308,24 @@ mod tests {
         assert_eq!(fetched(&mut budget, &ownership), hot);
     }
 
+    /// Somebody else has let a lane go on: its partition is fetched once, though much of it is in memory.
+    #[tokio::test(start_paused = true)]
+    async fn a_partition_with_a_released_lane_is_fetched_however_much_of_it_is_in_memory() {
+        let (mut budget, ownership, hot) = with_a_hot_one();
+        let share = budget.config.max_in_flight / SHARES;
+        let permits: Vec<_> =
+            (0..=share / 2).map(|_| ownership.permit(Partition::of("a")).unwrap()).collect();
+        let others = PartitionSet::ALL.without(hot);
+        assert_eq!(fetched(&mut budget, &ownership), others, "it has enough in memory");
+        budget.exhausted(hot, &Handlers::Every);
+        budget.released(hot);
+        assert_eq!(fetched(&mut budget, &ownership), hot);
+        budget.begin(hot, &Handlers::Every);
+        assert_eq!(fetched(&mut budget, &ownership), others, "once");
+        drop(permits);
+        assert_eq!(fetched(&mut budget, &ownership), hot, "its share is used up");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_partition_that_has_brought_all_is_like_the_others() {
         let (mut budget, ownership, hot) = with_a_hot_one();

@@ -202,3 +202,88 @@ async fn by_partition(
     let more = records.len() >= pick.limit;
     Ok((records, more))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::{
+        database::Database,
+        delivery::fixtures,
+        memory::{Memory, MemoryPool},
+        record::{Due, NewRecord},
+        store::Tables,
+    };
+
+    /// A fetch of so many records at most; what it has brought.
+    async fn fetched(pool: &MemoryPool, limit: usize, skip: &BTreeSet<RecordId>) -> FetchResult {
+        let request = FetchRequest {
+            seq: 1,
+            began: Duration::ZERO,
+            turn: Partition::all().collect(),
+            stops: PartitionSet::EMPTY,
+            unread: PartitionSet::EMPTY,
+            generations: Vec::new(),
+            due: true,
+            asked: true,
+            version: None,
+            skip: skip.iter().copied().collect(),
+            limit,
+            handlers: Handlers::Every,
+            part: false,
+            watermark: LowWatermark::default(),
+        };
+        fetch(fixtures::store(pool), request).await
+    }
+
+    async fn schedule(pool: &MemoryPool, due: &[Due]) {
+        let new = |due: &Due| {
+            let Record { delivery, payload } = fixtures::record(0, "a");
+            NewRecord {
+                event_id: delivery.event_id,
+                partition: delivery.partition,
+                key: delivery.key.to_string(),
+                handler: delivery.handler,
+                record_type: delivery.record_type,
+                content_type: delivery.content_type,
+                payload,
+                headers: delivery.headers,
+                due: *due,
+                deadline: None,
+                dedup_key: None,
+            }
+        };
+        let mut tx = pool.begin().await.unwrap();
+        let records: Vec<NewRecord> = due.iter().map(new).collect();
+        Memory::insert(&mut tx, &Tables::default(), &records).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    /// A fetch that its limit has cut short says what is to be fetched again at once.
+    #[tokio::test(start_paused = true)]
+    async fn a_fetch_brings_what_is_due_first_and_tells_what_is_left() {
+        let pool = MemoryPool::new();
+        let later = Due::After(Duration::from_secs(1));
+        schedule(&pool, &[Due::Now, Due::Now, later, later, later]).await;
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let mut brought = BTreeSet::new();
+        let mut told = Vec::new();
+        loop {
+            let result = fetched(&pool, 2, &brought).await;
+            let ids: Vec<RecordId> = result.records.iter().map(|record| record.delivery.id).collect();
+            brought.extend(&ids);
+            told.push((ids, result.new, result.more, result.more_due));
+            if !result.more {
+                break;
+            }
+        }
+        // With what is due there is always one that is not: what is due cannot keep it waiting for ever.
+        let expected = [
+            (vec![3, 4, 1], true, true, true),
+            (vec![5, 2], true, true, false),
+            (vec![], false, false, false),
+        ];
+        assert_eq!(told, expected);
+    }
+}

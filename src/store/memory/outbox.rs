@@ -305,3 +305,23 @@ impl Outbox {
         (before - self.archive.len() - self.dedup_keys.len()) as u64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crash_counts_for_what_was_owned_and_for_the_calls_under_way() {
+        let mut outbox = Outbox::new(1, false);
+        let (dead, other) = (InstanceId::generate(), InstanceId::generate());
+        let [one, two] = [Partition::of("a"), Partition::of("b")];
+        for (partition, owner, record) in [(one, dead, 1), (two, other, 2)] {
+            outbox.write_claim(partition, Claim { owner: Some(owner), ..Claim::default() });
+            outbox.starts.insert(record, StartRow { partition, instance: Some(owner), crashes: 0 });
+        }
+        outbox.count_crash(dead);
+        assert_eq!([one, two].map(|partition| outbox.crashes[partition.index()]), [1, 0]);
+        let starts: Vec<_> = outbox.starts.values().map(|start| (start.instance, start.crashes)).collect();
+        assert_eq!(starts, [(None, 1), (Some(other), 0)]);
+    }
+}

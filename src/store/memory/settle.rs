@@ -154,3 +154,111 @@ fn reason(change: &Change) -> Option<StopReason> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::{
+        instance::InstanceId,
+        partition::Partition,
+        record::{Due, NewRecord},
+        store::{RETURNED_AT_ONCE, SETTLER_SLOT, memory::rows::Row},
+    };
+
+    /// Pending records of one key, with ids from 1 on, and a fence row.
+    fn with_records(count: i64) -> (Outbox, FenceRow) {
+        let mut outbox = Outbox::new(1, false);
+        let fence = FenceRow { instance: InstanceId::generate(), slot: SETTLER_SLOT, counter: 0 };
+        outbox.fences.insert((fence.instance, fence.slot), 0);
+        let new = NewRecord {
+            event_id: Uuid::nil(),
+            partition: Partition::of("a"),
+            key: "a".to_owned(),
+            handler: "h".into(),
+            record_type: "t".into(),
+            content_type: "application/json".into(),
+            payload: Vec::new(),
+            headers: Default::default(),
+            due: Due::Now,
+            deadline: None,
+            dedup_key: None,
+        };
+        for id in 1..=count {
+            let (status, attempts, created) = (Status::Pending, 0, Instant::now());
+            let (next_attempt, expires, completed, last_error) = (None, None, None, None);
+            let new = new.clone();
+            let row = Row { new, created, status, attempts, next_attempt, expires, completed, last_error };
+            outbox.records.insert(id, row);
+        }
+        (outbox, fence)
+    }
+
+    fn retry() -> Change {
+        Change::Retry { delay: Duration::from_secs(1), error: String::new(), stop: true, counted: true }
+    }
+
+    fn fail() -> Change {
+        Change::Fail { error: String::new(), lane: OnFailure::Block, counted: true }
+    }
+
+    /// Settles, and moves the fence row on.
+    fn settle(outbox: &mut Outbox, fence: &mut FenceRow, changes: Vec<(RecordId, u32, Change)>) -> Settled {
+        let settlements: Vec<Settlement> =
+            changes.into_iter().map(|(id, failures, change)| Settlement { id, failures, change }).collect();
+        let settled = outbox.settle(*fence, &settlements, Completed::Delete, Instant::now()).unwrap();
+        *fence = fence.moved();
+        settled
+    }
+
+    fn rows(outbox: &Outbox) -> Vec<(RecordId, Status, u32)> {
+        outbox.records.all().map(|(id, row)| (id, row.status, row.attempts)).collect()
+    }
+
+    #[test]
+    fn without_its_fence_row_nothing_is_written() {
+        let (mut outbox, fence) = with_records(2);
+        let before = rows(&outbox);
+        for change in [Change::Complete, retry(), fail(), Change::Unroutable] {
+            let settlement = Settlement { id: 1, failures: 0, change };
+            for fence in [fence.moved(), FenceRow { slot: 7, ..fence }] {
+                let refused = outbox.settle(
+                    fence,
+                    std::slice::from_ref(&settlement),
+                    Completed::Delete,
+                    Instant::now(),
+                );
+                assert!(refused.is_none(), "{:?}", settlement.change);
+                assert_eq!(rows(&outbox), before);
+            }
+        }
+    }
+
+    #[test]
+    fn an_outcome_is_written_to_a_record_as_it_was_fetched_and_to_no_other() {
+        let (mut outbox, mut fence) = with_records(3);
+        let first = vec![(1, 0, Change::Complete), (2, 0, fail()), (3, 1, retry())];
+        assert_eq!(settle(&mut outbox, &mut fence, first).applied, 2, "the third has never failed");
+        let after = vec![(2, Status::Failed, 1), (3, Status::Pending, 0)];
+        assert_eq!(rows(&outbox), after);
+        let late = vec![(1, 0, retry()), (2, 1, retry()), (2, 0, Change::Complete), (3, 2, Change::Complete)];
+        assert_eq!(settle(&mut outbox, &mut fence, late).applied, 0);
+        assert_eq!(rows(&outbox), after);
+    }
+
+    /// A lane goes on: the records that were held behind its first one are pending again, at once unless they are many.
+    #[test]
+    fn much_that_is_held_returns_in_steps() {
+        for (held, at_once) in [(RETURNED_AT_ONCE as i64, true), (RETURNED_AT_ONCE as i64 + 1, false)] {
+            let (mut outbox, mut fence) = with_records(held + 1);
+            let holds = (2..=held + 1).map(|id| (id, 0, Change::Hold { behind: 1 }));
+            let stop = std::iter::once((1, 0, retry())).chain(holds).collect();
+            assert_eq!(settle(&mut outbox, &mut fence, stop).held as i64, held);
+            let goes_on = settle(&mut outbox, &mut fence, vec![(1, 1, Change::CompleteAndResume)]);
+            assert_eq!(goes_on.releasing, usize::from(!at_once));
+            let pending = rows(&outbox).iter().filter(|(_, status, _)| *status == Status::Pending).count();
+            assert_eq!(pending as i64, if at_once { held } else { 0 });
+        }
+    }
+}
