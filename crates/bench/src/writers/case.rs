@@ -11,6 +11,8 @@ pub(crate) enum Case {
     Plain,
     /// One that has inserted a record, before all others, and stays open.
     Long,
+    /// One that has written elsewhere before all others, and stays open.
+    Elsewhere,
     /// Fifty writers', which take one to ten seconds each.
     Many,
     /// Two hundred small ones a second.
@@ -21,14 +23,24 @@ impl Case {
     /// Those that there are on a database. With one writer at a time, one that is open keeps out everybody.
     pub(super) fn all<E: Engine>() -> Vec<Self> {
         match E::SINGLY.len() > 1 {
-            true => vec![Self::Plain, Self::Long, Self::Many, Self::Small],
+            true => vec![Self::Plain, Self::Long, Self::Elsewhere, Self::Many, Self::Small],
             false => vec![Self::Plain, Self::Small],
         }
     }
 
     /// How long anything that is measured waits.
     pub(super) fn open_for(self, open: Duration) -> Duration {
-        if self == Self::Long { open } else { Duration::ZERO }
+        if self.is_long() { open } else { Duration::ZERO }
+    }
+
+    /// One transaction that ends after all that is measured.
+    pub(super) fn is_long(self) -> bool {
+        matches!(self, Self::Long | Self::Elsewhere)
+    }
+
+    /// How many records become visible at its end.
+    pub(super) fn written_late(self) -> usize {
+        usize::from(self == Self::Long)
     }
 }
 
@@ -37,6 +49,7 @@ impl fmt::Display for Case {
         f.write_str(match self {
             Self::Plain => "plain",
             Self::Long => "long transaction",
+            Self::Elsewhere => "long one elsewhere",
             Self::Many => "50 writers",
             Self::Small => "200 commits/s",
         })

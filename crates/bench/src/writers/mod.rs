@@ -133,16 +133,16 @@ async fn measure<E: Engine>(stage: &Stage<E>, options: &Options, case: Case) -> 
     counted.until(before + records).await?;
     let mut figures = meter.stop(committed).await?.per_record(records).to_vec();
     let written = others.end().await?;
-    counted.until(settled + 3 + records + written - usize::from(case == Case::Long)).await?;
-    if case == Case::Long {
+    counted.until(settled + 3 + records + written).await?;
+    if case.is_long() {
         let ended = Instant::now();
         others.commit_long().await?;
         schedule_one().await?;
-        counted.until(settled + 4 + records + written).await?;
+        counted.until(settled + 4 + case.written_late() + records + written).await?;
         let stall = ended.elapsed().as_secs_f64() * 1e3;
         figures.push(Figure { name: "until the last is handled", unit: "ms", value: Some(stall) });
     }
     running.shutdown().await;
-    counted.check(settled + 3 + usize::from(case == Case::Long) + records + written)?;
+    counted.check(settled + 3 + usize::from(case.is_long()) + case.written_late() + records + written)?;
     Ok(figures)
 }

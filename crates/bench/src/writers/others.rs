@@ -43,6 +43,14 @@ impl<E: Engine> Others<E> {
                 E::execute(&mut conn, insert(1)).await?;
                 long = Some(conn);
             }
+            Case::Elsewhere => {
+                let mut conn = E::connect(&stage.pool).await?;
+                E::execute(&mut conn, "CREATE TABLE IF NOT EXISTS keylane_bench_elsewhere (number INT)")
+                    .await?;
+                E::execute(&mut conn, E::BEGIN).await?;
+                E::execute(&mut conn, "INSERT INTO keylane_bench_elsewhere VALUES (1)").await?;
+                long = Some(conn);
+            }
             Case::Many => {
                 for writer in 0..WRITERS {
                     tasks.spawn(many::<E>(stage.clone(), (writer, keys), Arc::clone(&ended)));
@@ -53,11 +61,10 @@ impl<E: Engine> Others<E> {
         Ok(Self { long, tasks, ended })
     }
 
-    /// They come to their ends, but for a long one. Returns how many records they have written, the long one
-    /// counted.
+    /// They come to their ends, but for a long one. Returns how many records they have written.
     pub(super) async fn end(&mut self) -> Result<usize> {
         self.ended.store(true, Relaxed);
-        let mut written = usize::from(self.long.is_some());
+        let mut written = 0;
         while let Some(ended) = self.tasks.join_next().await {
             written += ended??;
         }
