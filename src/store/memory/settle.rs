@@ -164,13 +164,13 @@ mod tests {
         instance::InstanceId,
         partition::Partition,
         record::{Due, NewRecord},
-        store::{RETURNED_AT_ONCE, SETTLER_SLOT, memory::rows::Row},
+        store::memory::rows::Row,
     };
 
     /// Pending records of one key, with ids from 1 on, and a fence row.
     fn with_records(count: i64) -> (Outbox, FenceRow) {
         let mut outbox = Outbox::new(1, false);
-        let fence = FenceRow { instance: InstanceId::generate(), slot: SETTLER_SLOT, counter: 0 };
+        let fence = FenceRow::of_settler(InstanceId::generate(), outbox.server());
         outbox.fences.insert((fence.instance, fence.slot), 0);
         let new = NewRecord {
             event_id: Uuid::nil(),
@@ -250,7 +250,7 @@ mod tests {
     /// A lane goes on: the records that were held behind its first one are pending again, at once unless they are many.
     #[test]
     fn much_that_is_held_returns_in_steps() {
-        for (held, at_once) in [(RETURNED_AT_ONCE as i64, true), (RETURNED_AT_ONCE as i64 + 1, false)] {
+        for (held, at_once) in [(1_000, true), (1_001, false)] {
             let (mut outbox, mut fence) = with_records(held + 1);
             let holds = (2..=held + 1).map(|id| (id, 0, Change::Hold { behind: 1 }));
             let stop = std::iter::once((1, 0, retry())).chain(holds).collect();
