@@ -144,6 +144,14 @@ mod tests {
     }
 
     #[test]
+    fn a_search_is_in_as_many_partitions_as_fit_into_its_time() {
+        let of = |partitions, took| partitions_a_search(partitions, Duration::from_millis(took));
+        assert_eq!([of(100, 100), of(256, 1_000), of(16, 20)], [50, 12, 40]);
+        assert_eq!(of(4, 60_000), LEAST_SEARCH, "however slow");
+        assert_eq!([of(10, 1), of(7, 0)], [PARTITION_COUNT; 2], "however fast");
+    }
+
+    #[test]
     fn steps_are_paced_while_others_are_busy() {
         assert_eq!(step_pause(0, 4_000), Duration::ZERO);
         assert_eq!(step_pause(500, 4_000), Duration::ZERO);

@@ -76,6 +76,18 @@ mod tests {
         assert_eq!(rate.take(quarter, quarter * 40), Ok(quarter * 41), "time that has gone by is not saved");
     }
 
+    #[test]
+    fn a_rate_of_nothing_is_refused() {
+        let second = Duration::from_secs(1);
+        assert_eq!(Rate::new(1, Duration::from_nanos(1)).problem(), None);
+        for (rate, told) in
+            [(Rate::new(0, second), "0 calls in 1s"), (Rate::new(5, 0 * second), "5 calls in 0ns")]
+        {
+            assert!(rate.problem().is_some_and(|problem| problem.contains(told)), "{told}");
+        }
+        assert_eq!(Rate::per_minute(6), Rate::new(6, 60 * second));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

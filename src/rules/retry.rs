@@ -277,6 +277,56 @@ mod tests {
     }
 
     #[test]
+    fn each_setting_is_taken_over_and_leaves_the_others() {
+        let policy = RetryPolicy::fixed(s(5)).max_retries(9).max_delay(s(50)).jitter(0.5);
+        let policy =
+            policy.retry_on(["a"]).never_on(["b"]).max_unavailable(s(7)).undecodable(OnUndecodable::Fail);
+        let expected = RetryPolicy {
+            backoff: Backoff::Fixed { delay: s(5) },
+            max_retries: 9,
+            max_delay: s(50),
+            jitter: 0.5,
+            retry_on: vec!["a".to_owned()],
+            never_on: vec!["b".to_owned()],
+            max_unavailable: s(7),
+            undecodable: OnUndecodable::Fail,
+        };
+        assert_eq!(policy, expected);
+        assert_eq!(policy.clone().initial_delay(s(6)).backoff, Backoff::Fixed { delay: s(6) });
+        let linear = RetryPolicy::linear(s(1), s(2)).initial_delay(s(3)).backoff;
+        assert_eq!(linear, Backoff::Linear { initial: s(3), increment: s(2) });
+        let growing = Backoff::Exponential { initial: s(5), multiplier: 3.0 };
+        assert_eq!(policy.clone().multiplier(3.0), RetryPolicy { backoff: growing, ..expected.clone() });
+        assert_eq!(policy.backoff(growing), RetryPolicy { backoff: growing, ..expected });
+        assert_eq!(RetryPolicy::never().delay(1, Fault::default(), 0.5), None);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_policy_is_told_by_its_key() {
+        let told = |policy: RetryPolicy, key: &str| {
+            let problems = policy.problems("retry");
+            assert!(problems.len() == 1 && problems[0].starts_with(key), "{key}: {problems:?}");
+        };
+        told(RetryPolicy::default().jitter(1.01), "retry.jitter");
+        told(RetryPolicy::default().max_delay(LONGEST + s(1)), "retry.max_delay");
+        told(RetryPolicy::fixed(s(61)), "retry.backoff.fixed.delay");
+        told(RetryPolicy::linear(s(61), s(1)), "retry.backoff.linear.initial");
+        told(RetryPolicy::exponential().initial_delay(s(61)), "retry.backoff.exponential.initial");
+        for multiplier in [0.99, f64::INFINITY] {
+            told(RetryPolicy::exponential().multiplier(multiplier), "retry.backoff.exponential.multiplier");
+        }
+        let none = RetryPolicy::fixed(Duration::ZERO).max_delay(Duration::ZERO);
+        told(none, "retry.max_delay");
+        for good in [
+            RetryPolicy::fixed(LONGEST).max_delay(LONGEST).jitter(1.0),
+            RetryPolicy::exponential().multiplier(1.0),
+        ] {
+            assert_eq!(good.problems("retry"), Vec::<String>::new());
+        }
+        assert_eq!(LONGEST, s(315_360_000));
+    }
+
+    #[test]
     fn fixed_and_linear_grow_as_they_say() {
         let fixed = RetryPolicy::fixed(s(5)).max_retries(2);
         assert_eq!(delays(&fixed), [Some(s(5)), Some(s(5)), None, None, None]);

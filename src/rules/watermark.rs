@@ -435,6 +435,31 @@ mod tests {
         assert_eq!(rich, Some(MOST_REACH));
     }
 
+    /// The low watermark waits for a transaction, and no witness tells how far a fetch may go on.
+    #[test]
+    fn with_nothing_else_known_one_scan_covers_all_behind_the_low_watermark() {
+        let mut watermark = decided(10, None);
+        scan(&mut watermark, (0, 0), horizon(10_000, 2));
+        watermark.wrote(10_000, 7, Server(1));
+        watermark.witnesses.reset();
+        assert_eq!(watermark.plan(EVERY), Plan::ScanById { from: 11, reach: 2 * LEAST_REACH + 9_989 });
+    }
+
+    /// Unless some handlers are left out: then each fetch by partition would walk over all that they have.
+    #[test]
+    fn a_fetch_by_partition_is_asked_for_once() {
+        let mut watermark = decided(10, None);
+        let scan = Plan::ScanById { from: 11, reach: LEAST_REACH };
+        watermark.fetch_by_partition_next();
+        watermark.fetch_by_partition_next();
+        assert_eq!([watermark.plan(EVERY), watermark.plan(EVERY)], [Plan::ByPartition, scan]);
+        watermark.leave_out(true);
+        watermark.fetch_by_partition_next();
+        assert_eq!(watermark.plan(EVERY), scan);
+        watermark.leave_out(false);
+        assert_eq!(watermark.plan(EVERY), Plan::ByPartition);
+    }
+
     #[test]
     fn what_lies_behind_an_open_transaction_is_not_read_again_before_it_ends() {
         let mut watermark = decided(10, None);
