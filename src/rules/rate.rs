@@ -81,7 +81,7 @@ mod tests {
         let second = Duration::from_secs(1);
         assert_eq!(Rate::new(1, Duration::from_nanos(1)).problem(), None);
         for (rate, told) in
-            [(Rate::new(0, second), "0 calls in 1s"), (Rate::new(5, 0 * second), "5 calls in 0ns")]
+            [(Rate::new(0, second), "0 calls in 1s"), (Rate::new(5, Duration::ZERO), "5 calls in 0ns")]
         {
             assert!(rate.problem().is_some_and(|problem| problem.contains(told)), "{told}");
         }
