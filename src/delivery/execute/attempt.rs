@@ -124,3 +124,70 @@ fn report(record: &Record, attempts: u32, step: Step, error: &str, entry: &Entry
         Step::Complete | Step::Fallback => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+    use crate::{
+        delivery::fixtures,
+        handler::{BoxFuture, Context, FallbackCall},
+        instance::Generation,
+        ownership::Ownership,
+        partition::{Partition, PartitionSet},
+    };
+
+    struct Counts(Arc<AtomicU32>);
+
+    impl FallbackCall for Counts {
+        fn call<'a>(&'a self, _: Context<'a>, _: &'a Failure) -> BoxFuture<'a, Result<(), HandlerError>> {
+            Box::pin(async move {
+                self.0.fetch_add(1, SeqCst);
+                Ok(())
+            })
+        }
+    }
+
+    /// The handler has failed for good after this time, and then this has happened. Whether its fallback was called,
+    /// and what became of the record.
+    async fn fallback_after(took: u64, meanwhile: impl Fn(&Ownership)) -> (bool, Outcome) {
+        let (ownership, calls) = (fixtures::owning_all(), Arc::new(AtomicU32::new(0)));
+        let mut entry = fixtures::entry();
+        Arc::get_mut(&mut entry).unwrap().fallback = Some(Arc::new(Counts(Arc::clone(&calls))));
+        let (done, context) = (unbounded_channel().0, fixtures::context(&ownership));
+        let mut flight = Flight::new(fixtures::lanes(&ownership, 1), (0, false), None, &done);
+        flight.begin(0, 1, context.clock.now());
+        tokio::time::advance(Duration::from_secs(took)).await;
+        ownership.renew(ownership.clock().now(), Duration::from_secs(30));
+        meanwhile(&ownership);
+        let failed = Err(HandlerError::permanent("no"));
+        let record = fixtures::record(1, "a");
+        let outcome = decide(&mut flight, 0, &entry, &record, failed, &context).await;
+        (calls.load(SeqCst) == 1, outcome)
+    }
+
+    fn drain(ownership: &Ownership) {
+        ownership.drain(PartitionSet::from_iter([Partition::of("a")]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fallback_begins_under_a_good_lease_only() {
+        assert!(matches!(fallback_after(1, |_| {}).await, (true, Outcome::Completed)));
+        assert!(matches!(fallback_after(1, Ownership::lose).await, (false, Outcome::Lost)));
+        let moved = |ownership: &Ownership| {
+            ownership.grant(&[(Partition::of("a"), Generation(9))]);
+        };
+        assert!(matches!(fallback_after(1, moved).await, (false, Outcome::Lost)));
+    }
+
+    /// The fallback may take a second, and the others wait for 55.
+    #[tokio::test(start_paused = true)]
+    async fn a_fallback_goes_with_its_handler_unless_others_would_wait_too_long() {
+        assert!(matches!(fallback_after(54, drain).await, (true, Outcome::Completed)));
+        assert!(matches!(fallback_after(55, drain).await, (false, Outcome::Lost)));
+        assert!(matches!(fallback_after(55, |_| {}).await, (true, Outcome::Completed)), "nobody waits");
+    }
+}

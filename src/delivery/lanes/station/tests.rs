@@ -222,3 +222,19 @@ async fn a_lane_with_a_refused_write_waits_for_it() {
     stage.run(completed);
     assert_eq!(stage.waiting(), [(2, "complete")]);
 }
+
+/// Records that wait for their run hold no partition: whoever asked for it has it as soon as those that run have ended.
+#[tokio::test(start_paused = true)]
+async fn what_waits_in_a_closed_partition_is_given_up_and_what_runs_is_not() {
+    let mut stage = Stage::new();
+    stage.fetch(1, "a");
+    stage.fetch(3, "b");
+    let running = stage.lanes.next_run(false, Instant::now()).unwrap();
+    stage.fetch(2, "a");
+    stage.lanes.close(|partition| partition == Partition::of("b"));
+    assert_eq!(stage.ownership.permits(Partition::of("a")), 1, "of the record that runs");
+    assert!(!stage.lanes.0.memory.knows(2) && stage.lanes.0.memory.knows(3));
+    assert_eq!(stage.wishes().missed, [Partition::of("a")].into_iter().collect());
+    drop(running);
+    assert_eq!(stage.ownership.permits(Partition::of("a")), 0);
+}
