@@ -364,7 +364,9 @@ impl Worker {
                     Err(error) => self.report(&error),
                 },
             }
+            // Also those of the service's own calls.
             store.close_idle(UNUSED_FOR).await;
+            self.store.close_idle(UNUSED_FOR).await;
             // One instance does it for all: the owner of partition 0.
             let mine = Partition::new(0).is_some_and(|first| ownership.is_open(first));
             if Instant::now() < purge_at || !mine || !ownership.lease_holds() {
