@@ -223,8 +223,12 @@ impl Book {
             Change::Hold { .. } => {
                 let Some(state) = self.table.get(lane) else { return };
                 self.fetches.mark_stale(&state.name);
-                // The lane has gone on meanwhile, so it is to be fetched again.
-                self.wishes.fetch |= state.stop.is_none();
+                // The lane has gone on meanwhile by a handler's own transaction, which is no settle: what was held is
+                // pending again, and fetches that have begun since have left it out and may have gone past it.
+                if state.stop.is_none() {
+                    self.wishes.missed = self.wishes.missed.union(of);
+                    self.wishes.fetch = true;
+                }
             }
         }
     }

@@ -238,3 +238,23 @@ async fn what_waits_in_a_closed_partition_is_given_up_and_what_runs_is_not() {
     drop(running);
     assert_eq!(stage.ownership.permits(Partition::of("a")), 0);
 }
+
+/// The transaction of a handler is no settle: it lets a lane go on while a hold is on its way. What is held is in memory
+/// until that is known, so a fetch in between leaves it out and goes past it.
+#[tokio::test(start_paused = true)]
+async fn what_was_on_its_way_to_be_held_when_its_lane_went_on_is_fetched_again() {
+    let mut stage = Stage::new();
+    stage.fetch(1, "a");
+    stage.run(retried);
+    stage.settle(0);
+    stage.fetch(1, "a");
+    stage.fetch(2, "a");
+    assert_eq!(stage.waiting(), [(2, "hold")]);
+    stage.run(|_| Outcome::Written);
+    stage.wishes();
+    let (_, left_out) = stage.lanes.begin_fetch();
+    assert_eq!(left_out, [2]);
+    stage.lanes.end_fetch();
+    stage.settle(0);
+    assert!(missed(&mut stage), "its transaction has let the lane go on");
+}
