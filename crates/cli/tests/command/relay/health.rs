@@ -1,6 +1,6 @@
 //! What the probes of a supervisor see.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use serde_json::Value;
 use tokio::{
@@ -42,6 +42,13 @@ async fn probes_see_a_relay_that_waits_for_its_database_and_one_that_delivers() 
         let address = relay.says("the relay begins").await["health"].as_str().unwrap().parse().unwrap();
         let instance = relay.says("the relay delivers").await["instance"].clone();
         relay.says("PartitionsGranted").await;
+        // Ready, once its first fetch has ended.
+        let ready = async || {
+            while ask(address, "GET /health/ready").await.0 != 200 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), ready()).await.unwrap();
         for path in ["live", "ready"] {
             let (status, health) = ask(address, &format!("GET /health/{path}")).await;
             assert_eq!((status, &health[path]), (200, &Value::Bool(true)), "{path}");
