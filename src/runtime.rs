@@ -364,8 +364,8 @@ impl Worker {
                     Err(error) => self.report(&error),
                 },
             }
-            // Also those of the service's own calls.
             store.close_idle(UNUSED_FOR).await;
+            // The connections of the service's own calls.
             self.store.close_idle(UNUSED_FOR).await;
             // One instance does it for all: the owner of partition 0.
             let mine = Partition::new(0).is_some_and(|first| ownership.is_open(first));
