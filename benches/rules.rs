@@ -15,7 +15,8 @@ use keylane::{
     rules::assignment::assign,
     rules::retry::Fault,
     rules::{
-        watermark::{Head, Horizon, LowWatermark, Plan},
+        reading::{Readings, Statement},
+        watermark::{Head, Horizon},
         witnesses::Snapshot,
     },
 };
@@ -51,25 +52,27 @@ fn retry_delay(bencher: Bencher<'_, '_>) {
     bencher.bench(|| black_box(&policy).delay(black_box(5), Fault::default(), black_box(0.3)));
 }
 
-/// The low watermark: planned and moved once a fetch.
+/// From which id on pending records are read: decided and moved once a fetch.
 #[divan::bench]
-fn watermark(bencher: Bencher<'_, '_>) {
-    let mut known = LowWatermark::default();
+fn reading(bencher: Bencher<'_, '_>) {
+    let mut readings = Readings::default();
     let every = PartitionSet::ALL;
     let horizon = |last_id| {
         let snapshot = Some(Snapshot { end: last_id, open: vec![900] });
         Horizon { last_id, snapshot, ..Horizon::default() }
     };
-    let _ = known.plan(every);
-    let head = Head { first: None, horizon: horizon(1_000), number: Some(1) };
-    let _ = known.head_found(every, every, &head);
-    bencher.with_inputs(|| known.clone()).bench_values(|mut known| {
-        if let Plan::ScanById { from, reach } = known.plan(every) {
-            let horizon = horizon(2_000);
-            black_box(known.begins_too_late(from, &horizon, every));
-            known.scanned((from, reach), 1_000, (0, from), &horizon);
+    let mut first = readings.begin(every, every, false);
+    while let Statement::FindHead(_) = first.next() {
+        first.head_found(&Head { first: None, horizon: horizon(1_000), number: Some(1) });
+    }
+    readings.end(&first);
+    bencher.with_inputs(|| readings.clone()).bench_values(|mut readings| {
+        let mut reading = readings.begin(every, PartitionSet::EMPTY, false);
+        if let Statement::ScanById { .. } = reading.next() {
+            black_box(reading.scanned(1_000, (0, None), &horizon(2_000)));
         }
-        known
+        readings.end(&reading);
+        readings
     });
 }
 

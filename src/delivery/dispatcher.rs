@@ -393,7 +393,8 @@ mod tests {
     use crate::{
         delivery::fixtures,
         instance::Generation,
-        partition::Partition,
+        partition::{Partition, PartitionSet},
+        rules::reading::Readings,
         store::{ErrorClass, StoreError},
     };
 
@@ -459,8 +460,6 @@ mod tests {
         let first = answer(&mut dispatcher).await;
         dispatcher.fetched(first);
         let known = answer(&mut dispatcher).await;
-        let fresh = Default::default();
-        assert_ne!(known.request.watermark, fresh, "the first fetch has moved it");
         let error = StoreError::new("scan by id", ErrorClass::Reconnect, "gone");
         dispatcher.fetched(FetchResult { error: Some(error), ..known });
         assert!(dispatcher.start_fetch().is_none(), "not at once");
@@ -472,6 +471,7 @@ mod tests {
         };
         let request =
             dispatcher.planner.begin(begin, (9, Vec::new()), &dispatcher.outside.ownership, Instant::now());
-        assert_eq!(request.watermark, fresh);
+        let fresh = Readings::default().begin(PartitionSet::ALL, PartitionSet::EMPTY, false);
+        assert_eq!(request.reading, fresh);
     }
 }

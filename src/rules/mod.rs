@@ -13,6 +13,7 @@
 //! | [`retry`] | whether and when a failed record is tried again |
 //! | [`pacing`] | how many records to fetch, and when to fetch again |
 //! | [`crashes`] | what crashes of its owners say about a record |
+//! | [`reading`] | which statements find the pending records |
 //! | [`watermark`] | from which id on a fetch must read |
 //! | [`witnesses`] | the same while transactions stay open |
 
@@ -24,6 +25,7 @@ pub mod lifecycle;
 pub mod liveness;
 pub mod pacing;
 pub mod rate;
+pub mod reading;
 pub mod retry;
 pub mod watermark;
 pub mod witnesses;

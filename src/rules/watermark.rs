@@ -70,7 +70,7 @@ pub struct Bystanders {
 
 /// How to fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plan {
+pub(super) enum Plan {
     /// Each partition by itself, from its head on.
     ByPartition,
     /// First find out where the head of these partitions is.
@@ -86,7 +86,7 @@ pub enum Plan {
 
 /// Up to where every pending record of the owned partitions is in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LowWatermark {
+pub(super) struct LowWatermark {
     /// The server of all that is known.
     server: Server,
     last_id: RecordId,
@@ -110,12 +110,12 @@ pub struct LowWatermark {
 
 impl LowWatermark {
     /// The last id that is known to have been drawn, and by which server.
-    pub fn last_id(&self) -> (RecordId, Server) {
+    pub(super) fn last_id(&self) -> (RecordId, Server) {
         (self.last_id, self.server)
     }
 
     /// How to fetch from these partitions next.
-    pub fn plan(&mut self, owned: PartitionSet) -> Plan {
+    pub(super) fn plan(&mut self, owned: PartitionSet) -> Plan {
         let unknown = owned.without(self.covers);
         self.covers = owned.without(unknown);
         if self.by_partition > 0 && !self.leaves_out {
@@ -130,30 +130,30 @@ impl LowWatermark {
     }
 
     /// A record of these partitions below the low watermark may be pending again.
-    pub fn reset(&mut self, partitions: PartitionSet) {
+    pub(super) fn reset(&mut self, partitions: PartitionSet) {
         self.covers = self.covers.without(partitions);
     }
 
     /// The next fetch is by partition. What is known stays so.
-    pub fn fetch_by_partition_next(&mut self) {
+    pub(super) fn fetch_by_partition_next(&mut self) {
         self.by_partition = self.by_partition.max(1);
     }
 
     /// Whether fetches leave out some handlers whose records may be many. A fetch by partition walks over all of
     /// those each time, a scan only once: so there are scans only.
-    pub fn leave_out(&mut self, some: bool) {
+    pub(super) fn leave_out(&mut self, some: bool) {
         self.leaves_out = some;
     }
 
     /// A number is to be given out, so that the next fetch need not go back far.
-    pub fn wants_number(&self) -> bool {
+    pub(super) fn wants_number(&self) -> bool {
         let old = |witness: Witness| self.last_id - witness.last_id > OLD_WITNESS;
         self.witnesses.newest().is_some_and(old)
     }
 
     /// Transactions whose end would lead a scan far back, if they have written records: it is to be asked whether they
     /// have.
-    pub fn wants_bystanders(&mut self) -> Vec<i64> {
+    pub(super) fn wants_bystanders(&mut self) -> Vec<i64> {
         if self.last_id - self.asked_at < OLD_WITNESS {
             return Vec::new();
         }
@@ -162,13 +162,13 @@ impl LowWatermark {
     }
 
     /// It was asked. That a transaction is still open, the snapshot of the next scan shows.
-    pub fn found_bystanders(&mut self, found: Bystanders) {
+    pub(super) fn found_bystanders(&mut self, found: Bystanders) {
         self.bystanders = Some(found).filter(|found| found.server == self.server);
     }
 
     /// A transaction of this process got its number after `last_id` was seen to be drawn. Numbers of
     /// another server say nothing about the ids of this one.
-    pub fn wrote(&mut self, last_id: RecordId, number: i64, server: Server) {
+    pub(super) fn wrote(&mut self, last_id: RecordId, number: i64, server: Server) {
         if server == self.server {
             self.waiting.get_or_insert((last_id, number));
             self.witnesses.add(Witness { last_id, number });
@@ -176,7 +176,7 @@ impl LowWatermark {
     }
 
     /// The database has told where the head of some of the owned partitions is. Returns how to fetch now.
-    pub fn head_found(&mut self, of: PartitionSet, owned: PartitionSet, head: &Head) -> Plan {
+    pub(super) fn head_found(&mut self, of: PartitionSet, owned: PartitionSet, head: &Head) -> Plan {
         let horizon = &head.horizon;
         self.observe(horizon);
         let asked_before = self.waiting.is_some();
@@ -210,7 +210,7 @@ impl LowWatermark {
 
     /// The transactions whose end means that a scan from this id on begins too late: what it reads then does
     /// not count.
-    pub fn may_lower(&self, from: RecordId) -> Vec<i64> {
+    pub(super) fn may_lower(&self, from: RecordId) -> Vec<i64> {
         match self.next {
             Some(next) if from <= next => Vec::new(),
             _ => self.witnesses.may_lower(from),
@@ -218,7 +218,7 @@ impl LowWatermark {
     }
 
     /// How to fetch instead, if a scan from this id on has begun too late for what it saw.
-    pub fn begins_too_late(
+    pub(super) fn begins_too_late(
         &mut self,
         from: RecordId,
         horizon: &Horizon,
@@ -272,7 +272,7 @@ impl LowWatermark {
 
     /// A scan from `from` over `reach` ids, which has not begun too late, has found `found` records, of at
     /// most `limit`, up to the id `last`. Returns whether there may be more.
-    pub fn scanned(
+    pub(super) fn scanned(
         &mut self,
         (from, reach): (RecordId, i64),
         limit: usize,

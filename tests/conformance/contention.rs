@@ -76,7 +76,11 @@ pub(crate) async fn a_settle_that_waits_too_long_gives_up_and_is_not_written<T: 
         let settled = promptly(store.settle(worker.fence(), &[settlement((id, 0, Change::Complete))])).await;
         match settled {
             Err(SettleError::Store(error)) => {
-                assert!(matches!(error.class, ErrorClass::Retry | ErrorClass::Reconnect), "{}", error.chain());
+                assert!(
+                    matches!(error.class, ErrorClass::Retry | ErrorClass::Reconnect),
+                    "{}",
+                    error.chain()
+                );
             }
             other => panic!("{other:?}"),
         }

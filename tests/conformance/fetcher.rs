@@ -6,7 +6,10 @@ use keylane::{
     Record, RecordId,
     inner::{Change, IdScan, Pick},
     partition::PartitionSet,
-    rules::watermark::{Horizon, LowWatermark, Plan, Server},
+    rules::{
+        reading::{Readings, Statement},
+        watermark::Horizon,
+    },
 };
 
 use crate::{
@@ -20,10 +23,11 @@ pub(crate) struct Fetcher<'o, T: Target> {
     worker: Worker,
     pub(crate) owned: PartitionSet,
     pub(crate) limit: usize,
-    pub(crate) watermark: LowWatermark,
+    pub(crate) readings: Readings,
+    /// Where something that lies behind may be pending. Until a fetch begins.
+    pub(crate) missed: PartitionSet,
     /// What was brought and is not settled.
     pub(crate) memory: BTreeSet<RecordId>,
-    wrote: Option<(RecordId, (i64, Server))>,
     /// Where the last scan began, and the horizon it told.
     pub(crate) scanned: Option<(RecordId, Horizon)>,
     pub(crate) more: bool,
@@ -36,9 +40,9 @@ impl<'o, T: Target> Fetcher<'o, T> {
             worker: outbox.join().await,
             owned: PartitionSet::ALL,
             limit: ALL,
-            watermark: LowWatermark::default(),
+            readings: Readings::default(),
+            missed: PartitionSet::EMPTY,
             memory: BTreeSet::new(),
-            wrote: None,
             scanned: None,
             more: false,
         }
@@ -53,51 +57,43 @@ impl<'o, T: Target> Fetcher<'o, T> {
                 return records;
             }
         }
-        panic!("fetches do not come to an end: {:?}", self.watermark);
+        panic!("fetches do not come to an end: {:?}", self.readings);
     }
 
     async fn fetch_once(&mut self) -> Vec<Record> {
-        if let Some((last_id, (number, server))) = self.wrote.take() {
-            self.watermark.wrote(last_id, number, server);
-        }
         let store = &self.outbox.store;
-        if self.watermark.wants_number()
-            && let Some((witness, server)) = store.draw_number().await.unwrap()
-        {
-            self.watermark.wrote(witness.last_id, witness.number, server);
-        }
         let skip: Vec<RecordId> = self.memory.iter().copied().collect();
         let (limit, partitions) = (self.limit, self.owned);
-        let mut plan = self.watermark.plan(partitions);
+        let missed = std::mem::replace(&mut self.missed, PartitionSet::EMPTY);
+        let mut reading = self.readings.begin(partitions, missed, false);
         let records = loop {
-            plan = match plan {
-                Plan::FindHead(of) => {
-                    let head = store.find_head(of).await.unwrap();
-                    self.watermark.head_found(of, partitions, &head)
+            match reading.next() {
+                Statement::DrawNumber => reading.drew(store.draw_number().await.unwrap()),
+                Statement::FindBystanders(of) => {
+                    reading.bystanders_found(store.find_bystanders(&of).await.unwrap());
                 }
-                Plan::ScanById { from, reach } => {
-                    let open = self.watermark.may_lower(from);
+                Statement::FindHead(of) => reading.head_found(&store.find_head(of).await.unwrap()),
+                Statement::ScanById { from, reach, open } => {
                     let scan = IdScan { partitions, from, reach, open: &open, pick: Pick::new(&skip, limit) };
                     let (records, horizon) = store.scan_by_id(scan).await.unwrap();
-                    if let Some(plan) = self.watermark.begins_too_late(from, &horizon, partitions) {
-                        assert!(records.is_empty(), "a scan that begins too late reads nothing");
-                        plan
-                    } else {
-                        let found = (records.len(), records.last().map_or(from, |record| record.delivery.id));
-                        self.more = self.watermark.scanned((from, reach), limit, found, &horizon);
+                    assert!(ids(&records).is_sorted(), "not in id order: {:?}", ids(&records));
+                    let found = (records.len(), records.last().map(|record| record.delivery.id));
+                    if let Some(more) = reading.scanned(limit, found, &horizon) {
+                        self.more = more;
                         self.scanned = Some((from, horizon));
-                        assert!(ids(&records).is_sorted(), "not in id order: {:?}", ids(&records));
                         break records;
                     }
+                    assert!(records.is_empty(), "a scan that begins too late reads nothing");
                 }
-                Plan::ByPartition => {
+                Statement::FetchByPartition => {
                     let turn: Vec<_> = partitions.iter().collect();
                     let records = store.fetch_by_partition(&turn, Pick::new(&skip, limit)).await.unwrap();
                     self.more = records.len() >= limit;
                     break records;
                 }
-            };
+            }
         };
+        self.readings.end(&reading);
         assert!(records.len() <= limit, "{} records, at most {limit}", records.len());
         for id in ids(&records) {
             assert!(self.memory.insert(id), "{id} is in memory, but was brought again");
@@ -115,11 +111,11 @@ impl<'o, T: Target> Fetcher<'o, T> {
         if done.is_empty() {
             return;
         }
-        let (began_at, _) = self.watermark.last_id();
+        self.readings.settle_begins();
         let complete = |id: &RecordId| settlement((*id, 0, Change::Complete));
         let settled = self.worker.settle_all(done.iter().map(complete).collect()).await;
         assert_eq!(settled.applied, done.len());
-        self.wrote = settled.number.map(|number| (began_at, number));
+        self.readings.settle_ends(settled.number);
         self.memory.retain(|id| !done.contains(id));
     }
 
@@ -137,15 +133,19 @@ impl<'o, T: Target> Fetcher<'o, T> {
                 return all;
             }
         }
-        panic!("fetches do not come to an end: {:?}", self.watermark);
+        panic!("fetches do not come to an end: {:?}", self.readings);
     }
 
     /// Where the next scan begins, if it is known.
     pub(crate) fn next(&self) -> Option<RecordId> {
-        let mut watermark = self.watermark.clone();
-        match watermark.plan(self.owned) {
-            Plan::ScanById { from, .. } => Some(from),
-            _ => None,
+        let mut reading = self.readings.clone().begin(self.owned, PartitionSet::EMPTY, false);
+        loop {
+            match reading.next() {
+                Statement::DrawNumber => reading.drew(None),
+                Statement::FindBystanders(_) => reading.bystanders_found(None),
+                Statement::ScanById { from, .. } => return Some(from),
+                Statement::FindHead(_) | Statement::FetchByPartition => return None,
+            }
         }
     }
 

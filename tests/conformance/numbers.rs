@@ -107,7 +107,7 @@ pub(crate) async fn an_id_drawn_in_a_savepoint_is_not_passed_over<T: SqlTarget>(
         outbox.schedule(&[record("order-1")]).await;
     }
     fetcher.drain().await;
-    assert!(fetcher.next().is_some_and(|from| from > after), "it is held back: {:?}", fetcher.watermark);
+    assert!(fetcher.next().is_some_and(|from| from > after), "it is held back: {:?}", fetcher.readings);
     outbox.commit(late).await;
     // A later record of the key is visible by now, and the fetch that brings it brings both.
     let later = outbox.schedule_keys(&["by-hand"]).await[0];
@@ -128,7 +128,7 @@ pub(crate) async fn a_number_without_an_id_holds_back_no_fetch<T: SqlTarget>(out
         assert!(new.iter().all(|id| fetcher.memory.contains(id)));
         fetcher.settle(ALL).await;
     }
-    assert!(fetcher.next().is_some_and(|from| from > first + 30), "{:?}", fetcher.watermark);
+    assert!(fetcher.next().is_some_and(|from| from > first + 30), "{:?}", fetcher.readings);
     outbox.commit(idle).await;
     fetcher.until_behind(first + 40).await;
 }

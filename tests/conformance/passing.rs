@@ -101,7 +101,7 @@ pub(crate) async fn what_is_pending_again_is_found_after_a_reset<T: Target>(outb
     fetcher.until_behind(new[2]).await;
     worker.settle([(new[0], 1, Change::CompleteAndResume)]).await;
     fetcher.memory.clear();
-    fetcher.watermark.reset(PartitionSet::ALL);
+    fetcher.missed = PartitionSet::ALL;
     assert_eq!(ids(&fetcher.fetch().await), new[1..], "the one that was held and the one that was given up");
 }
 
@@ -230,7 +230,7 @@ async fn interleave<T: Target>(outbox: &Outbox<T>, seed: u64) {
             _ => {
                 fetcher.limit = 1 + dice.roll(12);
                 let found = fetcher.fetch().await;
-                let at = format!("seed {seed}, step {step}, {:?}", fetcher.watermark);
+                let at = format!("seed {seed}, step {step}, {:?}", fetcher.readings);
                 course.bring(found.iter().map(|record| record.delivery.event_id), &at);
                 fetcher.settle(dice.roll(8)).await;
             }

@@ -8,7 +8,6 @@ mod planner;
 mod query;
 mod stop_reads;
 mod timers;
-mod watermark;
 
 pub(super) use planner::{Answer, Planner, Step};
 pub(super) use query::{FetchResult, fetch};

@@ -11,7 +11,6 @@ use super::{
     query::{FetchRequest, FetchResult},
     stop_reads::StopReads,
     timers::Timers,
-    watermark::Watermark,
 };
 use crate::{
     delivery::{ERROR_PAUSE, config::DeliveryConfig},
@@ -19,7 +18,7 @@ use crate::{
     ownership::Ownership,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
-    rules::watermark::Server,
+    rules::{reading::Readings, watermark::Server},
     store::Handlers,
     vitals::ListenState,
 };
@@ -46,8 +45,8 @@ pub(in crate::delivery) struct Planner {
     poll_interval: Duration,
     /// How memory is shared.
     budget: Budget,
-    /// Which ids there is nothing to fetch below.
-    watermark: Watermark,
+    /// From which id on pending records are read.
+    readings: Readings,
     /// Of which partitions the stops are known.
     stop_reads: StopReads,
     /// When a fetch is due by itself.
@@ -80,7 +79,7 @@ impl Planner {
         Self {
             poll_interval: config.poll_interval,
             budget: Budget::new(config.clone(), now),
-            watermark: Watermark::default(),
+            readings: Readings::default(),
             stop_reads: StopReads::none(),
             timers: Timers::new(instance, config.poll_interval, now),
             listening: Listening::new(listen_state),
@@ -154,12 +153,12 @@ impl Planner {
     }
 
     pub(in crate::delivery) fn settle_begins(&mut self) {
-        self.watermark.settle_begins();
+        self.readings.settle_begins();
     }
 
     /// A settle has ended, in a transaction of this number of this server.
     pub(in crate::delivery) fn settle_ends(&mut self, number: Option<(i64, Server)>) {
-        self.watermark.settle_ends(number);
+        self.readings.settle_ends(number);
     }
 
     /// Whether records of a partition may be admitted: its stops were read in this generation.
@@ -204,7 +203,7 @@ impl Planner {
             // What is left is there already, though nobody commits anything.
             self.listening.version = None;
         }
-        let watermark = self.watermark.begin_fetch(missed, handlers != Handlers::Every);
+        let reading = self.readings.begin(partitions, missed, handlers != Handlers::Every);
         // What is fetched by itself is not seen by the other fetches at all.
         let due = self.due_wanted || part;
         self.news = false;
@@ -230,7 +229,7 @@ impl Planner {
             limit,
             handlers,
             part,
-            watermark,
+            reading,
         }
     }
 
@@ -242,7 +241,7 @@ impl Planner {
         self.budget.released(request.partitions());
         self.walked(&request.handlers, now);
         // What was known of the database may be of another one.
-        self.watermark.discard();
+        self.readings.discard();
         self.listening.version = None;
         self.pause(now);
     }
@@ -256,7 +255,7 @@ impl Planner {
     ) {
         let request = &result.request;
         if !request.part {
-            self.watermark.end_fetch(request.watermark.clone());
+            self.readings.end(&request.reading);
         }
         if let Some((partitions, took)) = result.walked {
             self.head_search.took(partitions, took);
@@ -342,7 +341,7 @@ impl Planner {
         // Another hand can make a record pending below the watermark: it was repaired, or inserted with an id
         // of its own. Nothing is told of it, so it is fetched from time to time.
         match self.head_search.next() {
-            SearchIn::All if in_memory == 0 => self.watermark.fetch_by_partition_next(),
+            SearchIn::All if in_memory == 0 => self.readings.fetch_by_partition_next(),
             SearchIn::All if polls.is_multiple_of(POLLS_A_SEARCH) => self.missed = PartitionSet::ALL,
             SearchIn::All => {}
             SearchIn::Some(partitions) => self.mark_missed(partitions),

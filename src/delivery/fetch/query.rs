@@ -8,13 +8,9 @@ use crate::{
     instance::Generation,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Stop},
-    rules::watermark::{LowWatermark, Plan},
+    rules::reading::{Reading, Statement},
     store::{Handlers, IdScan, Pick, Store, StoreError, Suspicion},
 };
-
-/// So many statements of a fetch may find that they begin too late, because a transaction has ended meanwhile. Then
-/// the partitions are fetched by themselves, which needs no knowledge.
-const MOST_PLANS: usize = 8;
 
 /// What a fetch is to bring.
 pub(in crate::delivery) struct FetchRequest {
@@ -41,8 +37,8 @@ pub(in crate::delivery) struct FetchRequest {
     pub(in crate::delivery) handlers: Handlers,
     /// Only some of the records are fetched, each partition by itself.
     pub(in crate::delivery) part: bool,
-    /// How far the ids are known; moved on by the fetch.
-    pub(in crate::delivery) watermark: LowWatermark,
+    /// Where it reads pending records; moved on by the fetch.
+    pub(in crate::delivery) reading: Reading,
 }
 
 /// What it brought.
@@ -92,7 +88,7 @@ async fn fill(store: &dyn Store, result: &mut FetchResult) -> Result<(), StoreEr
     if result.request.is_in_vain(store).await? {
         return Ok(());
     }
-    let FetchRequest { turn, stops, unread, due, skip, limit, handlers, part, watermark, .. } =
+    let FetchRequest { turn, stops, unread, due, skip, limit, handlers, part, reading, .. } =
         &mut result.request;
     let owned: PartitionSet = turn.iter().copied().collect();
     if !stops.is_empty() {
@@ -111,7 +107,7 @@ async fn fill(store: &dyn Store, result: &mut FetchResult) -> Result<(), StoreEr
     let pick = Pick { skip, handlers, limit: left };
     let (pending, more) = match *part {
         true => by_partition(store, turn, pick, &mut result.walked).await?,
-        false => behind_the_watermark(store, watermark, turn, pick, &mut result.walked).await?,
+        false => behind_the_watermark(store, reading, turn, pick, &mut result.walked).await?,
     };
     result.more |= more;
     result.new = !pending.is_empty();
@@ -141,50 +137,33 @@ impl FetchRequest {
 /// Pending records as the watermark says, and whether there may be more.
 async fn behind_the_watermark(
     store: &dyn Store,
-    watermark: &mut LowWatermark,
+    reading: &mut Reading,
     turn: &[Partition],
     pick: Pick<'_>,
     walked: &mut Option<(usize, Duration)>,
 ) -> Result<(Vec<Record>, bool), StoreError> {
-    let owned: PartitionSet = turn.iter().copied().collect();
-    if watermark.wants_number()
-        && let Some((witness, server)) = store.draw_number().await?
-    {
-        watermark.wrote(witness.last_id, witness.number, server);
-    }
-    let doubtful = watermark.wants_bystanders();
-    if !doubtful.is_empty()
-        && let Some(found) = store.find_bystanders(&doubtful).await?
-    {
-        watermark.found_bystanders(found);
-    }
-    let mut plan = watermark.plan(owned);
-    for _ in 0..MOST_PLANS {
-        plan = match plan {
-            Plan::ByPartition => break,
-            Plan::FindHead(of) => {
+    let partitions: PartitionSet = turn.iter().copied().collect();
+    loop {
+        match reading.next() {
+            Statement::DrawNumber => reading.drew(store.draw_number().await?),
+            Statement::FindBystanders(of) => reading.bystanders_found(store.find_bystanders(&of).await?),
+            Statement::FindHead(of) => {
                 let began = Instant::now();
                 let head = store.find_head(of).await?;
                 *walked = Some((of.len(), began.elapsed()));
-                watermark.head_found(of, owned, &head)
+                reading.head_found(&head);
             }
-            Plan::ScanById { from, reach } => {
-                let open = watermark.may_lower(from);
-                let scan = IdScan { partitions: owned, from, reach, open: &open, pick };
+            Statement::ScanById { from, reach, open } => {
+                let scan = IdScan { partitions, from, reach, open: &open, pick };
                 let (records, horizon) = store.scan_by_id(scan).await?;
-                match watermark.begins_too_late(from, &horizon, owned) {
-                    Some(plan) => plan,
-                    None => {
-                        let last = records.last().map_or(from, |record| record.delivery.id);
-                        let found = (records.len(), last);
-                        let more = watermark.scanned((from, reach), pick.limit, found, &horizon);
-                        return Ok((records, more));
-                    }
+                let found = (records.len(), records.last().map(|record| record.delivery.id));
+                if let Some(more) = reading.scanned(pick.limit, found, &horizon) {
+                    return Ok((records, more));
                 }
             }
-        };
+            Statement::FetchByPartition => return by_partition(store, turn, pick, walked).await,
+        }
     }
-    by_partition(store, turn, pick, walked).await
 }
 
 /// Pending records of each partition from its head, and whether there may be more.
@@ -213,6 +192,7 @@ mod tests {
         delivery::fixtures,
         memory::{Memory, MemoryPool},
         record::{Due, NewRecord},
+        rules::reading::Readings,
         store::Tables,
     };
 
@@ -232,7 +212,7 @@ mod tests {
             limit,
             handlers: Handlers::Every,
             part: false,
-            watermark: LowWatermark::default(),
+            reading: Readings::default().begin(PartitionSet::ALL, PartitionSet::EMPTY, false),
         };
         fetch(fixtures::store(pool), request).await
     }

@@ -8,31 +8,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use keylane::{
     RecordId,
     partition::PartitionSet,
-    rules::watermark::{Head, Horizon, LowWatermark, Plan},
+    rules::{
+        reading::{Reading, Readings, Statement},
+        watermark::{Head, Horizon, Server},
+        witnesses::Witness,
+    },
 };
 use proptest::{prelude::*, test_runner::TestCaseResult};
 
 use super::table::{KEYS, Kind, PARTITIONS, SETTLER, Table, partition};
 
-/// The next statement of a fetch.
+/// What a fetch does next. A statement that is not of one moment takes several steps.
 enum Next {
-    /// A number is drawn for its own sake, after the last id.
+    Statement,
+    /// The last id was read before a number is drawn for its own sake.
     Draw(RecordId),
-    Plan,
-    /// The number of a query of the head, after the last id.
+    /// The same for a query of the head.
     Number(PartitionSet, RecordId),
     /// The first record of these, and the snapshot.
     Head(PartitionSet, RecordId, i64),
+    /// The last id, and then the ids from this one on, so many of them.
     LastId(RecordId, i64),
     ScanById(RecordId, i64, RecordId),
     /// What is late, or the last id as it is after the snapshot.
-    Rest(RecordId, i64, Vec<RecordId>, Horizon),
+    Rest(RecordId, Vec<RecordId>, Horizon),
     Heads,
     TakeIn(Vec<RecordId>),
 }
 
 struct Fetch {
-    watermark: LowWatermark,
+    reading: Reading,
     owned: PartitionSet,
     grants: [u32; PARTITIONS],
     skip: BTreeSet<RecordId>,
@@ -45,7 +50,6 @@ struct Fetch {
 struct Settle {
     ids: BTreeSet<RecordId>,
     hold: bool,
-    began_at: RecordId,
     /// Once it is committed.
     number: Option<i64>,
 }
@@ -54,7 +58,7 @@ struct Settle {
 pub(crate) struct World {
     pub(crate) table: Table,
     limit: usize,
-    pub(crate) watermark: LowWatermark,
+    pub(crate) readings: Readings,
     pub(crate) owned: PartitionSet,
     /// How often each partition was granted.
     grants: [u32; PARTITIONS],
@@ -62,17 +66,8 @@ pub(crate) struct World {
     fetched_of: PartitionSet,
     memory: BTreeMap<RecordId, usize>,
     requeued: bool,
-    wrote: Option<(RecordId, i64)>,
     fetch: Option<Fetch>,
     settle: Option<Settle>,
-}
-
-fn next(plan: Plan, table: &Table) -> Next {
-    match plan {
-        Plan::FindHead(of) => Next::Number(of, table.last_id()),
-        Plan::ScanById { from, reach } => Next::LastId(from, reach),
-        Plan::ByPartition => Next::Heads,
-    }
 }
 
 pub(crate) fn all() -> PartitionSet {
@@ -84,13 +79,12 @@ impl World {
         Self {
             table: Table::new(kind),
             limit,
-            watermark: LowWatermark::default(),
+            readings: Readings::default(),
             owned: all(),
             grants: [0; PARTITIONS],
             fetched_of: PartitionSet::EMPTY,
             memory: BTreeMap::new(),
             requeued: false,
-            wrote: None,
             fetch: None,
             settle: None,
         }
@@ -105,62 +99,59 @@ impl World {
     }
 
     fn begin_fetch(&mut self, kept: bool) {
-        if let Some((last_id, number)) = self.wrote.take() {
-            self.watermark.wrote(last_id, number, Default::default());
-        }
-        if std::mem::take(&mut self.requeued) {
-            self.watermark.reset(all());
-        }
+        let missed = if std::mem::take(&mut self.requeued) { all() } else { PartitionSet::EMPTY };
         let idle = |key: &usize| !self.memory.values().any(|of| partition(*of) == partition(*key));
         let idle: PartitionSet = (0..PARTITIONS).filter(idle).map(partition).collect();
         let owned = if kept { self.owned.without(all().without(idle)) } else { self.owned };
+        let reading = self.readings.begin(owned, missed, false);
         if owned.is_empty() {
             return;
         }
-        let watermark = self.watermark.clone();
-        let next = match kept {
-            true => Next::Heads,
-            false if watermark.wants_number() => Next::Draw(self.table.last_id()),
-            false => Next::Plan,
-        };
+        let next = if kept { Next::Heads } else { Next::Statement };
         if !kept {
             self.fetched_of = owned;
         }
         let skip = self.memory.keys().copied().collect();
         let stale = BTreeSet::new();
-        self.fetch = Some(Fetch { watermark, owned, grants: self.grants, skip, stale, kept, next });
+        self.fetch = Some(Fetch { reading, owned, grants: self.grants, skip, stale, kept, next });
     }
 
-    /// The next statement of a fetch; each sees the table as it is now.
+    /// The next step of a fetch; each sees the table as it is now.
     fn step(&mut self, mut fetch: Fetch) -> TestCaseResult {
         let table = &mut self.table;
         let brings = |ids: &mut dyn Iterator<Item = RecordId>| -> Vec<RecordId> {
             ids.filter(|id| !fetch.skip.contains(id)).take(self.limit).collect()
         };
         fetch.next = match fetch.next {
+            Next::Statement => match fetch.reading.next() {
+                Statement::DrawNumber => Next::Draw(table.last_id()),
+                Statement::FindBystanders(_) => {
+                    fetch.reading.bystanders_found(None);
+                    Next::Statement
+                }
+                Statement::FindHead(of) => Next::Number(of, table.last_id()),
+                Statement::ScanById { from, reach, .. } => Next::LastId(from, reach),
+                Statement::FetchByPartition => Next::Heads,
+            },
             Next::Draw(last_id) => {
                 let number = table.whole();
-                fetch.watermark.wrote(last_id, number, Default::default());
-                Next::Plan
+                fetch.reading.drew(Some((Witness { last_id, number }, Server::default())));
+                Next::Statement
             }
-            Next::Plan => next(fetch.watermark.plan(fetch.owned), table),
             Next::Number(of, last_id) => Next::Head(of, last_id, table.whole()),
             Next::Head(of, last_id, number) => {
                 let horizon = Horizon { last_id, snapshot: table.snapshot(), ..Horizon::default() };
                 let head = Head { first: table.pending(of).next(), horizon, number: table.told(number) };
-                next(fetch.watermark.head_found(of, fetch.owned, &head), table)
+                fetch.reading.head_found(&head);
+                Next::Statement
             }
             Next::LastId(from, reach) => Next::ScanById(from, reach, table.last_id()),
             Next::ScanById(from, reach, last_id) => {
                 let within = |id: &RecordId| (from..from + reach).contains(id);
                 let found = brings(&mut table.pending(fetch.owned).filter(within));
-                let horizon = Horizon { last_id, snapshot: table.snapshot(), ..Horizon::default() };
-                match fetch.watermark.begins_too_late(from, &horizon, fetch.owned) {
-                    Some(plan) => next(plan, table),
-                    None => Next::Rest(from, reach, found, horizon),
-                }
+                Next::Rest(from, found, Horizon { last_id, snapshot: table.snapshot(), ..Horizon::default() })
             }
-            Next::Rest(from, reach, mut found, mut horizon) => {
+            Next::Rest(from, mut found, mut horizon) => {
                 match table.kind {
                     Kind::Numbered => horizon.last_id = table.last_id(),
                     Kind::Late => {
@@ -170,9 +161,10 @@ impl World {
                     }
                     Kind::Serial => {}
                 }
-                let last = found.last().copied().unwrap_or(from);
-                fetch.watermark.scanned((from, reach), self.limit, (found.len(), last), &horizon);
-                Next::TakeIn(found)
+                match fetch.reading.scanned(self.limit, (found.len(), found.last().copied()), &horizon) {
+                    Some(_) => Next::TakeIn(found),
+                    None => Next::Statement,
+                }
             }
             Next::Heads => Next::TakeIn(brings(&mut table.heads(fetch.owned).into_iter())),
             Next::TakeIn(ref found) => return self.take_in(&fetch, found),
@@ -183,7 +175,7 @@ impl World {
 
     fn take_in(&mut self, fetch: &Fetch, found: &[RecordId]) -> TestCaseResult {
         if !fetch.kept {
-            self.watermark = fetch.watermark.clone();
+            self.readings.end(&fetch.reading);
         }
         let mut taken = Vec::new();
         for id in found {
@@ -211,13 +203,12 @@ impl World {
         let Some(mut settle) = self.settle.take() else {
             let ids: BTreeSet<RecordId> = self.memory.keys().take(most).copied().collect();
             let begins = !ids.is_empty();
-            let (began_at, _) = self.watermark.last_id();
-            self.settle = begins.then_some(Settle { ids, hold, began_at, number: None });
+            self.readings.settle_begins();
+            self.settle = begins.then_some(Settle { ids, hold, number: None });
             return;
         };
-        if settle.number.is_some() {
-            let number = settle.number.and_then(|number| self.table.told(number));
-            self.wrote = number.map(|number| (settle.began_at, number)).or(self.wrote);
+        if let Some(number) = settle.number {
+            self.readings.settle_ends(self.table.told(number).map(|number| (number, Server::default())));
             self.memory.retain(|id, _| !settle.ids.contains(id));
             return;
         }
@@ -282,8 +273,20 @@ impl World {
     /// The fetch under way fails, and with it all that was known of the database.
     pub(crate) fn fail(&mut self) {
         if self.fetch.take().is_some() {
-            (self.watermark, self.wrote) = (LowWatermark::default(), None);
-            self.settle.iter_mut().for_each(|settle| settle.began_at = 0);
+            self.readings.discard();
+        }
+    }
+
+    /// Where the next scan begins, if it is known.
+    pub(crate) fn next_scan(&self) -> Option<RecordId> {
+        let mut reading = self.readings.clone().begin(self.owned, PartitionSet::EMPTY, false);
+        loop {
+            match reading.next() {
+                Statement::DrawNumber => reading.drew(None),
+                Statement::FindBystanders(_) => reading.bystanders_found(None),
+                Statement::ScanById { from, .. } => return Some(from),
+                Statement::FindHead(_) | Statement::FetchByPartition => return None,
+            }
         }
     }
 
