@@ -6,10 +6,11 @@ use keylane::{
     Completed, Database, StoreError,
     database::ErrorClass,
     inner::{Change, Resolution, SettleError, StoreSettings},
+    partition::PartitionSet,
 };
 
 use crate::{
-    outbox::{Outbox, promptly, record, settlement},
+    outbox::{Outbox, promptly, record, settlement, stop},
     target::{Server, SqliteTarget, Tx},
 };
 
@@ -95,23 +96,28 @@ pub(crate) async fn a_settle_that_waits_too_long_gives_up_and_is_not_written<T: 
 }
 
 pub(crate) async fn a_cancelled_call_does_not_poison_the_next<T: Server>(outbox: &Outbox<T>) {
-    let id = outbox.schedule_keys(&["order-1"]).await[0];
+    let new = outbox.schedule_keys(&["order-1", "order-1"]).await;
     let mut worker = outbox.join().await;
+    worker.settle([(new[0], 0, stop()), (new[1], 0, Change::Hold { behind: new[0] })]).await;
     let mut holder = outbox.begin().await;
-    let lock = outbox.sql(&format!("SELECT id FROM {{outbox}}record WHERE id = {id} FOR UPDATE"));
+    let lock = outbox.sql(&format!("SELECT id FROM {{outbox}}record WHERE id = {} FOR UPDATE", new[0]));
     T::execute(&mut holder, lock).await.unwrap();
-    let lost = [settlement((id, 0, Change::CompleteAndResume))];
+    let lost = [settlement((new[0], 1, Change::CompleteAndResume))];
     for _ in 0..3 {
         let settle = worker.store.settle(worker.fence(), &lost);
         assert!(tokio::time::timeout(Duration::from_millis(200), settle).await.is_err());
     }
     drop(holder);
-    // One of the cut-off statements may have been written once the row was free.
-    match promptly(outbox.store.resolve(worker.fence())).await.unwrap() {
+    // One of the cut-off statements may have been written once the row was free: then all of its settle was.
+    let fate = promptly(outbox.store.resolve(worker.fence())).await.unwrap();
+    match fate {
         Resolution::Closed => panic!("nobody has evicted it"),
         Resolution::Applied => worker.counter = worker.fence().moved().counter,
         Resolution::NotApplied => worker.counter = worker.fence().invalidated().counter,
     }
+    let goes_on = outbox.store.stops(PartitionSet::ALL).await.unwrap().is_empty();
+    let returned = outbox.pending_ids("order-1").await == new[1..];
+    assert_eq!([goes_on, returned], [fate == Resolution::Applied; 2], "{fate:?}");
     let rest = outbox.schedule_keys(&["order-2"]).await[0];
     assert_eq!(promptly(worker.settle([(rest, 0, Change::Complete)])).await.applied, 1);
 }
