@@ -21,4 +21,6 @@
 //!
 //! [effects]: MemoryConnection::push_effect
 
-pub use crate::store::memory::{Fault, Memory, MemoryConnection, MemoryPool, MemoryTransaction};
+pub use crate::store::memory::{
+    Fault, Memory, MemoryConnection, MemoryPool, MemorySavepoint, MemoryTransaction,
+};

@@ -46,3 +46,4 @@ pub(crate) use admin::PURGED_AT_ONCE;
 pub(crate) use home::{HomeServer, OTHER_SERVER};
 pub(crate) use records::{RETURNED_AT_ONCE, RETURNED_BY_A_STEP};
 pub(crate) use schema::SCHEMA_VERSIONS;
+pub(crate) use transactional::{ENDED, NESTED};

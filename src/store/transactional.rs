@@ -10,6 +10,14 @@ use crate::{
     record::{Record, RecordId},
 };
 
+/// Why a handler has failed that ended the transaction of its completion, or put another in its place.
+pub(crate) const ENDED: &str = "the handler has ended the transaction of its completion by a statement of its own, such as \
+    COMMIT, ROLLBACK or (on MySQL and MariaDB) CREATE TABLE, or has put another in its place: leave the transaction to \
+    the outbox";
+/// Why a handler has failed that left work open.
+pub(crate) const NESTED: &str = "the handler has left a transaction open that it began within the one of its completion: \
+    commit it or roll it back before it returns";
+
 /// What became of the records of a handler's transaction: the same for all of them.
 #[derive(Debug)]
 #[doc(hidden)]

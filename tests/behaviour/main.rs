@@ -134,6 +134,12 @@ macro_rules! everywhere {
                 an_error_is_kept_with_its_causes_in_one_line
                 a_payload_that_does_not_fit_fails_at_once
             }
+            nested {
+                a_transaction_within_a_handler_is_a_part_of_its_own
+                a_transaction_that_is_left_open_within_fails
+                a_handler_that_puts_another_transaction_in_place_is_found_out
+                work_that_begins_within_is_taken_back_as_a_whole
+            }
             codecs {
                 an_event_arrives_as_its_codec_wrote_it
             }
@@ -263,10 +269,7 @@ macro_rules! by_sql {
                 an_error_tells_its_cause_and_no_value
             }
             nested {
-                a_transaction_within_a_handler_is_a_part_of_its_own
-                a_transaction_that_is_left_open_within_fails
                 a_handler_that_ends_its_transaction_is_found_out
-                work_that_begins_within_is_taken_back_as_a_whole
             }
             triggers {
                 an_outcome_that_is_refused_keeps_its_own_key_waiting

@@ -1,4 +1,5 @@
-//! Transactions of the user's within those of the library, and statements that end the library's own.
+//! Transactions of the user's within those of the library, and handlers that end the library's own or put another
+//! in its place.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -11,23 +12,29 @@ use keylane::{
 use crate::{
     ledger::{Placed, placed},
     stage::{Stage, until_count, until_empty},
-    target::{Connection, MariaDbTarget, MySqlTarget, PostgresTarget},
+    target::{Connection, MariaDbTarget, MySqlTarget, Pool, PostgresTarget, SqlTarget},
     user::{End, Nesting, User, qualifier},
 };
 
-/// What the handler does with its connection.
-#[derive(Clone)]
-enum Act {
-    /// Writes within, ends that, and fails at its first attempt.
-    Within(End),
-    /// Runs these statements and writes.
-    Run(&'static [&'static str]),
-}
-
+/// Writes within, ends that, and fails at its first attempt.
 struct Books<T> {
     tables: Tables,
-    act: Act,
+    end: End,
     target: PhantomData<fn() -> T>,
+}
+
+/// Writes, runs these statements, and writes again.
+struct Statements<T> {
+    tables: Tables,
+    statements: &'static [&'static str],
+    target: PhantomData<fn() -> T>,
+}
+
+/// Writes, goes on in a transaction of its own, and ends the one that it was given.
+struct Swaps<T: User> {
+    tables: Tables,
+    pool: Pool<T>,
+    commits: bool,
 }
 
 impl<T: Nesting> TransactionalHandler<T::Db> for Books<T> {
@@ -39,28 +46,55 @@ impl<T: Nesting> TransactionalHandler<T::Db> for Books<T> {
         tx: &mut Connection<T>,
         delivery: &Delivery,
     ) -> Result<(), HandlerError> {
-        match &self.act {
-            Act::Within(end) => {
-                T::write_effect(tx, &self.tables, &format!("outer {}", delivery.attempt)).await;
-                T::write_within(tx, &self.tables, &format!("inner {}", delivery.attempt), *end).await;
-                if delivery.attempt == 1 { Err(HandlerError::new("once more")) } else { Ok(()) }
-            }
-            Act::Run(statements) => {
-                T::write_effect(tx, &self.tables, "before").await;
-                for statement in *statements {
-                    let sql = statement.replace("{outbox}", &qualifier(&self.tables));
-                    T::execute(tx, sql).await?;
-                }
-                T::write_effect(tx, &self.tables, "after").await;
-                Ok(())
-            }
-        }
+        T::write_effect(tx, &self.tables, &format!("outer {}", delivery.attempt)).await;
+        T::write_within(tx, &self.tables, &format!("inner {}", delivery.attempt), self.end).await;
+        if delivery.attempt == 1 { Err(HandlerError::new("once more")) } else { Ok(()) }
     }
 }
 
-fn books<T: Nesting>(stage: &Stage<T>, act: Act) -> Registration {
-    let books = Books::<T> { tables: stage.tables.clone(), act, target: PhantomData };
-    Registration::transactional("books", books).retry(RetryPolicy::fixed(std::time::Duration::ZERO))
+impl<T: User + SqlTarget> TransactionalHandler<T::Db> for Statements<T> {
+    type Event = Placed;
+
+    async fn handle(&self, _: Placed, tx: &mut Connection<T>, _: &Delivery) -> Result<(), HandlerError> {
+        T::write_effect(tx, &self.tables, "before").await;
+        for statement in self.statements {
+            let sql = statement.replace("{outbox}", &qualifier(&self.tables));
+            T::execute(tx, sql).await?;
+        }
+        T::write_effect(tx, &self.tables, "after").await;
+        Ok(())
+    }
+}
+
+impl<T: User> TransactionalHandler<T::Db> for Swaps<T> {
+    type Event = Placed;
+
+    async fn handle(&self, _: Placed, tx: &mut Connection<T>, _: &Delivery) -> Result<(), HandlerError> {
+        T::write_effect(tx, &self.tables, "before").await;
+        let mut work = T::begin(&self.pool).await;
+        std::mem::swap(tx, &mut *work);
+        if self.commits {
+            T::commit(work).await
+        } else {
+            T::rollback(work).await
+        }
+        T::write_effect(tx, &self.tables, "after").await;
+        Ok(())
+    }
+}
+
+fn retried(registration: Registration) -> Registration {
+    registration.retry(RetryPolicy::fixed(std::time::Duration::ZERO))
+}
+
+fn books<T: Nesting>(stage: &Stage<T>, end: End) -> Registration {
+    let books = Books::<T> { tables: stage.tables.clone(), end, target: PhantomData };
+    retried(Registration::transactional("books", books))
+}
+
+fn runs<T: User + SqlTarget>(stage: &Stage<T>, statements: &'static [&'static str]) -> Registration {
+    let runs = Statements::<T> { tables: stage.tables.clone(), statements, target: PhantomData };
+    retried(Registration::transactional("books", runs))
 }
 
 /// What is committed within the transaction goes back with it, and what is rolled back within takes nothing
@@ -69,7 +103,7 @@ pub(crate) async fn a_transaction_within_a_handler_is_a_part_of_its_own<T: Nesti
     T::make_effects(&stage.pool, &stage.tables).await;
     let mut expected = Vec::new();
     for (end, inner) in [(End::Commit, true), (End::Rollback, false), (End::Drop, false)] {
-        let (outbox, running) = stage.run([books(stage, Act::Within(end))]).await;
+        let (outbox, running) = stage.run([books(stage, end)]).await;
         stage.schedule(&outbox, &[placed("order-1", 1)]).await;
         until_empty(&outbox).await;
         running.shutdown().await;
@@ -82,8 +116,8 @@ pub(crate) async fn a_transaction_within_a_handler_is_a_part_of_its_own<T: Nesti
 
 /// The record has failed at its first attempt, for this reason, and no effect after the end of the
 /// transaction is bound to its completion.
-async fn is_found_out<T: Nesting>(stage: &Stage<T>, act: Act, reason: &str) {
-    let (outbox, running) = stage.run([books(stage, act)]).await;
+async fn is_found_out<T: User>(stage: &Stage<T>, handler: Registration, reason: &str) {
+    let (outbox, running) = stage.run([handler]).await;
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;
     until_count(&outbox, Status::Failed, 1).await;
     running.shutdown().await;
@@ -96,7 +130,7 @@ async fn is_found_out<T: Nesting>(stage: &Stage<T>, act: Act, reason: &str) {
 
 pub(crate) async fn a_transaction_that_is_left_open_within_fails<T: Nesting>(stage: &Stage<T>) {
     T::make_effects(&stage.pool, &stage.tables).await;
-    let handler = books(stage, Act::Within(End::Forget));
+    let handler = books(stage, End::Forget);
     let handler = handler.retry(RetryPolicy::fixed(std::time::Duration::ZERO).max_retries(3));
     let (outbox, running) = stage.run([handler]).await;
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;
@@ -108,17 +142,28 @@ pub(crate) async fn a_transaction_that_is_left_open_within_fails<T: Nesting>(sta
     assert_eq!(T::effects(&stage.pool, &stage.tables).await, Vec::<String>::new());
 }
 
-pub(crate) async fn a_handler_that_ends_its_transaction_is_found_out<T: Nesting>(stage: &Stage<T>) {
+pub(crate) async fn a_handler_that_ends_its_transaction_is_found_out<T: User + SqlTarget>(stage: &Stage<T>) {
     T::make_effects(&stage.pool, &stage.tables).await;
     for statements in [&["COMMIT"] as &[_], &["ROLLBACK"], &["COMMIT", "BEGIN"], &["ROLLBACK", "BEGIN"]] {
-        is_found_out(stage, Act::Run(statements), "ended the transaction").await;
+        is_found_out(stage, runs(stage, statements), "ended the transaction").await;
+    }
+}
+
+/// The effects of the transaction that it ended stay or go with it, and those of its own are not committed.
+pub(crate) async fn a_handler_that_puts_another_transaction_in_place_is_found_out<T: User>(stage: &Stage<T>) {
+    T::make_effects(&stage.pool, &stage.tables).await;
+    for commits in [true, false] {
+        let swaps = Swaps::<T> { tables: stage.tables.clone(), pool: stage.pool.clone(), commits };
+        let swaps = retried(Registration::transactional("books", swaps));
+        is_found_out(stage, swaps, "put another in its place").await;
+        assert_eq!(T::effects(&stage.pool, &stage.tables).await, ["before"]);
     }
 }
 
 /// DDL commits on the MySQL family.
-async fn ddl_is_found_out<T: Nesting>(stage: &Stage<T>) {
+async fn ddl_is_found_out<T: User + SqlTarget>(stage: &Stage<T>) {
     T::make_effects(&stage.pool, &stage.tables).await;
-    is_found_out(stage, Act::Run(&["CREATE TABLE {outbox}made (id int)"]), "ended the transaction").await;
+    is_found_out(stage, runs(stage, &["CREATE TABLE {outbox}made (id int)"]), "ended the transaction").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -140,8 +185,7 @@ async fn mysql_a_handler_that_makes_a_table_is_found_out() {
 async fn postgres_a_handler_may_make_a_table() {
     let stage = Stage::<PostgresTarget>::open().await.unwrap();
     PostgresTarget::make_effects(&stage.pool, &stage.tables).await;
-    let (outbox, running) =
-        stage.run([books(&stage, Act::Run(&["CREATE TABLE {outbox}made (id int)"]))]).await;
+    let (outbox, running) = stage.run([runs(&stage, &["CREATE TABLE {outbox}made (id int)"])]).await;
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;
     until_empty(&outbox).await;
     running.shutdown().await;

@@ -44,8 +44,8 @@ pub(crate) enum End {
     Forget,
 }
 
-/// A store whose connections can begin a transaction within a transaction, through sqlx.
-pub(crate) trait Nesting: User + crate::target::SqlTarget {
+/// A store whose connections can begin a transaction within a transaction.
+pub(crate) trait Nesting: User {
     /// Writes a business row in a transaction of its own on the connection.
     fn write_within(
         conn: &mut Connection<Self>,
@@ -136,5 +136,18 @@ impl User for MemoryTarget {
         let mut effects = pool.effects();
         effects.sort();
         effects
+    }
+}
+
+impl Nesting for MemoryTarget {
+    async fn write_within(conn: &mut Connection<Self>, tables: &Tables, text: &str, end: End) {
+        let mut within = conn.begin().await.unwrap();
+        Self::write_effect(&mut within, tables, text).await;
+        match end {
+            End::Commit => within.commit().await.unwrap(),
+            End::Rollback => within.rollback().await.unwrap(),
+            End::Drop => drop(within),
+            End::Forget => std::mem::forget(within),
+        }
     }
 }

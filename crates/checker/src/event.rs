@@ -105,6 +105,14 @@ pub enum What {
         /// The handler.
         handler: String,
     },
+    /// A handler commits the transaction that it was given by itself: this effect stays, without a completion. Told
+    /// before it is done.
+    EffectApart {
+        /// The event.
+        event: Uuid,
+        /// The handler.
+        handler: String,
+    },
     /// A row became visible.
     Stored {
         /// The number that the database gave it.

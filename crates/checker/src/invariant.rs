@@ -50,12 +50,14 @@ pub enum Invariant {
     Movement = 13,
     /// After the faults, each record at the head of its lane is called within the bound.
     Starvation = 14,
-    /// Each completed record of a transactional handler has one effect, each other none.
+    /// Each completed record of a transactional handler has one effect, each other none. What a handler commits by
+    /// itself comes on top.
     Effects = 15,
     /// A crashed instance does nothing more. The research page asks that 1 to 10 hold whatever point a crash comes at:
     /// they are judged in every history; here it is judged that the crash was one.
     Crash = 16,
-    /// The count of attempts is at most that of the failures of the handler: nothing else is counted.
+    /// The count of attempts is at most that of the failures of the handler: nothing else is counted. And as long as
+    /// an owner meets no fault, it counts each failure before it calls again.
     Attempts = 17,
     /// A retry comes neither before the back-off is over nor, after the faults, long after it.
     RetryTiming = 18,

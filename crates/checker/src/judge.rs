@@ -68,6 +68,8 @@ pub struct Judge {
     /// Completions and effects of transactional handlers, by event and handler.
     completed: HashMap<(uuid::Uuid, Name), u32>,
     effects: BTreeMap<(uuid::Uuid, String), Vec<Line>>,
+    /// How many effects may be there without a completion, by event and handler.
+    apart: BTreeMap<(uuid::Uuid, String), usize>,
     /// Handlers whose effects are judged, and those whose lanes go on.
     transactional: BTreeSet<Name>,
     passes_failures: BTreeSet<Name>,
@@ -102,6 +104,7 @@ impl Judge {
             highest_id: i64::MIN,
             completed: HashMap::new(),
             effects: BTreeMap::new(),
+            apart: BTreeMap::new(),
             transactional,
             passes_failures,
             passes_failed,
@@ -156,6 +159,11 @@ impl Judge {
             }
             What::Effect { event, handler } => {
                 self.effects.entry((*event, handler.clone())).or_default().push(Arc::clone(line));
+                Ok(())
+            }
+            What::EffectApart { event, handler } => {
+                self.reach("effect apart");
+                *self.apart.entry((*event, handler.clone())).or_default() += 1;
                 Ok(())
             }
             What::LeaseUntil { instance, until } => self.lease(instance, *until, line),

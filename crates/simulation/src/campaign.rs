@@ -14,13 +14,14 @@ use crate::{Plan, play};
 
 /// What so many seeds must have reached, or they show nothing.
 const ENOUGH: u64 = 500;
-const SOMETIMES: [&str; 29] = [
+const SOMETIMES: [&str; 32] = [
     "batch",
     "call of a forgotten record",
     "call of a former owner",
     "call of a stranger",
     "crash in a call",
     "crashes suspected",
+    "effect apart",
     "evicted",
     "eviction",
     "failed",
@@ -38,10 +39,12 @@ const SOMETIMES: [&str; 29] = [
     "repeat",
     "retry",
     "rollback",
+    "savepoint left open",
     "server changed",
     "shutdown forced",
     "takeover",
     "target unavailable",
+    "transaction replaced",
     "unknown commit that happened",
     "unroutable",
 ];

@@ -12,10 +12,25 @@ pub(crate) struct Fate {
     pub(crate) end: End,
     /// It panics when it is dropped, too.
     pub(crate) drop_panics: bool,
+    /// What a transactional handler does with the transaction that it was given.
+    pub(crate) stray: Option<Stray>,
+}
+
+/// What no handler may do with its transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stray {
+    /// Commits it and goes on in another.
+    Commits,
+    /// Rolls it back and goes on in another.
+    RollsBack,
+    /// Keeps it and goes on in another. The one that it has kept before is committed.
+    Keeps,
+    /// Leaves a savepoint open.
+    LeavesOpen,
 }
 
 /// The fate of a record in its `call`-th call, counted from 1. It follows from the seed of the record.
-pub(crate) fn fate(seed: u64, call: u32, repaired: bool, timeout: Duration) -> Fate {
+pub(crate) fn fate(seed: u64, call: u32, repaired: bool, timeout: Duration, strays: bool) -> Fate {
     let mut dice = Rng::with_seed(seed);
     let troubles = dice.u32(1..5);
     let trouble = match dice.u8(..40) {
@@ -30,6 +45,15 @@ pub(crate) fn fate(seed: u64, call: u32, repaired: bool, timeout: Duration) -> F
     let in_trouble = !repaired && (call <= troubles || trouble == End::Permanent);
     let end = if in_trouble { trouble } else { End::Ok };
     let drop_panics = in_trouble && dice.u8(..30) == 0;
+    let stray = match dice.u8(..60) {
+        0 => Some(Stray::Commits),
+        1 => Some(Stray::RollsBack),
+        2 => Some(Stray::Keeps),
+        3 => Some(Stray::LeavesOpen),
+        _ => None,
+    };
+    // Until a person has repaired it.
+    let stray = stray.filter(|_| strays && !repaired);
     let mut dice = Rng::with_seed(seed ^ u64::from(call) << 32);
     let most = match dice.u8(..20) {
         0 => timeout / 2,
@@ -37,5 +61,5 @@ pub(crate) fn fate(seed: u64, call: u32, repaired: bool, timeout: Duration) -> F
         5..=10 => Duration::from_millis(10),
         _ => Duration::ZERO,
     };
-    Fate { takes: Duration::from_micros(dice.u64(..=most.as_micros() as u64)), end, drop_panics }
+    Fate { takes: Duration::from_micros(dice.u64(..=most.as_micros() as u64)), end, drop_panics, stray }
 }

@@ -9,7 +9,7 @@ use keylane::{
     BatchHandler, BatchResults, Delivery, FallbackHandler, Handler, HandlerError, OutboxEvent, Registration,
     TransactionalBatchHandler, TransactionalHandler,
     handler::Failure,
-    memory::{Memory, MemoryConnection},
+    memory::{Memory, MemoryConnection, MemoryPool},
 };
 use keylane_checker::{CallKind, Called, End, What};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,8 @@ use crate::{
     fate::{Fate, fate},
     node::{Process, Start},
     panics::panicking,
-    plan::{Form, HandlerPlan, Plan},
+    plan::{Form, HandlerPlan, Misuse, Plan},
+    stray::stray,
 };
 
 /// So long after a lapse of the lease, in nanoseconds, calls are cancelled because of it.
@@ -33,16 +34,22 @@ pub(crate) struct Moved {
 }
 
 /// The handlers of a process.
-pub(crate) fn of(process: &Arc<Process>, plan: &Plan, start: Start) -> Vec<Registration> {
+pub(crate) fn of(process: &Arc<Process>, plan: &Plan, start: Start, pool: &MemoryPool) -> Vec<Registration> {
     let there =
         |handler: &&HandlerPlan| start.all || if start.second { handler.builds.1 } else { handler.builds.0 };
-    let timeout = plan.config.delivery.handler_timeout;
     let all = plan.handlers.iter().filter(there);
-    all.flat_map(|handler| registrations(process, handler, timeout)).collect()
+    let act = |handler: &HandlerPlan, kind| Act {
+        process: Arc::clone(process),
+        pool: pool.clone(),
+        kind,
+        timeout: plan.config.delivery.handler_timeout,
+        stops: handler.stop_on_first_failure,
+        misuse: plan.misuse,
+    };
+    all.flat_map(|handler| registrations(handler, |kind| act(handler, kind))).collect()
 }
 
-fn registrations(process: &Arc<Process>, plan: &HandlerPlan, timeout: Duration) -> Vec<Registration> {
-    let act = |kind| Act { process: Arc::clone(process), kind, timeout, stops: plan.stop_on_first_failure };
+fn registrations(plan: &HandlerPlan, act: impl Fn(CallKind) -> Act) -> Vec<Registration> {
     let id = plan.id.as_str();
     let one = match plan.form {
         Form::Single => Registration::typed(id, act(CallKind::Single)),
@@ -68,10 +75,13 @@ fn registrations(process: &Arc<Process>, plan: &HandlerPlan, timeout: Duration) 
 /// One handler.
 struct Act {
     process: Arc<Process>,
+    /// For transactions of its own.
+    pool: MemoryPool,
     kind: CallKind,
     timeout: Duration,
     /// Whether it must stop at the first failure of a lane.
     stops: bool,
+    misuse: Misuse,
 }
 
 /// A call under way. If it is dropped before its end, that is its end.
@@ -119,7 +129,7 @@ impl Act {
         let (call, repaired) = world.called(delivery.event_id, &delivery.handler);
         let seed = world.seed_of(&format!("{} {}", delivery.event_id, delivery.handler));
         let repaired = repaired || self.kind == CallKind::Fallback && !seed.is_multiple_of(4);
-        fate(seed, call, repaired, self.timeout)
+        fate(seed, call, repaired, self.timeout, self.misuse.strays)
     }
 
     /// All records of a call, each in its turn.
@@ -150,15 +160,27 @@ impl Act {
         conn: &mut MemoryConnection,
     ) -> Result<(), HandlerError> {
         let mut call = self.begin(deliveries);
+        let (mut effects, mut strayed) = (Vec::new(), false);
         for delivery in deliveries {
             conn.push_effect(format!("{} {}", delivery.event_id, delivery.handler));
-            if let Err(error) = call.one(self.fate(delivery)).await {
+            effects.push((delivery.event_id, delivery.handler.to_string()));
+            let fate = self.fate(delivery);
+            let mut result = call.one(fate).await;
+            if let (Ok(()), Some(with)) = (&result, fate.stray) {
+                strayed = true;
+                result = stray(with, &self.process, &self.pool, conn, std::mem::take(&mut effects)).await;
+            }
+            if let Err(error) = result {
                 // The transaction takes them all along.
-                let end = call.ends.pop().unwrap_or(End::Failed);
+                let end = call.ends.pop().filter(|end| *end != End::Ok).unwrap_or(End::Failed);
                 call.whole(end);
                 call.end();
                 return Err(error);
             }
+        }
+        if strayed {
+            // The handler does not know it, but it is found out.
+            call.whole(End::Permanent);
         }
         call.end();
         Ok(())
@@ -189,11 +211,14 @@ impl UnderWay<'_> {
         }
     }
 
-    /// The same end for all. A transaction of several records is tried again in parts, so that nothing is said of
-    /// any of them.
+    /// The call has failed as a whole, which is a failure of its first record. A transaction of several records is
+    /// tried again in parts, so that nothing is said of any of them.
     fn whole(&mut self, end: End) {
         let several = self.act.kind == CallKind::TransactionalBatch && self.records > 1;
-        self.ends = vec![if several { End::Dropped } else { end }; self.records];
+        self.ends = vec![End::Dropped; self.records];
+        if !several && let Some(first) = self.ends.first_mut() {
+            *first = end;
+        }
     }
 
     fn end(&mut self) {

@@ -24,6 +24,7 @@ mod plan;
 mod recorder;
 mod shared;
 mod shrink;
+mod stray;
 mod time;
 mod weather;
 mod world;

@@ -14,7 +14,9 @@ use keylane::{Observer, Outbox, Running, Signal, rules::lease};
 use keylane_checker::{Invariant, Violation, What};
 use tokio::runtime::Runtime;
 
-use crate::{client::Client, handlers, panics::panicking, plan::Plan, shared::Shared, time::TRUE, writer};
+use crate::{
+    client::Client, handlers, panics::panicking, plan::Plan, shared::Shared, stray::Kept, time::TRUE, writer,
+};
 
 /// Who the workers of a process are at the moment, and what their last heartbeat allows them.
 #[derive(Debug, Default)]
@@ -45,6 +47,8 @@ pub(crate) struct Process {
     rate: u32,
     running: Mutex<Option<Running>>,
     left: AtomicBool,
+    /// The transaction that a handler has kept last.
+    pub(crate) kept: Mutex<Option<Kept>>,
 }
 
 /// A process, seen from the world.
@@ -90,6 +94,7 @@ impl Node {
             rate: node.map_or(TRUE, |node| plan.rates[node]),
             running: Mutex::default(),
             left: AtomicBool::new(node.is_none()),
+            kept: Mutex::default(),
         });
         let runtime = runtime(world.seed_of(&process.name));
         let plan = plan.clone();
@@ -172,7 +177,8 @@ async fn run(process: Arc<Process>, plan: Plan, start: Start) {
     let own = world.pool.under(Client::new(world, start.node, None, dice("writes")));
     let workers = Client::new(world, start.node, Some(Arc::clone(&process.identity)), dice("works"));
     let workers = world.pool.under(workers);
-    let handlers = start.node.map(|_| handlers::of(&process, &plan, start)).unwrap_or_default();
+    let handling = world.pool.under(Client::new(world, start.node, None, dice("handles")));
+    let handlers = start.node.map(|_| handlers::of(&process, &plan, start, &handling)).unwrap_or_default();
     let stale = plan.config.cluster.stale_instance_timeout;
     let built = Outbox::builder(workers)
         .config(plan.config.clone())

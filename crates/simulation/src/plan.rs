@@ -31,6 +31,14 @@ pub struct Plan {
     pub(crate) pause: Duration,
     /// The longest turn of a node.
     pub(crate) turn: Duration,
+    pub(crate) misuse: Misuse,
+}
+
+/// What the user's code does that it should not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Misuse {
+    /// Transactional handlers end their transaction, or put another in its place.
+    pub(crate) strays: bool,
 }
 
 /// One handler of the service.
@@ -75,11 +83,13 @@ impl Plan {
         let pause = Duration::from_millis(dice.u64(50..1_000));
         let turn = Duration::from_millis(dice.u64(2..40));
         let faults = faults(&mut dice, nodes, run);
+        let ids_again = dice.bool();
+        let misuse = Misuse { strays: dice.u8(..3) == 0 };
         Self {
             seed,
             faults,
             run,
-            ids_again: dice.bool(),
+            ids_again,
             rates,
             handlers,
             config,
@@ -88,6 +98,7 @@ impl Plan {
             keys,
             pause,
             turn,
+            misuse,
         }
     }
 

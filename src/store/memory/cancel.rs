@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::{locks::Lock, pool::MemoryConnection, rows::Row};
+use super::{connection::MemoryConnection, locks::Lock, rows::Row};
 use crate::{
     record::{Cancel, Named, RecordId, Status},
     store::{StoreError, Tables},
@@ -23,7 +23,7 @@ impl MemoryConnection {
                 found.map(|(id, row)| (id, row.new.dedup_key.clone())).collect();
             for (id, dedup_key) in found {
                 if outbox.cancelling.insert(id) {
-                    self.cancelled.push((tables.clone(), id));
+                    self.writes.cancelled.push((tables.clone(), id));
                     freed.extend(dedup_key);
                     count += 1;
                 }
@@ -31,23 +31,23 @@ impl MemoryConnection {
         });
         for dedup_key in freed {
             self.held.take("cancel", Lock::DedupKey(tables.clone(), dedup_key.clone())).await?;
-            self.dedup_keys.retain(|(of, own)| of != tables || *own != dedup_key);
-            self.freed.push((tables.clone(), dedup_key));
+            self.writes.dedup_keys.retain(|(of, own)| of != tables || *own != dedup_key);
+            self.writes.freed.push((tables.clone(), dedup_key));
         }
         Ok(count)
     }
 
     /// What the same transaction has scheduled.
     fn cancel_own(&mut self, tables: &Tables, cancel: &Cancel, freed: &mut Vec<String>) -> u64 {
-        let (before, now) = (self.inserted.len(), self.client.now());
-        self.inserted.retain(|(of, _, row)| {
+        let (before, now) = (self.writes.inserted.len(), self.client.now());
+        self.writes.inserted.retain(|(of, _, row)| {
             let goes = of == tables && is_cancelled(row, cancel, now);
             if goes {
                 freed.extend(row.new.dedup_key.clone());
             }
             !goes
         });
-        (before - self.inserted.len()) as u64
+        (before - self.writes.inserted.len()) as u64
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A call of the store is one critical section, so statements and transactions of the store are
 //! atomic and serial by construction: an evictor that comes during a settle waits for the mutex. What
-//! a user's transaction writes is kept aside until its commit ([`pool`]), but its record ids are
+//! a user's transaction writes is kept aside until its commit ([`connection`]), but its record ids are
 //! drawn at once, as a sequence does: a later id can become visible first.
 
 use std::{
@@ -20,6 +20,7 @@ mod admin;
 mod cancel;
 mod client;
 mod cluster;
+mod connection;
 mod database;
 mod dead_letters;
 mod faults;
@@ -31,10 +32,13 @@ mod records;
 mod rows;
 mod settle;
 mod store;
+mod transaction;
 mod transactional;
 
+pub use connection::MemoryConnection;
 pub use faults::Fault;
-pub use pool::{Memory, MemoryConnection, MemoryPool, MemoryTransaction};
+pub use pool::{Memory, MemoryPool};
+pub use transaction::{MemorySavepoint, MemoryTransaction};
 
 /// What a simulation decides and learns.
 pub mod conditions {

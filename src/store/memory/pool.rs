@@ -1,22 +1,14 @@
-//! The user's side: pool, connection and transaction.
+//! The user's side: the pool.
 
-use std::{
-    ops::{Deref, DerefMut},
-    sync::Arc,
-};
-
-use tokio::time::Instant;
+use std::sync::Arc;
 
 use super::{
     Data, Fault, Shared,
-    client::{Client, Conditions, failed_over},
-    locks::{Held, Lock},
-    rows::Row,
+    client::{Client, Conditions},
+    connection::MemoryConnection,
+    transaction::MemoryTransaction,
 };
-use crate::{
-    record::{Deadline, Due, NewRecord, RecordId, Status},
-    store::{ErrorClass, StoreError, Tables},
-};
+use crate::store::StoreError;
 
 /// The database in memory, as [`Database`](crate::Database) names it.
 #[derive(Clone, Copy, Debug)]
@@ -32,27 +24,6 @@ pub struct MemoryPool {
 #[derive(Clone, Debug)]
 pub struct Moment(Data);
 
-/// The connection of a transaction: what is written on it appears at the commit.
-#[derive(Debug)]
-pub struct MemoryConnection {
-    pub(super) client: Client,
-    /// The server that it began on.
-    server: i64,
-    pub(super) inserted: Vec<(Tables, RecordId, Row)>,
-    /// The number of this transaction in each outbox.
-    numbers: Vec<(Tables, i64)>,
-    pub(super) dedup_keys: Vec<(Tables, String)>,
-    /// Records that go at the commit, and their dedup keys.
-    pub(super) cancelled: Vec<(Tables, RecordId)>,
-    pub(super) freed: Vec<(Tables, String)>,
-    effects: Vec<String>,
-    pub(super) held: Held,
-}
-
-/// A transaction; dropping it rolls it back.
-#[derive(Debug)]
-pub struct MemoryTransaction(MemoryConnection);
-
 impl MemoryPool {
     /// An empty outbox of its own.
     pub fn new() -> Self {
@@ -64,20 +35,9 @@ impl MemoryPool {
     /// # Errors
     /// Only if [`fail_next`](Self::fail_next) asked for one.
     pub async fn begin(&self) -> Result<MemoryTransaction, StoreError> {
-        let begun = self.client.call("begin", |data, _| {
-            MemoryTransaction(MemoryConnection {
-                client: self.client.clone(),
-                server: data.server,
-                inserted: Vec::new(),
-                // As of a transaction that has written other rows first.
-                numbers: data.begin_everywhere(),
-                dedup_keys: Vec::new(),
-                cancelled: Vec::new(),
-                freed: Vec::new(),
-                effects: Vec::new(),
-                held: Held::none(&self.client.shared.locks),
-            })
-        });
+        let begun = self
+            .client
+            .call("begin", |data, _| MemoryTransaction::on(MemoryConnection::begin_on(&self.client, data)));
         begun.await
     }
 
@@ -128,167 +88,6 @@ impl Default for MemoryPool {
     }
 }
 
-impl MemoryConnection {
-    /// Writes a text that appears in [`MemoryPool::effects`] at the commit: the business row of a
-    /// test.
-    pub fn push_effect(&mut self, effect: impl Into<String>) {
-        self.effects.push(effect.into());
-    }
-
-    /// A server that has taken over knows nothing of this transaction.
-    pub(super) fn on_this_server(&self, data: &Data, call: &'static str) -> Result<(), StoreError> {
-        if data.server == self.server { Ok(()) } else { Err(failed_over(call)) }
-    }
-
-    /// What was written so far becomes visible.
-    fn write(&mut self, data: &mut Data, now: Instant) -> Result<(), StoreError> {
-        self.on_this_server(data, "commit")?;
-        for (tables, id) in &self.cancelled {
-            data.outbox(tables).records.remove(*id);
-        }
-        for (tables, key) in self.freed.drain(..) {
-            data.outbox(&tables).dedup_keys.remove(&key);
-        }
-        for (tables, id, row) in self.inserted.drain(..) {
-            data.outbox(&tables).records.insert(id, row);
-        }
-        self.end(data);
-        for (tables, key) in self.dedup_keys.drain(..) {
-            data.outbox(&tables).dedup_keys.insert(key, now);
-        }
-        data.effects.append(&mut self.effects);
-        Ok(())
-    }
-
-    pub(super) fn insert(&mut self, tables: &Tables, records: &[NewRecord]) -> Result<(), StoreError> {
-        let out_of_range =
-            |what| StoreError::new("insert", ErrorClass::Record, format!("the {what} is out of range"));
-        let now = self.client.now();
-        for record in records {
-            let next_attempt = match record.due {
-                Due::Now => None,
-                Due::After(delay) => Some(now.checked_add(delay)),
-                Due::At(time) => Some(self.client.shared.instant_of(time)),
-            };
-            let next_attempt =
-                next_attempt.map(|at| at.ok_or_else(|| out_of_range("due time"))).transpose()?;
-            let expires = record.deadline.map(|deadline| match deadline {
-                Deadline::After(left) => now.checked_add(left),
-                Deadline::At(time) => self.client.shared.instant_of(time),
-            });
-            let expires = expires.map(|at| at.ok_or_else(|| out_of_range("deadline"))).transpose()?;
-            let row = Row {
-                new: record.clone(),
-                created: now,
-                status: if next_attempt.is_some() { Status::Delayed } else { Status::Pending },
-                attempts: 0,
-                next_attempt,
-                expires,
-                completed: None,
-                last_error: None,
-            };
-            let id = self.draw_id(tables)?;
-            self.inserted.push((tables.clone(), id, row));
-        }
-        Ok(())
-    }
-
-    /// The number comes before the id, as in PostgreSQL.
-    fn draw_id(&mut self, tables: &Tables) -> Result<RecordId, StoreError> {
-        let mut data = self.client.shared.data();
-        self.on_this_server(&data, "insert")?;
-        let outbox = data.outbox(tables);
-        if !self.numbers.iter().any(|(of, _)| of == tables) {
-            self.numbers.push((tables.clone(), outbox.begin()));
-        }
-        let own = self.numbers.iter().filter(|(of, _)| of == tables);
-        for (_, number) in own {
-            outbox.open.insert(*number, true);
-        }
-        Ok(outbox.draw_id())
-    }
-
-    /// The transaction has ended, whichever way.
-    fn end(&mut self, data: &mut Data) {
-        if data.server != self.server {
-            return;
-        }
-        for (tables, number) in self.numbers.drain(..) {
-            data.outbox(&tables).open.remove(&number);
-        }
-        for (tables, id) in self.cancelled.drain(..) {
-            data.outbox(&tables).cancelling.remove(&id);
-        }
-    }
-
-    pub(super) async fn lock_keys(&mut self, tables: &Tables, keys: &[&str]) -> Result<(), StoreError> {
-        for key in keys {
-            self.held.take("lock keys", Lock::Key(tables.clone(), (*key).to_owned())).await?;
-        }
-        Ok(())
-    }
-
-    pub(super) async fn note_dedup_key(&mut self, tables: &Tables, key: &str) -> Result<bool, StoreError> {
-        let freed = self.freed.iter().any(|(of, own)| of == tables && own == key);
-        let noted = |shared: &Shared| !freed && shared.data().outbox(tables).dedup_keys.contains_key(key);
-        if noted(&self.client.shared) || self.dedup_keys.iter().any(|(of, own)| of == tables && own == key) {
-            return Ok(false);
-        }
-        // Whoever notes it at the same time decides by its commit or rollback.
-        self.held.take("note dedup key", Lock::DedupKey(tables.clone(), key.to_owned())).await?;
-        if noted(&self.client.shared) {
-            return Ok(false);
-        }
-        self.dedup_keys.push((tables.clone(), key.to_owned()));
-        Ok(true)
-    }
-}
-
-impl Drop for MemoryConnection {
-    fn drop(&mut self) {
-        let shared = Arc::clone(&self.client.shared);
-        self.end(&mut shared.data());
-    }
-}
-
-impl MemoryTransaction {
-    /// Makes everything visible that was written on the transaction.
-    ///
-    /// # Errors
-    /// Only if [`MemoryPool::fail_next`] asked for one.
-    pub async fn commit(mut self) -> Result<(), StoreError> {
-        let client = self.client.clone();
-        client.call("commit", |data, now| self.write(data, now)).await?
-    }
-
-    /// Gives up everything that was written on the transaction.
-    ///
-    /// # Errors
-    /// Never; as in sqlx, so that a test can change its database.
-    pub async fn rollback(self) -> Result<(), StoreError> {
-        drop(self);
-        Ok(())
-    }
-
-    pub(super) fn write(&mut self, data: &mut Data, now: Instant) -> Result<(), StoreError> {
-        self.0.write(data, now)
-    }
-}
-
-impl Deref for MemoryTransaction {
-    type Target = MemoryConnection;
-
-    fn deref(&self) -> &MemoryConnection {
-        &self.0
-    }
-}
-
-impl DerefMut for MemoryTransaction {
-    fn deref_mut(&mut self) -> &mut MemoryConnection {
-        &mut self.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -300,9 +99,11 @@ mod tests {
         database::Database,
         instance::InstanceId,
         partition::{Partition, PartitionSet},
-        record::{Change, Settlement},
+        record::{Change, Due, NewRecord, Settlement},
         rules::watermark::Server,
-        store::{Completed, FenceRow, NewInstance, Pick, Resolution, Store, StoreSettings},
+        store::{
+            Completed, ErrorClass, FenceRow, NewInstance, Pick, Resolution, Store, StoreSettings, Tables,
+        },
     };
 
     fn store(pool: &MemoryPool) -> Arc<dyn Store> {

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::{Data, Fault, Memory, MemoryPool, MemoryTransaction, client::wait};
 use crate::{
-    handler::{TransactionalBatchCall, guarded},
-    store::{FenceRow, StoreSettings, Transacted, TransactionalRun, Work},
+    handler::{HandlerError, TransactionalBatchCall, guarded},
+    store::{ENDED, FenceRow, NESTED, StoreSettings, Transacted, TransactionalRun, Work},
 };
 
 /// Runs a transactional handler on a transaction of the pool.
@@ -78,11 +78,14 @@ impl TransactionalRun for MemoryTransactional {
         if !may_start() {
             return Transacted::Untried;
         }
+        let mark = tx.mark();
         match guarded(timeout, || self.call.call(records, states, &mut tx)).await {
             Err(error) | Ok(Err(error)) => return Transacted::Failed(error),
             Ok(Ok(())) => {}
         }
         match self.pool.client.call("complete", |_, _| ()).await {
+            Ok(()) if !tx.bears(&mark) => Transacted::Failed(HandlerError::permanent(ENDED)),
+            Ok(()) if tx.has_savepoint() => Transacted::Failed(HandlerError::permanent(NESTED)),
             Ok(()) => self.complete(fence, work, tx).await,
             Err(error) => Transacted::Aborted(error),
         }

@@ -16,13 +16,10 @@ use crate::{
     handler::{HandlerError, TransactionalBatchCall, guarded},
     naming::with_names,
     record::{Record, RecordId},
-    store::{Completed, FenceRow, StoreError, StoreSettings, Transacted, TransactionalRun, Work},
+    store::{
+        Completed, ENDED, FenceRow, NESTED, StoreError, StoreSettings, Transacted, TransactionalRun, Work,
+    },
 };
-
-const ENDED: &str = "the handler has ended the transaction of its completion by a statement of its own, such as \
-    COMMIT, ROLLBACK or (on MySQL and MariaDB) CREATE TABLE: leave the transaction to the outbox";
-const NESTED: &str = "the handler has left a transaction open that it began within the one of its completion: \
-    commit it or roll it back before it returns";
 
 /// Runs a transactional handler on connections out of the user's pool.
 pub(crate) struct SqlTransactional<D: Driver> {

@@ -79,8 +79,9 @@ impl Judge {
         for ((event, handler), lines) in std::mem::take(&mut self.effects) {
             let name = self.names.of(&handler);
             let completed = self.completed.remove(&(event, name)).is_some_and(|count| count > 0);
+            let apart = self.apart.get(&(event, handler)).copied().unwrap_or_default();
             self.count(Invariant::Effects);
-            if lines.len() > 1 || !completed {
+            if lines.len() > usize::from(completed) + apart {
                 let text = match completed {
                     true => format!("{} effects of one completion", lines.len()),
                     false => "an effect without a completion".to_owned(),

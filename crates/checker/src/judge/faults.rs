@@ -42,6 +42,11 @@ impl Faults {
         excuse.is_some_and(|excuse| excuse.active > 0 || excuse.last.is_some_and(|last| last >= from))
     }
 
+    /// Whether no fault is under way, nor was at this time or later.
+    pub(super) fn is_calm_since(&self, at: u64) -> bool {
+        self.active == 0 && self.calm_since < at
+    }
+
     /// A fault of all that has no length.
     pub(super) fn strike_all(&mut self, at: u64) {
         self.excuses.entry(None).or_default().last = Some(at);

@@ -21,7 +21,7 @@ impl Judge {
         let Some(record) = self.records.get(id) else { return Ok(()) };
         let passed = self.judge_order(record, call, called.generation, line)?;
         self.judge_repeat(record, line)?;
-        self.judge_attempt(record, called.attempt, line)?;
+        self.judge_attempt(record, called, (instance, kind), line)?;
         let timed = self.judge_timing(record, called.attempt, kind, line)?;
         let new = record.state == State::New;
         let again = matches!(record.state, State::Done | State::Redo);
@@ -154,13 +154,37 @@ impl Judge {
         Err(violation(Invariant::Replays, text, shown))
     }
 
-    fn judge_attempt(&self, record: &Record, attempt: u32, line: &Line) -> Result<(), Violation> {
+    fn judge_attempt(
+        &self,
+        record: &Record,
+        called: &Called,
+        (instance, kind): (Name, CallKind),
+        line: &Line,
+    ) -> Result<(), Violation> {
+        let attempt = called.attempt;
         let failures = self.failures(record);
-        if (1..=failures + 1).contains(&attempt) {
+        if (1..=failures + 1).contains(&attempt)
+            && !(attempt == record.attempt
+                && kind != CallKind::Fallback
+                && self.must_count(record, called, instance))
+        {
             return Ok(());
         }
         let text = format!("record {} is in attempt {attempt} after {failures} failures", record.number());
         Err(violation(Invariant::Attempts, text, [record.began.as_ref(), record.ended.as_ref(), Some(line)]))
+    }
+
+    /// Whether the last call of a record was one that has failed, of the same owner, who has met no fault since.
+    fn must_count(&self, record: &Record, called: &Called, instance: Name) -> bool {
+        let counts = matches!(record.end, Some(End::Failed | End::Permanent | End::Panicked | End::TimedOut));
+        let same = record.instance == instance && record.generation == called.generation;
+        let Some(ended) = record.ended.as_ref().map(|ended| ended.event.at) else { return false };
+        self.has_rows()
+            && counts
+            && same
+            && record.state == State::Failed
+            && self.faults.is_calm_since(ended)
+            && !self.has_lapsed(instance, ended)
     }
 
     /// How many attempts may have been counted.

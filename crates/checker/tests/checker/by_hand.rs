@@ -178,6 +178,35 @@ fn a_lane_goes_on_past_failures_where_its_handler_says_so() {
 }
 
 #[test]
+fn a_failure_counts_before_the_next_call_unless_a_fault_takes_it_back() {
+    let failed = || {
+        let stored = Script::default().scheduling(1).then(What::Committing { tx: 1 }).stored(1);
+        stored.then(What::Committed { tx: 1 }).begin(1, "a", 1, 1).end(1, End::Permanent)
+    };
+    let again = failed().called(2, "a", 1, 1).judged(rows()).expect_err("not counted");
+    assert_eq!(again.invariant, Invariant::Attempts);
+    let gone = What::Changed { id: 1, status: Status::Gone, attempts: 0, by: Some("a".to_owned()) };
+    let faulty = failed().fault("outage", "a").called(2, "a", 1, 1).then(gone);
+    assert!(faulty.judged(rows()).is_ok());
+}
+
+#[test]
+fn what_a_handler_commits_by_itself_comes_on_top_of_its_effect() {
+    let expect = || Expect { transactional: ["worker".to_owned()].into(), ..processes() };
+    let (event, handler) = (Uuid::from_u128(1), "worker".to_owned());
+    let effect = || What::Effect { event, handler: handler.clone() };
+    let apart = || What::EffectApart { event, handler: handler.clone() };
+    let twice = |script: Script| {
+        let mut judge = Judge::new(expect());
+        let called = script.called(1, "a", 1, 1).then(What::Finished).then(effect()).then(effect());
+        called.0.iter().try_for_each(|event| judge.take(event)).and_then(|()| judge.finish().map(drop))
+    };
+    let caught = twice(Script::default().scheduled(1)).expect_err("two effects of one completion");
+    assert_eq!(caught.invariant, Invariant::Effects);
+    assert!(twice(Script::default().scheduled(1).then(apart())).is_ok());
+}
+
+#[test]
 fn who_has_joined_before_a_failover_may_call_and_writes_nothing() {
     let expect = || Expect { forgets: Some(1_000), ..Expect::default() };
     let failed_over = || {

@@ -1,0 +1,221 @@
+//! The connection of a user's transaction: what is written on it is kept aside until the commit.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{
+    Data, Shared,
+    client::{Client, failed_over},
+    locks::{Held, Lock},
+    rows::Row,
+};
+use crate::{
+    record::{Deadline, Due, NewRecord, RecordId, Status},
+    store::{ErrorClass, StoreError, Tables},
+};
+
+/// The connection of a transaction: what is written on it appears at the commit.
+#[derive(Debug)]
+pub struct MemoryConnection {
+    pub(super) client: Client,
+    /// The server that it began on.
+    server: i64,
+    /// The number of this transaction in each outbox.
+    numbers: Vec<(Tables, i64)>,
+    pub(super) writes: Writes,
+    /// What there was to write when each open savepoint was set.
+    savepoints: Vec<Writes>,
+    pub(super) held: Held,
+    /// No other transaction has the same one.
+    mark: Arc<()>,
+}
+
+/// What a transaction writes at its commit.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Writes {
+    pub(super) inserted: Vec<(Tables, RecordId, Row)>,
+    pub(super) dedup_keys: Vec<(Tables, String)>,
+    /// Records that go, and their dedup keys.
+    pub(super) cancelled: Vec<(Tables, RecordId)>,
+    pub(super) freed: Vec<(Tables, String)>,
+    effects: Vec<String>,
+}
+
+impl MemoryConnection {
+    /// A transaction of this client begins.
+    pub(super) fn begin_on(client: &Client, data: &mut Data) -> Self {
+        Self {
+            client: client.clone(),
+            server: data.server,
+            // As of a transaction that has written other rows first.
+            numbers: data.begin_everywhere(),
+            writes: Writes::default(),
+            savepoints: Vec::new(),
+            held: Held::none(&client.shared.locks),
+            mark: Arc::default(),
+        }
+    }
+
+    /// Writes a text that appears in [`MemoryPool::effects`](super::MemoryPool::effects) at the commit: the business
+    /// row of a test.
+    pub fn push_effect(&mut self, effect: impl Into<String>) {
+        self.writes.effects.push(effect.into());
+    }
+
+    /// Whether a savepoint is open.
+    pub(super) fn has_savepoint(&self) -> bool {
+        !self.savepoints.is_empty()
+    }
+
+    pub(super) fn set_savepoint(&mut self) {
+        self.savepoints.push(self.writes.clone());
+    }
+
+    pub(super) fn release_savepoint(&mut self) {
+        self.savepoints.pop();
+    }
+
+    /// Gives up what was written since the last savepoint. Ids stay drawn, and locks stay held.
+    pub(super) fn roll_back_to_savepoint(&mut self) {
+        let Some(before) = self.savepoints.pop() else { return };
+        let given_up = std::mem::replace(&mut self.writes, before).cancelled;
+        let shared = Arc::clone(&self.client.shared);
+        self.spare(&mut shared.data(), given_up.into_iter().skip(self.writes.cancelled.len()));
+    }
+
+    /// What only this transaction has.
+    pub(super) fn mark(&self) -> Arc<()> {
+        Arc::clone(&self.mark)
+    }
+
+    /// Whether this is the transaction with that mark.
+    pub(super) fn bears(&self, mark: &Arc<()>) -> bool {
+        Arc::ptr_eq(&self.mark, mark)
+    }
+
+    /// A server that has taken over knows nothing of this transaction.
+    pub(super) fn on_this_server(&self, data: &Data, call: &'static str) -> Result<(), StoreError> {
+        if data.server == self.server { Ok(()) } else { Err(failed_over(call)) }
+    }
+
+    /// What was written so far becomes visible.
+    pub(super) fn write(&mut self, data: &mut Data, now: Instant) -> Result<(), StoreError> {
+        self.on_this_server(data, "commit")?;
+        for (tables, id) in &self.writes.cancelled {
+            data.outbox(tables).records.remove(*id);
+        }
+        for (tables, key) in self.writes.freed.drain(..) {
+            data.outbox(&tables).dedup_keys.remove(&key);
+        }
+        for (tables, id, row) in self.writes.inserted.drain(..) {
+            data.outbox(&tables).records.insert(id, row);
+        }
+        self.end(data);
+        for (tables, key) in self.writes.dedup_keys.drain(..) {
+            data.outbox(&tables).dedup_keys.insert(key, now);
+        }
+        data.effects.append(&mut self.writes.effects);
+        Ok(())
+    }
+
+    pub(super) fn insert(&mut self, tables: &Tables, records: &[NewRecord]) -> Result<(), StoreError> {
+        let out_of_range =
+            |what| StoreError::new("insert", ErrorClass::Record, format!("the {what} is out of range"));
+        let now = self.client.now();
+        for record in records {
+            let next_attempt = match record.due {
+                Due::Now => None,
+                Due::After(delay) => Some(now.checked_add(delay)),
+                Due::At(time) => Some(self.client.shared.instant_of(time)),
+            };
+            let next_attempt =
+                next_attempt.map(|at| at.ok_or_else(|| out_of_range("due time"))).transpose()?;
+            let expires = record.deadline.map(|deadline| match deadline {
+                Deadline::After(left) => now.checked_add(left),
+                Deadline::At(time) => self.client.shared.instant_of(time),
+            });
+            let expires = expires.map(|at| at.ok_or_else(|| out_of_range("deadline"))).transpose()?;
+            let row = Row {
+                new: record.clone(),
+                created: now,
+                status: if next_attempt.is_some() { Status::Delayed } else { Status::Pending },
+                attempts: 0,
+                next_attempt,
+                expires,
+                completed: None,
+                last_error: None,
+            };
+            let id = self.draw_id(tables)?;
+            self.writes.inserted.push((tables.clone(), id, row));
+        }
+        Ok(())
+    }
+
+    /// The number comes before the id, as in PostgreSQL.
+    fn draw_id(&mut self, tables: &Tables) -> Result<RecordId, StoreError> {
+        let mut data = self.client.shared.data();
+        self.on_this_server(&data, "insert")?;
+        let outbox = data.outbox(tables);
+        if !self.numbers.iter().any(|(of, _)| of == tables) {
+            self.numbers.push((tables.clone(), outbox.begin()));
+        }
+        let own = self.numbers.iter().filter(|(of, _)| of == tables);
+        for (_, number) in own {
+            outbox.open.insert(*number, true);
+        }
+        Ok(outbox.draw_id())
+    }
+
+    /// The transaction has ended, whichever way.
+    fn end(&mut self, data: &mut Data) {
+        if data.server != self.server {
+            return;
+        }
+        for (tables, number) in self.numbers.drain(..) {
+            data.outbox(&tables).open.remove(&number);
+        }
+        let cancelled = std::mem::take(&mut self.writes.cancelled);
+        self.spare(data, cancelled);
+    }
+
+    /// These records are not being cancelled any more.
+    fn spare(&self, data: &mut Data, records: impl IntoIterator<Item = (Tables, RecordId)>) {
+        if data.server == self.server {
+            for (tables, id) in records {
+                data.outbox(&tables).cancelling.remove(&id);
+            }
+        }
+    }
+
+    pub(super) async fn lock_keys(&mut self, tables: &Tables, keys: &[&str]) -> Result<(), StoreError> {
+        for key in keys {
+            self.held.take("lock keys", Lock::Key(tables.clone(), (*key).to_owned())).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn note_dedup_key(&mut self, tables: &Tables, key: &str) -> Result<bool, StoreError> {
+        let freed = self.writes.freed.iter().any(|(of, own)| of == tables && own == key);
+        let noted = |shared: &Shared| !freed && shared.data().outbox(tables).dedup_keys.contains_key(key);
+        if noted(&self.client.shared)
+            || self.writes.dedup_keys.iter().any(|(of, own)| of == tables && own == key)
+        {
+            return Ok(false);
+        }
+        // Whoever notes it at the same time decides by its commit or rollback.
+        self.held.take("note dedup key", Lock::DedupKey(tables.clone(), key.to_owned())).await?;
+        if noted(&self.client.shared) {
+            return Ok(false);
+        }
+        self.writes.dedup_keys.push((tables.clone(), key.to_owned()));
+        Ok(true)
+    }
+}
+
+impl Drop for MemoryConnection {
+    fn drop(&mut self) {
+        let shared = Arc::clone(&self.client.shared);
+        self.end(&mut shared.data());
+    }
+}

@@ -1,0 +1,178 @@
+//! The user's transactions, and savepoints within them.
+
+use std::ops::{Deref, DerefMut};
+
+use tokio::time::Instant;
+
+use super::{Data, connection::MemoryConnection};
+use crate::store::{ErrorClass, StoreError};
+
+/// A transaction; dropping it rolls it back.
+#[derive(Debug)]
+pub struct MemoryTransaction(MemoryConnection);
+
+/// A savepoint, where sqlx has a transaction within a transaction; dropping it rolls back to it.
+#[derive(Debug)]
+pub struct MemorySavepoint<'a> {
+    conn: &'a mut MemoryConnection,
+    ended: bool,
+}
+
+impl MemoryConnection {
+    /// Sets a savepoint.
+    ///
+    /// # Errors
+    /// Never; as in sqlx, so that a test can change its database.
+    pub async fn begin(&mut self) -> Result<MemorySavepoint<'_>, StoreError> {
+        self.set_savepoint();
+        Ok(MemorySavepoint { conn: self, ended: false })
+    }
+}
+
+impl MemorySavepoint<'_> {
+    /// Makes what was written since a part of the transaction.
+    ///
+    /// # Errors
+    /// Never; as in sqlx.
+    pub async fn commit(mut self) -> Result<(), StoreError> {
+        self.ended = true;
+        self.conn.release_savepoint();
+        Ok(())
+    }
+
+    /// Gives up what was written since.
+    ///
+    /// # Errors
+    /// Never; as in sqlx.
+    pub async fn rollback(self) -> Result<(), StoreError> {
+        drop(self);
+        Ok(())
+    }
+}
+
+impl Drop for MemorySavepoint<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.conn.roll_back_to_savepoint();
+        }
+    }
+}
+
+impl MemoryTransaction {
+    pub(super) fn on(conn: MemoryConnection) -> Self {
+        Self(conn)
+    }
+
+    /// Makes everything visible that was written on the transaction.
+    ///
+    /// # Errors
+    /// If [`MemoryPool::fail_next`](super::MemoryPool::fail_next) asked for one, or if a savepoint is open, because it
+    /// was forgotten.
+    pub async fn commit(mut self) -> Result<(), StoreError> {
+        if self.has_savepoint() {
+            let open = "the work has left a savepoint open; commit it or roll it back";
+            return Err(StoreError::new("commit", ErrorClass::Setup, open));
+        }
+        let client = self.client.clone();
+        client.call("commit", |data, now| self.write(data, now)).await?
+    }
+
+    /// Gives up everything that was written on the transaction.
+    ///
+    /// # Errors
+    /// Never; as in sqlx, so that a test can change its database.
+    pub async fn rollback(self) -> Result<(), StoreError> {
+        drop(self);
+        Ok(())
+    }
+
+    pub(super) fn write(&mut self, data: &mut Data, now: Instant) -> Result<(), StoreError> {
+        self.0.write(data, now)
+    }
+}
+
+impl Deref for MemoryTransaction {
+    type Target = MemoryConnection;
+
+    fn deref(&self) -> &MemoryConnection {
+        &self.0
+    }
+}
+
+impl DerefMut for MemoryTransaction {
+    fn deref_mut(&mut self) -> &mut MemoryConnection {
+        &mut self.0
+    }
+}
+
+impl Deref for MemorySavepoint<'_> {
+    type Target = MemoryConnection;
+
+    fn deref(&self) -> &MemoryConnection {
+        self.conn
+    }
+}
+
+impl DerefMut for MemorySavepoint<'_> {
+    fn deref_mut(&mut self) -> &mut MemoryConnection {
+        self.conn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::{
+        database::Database,
+        memory::{Memory, MemoryPool},
+        partition::Partition,
+        record::{Cancel, Due, Named, NewRecord},
+        store::Tables,
+    };
+
+    #[tokio::test]
+    async fn a_cancel_that_is_rolled_back_to_a_savepoint_can_be_made_again() {
+        let (pool, tables) = (MemoryPool::new(), Tables::default());
+        let (partition, key) = (Partition::of("order-1"), "order-1".to_owned());
+        let event_id = uuid::Uuid::from_u128(7);
+        let record = NewRecord {
+            event_id,
+            partition,
+            key: key.clone(),
+            handler: "bookkeeper".into(),
+            record_type: "order.placed".into(),
+            content_type: "application/json".into(),
+            payload: Vec::new(),
+            headers: Default::default(),
+            due: Due::After(Duration::from_secs(3600)),
+            deadline: None,
+            dedup_key: Some("placed-1".to_owned()),
+        };
+        let cancel = Cancel { partition, key, named: Named::Event(event_id) };
+        let mut tx = pool.begin().await.unwrap();
+        assert!(Memory::note_dedup_key(&mut tx, &tables, "placed-1").await.unwrap());
+        Memory::insert(&mut tx, &tables, &[record]).await.unwrap();
+        // Of its own records, and of committed ones.
+        for own in [true, false] {
+            for last in [false, true] {
+                let mut within = tx.begin().await.unwrap();
+                assert_eq!(Memory::cancel(&mut within, &tables, &cancel).await.unwrap(), 1);
+                assert!(Memory::note_dedup_key(&mut within, &tables, "placed-1").await.unwrap());
+                match last && !own {
+                    true => within.commit().await.unwrap(),
+                    false => within.rollback().await.unwrap(),
+                }
+            }
+            if own {
+                assert!(!Memory::note_dedup_key(&mut tx, &tables, "placed-1").await.unwrap());
+                tx.commit().await.unwrap();
+                tx = pool.begin().await.unwrap();
+            }
+        }
+        tx.commit().await.unwrap();
+        let mut tx = pool.begin().await.unwrap();
+        assert_eq!(Memory::cancel(&mut tx, &tables, &cancel).await.unwrap(), 0, "it is gone");
+        assert!(!Memory::note_dedup_key(&mut tx, &tables, "placed-1").await.unwrap(), "noted again");
+    }
+}
