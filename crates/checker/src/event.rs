@@ -38,12 +38,24 @@ pub enum What {
         /// Whether it is scheduled for later: until it is due it has no place in the order of its key.
         delayed: bool,
     },
+    /// The event of the call has a dedup key. Told between its begin and its return.
+    Keyed {
+        /// The call.
+        call: u64,
+        /// The key.
+        dedup_key: String,
+    },
     /// The call returned without an error.
     Scheduled {
         /// The call.
         call: u64,
     },
-    /// The call was refused (or found a duplicate) and has written nothing.
+    /// The call found its dedup key noted and has written nothing.
+    Duplicate {
+        /// The call.
+        call: u64,
+    },
+    /// The call was refused and has written nothing.
     ScheduleFailed {
         /// The call.
         call: u64,
@@ -190,8 +202,10 @@ pub enum What {
         /// The record.
         id: i64,
     },
-    /// A producer takes a delayed event back.
+    /// A producer takes back a delayed event of another transaction, in this one. Told before its commit.
     Cancelled {
+        /// The transaction.
+        tx: u64,
         /// The event.
         event: Uuid,
     },

@@ -10,10 +10,12 @@ use serde::{Deserialize, Serialize};
 pub enum Invariant {
     /// Every record of a committed event has an end: delivered, taken by its fallback, failed and left to a person if
     /// [`Expect::may_fail`](crate::Expect::may_fail) says so, discarded, or cancelled. What a failover forgot is
-    /// excused; what was committed without a reply must have an end as soon as any of its transaction was seen.
+    /// excused; what was committed without a reply must have an end as soon as any of its transaction was seen. What is
+    /// taken for a duplicate is one of something.
     NoLoss = 1,
-    /// Only events whose commit had begun are stored or handled, each once per handler; none that was refused, undone
-    /// or rolled back, and none with another key or partition than it was scheduled with.
+    /// Only events whose commit had begun are stored or handled, each once per handler, and one per dedup key; none
+    /// that was refused, undone, rolled back or cancelled, and none with another key or partition than it was scheduled
+    /// with.
     NoGhost = 2,
     /// A record completes at most once, and only after a call of it that succeeded, or by a person.
     AtLeastOnce = 3,

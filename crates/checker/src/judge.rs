@@ -5,6 +5,7 @@
 //! came from; a violation shows those and no others.
 
 mod calls;
+mod dedup;
 mod end;
 mod faults;
 mod forgets;
@@ -28,6 +29,7 @@ use std::{
 
 use self::{
     calls::Calls,
+    dedup::Dedup,
     faults::Faults,
     forgets::Forgets,
     ids::Ids,
@@ -52,6 +54,7 @@ pub struct Judge {
     reached: BTreeMap<&'static str, u64>,
     names: Names,
     writers: Writers,
+    dedup: Dedup,
     records: Records,
     lanes: Lanes,
     calls: Calls,
@@ -90,6 +93,7 @@ impl Judge {
             judged: [0; Invariant::ALL.len()],
             reached: BTreeMap::new(),
             writers: Writers::default(),
+            dedup: Dedup::default(),
             records: Records::default(),
             lanes: Lanes::default(),
             calls: Calls::default(),
@@ -137,6 +141,9 @@ impl Judge {
             | What::Committed { .. }
             | What::CommitUnknown { .. }
             | What::RolledBack { .. }
+            | What::Keyed { .. }
+            | What::Duplicate { .. }
+            | What::Cancelled { .. }
             | What::Undone { .. } => self.of_writer(line),
             What::CallBegan { .. } => self.call_began(line),
             What::CallEnded { call, ends } => self.call_ended(*call, ends, line),
@@ -151,10 +158,6 @@ impl Judge {
             What::Retried { id } | What::Discarded { id } | What::Replaced { id } => {
                 self.reach("repair");
                 self.person(*id, line);
-                Ok(())
-            }
-            What::Cancelled { event } => {
-                self.writers.cancel(*event, line);
                 Ok(())
             }
             What::Effect { event, handler } => {

@@ -14,13 +14,15 @@ use crate::{Plan, play};
 
 /// What so many seeds must have reached, or they show nothing.
 const ENOUGH: u64 = 500;
-const SOMETIMES: [&str; 32] = [
+const SOMETIMES: [&str; 36] = [
     "batch",
     "call of a forgotten record",
     "call of a former owner",
     "call of a stranger",
+    "cancel",
     "crash in a call",
     "crashes suspected",
+    "duplicate",
     "effect apart",
     "evicted",
     "eviction",
@@ -40,11 +42,13 @@ const SOMETIMES: [&str; 32] = [
     "retry",
     "rollback",
     "savepoint left open",
+    "savepoint undone",
     "server changed",
     "shutdown forced",
     "takeover",
     "target unavailable",
     "transaction replaced",
+    "undecodable",
     "unknown commit that happened",
     "unroutable",
 ];

@@ -1,6 +1,7 @@
 //! The user's code: it takes its time, fails, panics and hangs as the records' fates say, and takes down each call.
 
 use std::{
+    marker::PhantomData,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -12,44 +13,49 @@ use keylane::{
     memory::{Memory, MemoryConnection, MemoryPool},
 };
 use keylane_checker::{CallKind, Called, End, What};
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::{
     fate::{Fate, fate},
     node::{Process, Start},
     panics::panicking,
-    plan::{Form, HandlerPlan, Misuse, Plan},
+    plan::{Form, Habits, HandlerPlan, Plan},
     stray::stray,
+    told::{Moved, MovedAgain},
 };
 
 /// So long after a lapse of the lease, in nanoseconds, calls are cancelled because of it.
 const LAPSE: u64 = 100_000_000;
-
-/// What the producers tell.
-#[derive(Clone, Debug, Serialize, Deserialize, OutboxEvent)]
-#[outbox(record_type = "account.moved", key = "{key}")]
-pub(crate) struct Moved {
-    pub(crate) key: String,
-}
 
 /// The handlers of a process.
 pub(crate) fn of(process: &Arc<Process>, plan: &Plan, start: Start, pool: &MemoryPool) -> Vec<Registration> {
     let there =
         |handler: &&HandlerPlan| start.all || if start.second { handler.builds.1 } else { handler.builds.0 };
     let all = plan.handlers.iter().filter(there);
-    let act = |handler: &HandlerPlan, kind| Act {
+    let all = all.flat_map(|handler| match plan.habits.versions && (start.second || start.all) {
+        true => registrations(handler, act::<MovedAgain>((process, pool), plan, handler)),
+        false => registrations(handler, act::<Moved>((process, pool), plan, handler)),
+    });
+    all.collect()
+}
+
+fn act<E>(
+    (process, pool): (&Arc<Process>, &MemoryPool),
+    plan: &Plan,
+    handler: &HandlerPlan,
+) -> impl Fn(CallKind) -> Act<E> {
+    |kind| Act {
         process: Arc::clone(process),
         pool: pool.clone(),
         kind,
         timeout: plan.config.delivery.handler_timeout,
         stops: handler.stop_on_first_failure,
-        misuse: plan.misuse,
-    };
-    all.flat_map(|handler| registrations(handler, |kind| act(handler, kind))).collect()
+        habits: plan.habits,
+        event: PhantomData,
+    }
 }
 
-fn registrations(plan: &HandlerPlan, act: impl Fn(CallKind) -> Act) -> Vec<Registration> {
+fn registrations<E: OutboxEvent>(plan: &HandlerPlan, act: impl Fn(CallKind) -> Act<E>) -> Vec<Registration> {
     let id = plan.id.as_str();
     let one = match plan.form {
         Form::Single => Registration::typed(id, act(CallKind::Single)),
@@ -73,7 +79,7 @@ fn registrations(plan: &HandlerPlan, act: impl Fn(CallKind) -> Act) -> Vec<Regis
 }
 
 /// One handler.
-struct Act {
+struct Act<E> {
     process: Arc<Process>,
     /// For transactions of its own.
     pool: MemoryPool,
@@ -81,12 +87,15 @@ struct Act {
     timeout: Duration,
     /// Whether it must stop at the first failure of a lane.
     stops: bool,
-    misuse: Misuse,
+    habits: Habits,
+    event: PhantomData<fn() -> E>,
 }
 
 /// A call under way. If it is dropped before its end, that is its end.
 struct UnderWay<'a> {
-    act: &'a Act,
+    process: &'a Process,
+    kind: CallKind,
+    timeout: Duration,
     call: u64,
     ends: Vec<End>,
     records: usize,
@@ -95,7 +104,7 @@ struct UnderWay<'a> {
     drop_panics: bool,
 }
 
-impl Act {
+impl<E> Act<E> {
     fn begin(&self, deliveries: &[&Delivery]) -> UnderWay<'_> {
         let call = self.process.world.number();
         let records = deliveries.iter().map(|delivery| Called {
@@ -114,7 +123,9 @@ impl Act {
             records: records.collect(),
         });
         UnderWay {
-            act: self,
+            process: &self.process,
+            kind: self.kind,
+            timeout: self.timeout,
             call,
             ends: Vec::new(),
             records: deliveries.len(),
@@ -129,7 +140,7 @@ impl Act {
         let (call, repaired) = world.called(delivery.event_id, &delivery.handler);
         let seed = world.seed_of(&format!("{} {}", delivery.event_id, delivery.handler));
         let repaired = repaired || self.kind == CallKind::Fallback && !seed.is_multiple_of(4);
-        fate(seed, call, repaired, self.timeout, self.misuse.strays)
+        fate(seed, call, repaired, self.timeout, self.habits.strays)
     }
 
     /// All records of a call, each in its turn.
@@ -162,7 +173,11 @@ impl Act {
         let mut call = self.begin(deliveries);
         let (mut effects, mut strayed) = (Vec::new(), false);
         for delivery in deliveries {
-            conn.push_effect(format!("{} {}", delivery.event_id, delivery.handler));
+            let effect = format!("{} {}", delivery.event_id, delivery.handler);
+            match self.habits.savepoints {
+                true => push_within(conn, &effect, delivery.attempt).await,
+                false => conn.push_effect(effect),
+            }
             effects.push((delivery.event_id, delivery.handler.to_string()));
             let fate = self.fate(delivery);
             let mut result = call.one(fate).await;
@@ -184,6 +199,22 @@ impl Act {
         }
         call.end();
         Ok(())
+    }
+}
+
+/// Writes an effect after a savepoint that is released, and once more after one that is rolled back to, within the
+/// other or after it.
+async fn push_within(conn: &mut MemoryConnection, effect: &str, attempt: u32) {
+    let Ok(mut released) = conn.begin().await else { return };
+    released.push_effect(effect);
+    if attempt.is_multiple_of(2)
+        && let Ok(mut within) = released.begin().await
+    {
+        within.push_effect(effect);
+    }
+    drop(released.commit().await);
+    if let Ok(mut undone) = conn.begin().await {
+        undone.push_effect(effect);
     }
 }
 
@@ -214,7 +245,7 @@ impl UnderWay<'_> {
     /// The call has failed as a whole, which is a failure of its first record. A transaction of several records is
     /// tried again in parts, so that nothing is said of any of them.
     fn whole(&mut self, end: End) {
-        let several = self.act.kind == CallKind::TransactionalBatch && self.records > 1;
+        let several = self.kind == CallKind::TransactionalBatch && self.records > 1;
         self.ends = vec![End::Dropped; self.records];
         if !several && let Some(first) = self.ends.first_mut() {
             *first = end;
@@ -228,7 +259,7 @@ impl UnderWay<'_> {
         }
         self.done = true;
         let ends = std::mem::take(&mut self.ends);
-        self.act.process.note(What::CallEnded { call: self.call, ends });
+        self.process.note(What::CallEnded { call: self.call, ends });
     }
 }
 
@@ -236,11 +267,11 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if !self.done {
             // Only a process that ends has no clock any more.
-            let dead = self.act.process.dead.load(Relaxed);
-            let process = &self.act.process;
+            let dead = self.process.dead.load(Relaxed);
+            let process = self.process;
             let lapsed = process.lapsed_at.load(Relaxed);
             let cancelled = lapsed > 0 && process.world.time.now() < lapsed + LAPSE;
-            let timed_out = !dead && !cancelled && self.began.elapsed() >= self.act.timeout;
+            let timed_out = !dead && !cancelled && self.began.elapsed() >= self.timeout;
             let end = if timed_out { End::TimedOut } else { End::Dropped };
             self.whole(end);
             self.end();
@@ -251,28 +282,28 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-impl Handler for Act {
-    type Event = Moved;
+impl<E: OutboxEvent> Handler for Act<E> {
+    type Event = E;
 
-    async fn handle(&self, _: Moved, delivery: &Delivery) -> Result<(), HandlerError> {
+    async fn handle(&self, _: E, delivery: &Delivery) -> Result<(), HandlerError> {
         self.work(&[delivery]).await.pop().unwrap_or(Ok(()))
     }
 }
 
-impl BatchHandler for Act {
-    type Event = Moved;
+impl<E: OutboxEvent> BatchHandler for Act<E> {
+    type Event = E;
 
-    async fn handle(&self, _: Vec<Moved>, deliveries: &[&Delivery]) -> BatchResults {
+    async fn handle(&self, _: Vec<E>, deliveries: &[&Delivery]) -> BatchResults {
         self.work(deliveries).await
     }
 }
 
-impl TransactionalHandler<Memory> for Act {
-    type Event = Moved;
+impl<E: OutboxEvent> TransactionalHandler<Memory> for Act<E> {
+    type Event = E;
 
     async fn handle(
         &self,
-        _: Moved,
+        _: E,
         conn: &mut MemoryConnection,
         delivery: &Delivery,
     ) -> Result<(), HandlerError> {
@@ -280,12 +311,12 @@ impl TransactionalHandler<Memory> for Act {
     }
 }
 
-impl TransactionalBatchHandler<Memory> for Act {
-    type Event = Moved;
+impl<E: OutboxEvent> TransactionalBatchHandler<Memory> for Act<E> {
+    type Event = E;
 
     async fn handle(
         &self,
-        _: Vec<Moved>,
+        _: Vec<E>,
         conn: &mut MemoryConnection,
         deliveries: &[&Delivery],
     ) -> Result<(), HandlerError> {
@@ -293,10 +324,10 @@ impl TransactionalBatchHandler<Memory> for Act {
     }
 }
 
-impl FallbackHandler for Act {
-    type Event = Moved;
+impl<E: OutboxEvent> FallbackHandler for Act<E> {
+    type Event = E;
 
-    async fn handle(&self, _: Moved, failure: &Failure) -> Result<(), HandlerError> {
+    async fn handle(&self, _: E, failure: &Failure) -> Result<(), HandlerError> {
         self.work(&[&failure.delivery]).await.pop().unwrap_or(Ok(()))
     }
 }

@@ -26,6 +26,7 @@ mod shared;
 mod shrink;
 mod stray;
 mod time;
+mod told;
 mod weather;
 mod world;
 mod writer;

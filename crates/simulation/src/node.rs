@@ -191,7 +191,7 @@ async fn run(process: Arc<Process>, plan: Plan, start: Start) {
     let outbox = built.expect("an outbox");
     let writers = (0..start.writers).map(|number| {
         let dice = dice(&format!("writer {number}"));
-        writer::write(Arc::clone(&process), outbox.clone(), own.clone(), plan.clone(), dice)
+        writer::write(Arc::clone(&process), outbox.clone(), own.clone(), plan.clone(), start, dice)
     });
     // In one task: a runtime that is dropped drops its tasks in an order that follows from numbers that all threads
     // share, and the locks of transactions would be free in that order.
@@ -239,6 +239,7 @@ impl Observer for Watch {
             Signal::LostReplyResolved { applied: true } => saw("lost reply was applied"),
             Signal::LostReplyResolved { applied: false } => saw("lost reply was not applied"),
             Signal::Unroutable { .. } => saw("unroutable"),
+            Signal::Undecodable { .. } => saw("undecodable"),
             Signal::FallbackTaken { .. } => saw("fallback"),
             Signal::TargetUnavailable { .. } => saw("target unavailable"),
             Signal::ShutdownForced { .. } => saw("shutdown forced"),

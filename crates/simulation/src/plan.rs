@@ -31,14 +31,35 @@ pub struct Plan {
     pub(crate) pause: Duration,
     /// The longest turn of a node.
     pub(crate) turn: Duration,
-    pub(crate) misuse: Misuse,
+    pub(crate) habits: Habits,
 }
 
-/// What the user's code does that it should not.
+/// What the user's code does besides.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Misuse {
+pub(crate) struct Habits {
     /// Transactional handlers end their transaction, or put another in its place.
     pub(crate) strays: bool,
+    /// Producers and transactional handlers use savepoints.
+    pub(crate) savepoints: bool,
+    /// Serializers fail and panic.
+    pub(crate) unwritable: bool,
+    /// The second build writes a version of the event that the first one cannot read.
+    pub(crate) versions: bool,
+    /// Events have dedup keys, and delayed ones are cancelled.
+    pub(crate) takes_back: bool,
+}
+
+impl Habits {
+    fn draw(dice: &mut Rng) -> Self {
+        let mut one_of = |count: u8| dice.u8(..count) == 0;
+        Self {
+            strays: one_of(3),
+            savepoints: one_of(3),
+            unwritable: one_of(4),
+            versions: one_of(4),
+            takes_back: one_of(3),
+        }
+    }
 }
 
 /// One handler of the service.
@@ -84,7 +105,7 @@ impl Plan {
         let turn = Duration::from_millis(dice.u64(2..40));
         let faults = faults(&mut dice, nodes, run);
         let ids_again = dice.bool();
-        let misuse = Misuse { strays: dice.u8(..3) == 0 };
+        let habits = Habits::draw(&mut dice);
         Self {
             seed,
             faults,
@@ -98,7 +119,7 @@ impl Plan {
             keys,
             pause,
             turn,
-            misuse,
+            habits,
         }
     }
 

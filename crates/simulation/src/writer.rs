@@ -1,17 +1,26 @@
-//! Producers: transactions that cross, stay open, are rolled back, and commits that may have failed.
+//! Producers: transactions that cross, stay open, are rolled back in whole or in part, and commits that may have failed.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use fastrand::Rng;
+use futures::FutureExt;
 use keylane::{
-    Outbox, ScheduleError, ScheduleOptions,
-    memory::{Memory, MemoryPool, MemoryTransaction},
+    Outbox, OutboxEvent, ScheduleError, ScheduleOptions, Scheduled,
+    inner::ErrorClass,
+    memory::{Memory, MemoryConnection, MemoryPool, MemoryTransaction},
 };
 use keylane_checker::What;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use crate::{handlers::Moved, node::Process, plan::Plan};
+use crate::{
+    node::{Process, Start},
+    plan::Plan,
+    told::{Moved, MovedAgain, Writing},
+};
+
+/// The dedup keys of all producers.
+const DEDUP_KEYS: u32 = 60;
 
 /// One transaction after the other until the faults are over.
 pub(crate) async fn write(
@@ -19,9 +28,10 @@ pub(crate) async fn write(
     outbox: Outbox<Memory>,
     pool: MemoryPool,
     plan: Plan,
+    start: Start,
     dice: Rng,
 ) {
-    let mut writer = Writer { process, outbox, plan, dice };
+    let mut writer = Writer { process, outbox, plan, start, dice, delayed: Vec::new() };
     while !writer.process.world.has_enough() {
         let pause = writer.plan.pause;
         writer.rest(pause).await;
@@ -35,7 +45,10 @@ struct Writer {
     process: Arc<Process>,
     outbox: Outbox<Memory>,
     plan: Plan,
+    start: Start,
     dice: Rng,
+    /// What can be cancelled, if it is not due: events with their transactions and keys.
+    delayed: Vec<(u64, Uuid, String)>,
 }
 
 impl Writer {
@@ -47,7 +60,14 @@ impl Writer {
         let count = if burst.is_some() { self.dice.usize(20..60) } else { self.dice.usize(1..5) };
         for _ in 0..count {
             let key = burst.unwrap_or_else(|| self.dice.usize(..self.plan.keys));
-            self.schedule(&mut tx, number, &format!("key-{key}")).await;
+            let key = format!("key-{key}");
+            match self.plan.habits.savepoints && self.dice.u8(..4) == 0 {
+                true => self.within(&mut tx, number, &key).await,
+                false => drop(self.schedule(&mut tx, number, &key).await),
+            }
+            if self.plan.habits.takes_back && self.dice.u8(..3) == 0 {
+                self.cancel(&mut tx, number).await;
+            }
             if burst.is_none() && self.dice.u8(..4) == 0 {
                 self.rest(Duration::from_millis(50)).await;
             }
@@ -59,7 +79,7 @@ impl Writer {
         }
         if self.dice.u8(..8) == 0 {
             drop(tx);
-            return self.process.note(What::RolledBack { tx: number });
+            return self.rolled_back(number);
         }
         self.process.note(What::Committing { tx: number });
         match tx.commit().await {
@@ -69,27 +89,109 @@ impl Writer {
                     self.outbox.wake();
                 }
             }
+            // A savepoint was left open.
+            Err(error) if error.class == ErrorClass::Setup => self.rolled_back(number),
             Err(_) => self.process.note(What::CommitUnknown { tx: number }),
         }
     }
 
-    async fn schedule(&mut self, tx: &mut MemoryTransaction, number: u64, key: &str) {
-        self.process.world.scheduled();
+    fn rolled_back(&mut self, number: u64) {
+        self.delayed.retain(|(tx, ..)| *tx != number);
+        self.process.note(What::RolledBack { tx: number });
+    }
+
+    /// Some events after a savepoint, which is mostly released or rolled back to.
+    async fn within(&mut self, conn: &mut MemoryConnection, number: u64, key: &str) {
+        let Ok(mut savepoint) = conn.begin().await else { return };
+        let mut events = Vec::new();
+        for _ in 0..self.dice.u8(1..4) {
+            events.extend(self.schedule(&mut savepoint, number, key).await);
+        }
+        match self.dice.u8(..40) {
+            0 => std::mem::forget(savepoint),
+            1..20 => drop(savepoint.commit().await),
+            _ => {
+                drop(savepoint);
+                self.undone(number, events);
+            }
+        }
+    }
+
+    fn undone(&mut self, tx: u64, events: Vec<Uuid>) {
+        self.delayed.retain(|(_, event, _)| !events.contains(event));
+        self.process.note(What::Undone { tx, events });
+    }
+
+    /// Takes a delayed event back, if it is not due yet.
+    async fn cancel(&mut self, conn: &mut MemoryConnection, number: u64) {
+        if self.delayed.is_empty() {
+            return;
+        }
+        let (of, event, key) = self.delayed.swap_remove(self.dice.usize(..self.delayed.len()));
+        match self.outbox.cancel(conn, &key, event).await {
+            Ok(0) | Err(_) => {}
+            Ok(_) if of == number => self.undone(number, vec![event]),
+            Ok(_) => self.process.note(What::Cancelled { tx: number, event }),
+        }
+    }
+
+    /// Returns the event, unless it is sure that nothing was written.
+    async fn schedule(&mut self, conn: &mut MemoryConnection, number: u64, key: &str) -> Option<Uuid> {
+        let (process, habits) = (Arc::clone(&self.process), self.plan.habits);
+        process.world.scheduled();
         let event = Uuid::from_u128(self.dice.u128(..));
-        let call = self.process.world.number();
-        let delayed = self.dice.u8(..15) == 0;
+        let call = process.world.number();
+        let delayed = self.dice.u8(..15) == 0 || habits.takes_back && self.dice.u8(..4) == 0;
         let mut options = ScheduleOptions::new().event_id(event);
         if delayed {
             options = options.after(Duration::from_millis(self.dice.u64(1..3_000)));
         }
-        let (key, handlers) = (key.to_owned(), Vec::new());
-        self.process.note(What::Scheduling { call, tx: number, event, key: key.clone(), handlers, delayed });
-        let told = match self.outbox.schedule_with(&mut **tx, &Moved { key }, options).await {
-            Ok(_) => What::Scheduled { call },
-            Err(ScheduleError::Store(_)) => What::ScheduleUnknown { call },
-            Err(_) => What::ScheduleFailed { call },
+        let (of, handlers) = (key.to_owned(), Vec::new());
+        process.note(What::Scheduling { call, tx: number, event, key: of, handlers, delayed });
+        if habits.takes_back && self.dice.u8(..4) == 0 {
+            let dedup_key = format!("dedup-{}", self.dice.u32(..DEDUP_KEYS));
+            options = options.dedup_key(&dedup_key);
+            process.note(What::Keyed { call, dedup_key });
+        }
+        let writing = if habits.unwritable { Writing::draw(&mut self.dice) } else { Writing::Succeeds };
+        let told = match self.tell(conn, key, writing, options).await {
+            Some(Ok(scheduled)) if scheduled.duplicate => What::Duplicate { call },
+            Some(Ok(_)) => What::Scheduled { call },
+            Some(Err(ScheduleError::Store(_))) => What::ScheduleUnknown { call },
+            Some(Err(_)) | None => What::ScheduleFailed { call },
         };
-        self.process.note(told);
+        let written = matches!(told, What::Scheduled { .. } | What::ScheduleUnknown { .. });
+        process.note(told);
+        if written && delayed {
+            self.delayed.push((number, event, key.to_owned()));
+        }
+        written.then_some(event)
+    }
+
+    /// In one of the versions of the event. Returns nothing if the serializer panics.
+    async fn tell(
+        &mut self,
+        conn: &mut MemoryConnection,
+        key: &str,
+        writing: Writing,
+        options: ScheduleOptions,
+    ) -> Option<Result<Scheduled, ScheduleError>> {
+        // A process without handlers may be of either build.
+        let second = self.start.second || self.start.node.is_none() && self.dice.bool();
+        let key = key.to_owned();
+        match self.plan.habits.versions && second {
+            true => self.schedule_one(conn, &MovedAgain { key, writing }, options).await,
+            false => self.schedule_one(conn, &Moved { key, writing }, options).await,
+        }
+    }
+
+    async fn schedule_one<E: OutboxEvent>(
+        &self,
+        conn: &mut MemoryConnection,
+        event: &E,
+        options: ScheduleOptions,
+    ) -> Option<Result<Scheduled, ScheduleError>> {
+        AssertUnwindSafe(self.outbox.schedule_with(conn, event, options)).catch_unwind().await.ok()
     }
 
     async fn rest(&mut self, most: Duration) {

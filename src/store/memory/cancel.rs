@@ -14,9 +14,10 @@ impl MemoryConnection {
         // Whoever cancels at the same time decides by its commit or rollback.
         self.held.take("cancel", Lock::Cancelling(tables.clone(), cancel.key.clone())).await?;
         let mut freed = Vec::new();
-        let mut count = self.cancel_own(tables, cancel, &mut freed);
         let client = self.client.clone();
-        client.with(|data, now| {
+        let count = client.with(|data, now| {
+            self.on_this_server(data, "cancel")?;
+            let mut count = self.cancel_own(tables, cancel, &mut freed);
             let outbox = data.outbox(tables);
             let found = outbox.records.all().filter(|(_, row)| is_cancelled(row, cancel, now));
             let found: Vec<(RecordId, Option<String>)> =
@@ -28,7 +29,8 @@ impl MemoryConnection {
                     count += 1;
                 }
             }
-        });
+            Ok(count)
+        })?;
         for dedup_key in freed {
             self.held.take("cancel", Lock::DedupKey(tables.clone(), dedup_key.clone())).await?;
             self.writes.dedup_keys.retain(|(of, own)| of != tables || *own != dedup_key);

@@ -189,6 +189,7 @@ impl MemoryConnection {
     }
 
     pub(super) async fn lock_keys(&mut self, tables: &Tables, keys: &[&str]) -> Result<(), StoreError> {
+        self.on_this_server(&self.client.shared.data(), "lock keys")?;
         for key in keys {
             self.held.take("lock keys", Lock::Key(tables.clone(), (*key).to_owned())).await?;
         }
@@ -196,6 +197,7 @@ impl MemoryConnection {
     }
 
     pub(super) async fn note_dedup_key(&mut self, tables: &Tables, key: &str) -> Result<bool, StoreError> {
+        self.on_this_server(&self.client.shared.data(), "note dedup key")?;
         let freed = self.writes.freed.iter().any(|(of, own)| of == tables && own == key);
         let noted = |shared: &Shared| !freed && shared.data().outbox(tables).dedup_keys.contains_key(key);
         if noted(&self.client.shared)

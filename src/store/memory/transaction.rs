@@ -131,13 +131,10 @@ mod tests {
         store::Tables,
     };
 
-    #[tokio::test]
-    async fn a_cancel_that_is_rolled_back_to_a_savepoint_can_be_made_again() {
-        let (pool, tables) = (MemoryPool::new(), Tables::default());
+    fn in_an_hour() -> (NewRecord, Cancel) {
         let (partition, key) = (Partition::of("order-1"), "order-1".to_owned());
-        let event_id = uuid::Uuid::from_u128(7);
         let record = NewRecord {
-            event_id,
+            event_id: uuid::Uuid::from_u128(7),
             partition,
             key: key.clone(),
             handler: "bookkeeper".into(),
@@ -149,7 +146,31 @@ mod tests {
             deadline: None,
             dedup_key: Some("placed-1".to_owned()),
         };
-        let cancel = Cancel { partition, key, named: Named::Event(event_id) };
+        let named = Named::Event(record.event_id);
+        (record, Cancel { partition, key, named })
+    }
+
+    #[tokio::test]
+    async fn a_transaction_of_a_server_that_has_given_way_cancels_and_notes_nothing() {
+        let (pool, tables) = (MemoryPool::new(), Tables::default());
+        let (record, cancel) = in_an_hour();
+        let mut tx = pool.begin().await.unwrap();
+        Memory::insert(&mut tx, &tables, &[record]).await.unwrap();
+        tx.commit().await.unwrap();
+        let mut former = pool.begin().await.unwrap();
+        pool.fail_over(pool.moment(), false);
+        Memory::cancel(&mut former, &tables, &cancel).await.unwrap_err();
+        Memory::note_dedup_key(&mut former, &tables, "placed-1").await.unwrap_err();
+        Memory::lock_keys(&mut former, &tables, &["order-1"]).await.unwrap_err();
+        drop(former);
+        let mut tx = pool.begin().await.unwrap();
+        assert_eq!(Memory::cancel(&mut tx, &tables, &cancel).await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_cancel_that_is_rolled_back_to_a_savepoint_can_be_made_again() {
+        let (pool, tables) = (MemoryPool::new(), Tables::default());
+        let (record, cancel) = in_an_hour();
         let mut tx = pool.begin().await.unwrap();
         assert!(Memory::note_dedup_key(&mut tx, &tables, "placed-1").await.unwrap());
         Memory::insert(&mut tx, &tables, &[record]).await.unwrap();

@@ -73,6 +73,7 @@ impl Judge {
         self.reach("failover");
         self.faults.strike_all(line.event.at);
         self.shares_disturbed();
+        self.dedup.failed_over();
         self.forgets.strangers.extend(self.members.all());
         while let Some((_, undo)) = self.forgets.changes.pop_back_if(|(at, _)| *at > back_to) {
             self.reach("forgotten commit");

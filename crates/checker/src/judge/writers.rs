@@ -140,10 +140,14 @@ impl Judge {
     }
 
     pub(super) fn of_writer(&mut self, line: &Line) -> Result<(), Violation> {
+        self.judge_dedup(line)?;
         match &line.event.what {
             What::Scheduling { .. } => self.scheduling(line),
             What::Scheduled { call } => drop(self.writers.calls.remove(call)),
-            What::ScheduleFailed { call } => self.not_written(*call, &Written::No(Arc::clone(line))),
+            What::Cancelled { event, .. } => self.writers.cancel(*event, line),
+            What::ScheduleFailed { call } | What::Duplicate { call } => {
+                self.not_written(*call, &Written::No(Arc::clone(line)))
+            }
             What::ScheduleUnknown { call } => self.not_written(*call, &Written::Unknown),
             What::Undone { events, .. } => {
                 self.reach("savepoint undone");

@@ -236,3 +236,51 @@ fn who_has_joined_before_a_failover_may_call_and_writes_nothing() {
         assert_eq!(late.judged(expect()).expect_err(stranger).invariant, Invariant::Fence);
     }
 }
+
+/// Two events of one key, each in a transaction of its own; the second finds a duplicate, or does not.
+fn keyed(between: impl Fn(Script) -> Script, duplicate: bool) -> Option<Invariant> {
+    let key = |script: Script, call| script.then(What::Keyed { call, dedup_key: "dedup".to_owned() });
+    let first = key(Script::default().scheduling(1), 1).then(What::Scheduled { call: 1 });
+    let second = key(between(first).scheduling(2), 2);
+    let told = if duplicate { What::Duplicate { call: 2 } } else { What::Scheduled { call: 2 } };
+    second.then(told).caught()
+}
+
+#[test]
+fn a_dedup_key_is_noted_once_and_a_duplicate_is_one_of_something() {
+    let committed = |script: Script| script.committed(1).called(1, "a", 1, 1);
+    let rolled_back = |script: Script| script.then(What::RolledBack { tx: 1 });
+    let unknown =
+        |script: Script| script.then(What::Committing { tx: 1 }).then(What::CommitUnknown { tx: 1 });
+    assert_eq!(keyed(committed, true), None);
+    assert_eq!(keyed(committed, false), Some(Invariant::NoGhost));
+    assert_eq!(keyed(rolled_back, true), Some(Invariant::NoLoss));
+    assert_eq!(keyed(rolled_back, false), None);
+    assert_eq!([true, false].map(|duplicate| keyed(unknown, duplicate)), [None, None]);
+    let event = Uuid::from_u128(1);
+    let freed = |end: fn(Script) -> Script| {
+        move |script: Script| {
+            end(script.committed(1).called(1, "a", 1, 1).then(What::Cancelled { tx: 9, event }))
+        }
+    };
+    assert_eq!(keyed(freed(|script| script.committed(9)), true), Some(Invariant::NoLoss));
+    assert_eq!(keyed(freed(|script| script.committed(9)), false), None);
+    assert_eq!(
+        keyed(freed(|script| script.then(What::RolledBack { tx: 9 })), false),
+        Some(Invariant::NoGhost)
+    );
+}
+
+#[test]
+fn a_cancelled_event_is_gone_with_the_commit() {
+    let cancelled = || {
+        let stored = Script::default().scheduling(1).then(What::Committing { tx: 1 }).stored(1);
+        stored.then(What::Committed { tx: 1 }).then(What::Cancelled { tx: 2, event: Uuid::from_u128(1) })
+    };
+    let gone = What::Changed { id: 1, status: Status::Gone, attempts: 0, by: None };
+    let caught = |script: Script| script.judged(rows()).err().map(|violation| violation.invariant);
+    assert_eq!(caught(cancelled().committed(2)), Some(Invariant::NoGhost));
+    assert_eq!(caught(cancelled().then(gone.clone()).committed(2)), None);
+    let rolled_back = cancelled().then(What::RolledBack { tx: 2 }).then(gone);
+    assert_eq!(caught(rolled_back), Some(Invariant::AtLeastOnce));
+}
