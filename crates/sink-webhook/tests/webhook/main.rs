@@ -7,3 +7,4 @@ mod refusals;
 mod requests;
 mod server;
 mod stage;
+mod tls;

@@ -11,12 +11,14 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::TcpListener,
     sync::{
         Mutex,
         mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     },
 };
+use tokio_rustls::TlsAcceptor;
 
 /// A request as it came.
 pub(crate) struct Got {
@@ -61,20 +63,35 @@ impl Server {
         listener: TcpListener,
         answers: impl Fn(&Got) -> Answer + Send + Sync + 'static,
     ) -> Self {
+        Self::with(listener, || None, answers)
+    }
+
+    /// Speaks TLS. `acceptor` is asked at each connection.
+    pub(crate) async fn over_tls(
+        acceptor: impl Fn() -> TlsAcceptor + Send + 'static,
+        answers: impl Fn(&Got) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::with(listener, move || Some(acceptor()), answers)
+    }
+
+    fn with(
+        listener: TcpListener,
+        acceptor: impl Fn() -> Option<TlsAcceptor> + Send + 'static,
+        answers: impl Fn(&Got) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let address = listener.local_addr().unwrap();
         let (sender, requests) = unbounded_channel();
         let answers = Arc::new(answers);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (sender, answers) = (sender.clone(), Arc::clone(&answers));
-                let service = service_fn(move |request: Request<Incoming>| {
-                    let (sender, answers) = (sender.clone(), Arc::clone(&answers));
-                    async move { Ok::<_, Infallible>(serve(request, &sender, &*answers).await) }
-                });
-                let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+                let (sender, answers, acceptor) = (sender.clone(), Arc::clone(&answers), acceptor());
                 tokio::spawn(async move {
-                    // A client that goes away ends its connection.
-                    let _ = connection.await;
+                    let Some(acceptor) = acceptor else { return converse(stream, sender, answers).await };
+                    // A client that does not trust the certificate ends its connection.
+                    if let Ok(stream) = acceptor.accept(stream).await {
+                        converse(stream, sender, answers).await;
+                    }
                 });
             }
         });
@@ -100,10 +117,22 @@ impl Server {
     }
 }
 
+/// Serves a connection until its client goes away.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    sender: UnboundedSender<Got>,
+    answers: Arc<impl Fn(&Got) -> Answer>,
+) {
+    let service = service_fn(|request: Request<Incoming>| async {
+        Ok::<_, Infallible>(serve(request, &sender, &*answers).await)
+    });
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
+
 async fn serve(
     request: Request<Incoming>,
     sender: &UnboundedSender<Got>,
-    answers: &(impl Fn(&Got) -> Answer + ?Sized),
+    answers: &impl Fn(&Got) -> Answer,
 ) -> Response<Full<Bytes>> {
     let (parts, body) = request.into_parts();
     let got = Got { parts, body: body.collect().await.unwrap().to_bytes() };

@@ -88,13 +88,16 @@ impl Stage {
     /// Waits until nothing is to be delivered any more.
     pub(crate) async fn until_idle(&mut self) {
         let open = [Status::Pending, Status::Delayed];
-        loop {
-            let counts = self.outbox.admin().counts().await.unwrap();
-            if open.iter().all(|status| counts.of(*status) == 0) {
-                return;
+        let idle = async {
+            loop {
+                let counts = self.outbox.admin().counts().await.unwrap();
+                if open.iter().all(|status| counts.of(*status) == 0) {
+                    return;
+                }
+                self.until(|signal| matches!(signal, Signal::Settled { .. })).await;
             }
-            self.until(|signal| matches!(signal, Signal::Settled { .. })).await;
-        }
+        };
+        bounded(idle).await;
     }
 
     /// The text of the record that fails for good.
