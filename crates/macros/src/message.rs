@@ -2,7 +2,12 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::{Error, FnArg, LitStr, Path, Result, Signature, Type, meta, parse::Parser, parse_quote};
+use syn::{
+    Error, FnArg, LitStr, Path, Result, ReturnType, Safety, Signature, Type,
+    meta::{self, ParseNestedMeta},
+    parse::Parser,
+    parse_quote,
+};
 
 use crate::signature::Head;
 
@@ -19,9 +24,9 @@ impl Arguments {
         let parser = meta::parser(|option| {
             let is = |name| option.path.is_ident(name);
             if is("topic") {
-                topic = Some(option.value()?.parse::<LitStr>()?);
+                text(&mut topic, &option)?;
             } else if is("group") {
-                group = Some(option.value()?.parse::<LitStr>()?);
+                text(&mut group, &option)?;
             } else if is("crate") {
                 consumer = option.value()?.parse()?;
             } else {
@@ -30,16 +35,24 @@ impl Arguments {
             Ok(())
         });
         parser.parse2(attribute)?;
-        let empty = |text: &LitStr| text.value().is_empty();
-        match topic {
-            Some(topic) if !empty(&topic) && !group.as_ref().is_some_and(empty) => {
-                Ok(Self { consumer, topic, group })
-            }
-            _ => Err(Error::new(
-                Span::call_site(),
-                "name the topic: #[message_handler(topic = \"orders\", group = \"billing\")]",
-            )),
-        }
+        let Some(topic) = topic else {
+            let advice = "name the topic: #[message_handler(topic = \"orders\", group = \"billing\")]";
+            return Err(Error::new(Span::call_site(), advice));
+        };
+        Ok(Self { consumer, topic, group })
+    }
+}
+
+/// Reads the text of an option.
+fn text(place: &mut Option<LitStr>, option: &ParseNestedMeta<'_>) -> Result<()> {
+    let name = option.path.require_ident()?;
+    let text: LitStr = option.value()?.parse()?;
+    if text.value().is_empty() {
+        return Err(Error::new(text.span(), format!("`{name}` is empty: name one, or take the option out")));
+    }
+    match place.replace(text) {
+        Some(_) => Err(option.error(format!("`{name}` is given twice; keep one"))),
+        None => Ok(()),
     }
 }
 
@@ -95,11 +108,16 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenS
 
 /// The type of the connection, if the function takes one, and what it is given for the message.
 fn arguments(signature: &Signature) -> Result<(Option<Type>, TokenStream)> {
-    let advice = "a message handler is an `async fn` that takes a `&Message` or the payload, and before it a \
-                  `&mut` connection if it is transactional";
+    let advice = "a message handler is a safe `async fn` without type parameters; it takes a `&Message` or the \
+                  payload, and before it a `&mut` connection if it is transactional";
     let refused = || Error::new_spanned(signature, advice);
-    if signature.asyncness.is_none() || !signature.generics.params.is_empty() {
+    let is_plain = signature.generics.params.is_empty() && signature.generics.where_clause.is_none();
+    if signature.asyncness.is_none() || !is_plain || matches!(signature.safety, Safety::Unsafe(_)) {
         return Err(refused());
+    }
+    if let ReturnType::Default = signature.output {
+        let advice = "a handler says whether it succeeded: return `Result<(), E>`";
+        return Err(Error::new(signature.ident.span(), advice));
     }
     let mut types = Vec::new();
     for argument in &signature.inputs {
