@@ -35,7 +35,7 @@ pub struct PartitionLag {
     pub topic: String,
     /// The partition.
     pub partition: i32,
-    /// Messages that are not committed, as of the client's last report, every 5 s.
+    /// Messages that are not finished, as of the client's last report, every 5 s.
     pub messages: i64,
 }
 
@@ -58,6 +58,8 @@ pub(crate) type Client = BaseConsumer<Context>;
 
 pub(crate) struct Context {
     events: mpsc::Sender<Event>,
+    /// A group that has finished nothing yet begins with the oldest message.
+    from_start: bool,
 }
 
 impl ClientContext for Context {
@@ -65,12 +67,12 @@ impl ClientContext for Context {
         let mut lags = Vec::new();
         for (topic, of_topic) in statistics.topics {
             for (partition, found) in of_topic.partitions {
-                let messages = if found.consumer_lag_stored >= 0 {
-                    found.consumer_lag_stored
-                } else {
-                    found.consumer_lag
-                };
-                if partition >= 0 && found.desired && messages >= 0 {
+                // What was finished last, or committed; without either, all that there is. Less than zero is unknown.
+                let unfinished = (self.from_start && found.lo_offset >= 0)
+                    .then(|| found.ls_offset.saturating_sub(found.lo_offset));
+                let mut known = [found.consumer_lag_stored, found.consumer_lag].into_iter().chain(unfinished);
+                let Some(messages) = known.find(|messages| *messages >= 0) else { continue };
+                if partition >= 0 && found.desired {
                     lags.push(PartitionLag { topic: topic.clone(), partition, messages });
                 }
             }
@@ -168,7 +170,7 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn start(config: &ConsumerConfig, topics: &[&str]) -> Result<Self, ConfigError> {
         let (sender, events) = mpsc::channel(EVENTS);
-        let context = Context { events: sender.clone() };
+        let context = Context { events: sender.clone(), from_start: config.from_start };
         let refused = |error: rdkafka::error::KafkaError| ConfigError::Client(error.to_string());
         let client: Client = config.consumer().create_with_context(context).map_err(refused)?;
         client.subscribe(topics).map_err(refused)?;

@@ -7,6 +7,7 @@ mod away;
 mod bounds;
 mod broker;
 mod crashes;
+mod lag;
 mod ordering;
 mod outages;
 mod poison;
