@@ -1,5 +1,5 @@
-//! Events that arrive at a steady rate, whatever became of those before: by the clock, and with the
-//! times at which each was committed and reached its handler.
+//! Events that arrive at a steady rate by the clock, even if earlier events are late. The module notes when each
+//! event was committed and when it reached its handler.
 
 use std::{
     borrow::Cow,
@@ -23,10 +23,10 @@ use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
 use super::{Engine, Result, handler::HANDLER, options::Load, stage::Stage, tally::Event};
 
-/// Nothing has reached its handler for so long: it never will.
+/// A run fails if an event has not reached its handler after this time.
 const STALL: Duration = Duration::from_secs(60);
 
-/// What is scheduled: an event that knows its number.
+/// The scheduled event. It carries its number.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Arrival {
     number: usize,
@@ -45,7 +45,7 @@ impl OutboxEvent for Arrival {
 pub(super) struct Arrivals {
     load: Load,
     times: Vec<Times>,
-    /// How many times of each kind there are.
+    /// How many events have been committed, and how many have entered the handler.
     committed: AtomicUsize,
     entered: AtomicUsize,
     stopped: AtomicBool,
@@ -57,7 +57,7 @@ struct Times {
     entered: OnceLock<Instant>,
 }
 
-/// One that has entered the handler.
+/// An event that has entered the handler.
 pub(super) struct Entry {
     pub(super) number: usize,
     pub(super) at: Instant,
@@ -65,7 +65,7 @@ pub(super) struct Entry {
     pub(super) waited: Duration,
 }
 
-/// Notes when the events of a run enter it, or nothing in another process.
+/// The handler: notes when an event of this run enters it. In another process it notes nothing.
 pub(super) struct Enter(pub(super) Option<Arc<Arrivals>>);
 
 impl Handler for Enter {
@@ -165,20 +165,20 @@ impl Arrivals {
         Arrival { number, event: Event::numbered(number, self.load) }
     }
 
-    /// These have just been committed.
+    /// Notes that the events of these numbers have just been committed.
     fn note(&self, numbers: Range<usize>) {
         let now = Instant::now();
         numbers.for_each(|number| self.committed(number, now));
     }
 
-    /// This one was committed then.
+    /// Notes when the event of this number was committed.
     pub(super) fn committed(&self, number: usize, at: Instant) {
         if self.times.get(number).is_some_and(|times| times.committed.set(at).is_ok()) {
             self.committed.fetch_add(1, SeqCst);
         }
     }
 
-    /// All that were committed, and when, by their number.
+    /// The number and the time of each committed event.
     pub(super) fn commits(&self) -> impl Iterator<Item = (usize, Instant)> {
         self.times.iter().enumerate().filter_map(|(number, times)| Some((number, *times.committed.get()?)))
     }
@@ -199,7 +199,7 @@ impl Arrivals {
         }
     }
 
-    /// A second delivery does not count.
+    /// Notes that an event has entered the handler. A second delivery does not count.
     fn enter(&self, number: usize) {
         let now = Instant::now();
         if self.times.get(number).is_some_and(|times| times.entered.set(now).is_ok()) {
@@ -207,9 +207,9 @@ impl Arrivals {
         }
     }
 
-    /// How many have been committed and have not entered the handler in this process.
+    /// How many events have been committed and have not entered the handler of this process.
     pub(super) fn backlog(&self) -> usize {
-        // Those first that may only grow: none is counted that has entered.
+        // The entered events are read first. Both counts only grow, so no event that has entered is counted here.
         let entered = self.entered.load(SeqCst);
         self.committed.load(SeqCst).saturating_sub(entered)
     }
@@ -232,7 +232,7 @@ impl Arrivals {
         Ok(())
     }
 
-    /// All that entered the handler in this process, by their number.
+    /// The events that have entered the handler of this process, by their number.
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry> {
         self.times.iter().enumerate().filter_map(|(number, times)| {
             let (at, committed) = (*times.entered.get()?, *times.committed.get()?);
@@ -245,7 +245,7 @@ impl Arrivals {
         Partition::of(&Event::numbered(number, self.load).key())
     }
 
-    /// Events committed a second, from the one of this number.
+    /// Commits per second, counted from the event of this number on.
     pub(super) fn rate(&self, first: usize) -> Option<f64> {
         let committed = || self.times[first..].iter().filter_map(|times| times.committed.get());
         let span = *committed().max()? - *committed().min()?;

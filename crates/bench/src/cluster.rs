@@ -1,8 +1,8 @@
 //! `bench cluster`: a backlog, drained by several instances on one database.
 //!
-//! All instances run in this process and share out the partitions before anything is measured. The
-//! backlog then becomes visible with one commit, of which all are told: what is measured is the work
-//! of a cluster that stands, without its start, its balancing and its poll interval.
+//! All instances run in this process and share out the partitions before the measured time. The backlog then becomes
+//! visible with one commit, and every instance is notified of it. So the figures have neither the start of the cluster
+//! nor its balancing nor the poll interval.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use super::{
     watch::{rates, watched},
 };
 
-/// Between two samples for those who wait for a lock.
+/// The time between two counts of the sessions that wait for a lock.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Options of `bench cluster`.
@@ -146,7 +146,7 @@ async fn count<E: Engine>(stage: &Stage<E>, sql: Option<&'static str>) -> Result
     }
 }
 
-/// Adds up who is seen waiting, for ever, if that can be seen.
+/// Counts, until it is aborted, the sessions that are seen waiting for a lock, if the server tells.
 async fn count_lock_waits<E: Engine>(stage: &Stage<E>, seen: &mut Option<i64>) -> Result<()> {
     let Some(sql) = E::LOCK_WAITS else { return std::future::pending().await };
     let mut conn = E::connect(&stage.pool).await?;

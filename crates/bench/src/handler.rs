@@ -1,4 +1,4 @@
-//! The handlers of a bench: they count, or write one row, or wait.
+//! The handlers of a bench: some count, some write one row, some wait.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use super::{
 /// The id of the one handler that every bench has.
 pub(super) const HANDLER: &str = "bench";
 
-/// Counts what it is given, whatever its form.
+/// Counts its records, in each form of a handler.
 pub(super) struct Count(pub(super) Arc<Tally>);
 
 impl Handler for Count {
@@ -71,7 +71,7 @@ impl<E: Engine> TransactionalBatchHandler<E> for Count {
     }
 }
 
-/// A handler that waits before another has its turn.
+/// A handler that waits before it calls another one.
 pub(super) struct Slow<H> {
     pub(super) delay: Duration,
     pub(super) handler: H,

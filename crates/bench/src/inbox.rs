@@ -21,7 +21,7 @@ const GROUP: &str = "bench";
 const CREATE_EFFECTS: &str = "CREATE TABLE keylane_bench_consumed (event_id text NOT NULL)";
 const EFFECT: &str = "INSERT INTO keylane_bench_consumed VALUES ($1)";
 const EFFECTS: &str = "INSERT INTO keylane_bench_consumed SELECT unnest($1::text[])";
-/// What an expert writes who needs no leases: one insert decides, and it is final.
+/// The insert of an expert who needs no leases: it decides, and its decision is final.
 const BY_HAND: &str = "INSERT INTO keylane_bench_inbox_message \
     (consumer_group, event_id, status, token, owner, attempts, cost_ms, received_at, finished_at) \
     VALUES ($1, $2, 'SUCCESS', '', '', 1, 0, now(), now()) ON CONFLICT DO NOTHING";

@@ -16,7 +16,7 @@ use super::{
     stage::Stage,
 };
 
-/// Arrivals before those that count: connections are opened and statements prepared.
+/// Arrivals that are not counted: connections are opened and statements prepared.
 const WARM_UP: Duration = Duration::from_millis(500);
 /// Between two fetches of the reference.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -59,7 +59,7 @@ enum Way {
     Notified,
     /// As the settings say, of what another process has committed.
     Elsewhere,
-    /// By looking every [`POLL_INTERVAL`].
+    /// The instance polls every [`POLL_INTERVAL`].
     Polling,
 }
 
@@ -135,7 +135,7 @@ async fn measure<E: Engine>(
     match way {
         Way::Woken => Arc::clone(&arrivals).send(vec![outbox], rate).await?,
         Way::Elsewhere => commits::elsewhere(&arrivals, stage, &config, rate).await?,
-        // One without workers: its commits wake nobody in this process.
+        // An outbox without workers: its commits wake no worker of this process.
         Way::Notified | Way::Polling => {
             let producer = arrivals.outbox(stage, config).build().await?;
             Arc::clone(&arrivals).send(vec![producer], rate).await?;

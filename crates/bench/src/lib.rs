@@ -1,8 +1,8 @@
 //! `keylane bench`: what the library costs on a database, beside references written by hand.
 //!
-//! Library and references run in one process, one after another, in a turn that changes with every
-//! run; what is said of them are ratios within one run: median, minimum and maximum. Each run begins
-//! with freshly filled tables and ends with the proof that the same work was done.
+//! Library and references run in one process, one after another. Their order changes with every run. The result is a
+//! ratio within one run: median, minimum and maximum over the runs. Each run begins with freshly filled tables and ends
+//! with a proof that the same work was done.
 //!
 //! The names of the tables begin with `keylane_bench_`; they are made at the start and dropped at the end, also
 //! after an error or Ctrl-C.
@@ -61,7 +61,7 @@ use stage::Stage;
 /// Before the name of each table of a bench.
 const PREFIX: &str = "keylane_bench_";
 
-/// What anything of a bench says that goes wrong, for people.
+/// The error of a bench, in words for people.
 pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// What `keylane bench` is asked for.
@@ -165,7 +165,7 @@ async fn on_stage<E: Engine, T: Send + 'static>(
     stage: &Stage<E>,
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> (Result<T>, Result<()>) {
-    // In a task: the thread of `main` is no worker, every answer of the database would have to wake it.
+    // The work is a task, because the thread of `main` is no worker: each answer of the database would have to wake it.
     let mut work = tokio::spawn(work);
     let done = tokio::select! {
         done = &mut work => done.unwrap_or_else(|error| Err(error.into())),

@@ -1,4 +1,4 @@
-//! `bench memory`: what an instance needs while a large backlog lies before it.
+//! `bench memory`: the memory of an instance that drains a large backlog.
 //!
 //! The instance runs in a process of its own, this program started once more, so that nothing else is
 //! counted: not the filling of the tables, and nothing of an earlier run.
@@ -101,7 +101,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
 /// # Errors
 /// Also if the work was not done.
 pub(super) async fn instance<E: Engine>(stage: &Stage<E>, options: &Instance) -> Result<()> {
-    // The bar is that of the process which waits for this one.
+    // The process that waits for this one has the bar.
     let stage = Stage { bar: ProgressBar::hidden(), ..stage.clone() };
     let tally = stage.tally(options.records.get()).await?;
     let handler = Registration::typed(HANDLER, Count(tally.clone()));

@@ -35,12 +35,12 @@ pub(super) struct Cost {
 pub(super) struct Figure {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
-    /// None if it cannot be read here.
+    /// `None` if it cannot be read here.
     pub(super) value: Option<f64>,
 }
 
 impl Figure {
-    /// How large it is for each unit of another.
+    /// The ratio of this figure to another.
     pub(super) fn over(self, other: &Self) -> Self {
         let value = self.value.zip(other.value).map(|(ours, theirs)| ours / theirs);
         Self { name: self.name, unit: "ratio", value }
@@ -54,7 +54,7 @@ impl<E: Engine> Meter<E> {
         Ok(Self { pool: pool.clone(), server })
     }
 
-    /// The clocks that cost time to read come first, and last at the end.
+    /// At the start, the clocks that take time to read are read first; at the end, last.
     pub(super) async fn start(&self) -> Result<Start> {
         let log = self.log_position().await?;
         let server = self.server.and_then(processor::of_server);
@@ -82,7 +82,7 @@ impl<E: Engine> Meter<E> {
 }
 
 impl AddAssign for Cost {
-    /// What could be read of either.
+    /// The one of the two that could be read.
     fn add_assign(&mut self, other: Self) {
         let sum = |a: Option<Duration>, b: Option<Duration>| Some(a.unwrap_or_default() + b?);
         self.elapsed += other.elapsed;

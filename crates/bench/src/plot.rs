@@ -1,4 +1,4 @@
-//! What was measured, as SVG: curves over the time of a run, and how waits are spread.
+//! Figures as SVG: curves over the time of a run, and histograms of waits.
 
 use std::path::Path;
 
@@ -99,7 +99,7 @@ fn chart<'a, 'b>(
 impl Histogram {
     /// The outline of its bars: where each begins and ends, and its share in percent.
     fn outline(&self) -> Vec<(f64, f64)> {
-        // What is below a microsecond is drawn as one.
+        // A shorter time is drawn as one microsecond.
         let bar = |millis: &f64| (millis.max(1e-3).log10() * BARS).floor() as i32;
         let edge = |bar: i32| 10_f64.powf(f64::from(bar) / BARS);
         let (Some(first), Some(last)) =

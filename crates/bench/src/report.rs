@@ -12,7 +12,7 @@ use super::{
     plot::{self, Curve, Histogram},
 };
 
-/// What a subcommand has found.
+/// The figures of a subcommand.
 #[derive(Debug)]
 pub(super) struct Report {
     bench: &'static str,
@@ -61,7 +61,7 @@ impl Report {
         Self { bench, database, samples, notes, curves, histograms }
     }
 
-    /// Adds what one run has measured of a subject, without what could not be read.
+    /// Adds the figures of one run of a subject. Figures that could not be read are left out.
     pub(super) fn add_all(&mut self, subject: &str, figures: &[Figure]) {
         for Figure { name, unit, value } in figures {
             if let Some(value) = value.filter(|value| value.is_finite()) {
@@ -87,18 +87,18 @@ impl Report {
         self.samples.iter().find(|sample| (&*sample.subject, sample.name) == (subject, name))
     }
 
-    /// Adds what must be known to read the figures.
+    /// Adds a note that a reader of the figures needs.
     pub(super) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
-    /// Sets what is drawn: the curve of one subject, in place of its last.
+    /// Sets the curve of one subject for the drawing. It replaces the last one of that subject.
     pub(super) fn curve(&mut self, curve: Curve) {
         self.curves.retain(|known| known.label != curve.label);
         self.curves.push(curve);
     }
 
-    /// Sets what is drawn instead of curves: the histogram of one subject, in place of its last.
+    /// Sets the histogram of one subject, which is drawn instead of curves. It replaces the last one of that subject.
     pub(super) fn histogram(&mut self, histogram: Histogram) {
         self.histograms.retain(|known| known.label != histogram.label);
         self.histograms.push(histogram);

@@ -1,7 +1,7 @@
 //! `bench scale`: the assignment of partitions in a cluster too large to start, in memory alone.
 //!
-//! All instances look at the same moment and act on what they have seen, tick after tick. One has
-//! everything when all others come, half of them die, and as many come anew.
+//! In each tick all instances look at the same moment and act on what they have seen. First one instance owns
+//! everything and all others join, then half of them die, then as many join again.
 
 use std::{collections::BTreeSet, num::NonZeroUsize, time::Duration};
 
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::{Result, meter::Figure, options::Show, report::Report};
 
-/// More ticks than any change may need: the rules would go round in circles.
+/// The bench fails if a change takes more ticks: then the rules go round in circles.
 const LIMIT: usize = 100;
 
 /// Options of `bench scale`.
@@ -72,7 +72,7 @@ fn ticks(count: usize) -> Figure {
     Figure { name: "until settled", unit: "ticks", value: Some(count as f64) }
 }
 
-/// What every instance sees, and what it has cost to see what is to be done.
+/// The view of every instance, and the time of its decisions.
 struct Cluster {
     live: BTreeSet<InstanceId>,
     claims: [Claim; PARTITION_COUNT],
@@ -94,7 +94,7 @@ impl Default for Cluster {
 }
 
 impl Cluster {
-    /// Every instance does its part of what it sees. Whether there was anything to do.
+    /// Every instance does its part. Returns whether there was anything to do.
     fn tick(&mut self) -> bool {
         let seen = self.claims;
         let mut busy = false;

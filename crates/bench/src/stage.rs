@@ -1,4 +1,4 @@
-//! The tables of a bench: made, filled, taken away.
+//! The tables of a bench: creates, fills and drops them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,7 +38,7 @@ impl<E: Engine> Stage<E> {
         Self { pool, config, bar: progress_bar() }
     }
 
-    /// Makes the tables, in place of those that a killed bench has left.
+    /// Creates the tables. Those that a killed bench has left are dropped first.
     pub(super) async fn set_up(&self) -> Result<()> {
         self.clear_away().await?;
         Outbox::builder(self.pool.clone()).config(self.config.clone()).build().await?.migrate().await?;
@@ -55,7 +55,7 @@ impl<E: Engine> Stage<E> {
         Ok(())
     }
 
-    /// Fills the emptied table of records; their tally.
+    /// Fills the emptied table of records. Returns their tally.
     pub(super) async fn fill(&self, records: usize, load: Load) -> Result<Arc<Tally>> {
         self.fill_with(records, |number| Event::numbered(number, load)).await
     }
@@ -139,7 +139,7 @@ impl<E: Engine> Stage<E> {
         E::number(&mut conn, "SELECT COUNT(*) FROM keylane_bench_record").await
     }
 
-    /// What transactional handlers have written: one a record.
+    /// How many effects transactional handlers have written: one per record.
     pub(super) async fn effects(&self) -> Result<i64> {
         let mut conn = E::connect(&self.pool).await?;
         E::number(&mut conn, E::EFFECTS).await

@@ -1,5 +1,5 @@
-//! Counts the statements that this process sends, by what sqlx says of each. A server counts those of
-//! others, too: a vacuum in the background alone outnumbers an idle instance.
+//! Counts the statements that this process sends, by the log of sqlx. The count of a server has the statements of
+//! others, too: those of a vacuum in the background are more than those of an idle instance.
 
 use std::{
     fmt::Debug,
@@ -32,7 +32,7 @@ pub(super) struct Count(());
 impl Count {
     pub(super) fn start() -> Self {
         static INSTALL: Once = Once::new();
-        // Nobody else subscribes in this program.
+        // This program has no other subscriber.
         INSTALL.call_once(|| drop(set_global_default(Counter)));
         [&COUNT, &POLLS].iter().for_each(|count| count.store(0, SeqCst));
         COUNTING.store(true, SeqCst);
@@ -62,7 +62,7 @@ impl Subscriber for Counter {
         Some(LevelFilter::DEBUG)
     }
 
-    /// While nobody counts, sqlx need not put its words together.
+    /// While nobody counts, sqlx need not write its log.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target() == TARGET && COUNTING.load(SeqCst)
     }

@@ -62,14 +62,14 @@ pub(super) struct Tally {
     seen: Vec<AtomicU64>,
     handled: AtomicUsize,
     settled: AtomicUsize,
-    /// Handled before, or never scheduled.
+    /// Records that were handled before, or were never scheduled.
     wrong: AtomicUsize,
     all_handled: Notify,
     all_settled: Notify,
 }
 
 impl Tally {
-    /// Of this many records with ids in this range.
+    /// A tally of this many records with ids in this range.
     pub(super) fn new(records: usize, ids: RangeInclusive<i64>) -> Self {
         let words = (ids.end() - ids.start()).max(0) as usize / 64 + 1;
         Self {
@@ -84,7 +84,7 @@ impl Tally {
         }
     }
 
-    /// For so many of these records, whichever.
+    /// A tally that ends with so many of these records, whichever they are.
     pub(super) fn part(&self, records: usize) -> Self {
         Self::new(records, self.ids.clone())
     }

@@ -9,7 +9,7 @@ use super::{Result, tally::Tally};
 
 /// Between two samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
-/// Nothing handled for so long: it never will be.
+/// A run fails if no record is handled for this time.
 const STALL: Duration = Duration::from_secs(60);
 
 /// The records handled so far, by the seconds since the start.
@@ -60,7 +60,7 @@ pub(super) async fn watched<T>(
     Ok((done, course))
 }
 
-/// The course as records a second, between samples that lie apart enough to tell.
+/// The course as records per second, between samples that lie far enough apart.
 pub(super) fn rates(course: &Course) -> Vec<(f64, f64)> {
     const STEPS: usize = 100;
     let every = course.len().div_ceil(STEPS).max(2);

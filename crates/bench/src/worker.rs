@@ -48,7 +48,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // SIGKILL: it can do nothing any more.
+        // It is SIGKILL: the process can do nothing any more.
         drop(self.0.kill());
         drop(self.0.wait());
     }

@@ -15,26 +15,26 @@ use super::{
     Options, Result,
 };
 
-/// What lies in the table.
+/// What the table holds beside the drained records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Case {
     /// Nothing else.
     Plain,
-    /// Many more that are pending.
+    /// Many more pending records.
     Pending,
-    /// The same, and the statistics are those of the empty table.
+    /// Many more pending records, with statistics that were taken when the table was empty.
     Stale,
-    /// Many that are pending and older, in the partitions of an instance that does nothing.
+    /// Many older pending records, in the partitions of an instance that does nothing.
     Others,
-    /// Many that are held behind a blocked record of their key.
+    /// Many records that are held behind a blocked record of their key.
     Held,
-    /// The same, but the key goes on: its records return beside the others, which alone are counted.
+    /// Many held records whose key goes on: they return beside the other records. Only the others are counted.
     Releasing,
-    /// Nothing else, while another writer, older than all records, has not committed.
+    /// Nothing else, while a transaction that is older than all records stays open.
     Open,
-    /// Nothing else; what is completed is kept.
+    /// Nothing else. Completed records are kept.
     Keeping,
-    /// Many that are completed and kept.
+    /// Many completed records, which are kept.
     Kept,
 }
 
@@ -51,14 +51,14 @@ impl Case {
         Self::Kept,
     ];
 
-    /// Those that there are on a database.
+    /// The cases that a database can have.
     pub(super) fn all<E: Engine>() -> Vec<Self> {
-        // Where there is one writer at a time, one that is open keeps out everybody.
+        // With one writer at a time, an open transaction keeps out all others.
         let possible = |case: &Self| *case != Self::Open || E::SINGLY.len() > 1;
         Self::ALL.into_iter().filter(possible).collect()
     }
 
-    /// The case that this one differs from in one thing.
+    /// The case to compare with: it differs from this one in one thing.
     pub(super) fn reference(self) -> Option<Self> {
         match self {
             Self::Plain | Self::Keeping => None,
@@ -72,12 +72,12 @@ impl Case {
         if matches!(self, Self::Keeping | Self::Kept) {
             config.retention.completed = Completed::Keep;
         }
-        // Long enough for one that never beats to count as alive.
+        // So long that an instance without heartbeats counts as alive.
         config.cluster.stale_instance_timeout = Duration::from_secs(3600);
         config
     }
 
-    /// The connection of the writer that is open in this case.
+    /// The connection of the transaction that stays open in this case.
     pub(super) async fn writer<E: Engine>(self, stage: &Stage<E>) -> Result<Option<E::Connection>> {
         if self != Self::Open {
             return Ok(None);
@@ -138,7 +138,7 @@ impl Case {
         )
     }
 
-    /// The handler: what it counts besides the key that goes on.
+    /// The handler. It counts all records but those of the key that goes on.
     pub(super) fn handler(self, others: &Arc<Tally>) -> Registration {
         match self {
             Self::Releasing => {
@@ -150,10 +150,10 @@ impl Case {
         }
     }
 
-    /// Until when is measured.
+    /// Returns at the end of the measured time.
     pub(super) async fn done(self, tally: &Tally) {
         match self {
-            // What is settled does not tell whose it is.
+            // The count of settled records does not tell their keys.
             Self::Releasing => tally.all_handled().await,
             _ => tally.all_settled().await,
         }

@@ -1,7 +1,7 @@
-//! `bench backlog`: what lies in the table must not slow down the work.
+//! `bench backlog`: other records in the table must not slow down delivery.
 //!
-//! An instance drains as many records each time; what else there is makes the cases. The clock stops
-//! when so many are settled, however many are left.
+//! In each case an instance drains the same number of records. The cases differ in the other records of the table. The
+//! clock stops when that number is settled, even if more are left.
 
 mod case;
 
@@ -25,10 +25,10 @@ use clap::Args;
 /// Options of `bench backlog`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// Records of a large backlog: pending, of others, or completed.
+    /// Records of a large backlog: pending, owned by another instance, or completed.
     #[arg(long, default_value = "1000000")]
     records: NonZeroUsize,
-    /// Records that are drained; more are not there in the plain cases.
+    /// Records that are drained. The plain cases have no others.
     #[arg(long, default_value = "50000")]
     drained: NonZeroUsize,
     /// Records that are held behind one blocked key.
@@ -73,7 +73,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     Ok(report)
 }
 
-/// What each case has measured for each unit of the case that it is compared with.
+/// The ratio of each figure of a case to that of the case to compare with.
 fn compare(measured: &[(Case, [Figure; 4])], report: &mut Report) {
     for (case, figures) in measured {
         let reference = measured.iter().find(|(reference, _)| case.reference() == Some(*reference));

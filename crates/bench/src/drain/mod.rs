@@ -31,7 +31,7 @@ const HANDLER_BATCH: usize = 500;
 /// Drains with each subject in turn, as often as asked.
 ///
 /// # Errors
-/// Also if one of them has not done the whole work.
+/// Also if a subject has not done the whole work.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("drain", E::NAME);
     let bench = Drain { stage, options, meter: Meter::open(&stage.pool).await? };
@@ -53,7 +53,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     Ok(report)
 }
 
-/// What the library has measured for each unit of the references, within one run.
+/// The ratio of each figure of the library to that of each reference, within one run.
 fn compare(measured: &[(Subject, [Figure; 4])], report: &mut Report) {
     let library = measured.iter().find(|(subject, _)| *subject == Subject::Library);
     let Some((_, library)) = library else { return };
@@ -63,7 +63,7 @@ fn compare(measured: &[(Subject, [Figure; 4])], report: &mut Report) {
     }
 }
 
-/// What must be known to read the figures.
+/// The notes that a reader of the figures needs.
 fn describe<E: Engine>(stage: &Stage<E>, options: &Options, report: &mut Report) {
     let Load { keys, payload_bytes } = options.load;
     let records = options.records_of(Subject::Library);
@@ -136,7 +136,7 @@ impl<E: Engine> Drain<'_, E> {
         tally.all_handled().await;
         match self.transactional() {
             false => tally.all_settled().await,
-            // Nothing tells when their transactions have committed.
+            // No signal tells when the transactions of the handlers have committed.
             true => {
                 while self.stage.left().await? > 0 {
                     tokio::time::sleep(Duration::from_millis(1)).await;

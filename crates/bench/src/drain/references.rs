@@ -1,8 +1,7 @@
 //! Consumers written by hand, as an expert would without a library.
 //!
-//! They have what makes the library's work: the same tables, columns and durability, order per key,
-//! every record handled before it is deleted. They have one process only, no retries, and nothing
-//! that would survive a second one beside them, except for [`singly`].
+//! They do the work of the library: the same tables, columns and durability, order per key, and each record is handled
+//! before it is deleted. They have no retries. All but [`singly`] must be the only process.
 
 use std::{hint::black_box, sync::Arc};
 
@@ -30,10 +29,10 @@ pub(in super::super) async fn in_batches<E: Engine>(pool: &E::Pool, tally: &Tall
     Ok(())
 }
 
-/// The fastest that is correct: the next fetch is under way while the last one is handled and
-/// deleted on another connection. Always from the head, without what is in flight: a record that
-/// commits late is met, however small its id. By id, because neighbours lie on the same pages: whole
-/// partitions in turn have a quarter of the rate on PostgreSQL.
+/// The fastest correct loop: the next fetch is under way while the last one is handled and deleted on another
+/// connection. A fetch begins at the head and leaves out the records in flight, so it finds a record that commits late.
+/// It reads in the order of ids, because neighbours lie on the same pages: partition by partition has a quarter of the
+/// rate on PostgreSQL.
 pub(super) async fn overlapping<E: Engine>(pool: &E::Pool, tally: &Tally) -> Result<()> {
     let mut reader = connect::<E>(pool, Session::Pinned).await?;
     let mut writer = connect::<E>(pool, Session::Pinned).await?;
@@ -44,7 +43,7 @@ pub(super) async fn overlapping<E: Engine>(pool: &E::Pool, tally: &Tally) -> Res
             handle::<E>(&rows, tally)?;
             E::delete(&mut writer, &ids).await
         };
-        // In this order: the question is on its way before the handler has the processor.
+        // The fetch is sent before the handler takes the processor.
         let (next, ()) = tokio::try_join!(biased; E::fetch(&mut reader, &ids, LARGE_BATCH), settle)?;
         rows = next;
     }

@@ -1,4 +1,4 @@
-//! What a server says of its clients.
+//! What a server tells about its clients.
 
 use std::future::Future;
 
@@ -36,7 +36,8 @@ impl Census for Postgres {
 }
 
 impl Census for MySql {
-    /// All in this database but this one: they have no names. Only MariaDB tells their threads here.
+    /// All sessions of this database but this one, because sessions have no names here. Only MariaDB tells their
+    /// threads.
     async fn sessions(conn: &mut MySqlConnection) -> Result<Option<Vec<u32>>> {
         let threads = sqlx::query_scalar(
             "SELECT CAST(tid AS UNSIGNED) FROM information_schema.processlist \

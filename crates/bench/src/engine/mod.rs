@@ -20,15 +20,15 @@ pub(crate) use insert::{Insert, Row};
 /// How a consumer's connection is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Session {
-    /// As it comes: commits wait for the disk.
+    /// With the defaults of the server: commits wait for the disk.
     Plain,
     /// Commits do not wait, which is the library's default for its outcomes.
     Relaxed,
-    /// Besides, nothing can lead the planner away from the primary key.
+    /// As well, and the planner can only choose the primary key.
     Pinned,
 }
 
-/// A record as its consumer has it: decoded.
+/// A decoded record.
 pub(crate) struct Received {
     pub(super) id: i64,
     pub(super) event_id: Uuid,
@@ -40,7 +40,7 @@ pub(crate) struct Received {
 pub(crate) trait Engine: Census + Insert {
     /// A row of [`fetch`](Self::fetch).
     type Row: Send + Sync;
-    /// On how many connections it is of use to take records one by one.
+    /// The numbers of connections that are of use for taking records one by one.
     const SINGLY: &'static [usize];
     /// Begins a transaction that writes.
     const BEGIN: &'static str;
@@ -57,14 +57,14 @@ pub(crate) trait Engine: Census + Insert {
     const NOTIFIES: bool = false;
     /// Counts the deadlocks so far, if the server tells.
     const DEADLOCKS: Option<&'static str> = None;
-    /// Counts those who have waited for a lock longer than 100 ms and still do, if the server tells.
+    /// Counts the sessions that have waited for a lock longer than 100 ms and still wait, if the server tells.
     const LOCK_WAITS: Option<&'static str> = None;
-    /// Brings statistics up to date and old versions of rows out of the way.
+    /// Brings statistics up to date and removes old versions of rows.
     const REFRESH: &'static [&'static str];
 
     /// Reads how large the table of records is with its indexes.
     const RECORD_BYTES: &'static str;
-    /// Takes statistics now and never again, as long as the table lives.
+    /// Takes statistics now, and turns off later ones for this table.
     const FREEZE_STATISTICS: &'static [&'static str];
 
     /// Opens a connection with the options of the pool.

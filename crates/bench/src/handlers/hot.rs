@@ -1,8 +1,8 @@
 //! A hot key: more records of one key than of all others, and all before them.
 //!
-//! That is the hard order: whoever takes records as they come has nothing but the hot key in memory.
-//! The last hundredth of the others is not waited for: those whose key shares the partition of the
-//! hot one lie behind it, and are a 256th of all.
+//! That order is the hard one: a consumer that takes records in their order has only the hot key in memory. The bench
+//! does not wait for the last hundredth of the other records: a 256th of them share the partition of the hot key and
+//! lie behind it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,10 +20,10 @@ use super::{
     Options, Report, Result,
 };
 
-/// Handlers of the hot key that still run in the end are not waited for longer.
+/// The longest wait for handlers of the hot key that still run in the end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Until when is measured.
+/// Returns at the end of the measured time.
 enum Until {
     Others,
     Hot,

@@ -95,7 +95,7 @@ async fn measure<E: Engine>(stage: &Stage<E>, options: &Options, report: &mut Re
     Ok(())
 }
 
-/// As many waits as there are records in as many tasks as there are calls at once, and nothing else: a second.
+/// One wait per record, in as many tasks as there are calls at once, and no other work. Returns waits per second.
 async fn sleeps(records: usize, tasks: usize, delay: Duration) -> Result<f64> {
     let started = Instant::now();
     let mut sleepers = JoinSet::new();

@@ -31,9 +31,9 @@ use super::{
 /// Records per fetch of the loop.
 const BATCH: i64 = 500;
 const BEYOND_POLLS: &str = "statements beyond polls";
-/// After the last change, until it is quiet.
+/// The cluster is quiet when nothing has changed for this time.
 const SETTLING: Duration = Duration::from_secs(2);
-/// It never is if it is not after so long.
+/// The bench fails if the cluster is not quiet after this time.
 const UNREST: Duration = Duration::from_secs(120);
 
 /// Options of `bench idle`.
@@ -53,7 +53,7 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Library,
-    /// As many loops, which fetch at each poll interval and do nothing else.
+    /// As many loops, which only fetch at each poll interval.
     Loop,
 }
 
@@ -74,7 +74,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
         measured.sort_by_key(|(subject, _)| *subject == Subject::Loop);
         let [(_, library), (_, reference)] = &measured[..] else { continue };
         let ratios = library.iter().zip(reference).map(|(ours, theirs)| ours.over(theirs));
-        // The loop has nothing beyond its polls.
+        // The loop only polls.
         let ratios: Vec<Figure> = ratios.filter(|ratio| ratio.name != BEYOND_POLLS).collect();
         report.add_all("library / loop", &ratios);
         turn.reverse();
@@ -124,7 +124,7 @@ impl<E: Engine> Idle<'_, E> {
         }
     }
 
-    /// Starts the instances, each with connections of its own, and waits until nothing moves any more.
+    /// Starts the instances, each with its own connections, and waits until no partition moves any more.
     async fn start(&self) -> Result<Vec<Running>> {
         let (mut outboxes, mut holdings) = (Vec::new(), Vec::new());
         for _ in 0..self.options.instances.get() {
@@ -136,7 +136,7 @@ impl<E: Engine> Idle<'_, E> {
             holdings.push(held);
         }
         let running = try_join_all(outboxes.iter().map(Outbox::<E>::start)).await?;
-        // Whoever came late is only seen with the next view.
+        // The others see a late instance with their next view.
         let cluster = &self.stage.config.cluster;
         let next_view = if running.len() > 1 { cluster.rebalance_interval } else { Duration::ZERO };
         let quiet = SETTLING + next_view;

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{super::processor, Engine, Result, statements};
 
-/// What was used up to a moment.
+/// The usage up to a moment.
 pub(super) struct Usage {
     at: Instant,
     client: Option<Duration>,
@@ -15,13 +15,13 @@ pub(super) struct Usage {
     statements: statements::Count,
 }
 
-/// What was used between two moments.
+/// The usage between two moments.
 pub(super) struct Spent {
     pub(super) seconds: f64,
     pub(super) client: Option<Duration>,
     pub(super) server: Option<Duration>,
     pub(super) statements: u64,
-    /// Those that read records.
+    /// Statements that read records.
     pub(super) polls: u64,
     /// At the end.
     pub(super) connections: Option<usize>,
@@ -34,7 +34,7 @@ impl Usage {
         Ok(Self { at: Instant::now(), client: processor::own(), sessions, statements })
     }
 
-    /// What was used since. Sessions that have ended meanwhile are not counted.
+    /// The usage since then. Sessions that have ended meanwhile are not counted.
     pub(super) async fn stop<E: Engine>(self, conn: &mut E::Connection) -> Result<Spent> {
         let seconds = self.at.elapsed().as_secs_f64();
         let client = processor::own().zip(self.client).map(|(now, then)| now.saturating_sub(then));

@@ -68,7 +68,7 @@ fn consume(topic: &Topic, arrivals: Arc<Arrivals>) -> Result<tokio::task::JoinHa
         loop {
             match consumer.recv().await {
                 Ok(message) => arrivals.receive(message.payload().unwrap_or_default()),
-                // What does not come is found missing in the end.
+                // A missing message is found in the end.
                 Err(error) => tracing::debug!(%error, "the consumer has met an error"),
             }
         }

@@ -1,4 +1,4 @@
-//! `bench kafka`: a backlog on its way to Kafka, beside what bounds it: the drain alone and the client alone.
+//! `bench kafka`: relays a backlog to Kafka. Two references bound the rate: the drain alone and the client alone.
 
 mod latency;
 mod raw;
@@ -23,7 +23,7 @@ use super::{
     tally::{Event, Tally},
 };
 
-/// A backlog that takes longer will never be drained.
+/// The bench fails if a backlog takes longer.
 const STALL: Duration = Duration::from_secs(300);
 
 /// Records in memory, as `keylane relay` has them.
@@ -114,7 +114,7 @@ fn compare(measured: &[(Subject, [Figure; 4])], keys: NonZeroUsize, report: &mut
     for (name, reference) in [("slower", slower), ("loop", by_loop), ("raw", raw)] {
         let ratios: Vec<Figure> =
             relay.iter().zip(reference).map(|(ours, theirs)| ours.over(theirs)).collect();
-        // Of the slower one only how slow it is: what it costs is not what a relay does.
+        // The slower reference bounds the rate. Its costs are no bound: a relay does other work.
         let ratios = if name == "slower" { &ratios[..1] } else { &ratios[..] };
         report.add_all(&format!("relay / {name}, {keys} keys"), ratios);
     }

@@ -99,7 +99,7 @@ impl Topic {
     }
 }
 
-/// What a topic has.
+/// What was read from a topic.
 #[derive(Default)]
 struct Read {
     found: BTreeSet<i64>,

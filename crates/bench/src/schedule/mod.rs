@@ -32,7 +32,7 @@ const SLICE: Duration = Duration::from_millis(500);
 /// Writes with each writer in turn, as often as asked.
 ///
 /// # Errors
-/// Also if they have not all written the same.
+/// Also if the writers have not all written the same.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("schedule", E::NAME);
     let bench = Schedule { stage, options, meter: Meter::open(&stage.pool).await? };
@@ -75,7 +75,7 @@ impl Written {
     }
 }
 
-/// The figures of one run in one setting, and each writer's for a unit of those that do less.
+/// The figures of one run in one setting, and the ratios of each writer to the writers that do less.
 fn compare(setting: Setting, written: &[Written], report: &mut Report) {
     for (at, more) in written.iter().enumerate() {
         let figures = more.figures(setting);
@@ -97,7 +97,7 @@ struct Schedule<'a, E: Engine> {
 }
 
 impl<E: Engine> Schedule<'_, E> {
-    /// One slice of each writer after another, and the other way round in the next round.
+    /// Runs one slice of each writer after another. The next round has the opposite order.
     async fn measure(&self, setting: Setting) -> Result<Vec<Written>> {
         self.empty().await?;
         let mut producers = self.producers(setting).await?;
@@ -154,7 +154,7 @@ impl<E: Engine> Schedule<'_, E> {
         Ok(producers)
     }
 
-    /// As many rows as committed, and no record unlike another.
+    /// Checks that there are as many rows as commits, and that all records are alike.
     async fn check(&self, setting: Setting, written: &[Written]) -> Result<()> {
         const KINDS: &str = "SELECT COUNT(*) FROM (SELECT DISTINCT handler, record_type, content_type, headers, \
              status, attempts, next_attempt_at, completed_at FROM keylane_bench_record) AS kinds";

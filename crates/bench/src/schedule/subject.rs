@@ -17,7 +17,7 @@ pub(crate) struct Options {
     /// How long each writer writes in a run, in short slices one after another.
     #[arg(long, default_value = "3", value_parser = seconds)]
     pub(in super::super) seconds: Duration,
-    /// No commit waits for the disk, so that its noise is out of the way; PostgreSQL and SQLite.
+    /// No commit waits for the disk, so its noise is out of the figures; PostgreSQL and SQLite.
     #[arg(long)]
     pub(in super::super) relaxed: bool,
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub(super) enum Writer {
     Business,
 }
 
-/// In what transactions.
+/// The kind of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Setting {
     /// One business row and one record each, on this many connections.
@@ -51,7 +51,7 @@ impl Setting {
         single.chain([Self::Many { records: 1_000 }]).collect()
     }
 
-    /// Who writes there: the library first.
+    /// The writers of this kind: the library first.
     pub(super) fn writers(self) -> &'static [Writer] {
         match self {
             Self::Single { .. } => &[Writer::Library, Writer::Hand, Writer::Business],

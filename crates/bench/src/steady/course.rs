@@ -1,4 +1,4 @@
-//! What is seen of a steady flow while it passes, by tenths of its time.
+//! The course of a steady flow, by tenths of its time.
 
 use std::{ops::Range, time::Duration};
 
@@ -37,7 +37,7 @@ struct Passage {
     waited: f64,
 }
 
-/// What was there at a time, in seconds since the start.
+/// The state at a time, in seconds since the start.
 struct Sample {
     at: f64,
     backlog: usize,
@@ -49,7 +49,7 @@ pub(super) struct Tenth {
     /// From commit to handler, in milliseconds.
     pub(super) p50: Option<f64>,
     pub(super) p99: Option<f64>,
-    /// The most that there was of each.
+    /// The maximum of each figure.
     pub(super) backlog: usize,
     pub(super) bytes: Option<i64>,
 }
@@ -96,7 +96,7 @@ impl Course {
     pub(super) fn tenths(&self) -> [Tenth; TENTHS] {
         std::array::from_fn(|number| {
             let [start, end] = [number, number + 1].map(|end| self.lasts * end as f64 / TENTHS as f64);
-            // The last one has what comes late, too.
+            // The last tenth has the late events, too.
             let time = start..if number + 1 == TENTHS { f64::INFINITY } else { end };
             let samples = || self.samples.iter().filter(|sample| time.contains(&sample.at));
             let waits = self.waits(&time);
@@ -119,7 +119,7 @@ impl Course {
         seconds.filter_map(point).collect()
     }
 
-    /// How long those waited who were committed in this time, sorted.
+    /// The waits of the events that were committed in this time, sorted.
     fn waits(&self, time: &Range<f64>) -> Vec<f64> {
         let place = |end: f64| self.passages.partition_point(|passage| passage.committed < end);
         let passages = &self.passages[place(time.start)..place(time.end)];

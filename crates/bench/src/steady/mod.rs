@@ -53,7 +53,7 @@ pub(crate) struct Options {
 /// Lets records come and go, as often as asked.
 ///
 /// # Errors
-/// Also if they do not come to their handlers any more.
+/// Also if events do not reach their handlers any more.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("steady", E::NAME);
     let runs = options.show.runs.get();
@@ -112,7 +112,7 @@ async fn measure<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Cours
     let [from, to] = [OPEN.0, OPEN.1].map(|share| start + options.seconds.mul_f64(share));
     let open = async {
         sleep_until(from).await;
-        // Where there is one writer only, an open transaction would keep all others out.
+        // With one writer at a time, an open transaction would keep out all others.
         arrivals.commit_at(&outbox, events, if connections::<E>() > 1 { to } else { from }).await
     };
     let passing = async {
@@ -128,7 +128,7 @@ async fn measure<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Cours
     Ok(course)
 }
 
-/// As many as are of use to those who write.
+/// The number of connections that is of use for writing.
 fn connections<E: Engine>() -> usize {
     E::SINGLY.iter().copied().max().unwrap_or(1)
 }

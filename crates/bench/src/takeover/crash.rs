@@ -12,7 +12,8 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// How long events arrive before the kill.
 const CALM: Duration = Duration::from_secs(1);
 
-/// How long it takes until the other has all its partitions, and delivers a record of one of them.
+/// Measures the time until the other instance has all partitions of the killed one, and until it delivers a record of
+/// them.
 pub(super) async fn measure<E: Engine>(
     bench: &Takeover<'_, E>,
     phase: Duration,
@@ -54,7 +55,7 @@ pub(super) async fn measure<E: Engine>(
     let entries: Vec<Entry> = arrivals.entries().collect();
     let orphans = || entries.iter().filter(|entry| orphaned(entry));
     let first_record = orphans().map(|entry| entry.at - killed).min();
-    // What came before was not told to the other process: it would have waited for its poll.
+    // The other process is not notified of earlier events: they would wait for its poll.
     let told = orphans().filter(|entry| entry.at - entry.waited >= killed);
     let all = millis("all taken over", Some(taken_over));
     let bound = millis("all taken over", Some(bench.bound()));

@@ -10,7 +10,7 @@ use super::{Engine, Entry, Report, Result, Takeover, course, longest, millis};
 /// How long events arrive before the shutdown, for comparison, and after it.
 const CALM: Duration = Duration::from_secs(2);
 
-/// How long its partitions take to come to the other, and how long events wait meanwhile.
+/// Measures how long the partitions take to reach the other instance, and how long events wait meanwhile.
 pub(super) async fn measure<E: Engine>(
     bench: &Takeover<'_, E>,
     phase: Duration,

@@ -45,11 +45,11 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     let mut report = Report::new("takeover", E::NAME);
     let bench = Takeover { stage, options, config: settings(stage.config.clone(), options.defaults) };
     let runs = options.show.runs.get();
-    // The first start on new tables is not like the others.
+    // The first start on new tables takes longer than later ones.
     start::library(&bench).await?;
     for run in 1..=runs {
         let says = |what: &str| stage.bar.set_message(format!("run {run} of {runs}: {what}"));
-        // Each run at another time since the last view: what takes over waits for its next.
+        // Each run kills at another time since the last view, because the other instance waits for its next view.
         let phase = bench.config.cluster.rebalance_interval * (run - 1) as u32 / runs as u32;
         says("start");
         start::measure(&bench, &mut report).await?;
@@ -67,7 +67,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     Ok(report)
 }
 
-/// Short times, unless others than the defaults were chosen.
+/// Short times, unless the settings differ from the defaults.
 fn settings(mut config: Config, keep_defaults: bool) -> Config {
     if config.cluster == ClusterConfig::default() && !keep_defaults {
         config.cluster.heartbeat_interval = Duration::from_millis(500);
@@ -116,7 +116,7 @@ impl<E: Engine> Takeover<'_, E> {
         cluster.stale_instance_timeout + 3 * cluster.rebalance_interval + Duration::from_secs(2)
     }
 
-    /// What takes longer will never happen.
+    /// The bench fails if something takes longer.
     fn limit(&self) -> Duration {
         3 * self.bound() + Duration::from_secs(30)
     }
@@ -149,7 +149,7 @@ fn millis(name: &'static str, time: Option<Duration>) -> Figure {
     Figure { name, unit: "ms", value: time.map(|time| time.as_secs_f64() * 1e3) }
 }
 
-/// How long events waited, by the time at which they had waited.
+/// The wait of each event, by the time of its end.
 fn course(label: &str, entries: &[Entry]) -> Curve {
     let start = entries.iter().map(|entry| entry.at).min();
     let point = |entry: &Entry| Some(((entry.at - start?).as_secs_f64(), entry.waited.as_secs_f64() * 1e3));

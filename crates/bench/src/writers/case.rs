@@ -7,20 +7,20 @@ use super::super::engine::Engine;
 /// Whose transactions are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Case {
-    /// Nobody's.
+    /// No other transaction.
     Plain,
-    /// One that has inserted a record, before all others, and stays open.
+    /// A transaction that has inserted the first record of all, and stays open.
     Long,
-    /// One that has written elsewhere before all others, and stays open.
+    /// A transaction that began before all others, has written to another table, and stays open.
     Elsewhere,
-    /// Fifty writers', which take one to ten seconds each.
+    /// Fifty writers, whose transactions take one to ten seconds each.
     Many,
-    /// Two hundred small ones a second.
+    /// Two hundred small transactions per second.
     Small,
 }
 
 impl Case {
-    /// Those that there are on a database. With one writer at a time, one that is open keeps out everybody.
+    /// The cases that a database can have. With one writer at a time, an open transaction keeps out all others.
     pub(super) fn all<E: Engine>() -> Vec<Self> {
         match E::SINGLY.len() > 1 {
             true => vec![Self::Plain, Self::Long, Self::Elsewhere, Self::Many, Self::Small],
@@ -28,12 +28,12 @@ impl Case {
         }
     }
 
-    /// How long anything that is measured waits.
+    /// How long the measured part waits.
     pub(super) fn open_for(self, open: Duration) -> Duration {
         if self.is_long() { open } else { Duration::ZERO }
     }
 
-    /// One transaction that ends after all that is measured.
+    /// One transaction that ends after the measured part.
     pub(super) fn is_long(self) -> bool {
         matches!(self, Self::Long | Self::Elsewhere)
     }

@@ -1,4 +1,4 @@
-//! Counts what is handled.
+//! Counts the handled records.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 #[derive(Default)]
 pub(super) struct Counted(AtomicUsize);
 
-/// The handler of those.
+/// The handler that counts.
 pub(super) struct Counts(Arc<Counted>);
 
 impl Counted {
@@ -32,10 +32,10 @@ impl Counted {
         self.0.load(Relaxed)
     }
 
-    /// Returns when so many were handled.
+    /// Returns when so many records were handled.
     ///
     /// # Errors
-    /// If none comes for long.
+    /// If no record comes for long.
     pub(super) async fn until(&self, records: usize) -> Result<()> {
         let (mut last, mut since) = (self.handled(), Instant::now());
         while self.handled() < records {
@@ -50,7 +50,7 @@ impl Counted {
     }
 
     /// # Errors
-    /// Unless so many were handled.
+    /// Unless exactly so many records were handled.
     pub(super) fn check(&self, records: usize) -> Result<()> {
         match self.handled() {
             handled if handled == records => Ok(()),

@@ -44,7 +44,7 @@ pub(crate) struct Options {
     /// Completed records are kept.
     #[arg(long)]
     keep: bool,
-    /// These cases only; the one without other writers is always there.
+    /// These cases only, beside the one without other writers.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Case>,
     #[command(flatten)]
@@ -84,7 +84,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     Ok(report)
 }
 
-/// The rate of each case for that of the plain one.
+/// The ratio of each figure of a case to that of the plain case.
 fn compare(measured: &[(Case, Vec<Figure>)], report: &mut Report) {
     let plain = measured.iter().find(|(case, _)| *case == Case::Plain);
     let Some((_, plain)) = plain else { return };

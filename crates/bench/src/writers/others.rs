@@ -23,7 +23,7 @@ const LONGEST_MILLIS: usize = 10_000;
 const SHORTEST_MILLIS: usize = 1_000;
 const BETWEEN_SMALL: Duration = Duration::from_millis(5);
 
-/// Those of a case, at work.
+/// The other writers of a case, at work.
 pub(super) struct Others<E: Engine> {
     long: Option<E::Connection>,
     tasks: JoinSet<Result<usize>>,
@@ -61,7 +61,7 @@ impl<E: Engine> Others<E> {
         Ok(Self { long, tasks, ended })
     }
 
-    /// They come to their ends, but for a long one. Returns how many records they have written.
+    /// Ends all writers but a long one. Returns how many records they have written.
     pub(super) async fn end(&mut self) -> Result<usize> {
         self.ended.store(true, Relaxed);
         let mut written = 0;
@@ -88,7 +88,7 @@ fn insert(number: usize) -> String {
     )
 }
 
-/// Transactions that take their time, one after another: it is the same in each run.
+/// Slow transactions, one after another. Their times are the same in each run.
 async fn many<E: Engine>(
     stage: Stage<E>,
     (writer, keys): (usize, usize),
