@@ -1,6 +1,6 @@
-//! The `keylane` command: the schema of an outbox, from a shell, and what it costs on a database.
+//! The `keylane` command: creates the schema, repairs failed records, relays records, and measures the library.
 //!
-//! A library beside its binary, so that the fuzzer reads files of settings as the command does.
+//! It is a library beside its binary, so that the fuzzer reads files of settings as the command does.
 
 #![allow(clippy::print_stdout, reason = "a command prints its answers")]
 
@@ -47,7 +47,7 @@ pub async fn main() -> ExitCode {
 /// `variable` has the values of the environment.
 ///
 /// # Errors
-/// The sentence that the command prints.
+/// The sentence for the user.
 pub fn check_settings(
     text: &str,
     file: &Path,
@@ -80,24 +80,24 @@ struct Arguments {
 enum Command {
     /// Creates the tables or brings them up to this build's version.
     Migrate {
-        /// Prints the statements instead, for a DBA to run. Nothing is connected to: without an address,
-        /// --database says for which database.
+        /// Prints the statements for a DBA to run, and does not connect. Without an address, --database names the
+        /// database.
         #[arg(long)]
         print: bool,
-        /// The version of the tables that are there, as outbox_meta says; without it the whole schema is printed.
+        /// The version of the existing tables, as in outbox_meta; without it the whole schema is printed.
         #[arg(long, default_value_t = 0, requires = "print")]
         from: i64,
         /// postgres, mysql (MariaDB too) or sqlite.
         #[arg(long, requires = "print", value_parser = ["postgres", "mysql", "sqlite"])]
         database: Option<String>,
     },
-    /// Prints the statements that give a user of the database the rights of a role, for a DBA to run. Nothing is
-    /// connected to: without an address, --database says for which database.
+    /// Prints the statements that give a database user the rights of a role, for a DBA to run, and does not connect.
+    /// Without an address, --database names the database.
     Grants {
-        /// What the user is to do.
+        /// The role of the user.
         #[arg(value_parser = ["producer", "worker", "admin"])]
         role: String,
-        /// The user, as it stands in a GRANT: app, or 'app'@'10.0.%'.
+        /// The user, in the form of a GRANT: app, or 'app'@'10.0.%'.
         #[arg(long)]
         to: String,
         /// postgres or mysql (MariaDB too).
@@ -165,7 +165,7 @@ async fn dispatch(arguments: Arguments) -> Result<ExitCode, Box<dyn Error + Send
         return relay::run(command, arguments.database_url, arguments.config.as_deref()).await;
     }
     let settings = Settings::read(arguments.config.as_deref())?;
-    // What is only printed needs no address, but a pool that is never used has one.
+    // Printing needs no address, but a pool has one, even if it is never used.
     let nowhere = match &arguments.command {
         Command::Migrate { print: true, database: Some(database), .. }
         | Command::Grants { database: Some(database), .. } => Some(format!("{database}://localhost/x")),

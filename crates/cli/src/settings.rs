@@ -11,16 +11,16 @@ use toml::{Table, Value};
 use self::refusal::refusal;
 pub(crate) use self::secrets::Secrets;
 
-/// Records that a relay has in memory at most, unless the file says how many: brokers answer in batches, and more of
-/// these are under way at once.
+/// Records that a relay has in memory at most, unless the file sets it. Brokers answer in batches, and more than one
+/// batch is under way at once.
 const RELAY_IN_FLIGHT: i64 = 16_000;
 
-/// What a file says.
+/// The settings of a file.
 pub(crate) struct Settings {
     pub(crate) config: Config,
-    /// The table `[relay]`, not looked into.
+    /// The table `[relay]`, as it is.
     pub(crate) relay: Option<Table>,
-    /// What stood for variables of the environment.
+    /// The values that came from variables of the environment.
     #[cfg_attr(not(feature = "kafka"), expect(dead_code, reason = "only the relay reads on from here"))]
     pub(crate) secrets: Secrets,
 }
@@ -40,12 +40,12 @@ pub(crate) enum SettingsError {
     Variable { key: String, name: String },
     #[error("{key} has a ${{ without its }}: write ${{NAME}} for a variable, or $${{ for the text itself")]
     Unclosed { key: String },
-    /// What stands there can be a part of a secret, and is not shown.
+    /// The value can be a part of a secret, so it is not shown.
     #[error(
         "{key} has a ${{ that begins no variable: write ${{NAME}} with letters, digits and _, or $${{ for the text itself"
     )]
     NoName { key: String },
-    /// A key or a value that cannot be.
+    /// An unknown key or an invalid value.
     #[error("{0}")]
     Refused(String),
 }
@@ -59,7 +59,7 @@ impl Settings {
         Self::parse(&text, path, |name| std::env::var(name).ok())
     }
 
-    /// What the table `[relay]` says of the database.
+    /// The address of the database in the table `[relay]`.
     pub(crate) fn database_url(&self) -> Option<String> {
         self.relay.as_ref()?.get("database_url")?.as_str().map(str::to_owned)
     }
@@ -95,14 +95,14 @@ impl Settings {
 }
 
 impl Secrets {
-    /// Takes a table apart; the error names the key, and none of the values from the environment.
+    /// Reads a table. The error names the key, and none of the values from the environment.
     pub(crate) fn deserialize<T: serde::de::DeserializeOwned>(
         &self,
         within: &str,
         table: Table,
     ) -> Result<T, SettingsError> {
         let read = Value::Table(table).try_into();
-        // Before the text is taken apart: a value can have more than one line.
+        // This comes before the text is split into lines: a value can have more than one line.
         read.map_err(|error: toml::de::Error| {
             SettingsError::Refused(refusal(within, &self.redact(&error.to_string())))
         })

@@ -1,4 +1,4 @@
-//! What worker processes write down of their calls, in the words of the checker, to files that survive a kill.
+//! The journal of a worker process: its calls, as events of the checker, in a file that survives a kill.
 
 use std::{
     io,
@@ -19,7 +19,7 @@ pub fn now() -> u64 {
 #[derive(Debug)]
 pub struct Calls {
     journal: Journal,
-    /// Who this process is in the cluster; another one after an eviction.
+    /// The identity of this process in the cluster. It changes after an eviction.
     instance: Mutex<String>,
 }
 
@@ -27,7 +27,7 @@ impl Calls {
     /// Opens the file to append to.
     ///
     /// # Errors
-    /// As the file system says.
+    /// Those of the file system.
     pub fn open(path: &Path) -> io::Result<Self> {
         let journal = Journal::open(path, format!("worker-{}", std::process::id()), now)?;
         Ok(Self { journal, instance: Mutex::default() })
@@ -36,7 +36,7 @@ impl Calls {
     /// Notes that a call begins.
     ///
     /// # Errors
-    /// As the file system says.
+    /// Those of the file system.
     pub fn begin(&self, kind: CallKind, delivery: &Delivery) -> io::Result<OpenCall<'_>> {
         let called = Called {
             id: delivery.id,
@@ -52,7 +52,7 @@ impl Calls {
     }
 }
 
-/// Tells the calls who this process is.
+/// Sets the identity of the following calls.
 #[derive(Debug)]
 pub struct Identity(pub Arc<Calls>);
 

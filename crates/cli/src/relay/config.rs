@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 
 use super::{kafka::KafkaTable, webhook::WebhookTable};
 
-/// What is relayed, where to, and how the process shows itself.
+/// The routes of a relay, and its health endpoint.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RelayConfig {
@@ -16,11 +16,11 @@ pub(crate) struct RelayConfig {
     #[serde(default = "handler")]
     handler: String,
     database_url: Option<Hidden>,
-    /// Where `/health` answers; nowhere if it is not given.
+    /// The address on which `/health` answers; there is none by default.
     pub(crate) health: Option<SocketAddr>,
     #[serde(default)]
     pub(crate) log: LogForm,
-    /// What becomes of records that no route takes.
+    /// What happens to records that no route takes.
     #[serde(default)]
     unrouted: Unrouted,
     pub(crate) kafka: Option<KafkaTable>,

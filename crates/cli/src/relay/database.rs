@@ -1,4 +1,4 @@
-//! An outbox on whatever database the address names.
+//! An outbox on the database of an address.
 
 use std::error::Error;
 
@@ -10,15 +10,15 @@ use keylane::{
     tokio_util::sync::CancellationToken,
 };
 
-/// What a relay does with an outbox, on any database.
+/// What a relay asks of an outbox, the same for each database.
 #[async_trait]
 pub(crate) trait AnyOutbox: Send + Sync {
     async fn start(&self) -> Result<Running, StartError>;
     async fn check(&self) -> Result<(), SchemaError>;
     async fn publish_handlers(&self) -> Result<(), SchemaError>;
-    /// Connects once, without the patience of a pool.
+    /// Connects once, without the retries of a pool.
     async fn connect(&self) -> Result<(), sqlx::Error>;
-    /// Runs a statement of which only the success counts.
+    /// Runs a statement whose rows do not matter.
     async fn try_statement(&self, sql: String) -> Result<(), sqlx::Error>;
     /// The texts in the first column.
     async fn texts(&self, sql: String) -> Result<Vec<String>, sqlx::Error>;
@@ -36,7 +36,7 @@ struct On<DB: Database> {
 }
 
 impl Opened {
-    /// Builds the outbox. Nothing is connected to.
+    /// Builds the outbox, and does not connect.
     pub(crate) async fn new(
         url: &str,
         config: &Config,

@@ -1,4 +1,4 @@
-//! Health by HTTP, for probes and people. All that can grow has a bound: connections, bytes, time.
+//! Health over HTTP, for probes and people. Connections, bytes and time are bounded.
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -23,14 +23,14 @@ use tokio::{
 use super::workers::InForce;
 
 const CONNECTIONS: usize = 32;
-/// Of one connection, from its first byte to its end.
+/// The longest life of one connection.
 const TIME: Duration = Duration::from_secs(5);
-/// The least that the HTTP implementation takes.
+/// The smallest buffer that the HTTP implementation accepts.
 const HEADER_BYTES: usize = 8 * 1024;
 /// The pause after a connection that could not be accepted: no file was free, for example.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers as long as it lives.
+/// A server that answers until it is dropped.
 pub(crate) struct HealthServer {
     address: SocketAddr,
     task: JoinHandle<()>,
@@ -49,7 +49,7 @@ impl HealthServer {
         Ok(Self { address, task: tokio::spawn(accept(listener, workers)) })
     }
 
-    /// Where: with the port that was free, if 0 was asked for.
+    /// Its address, with the real port if port 0 was asked for.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -69,7 +69,7 @@ async fn accept(listener: TcpListener, workers: InForce) {
             Ok((stream, _)) => {
                 let workers = workers.clone();
                 tokio::spawn(async move {
-                    // A client that is too slow is left.
+                    // The connection of a client that is too slow is closed.
                     let _ = timeout(TIME, serve(stream, workers)).await;
                     drop(place);
                 });
@@ -120,7 +120,7 @@ fn answer(method: &Method, path: &str, workers: &InForce) -> Response<Full<Bytes
     }
 }
 
-/// One word, and what is amiss.
+/// One word, and the reasons.
 fn state(health: Option<&Health>) -> (&'static str, Vec<String>) {
     match health.map(|health| &health.state) {
         None => ("starting", vec!["the workers have not joined yet: is the database away?".to_owned()]),

@@ -6,7 +6,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::config::LogForm;
 
-/// What is logged unless RUST_LOG says otherwise.
+/// The filter of the log without RUST_LOG.
 const LEVELS: &str = "info,sqlx=warn";
 
 /// Begins to log. Called once.

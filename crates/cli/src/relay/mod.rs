@@ -36,7 +36,7 @@ pub(crate) struct Command {
     check: bool,
 }
 
-/// The word of the environment or the command line for the database, and the file.
+/// The address from the environment or the command line, and the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) database_url: Option<String>,
@@ -59,7 +59,7 @@ pub(crate) async fn run(
     }
     let plan = Plan::read(&source)?;
     log::begin(plan.relay.log);
-    // Before anything is begun: a signal from now on is a wish for an orderly end.
+    // This comes first: from now on a signal asks for an orderly end.
     let mut signals = Signals::listen()?;
     let mut workers = Workers::new();
     let health = match plan.relay.health {
@@ -87,13 +87,13 @@ pub(crate) async fn run(
         ended = workers.stop() => ended.code(),
         number = signals.stop() => {
             tracing::warn!(target: "keylane_relay", "a second signal: the relay ends at once");
-            // As a shell tells of a process that a signal has ended.
+            // A shell reports a process that a signal has ended with this code.
             Ok(ExitCode::from(128_u8.saturating_add(number)))
         }
     }
 }
 
-/// Lists the relay where producers look handlers up.
+/// Lists the relay in the table in which producers look up handlers.
 ///
 /// # Errors
 /// What is wrong with the settings, or what the database says.
@@ -112,7 +112,7 @@ pub(crate) fn check_settings(settings: Settings, file: &Path) -> Result<(), Stri
     checked.map(drop).map_err(|problem| plan.secrets.redact(&problem))
 }
 
-/// Begins with what the file says now. If that cannot be, all stays as it was.
+/// Takes up the settings of the file as it is now. If they are invalid, the old ones stay in force.
 async fn reload(source: &Source, workers: &mut Workers) {
     let opened = async { Plan::read(source)?.open().await };
     match opened.await {
@@ -128,7 +128,7 @@ async fn reload(source: &Source, workers: &mut Workers) {
 }
 
 impl Ended {
-    /// What the process ends with.
+    /// The exit code.
     fn code(self) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
         match self {
             Self::Graceful => {

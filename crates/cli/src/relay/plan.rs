@@ -1,11 +1,11 @@
-//! What is to be relayed, as the file and the command line say.
+//! The plan of a relay, from the file and the command line.
 
 use keylane::Config;
 
 use super::{Source, config::RelayConfig, database::Opened};
 use crate::settings::{Secrets, Settings};
 
-/// Everything that the workers of a relay are made from.
+/// Everything that is needed to build the workers of a relay.
 pub(crate) struct Plan {
     pub(crate) config: Config,
     pub(crate) relay: RelayConfig,
@@ -47,7 +47,7 @@ impl Plan {
         Ok(Self { config, relay, database_url: url, secrets })
     }
 
-    /// The outbox with the relay as its handler. Nothing is connected to.
+    /// The outbox with the relay as its handler. It does not connect.
     ///
     /// # Errors
     /// What is wrong with the routes or between the settings.

@@ -1,5 +1,5 @@
-//! What the tables say of a relay: whether its user may do what workers do, found out by statements that change
-//! nothing, and what is listed.
+//! Checks the tables of a relay: whether its user has the rights of workers, by statements that change nothing, and
+//! which handlers are listed.
 
 use keylane::Config;
 use keylane_message::Route;
@@ -55,7 +55,7 @@ pub(crate) async fn left_over(
     handler: &str,
     routes: &[Route],
 ) -> Vec<String> {
-    // The id stands in the text as it is: whoever has built the outbox has checked its letters.
+    // The id stands in the text as it is: its letters were checked when the outbox was built.
     let table = name(config, "handler");
     let listed = format!("SELECT record_type FROM {table} WHERE handler = '{handler}' ORDER BY record_type");
     let mut listed = outbox.texts(listed).await.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the system asks of the process.
+//! The signals of the system to the process.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use std::io;
 pub(crate) enum Asked {
     /// An orderly end; with the number of the signal.
     Stop(u8),
-    /// To read the file again.
+    /// A reload of the file.
     Reload,
 }
 
@@ -26,7 +26,7 @@ mod imp {
     }
 
     impl Signals {
-        /// From now on signals are wishes, and do not end the process.
+        /// Catches the signals: from now on they do not end the process.
         pub(crate) fn listen() -> io::Result<Self> {
             Ok(Self {
                 terminate: signal(SignalKind::terminate())?,
@@ -67,7 +67,7 @@ mod imp {
 }
 
 impl Signals {
-    /// Waits for one that asks for the end; returns its number.
+    /// Waits for a signal that asks for the end. Returns its number.
     pub(crate) async fn stop(&mut self) -> u8 {
         loop {
             if let Asked::Stop(number) = self.next().await {

@@ -13,19 +13,19 @@ use tokio::{
 
 use super::database::Opened;
 
-/// The workers in force, as health sees them.
+/// The current workers, for health.
 pub(crate) type InForce = watch::Receiver<Option<Arc<Running>>>;
 
 /// How the workers have ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// All that was under way is done.
+    /// All work under way was finished.
     Graceful,
-    /// Not within `cluster.graceful_shutdown_timeout`.
+    /// Work was left after `cluster.graceful_shutdown_timeout`.
     Forced { cancelled: usize },
-    /// The first ones could not start.
+    /// The first workers could not start.
     NotStarted(StartError),
-    /// By themselves.
+    /// The workers ended by themselves.
     Died(String),
 }
 
@@ -47,8 +47,8 @@ impl Workers {
         self.in_force.subscribe()
     }
 
-    /// Begins to start workers, which takes as long as the database is away. Those that were starting are not
-    /// wanted any more.
+    /// Begins to start workers. The start waits while the database is away. Workers that were still starting are
+    /// dropped.
     pub(crate) fn begin(&mut self, opened: Opened) {
         let Opened { outbox, token } = opened;
         let start = tokio::spawn(async move { outbox.start().await });
@@ -158,7 +158,7 @@ async fn end(running: Arc<Running>, token: CancellationToken) -> Ended {
     why.into()
 }
 
-/// Workers that may still start end at once.
+/// Workers that are still starting end at once.
 async fn give_up(starting: JoinHandle<Started>, token: CancellationToken) -> Ended {
     token.cancel();
     match starting.await {

@@ -1,4 +1,4 @@
-//! One failed record or dead letter, as it is shown.
+//! One failed record or dead letter, in the form in which it is listed.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -9,7 +9,7 @@ use keylane::{
 };
 use serde::Serialize;
 
-/// What is shown of it. The fields stand in the JSON in this order.
+/// The listed fields, in the order of the JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Listed {
     pub(super) id: RecordId,
@@ -19,7 +19,7 @@ pub(super) struct Listed {
     handler: String,
     record_type: String,
     attempts: u32,
-    /// Where it was to go; only of dead letters.
+    /// Its target; only of dead letters.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
     error: Option<String>,
@@ -36,7 +36,7 @@ pub(super) struct Listed {
     content: Option<Content>,
 }
 
-/// What can be personal data: only shown if it was asked for.
+/// The payload and the headers. They can be personal data, so they are shown on demand only.
 #[derive(Debug, Serialize)]
 struct Content {
     headers: BTreeMap<String, String>,
@@ -112,7 +112,8 @@ impl From<DeadLetter> for Listed {
     }
 }
 
-/// For people: a line of facts, and a line for each text. Texts are quoted, so that nothing in them reaches the terminal.
+/// For people: a line of facts, and a line for each text. Texts are quoted, so that no control character reaches the
+/// terminal.
 impl fmt::Display for Listed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, handler, record_type, key, partition, attempts, .. } = self;
@@ -144,7 +145,7 @@ fn plain(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
-/// Seconds are enough.
+/// A time without fractions of a second.
 fn ago(seconds: f64) -> impl fmt::Display {
     humantime::format_duration(Duration::from_secs(seconds as u64))
 }

@@ -1,4 +1,4 @@
-//! `keylane failed` and `keylane dead-letters`: what has failed for good is listed, tried again, corrected and discarded.
+//! `keylane failed` and `keylane dead-letters`: list what has failed for good, deliver it again, correct it, delete it.
 
 mod listed;
 mod page;
@@ -18,7 +18,7 @@ use self::{page::Page, selection::Selection, target::Target};
 
 type Answer = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// What is done about failed records.
+/// The subcommands for failed records.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Failed {
     /// Lists failed records by their ids.
@@ -38,24 +38,24 @@ pub(crate) enum Failed {
     Discard {
         #[command(flatten)]
         selection: Selection,
-        /// Deletes what a filter or --all selects. Without it these records are only counted.
+        /// Deletes the records that a filter or --all selects. Without --yes these records are only counted.
         #[arg(long)]
         yes: bool,
     },
 }
 
-/// What is done about dead letters.
+/// The subcommands for dead letters.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadLetters {
     /// Lists dead letters by the ids of their records.
     List(Page),
-    /// Schedules dead letters again: as new records of the same events, behind what their keys have pending.
+    /// Schedules dead letters again: as new records of the same events, behind the pending records of their keys.
     Retry(Selection),
     /// Deletes dead letters.
     Discard {
         #[command(flatten)]
         selection: Selection,
-        /// Deletes what a filter or --all selects. Without it these dead letters are only counted.
+        /// Deletes the dead letters that a filter or --all selects. Without --yes they are only counted.
         #[arg(long)]
         yes: bool,
     },
@@ -94,7 +94,7 @@ pub(crate) async fn dead_letters(admin: &Admin, command: DeadLetters) -> Answer 
     }
 }
 
-/// The largest payload that is read, in bytes: more than a database takes in one statement.
+/// The largest payload that is read, in bytes. No database takes as many in one statement.
 const LARGEST_PAYLOAD: u64 = 1 << 30;
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {

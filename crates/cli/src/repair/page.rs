@@ -1,4 +1,4 @@
-//! `list`: one page of what has failed, for people or as JSON.
+//! `list`: one page of failed records or dead letters, for people or as JSON.
 
 use std::io::{self, Write};
 
@@ -10,30 +10,30 @@ use super::{
     target::Target,
 };
 
-/// The most of one page: it is held in memory, with its payloads.
+/// The size of the largest page. A page is held in memory, with its payloads.
 const LARGEST: usize = 1_000;
 
-/// Which page, and what is shown of it.
+/// The page, and its form.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Page {
     #[command(flatten)]
     filters: Filters,
-    /// The most that are listed, 1 to 1000.
+    /// The size of the page, 1 to 1000.
     #[arg(long, default_value_t = 100, value_parser = limit)]
     limit: usize,
-    /// Lists those with higher ids than this one: the last id of the page before.
+    /// The last id of the page before: the page has higher ids only.
     #[arg(long, default_value_t = 0, value_parser = id)]
     after: RecordId,
     /// Prints a JSON object per line.
     #[arg(long)]
     json: bool,
-    /// Shows payloads and headers, too, which can be personal data.
+    /// Shows payloads and headers, too. They can be personal data.
     #[arg(long)]
     payload: bool,
 }
 
 impl Page {
-    /// Prints the page, and for people where the next one begins.
+    /// Prints the page, and for people the beginning of the next one.
     pub(super) async fn print(self, admin: &Admin, target: Target) -> Answer {
         let page = target.page(admin, &self.filters.filter(), self.after, self.limit).await?;
         let next = page.last().filter(|_| page.len() == self.limit).map(|last| last.id);

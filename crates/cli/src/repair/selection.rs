@@ -1,4 +1,4 @@
-//! Which failed records or dead letters are meant: ids, a filter, or all of them on purpose.
+//! Selects failed records or dead letters: by ids, by a filter, or all of them on purpose.
 
 use keylane::{
     Partition, RecordId,
@@ -11,43 +11,43 @@ use super::{
     target::{Repair, Target},
 };
 
-/// Records that are read at once to count them, or to change only some.
+/// So many are read at once, to count them or to change only some.
 const AT_ONCE: usize = 100;
-/// Nobody needs to know how many more there are.
+/// Counting stops here: a larger count tells a user nothing more.
 const COUNTED: usize = 1_000;
 
-/// Those that fit everything that is given.
+/// A filter. All given conditions must hold.
 #[derive(Debug, clap::Args)]
 pub(super) struct Filters {
-    /// Those of this handler.
+    /// Only of this handler.
     #[arg(long, value_name = "ID")]
     handler: Option<String>,
-    /// Those of this record key.
+    /// Only of this record key.
     #[arg(long)]
     key: Option<String>,
-    /// Those in this partition, 0 to 255.
+    /// Only in this partition, 0 to 255.
     #[arg(long, value_name = "NUMBER", value_parser = partition)]
     partition: Option<Partition>,
 }
 
-/// What is to be changed.
+/// What to change.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Selection {
-    /// These, as `list` names them.
+    /// The ids, as `list` prints them.
     #[arg(value_parser = id, conflicts_with_all = ["handler", "key", "partition", "all", "limit"])]
     ids: Vec<RecordId>,
     #[command(flatten)]
     filters: Filters,
-    /// All of them.
+    /// Selects all.
     #[arg(long, conflicts_with_all = ["handler", "key", "partition"])]
     all: bool,
-    /// The most that are changed, those with the lowest ids.
+    /// Changes at most so many, those with the lowest ids.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
 }
 
 impl Filters {
-    /// What the library is given.
+    /// The filter in the form of the library.
     pub(super) fn filter(&self) -> Filter {
         let mut filter = Filter::all();
         if let Some(handler) = &self.handler {
@@ -71,7 +71,7 @@ impl Selection {
         self.repair(admin, target, Repair::Retry).await
     }
 
-    /// Deletes them. What only a filter names is counted first, unless `yes` is given.
+    /// Deletes them. A selection by a filter is only counted, unless `yes` is given.
     pub(super) async fn discard(self, admin: &Admin, target: Target, yes: bool) -> Answer {
         self.check()?;
         if !yes && self.ids.is_empty() {
@@ -91,7 +91,7 @@ impl Selection {
             .ok_or("nothing is selected: give ids, --handler, --key or --partition, or --all for all of them")
     }
 
-    /// How many are selected, up to a number.
+    /// Counts the selected ones, up to a limit.
     async fn count(&self, admin: &Admin, target: Target, most: usize) -> Result<usize, keylane::StoreError> {
         let (filter, mut after, mut count) = (self.filters.filter(), 0, 0);
         while count < most {
@@ -109,7 +109,7 @@ impl Selection {
             (true, Some(limit)) => self.some(admin, target, repair, limit as usize, &mut changed).await,
             (true, None) => self.every(admin, target, repair, &mut changed).await,
         };
-        // What is done is done, also before an error.
+        // The count so far is printed before an error, too.
         if changed > 0 || done.is_ok() {
             let what = if repair == Repair::Retry { "to be delivered again" } else { "deleted" };
             println!("{} {what}", target.count(changed));

@@ -1,4 +1,4 @@
-//! The two tables of what has failed for good, with the same calls for both.
+//! The two tables of failed events, failed records and dead letters, with the same calls for both.
 
 use std::{fmt, time::Duration};
 
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::listed::Listed;
 
-/// More than the steps in which a database tells times.
+/// More than the precision of the times of any database.
 const RESOLUTION: Duration = Duration::from_millis(5);
 
-/// What a command is about.
+/// The table of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// Records that have failed and are still in their lanes.
@@ -22,7 +22,7 @@ pub(super) enum Target {
     DeadLetters,
 }
 
-/// What becomes of them.
+/// What the command does with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repair {
     /// They are delivered again.
@@ -89,7 +89,7 @@ impl Target {
         Ok((step.changed, step.next))
     }
 
-    /// So many of them, in words.
+    /// A count of them, in words.
     pub(super) fn count(self, count: usize) -> impl fmt::Display {
         let noun = match (self, count) {
             (Self::Failed, 1) => "failed record",

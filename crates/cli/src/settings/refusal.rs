@@ -1,9 +1,9 @@
-//! The sentence for a key or a value that cannot be.
+//! The sentence for an unknown key or an invalid value.
 
-/// The nearest name counts if no more letters than these differ.
+/// A name is suggested if at most so many letters differ.
 const NEAR: usize = 3;
 
-/// What the parser has told, as one sentence that begins with the key's whole path.
+/// The error of the parser as one sentence, which begins with the whole path of the key.
 pub(super) fn refusal(within: &str, told: &str) -> String {
     let mut lines = told.lines();
     let problem = lines.next().unwrap_or_default();

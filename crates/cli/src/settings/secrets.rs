@@ -6,12 +6,12 @@ use toml::{Table, Value};
 
 use super::SettingsError;
 
-/// The values that came from the environment. No text that is shown has them.
+/// The values that came from the environment. No shown text has them.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Vec<(String, String)>);
 
 impl Secrets {
-    /// A value that is no part of the file and that nobody is to see.
+    /// A value from outside the file, which must not be shown.
     pub(crate) fn keep(&mut self, name: &str, value: &str) {
         if value.is_empty() {
             return;
@@ -21,7 +21,7 @@ impl Secrets {
         let name = format!("${{{name}}}");
         self.0.push((name.clone(), quoted[1..quoted.len() - 1].to_owned()));
         self.0.push((name, value.to_owned()));
-        // A value can be a part of another one, of which nothing may be left.
+        // Longer values come first: a value can be a part of another one, of which nothing may be left.
         self.0.sort_by_key(|(_, value)| Reverse(value.len()));
         self.0.dedup();
     }

@@ -1,4 +1,4 @@
-//! A cluster of worker processes, the feed of records, and what is waited for.
+//! A cluster of worker processes, the feed of records, and the waits of the tests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,21 +26,21 @@ use tokio::{
 
 use crate::database::Target;
 
-/// Nothing that is waited for takes longer.
+/// The longest wait of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const KEYS: u32 = 50;
 /// The handler of the workers.
 pub(crate) const HANDLER: &str = "worker";
 
-/// Clusters at once: a worker that gets no processor is rightly declared dead.
+/// Clusters at once. With more, a worker would get no processor for so long that it is declared dead.
 static PLACES: Semaphore = Semaphore::const_new(2);
 
 /// Which build of the worker a process is of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Build {
-    /// This one.
+    /// This build.
     This,
-    /// The next one, if `KEYLANE_NEXT_WORKER` says where it is, as `dev/two-builds` does; else this one, too.
+    /// The next build, if `KEYLANE_NEXT_WORKER` has its path, as in `dev/two-builds`; else this build, too.
     Next,
 }
 
@@ -83,7 +83,7 @@ impl Worker {
         self.child.kill().await.expect("kill");
     }
 
-    /// Asks for a graceful shutdown; whether it was one.
+    /// Asks for a graceful shutdown. Returns whether it was one.
     pub(crate) async fn stop(mut self) -> bool {
         let mut input = self.child.stdin.take().expect("input");
         input.write_all(b"stop\n").await.expect("stop");
@@ -100,11 +100,11 @@ pub(crate) struct Cluster<T: Target> {
     pub(crate) prefix: String,
     pub(crate) pool: T::Pool,
     pub(crate) outbox: Outbox<T::Db>,
-    /// What the producer and the test itself do.
+    /// The history of the producer and of the test itself.
     pub(crate) journal: Journal,
     /// Events that were scheduled, by key and step.
     pub(crate) events: BTreeMap<(u32, u32), Uuid>,
-    /// Events that the database has forgotten, or will.
+    /// Events that the database has forgotten or is about to forget.
     pub(crate) forgotten: BTreeSet<Uuid>,
     pub(crate) folder: PathBuf,
     /// The files of the worker processes.
@@ -117,14 +117,14 @@ pub(crate) struct Cluster<T: Target> {
     _place: SemaphorePermit<'static>,
 }
 
-/// Looks at the claims.
+/// Reads the claims.
 pub(crate) struct Watcher<T: Target> {
     pool: T::Pool,
     prefix: String,
 }
 
 impl<T: Target> Watcher<T> {
-    /// Waits until living owners have all that this instance had; how long that took.
+    /// Waits until living owners have all partitions of this instance. Returns how long that took.
     pub(crate) async fn wait_until_taken_over(&self, instance: &str) -> Duration {
         let started = Instant::now();
         loop {
@@ -185,7 +185,7 @@ impl<T: Target> Cluster<T> {
         self.begin_worker().await.expect("a worker that joins")
     }
 
-    /// The same of a build.
+    /// Starts a worker of a build and waits until it has joined.
     pub(crate) async fn worker_of(&mut self, build: Build) -> Worker {
         self.begin_worker_of(build).await.expect("a worker that joins")
     }
@@ -294,7 +294,7 @@ impl<T: Target> Cluster<T> {
         });
     }
 
-    /// Notes which instances have ended with their processes: all that have written and are not among these.
+    /// Notes the instances that have ended with their processes: all that have written, but these.
     pub(crate) fn note_deaths(&mut self, alive: &[Worker]) {
         for event in history::read(&self.journals).expect("journals") {
             if let What::CallBegan { instance, .. } = event.what
@@ -364,7 +364,7 @@ impl<T: Target> Cluster<T> {
         }
     }
 
-    /// Takes away what a passed test has made.
+    /// Drops the tables and files of a passed test.
     pub(crate) async fn erase(self) {
         let tables = [
             "meta",

@@ -1,4 +1,4 @@
-//! The databases that clusters run on, and the little that the tests ask them directly.
+//! The databases of the clusters, and the queries of the tests themselves.
 
 use std::{env, future::Future, path::PathBuf, time::Duration};
 
@@ -22,15 +22,15 @@ pub(crate) trait Target: Sized + Send + Sync + 'static {
     const LOGS_OWNERS: bool;
     /// Keeps a log of owners and members in a table, by triggers.
     fn log_ownership(pool: &Self::Pool, prefix: &str) -> impl Future<Output = ()> + Send;
-    /// That log, in the order of its rows.
+    /// The log, in the order of its rows.
     fn changes(pool: &Self::Pool, prefix: &str) -> impl Future<Output = Vec<Change>> + Send;
-    /// Runs statements; what they say is not looked at.
+    /// Runs statements whose rows do not matter.
     fn run(pool: &Self::Pool, sql: String) -> impl Future<Output = ()> + Send;
-    /// Reads numbers, a row after another.
+    /// Reads rows of numbers.
     fn numbers(pool: &Self::Pool, sql: String) -> impl Future<Output = Vec<Vec<i64>>> + Send;
 }
 
-/// Notes each row as it was written, with the time of that. The statements are run one by one.
+/// Creates the triggers that note each row with the time of its write. The statements are run one by one.
 const POSTGRES_LOG: [&str; 5] = [
     "CREATE TABLE {p}change (seq bigserial, at bigint NOT NULL, partition_no bigint, generation bigint, instance text, state text)",
     "CREATE FUNCTION {p}log_partition() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

@@ -20,7 +20,7 @@ use crate::{
     verdict::TAKEOVER,
 };
 
-/// Stamps a case for each database.
+/// Writes a test for each database.
 macro_rules! cases {
     ($($case:ident: $($name:ident $target:ty),+;)+) => {
         $(mod $case {
