@@ -90,6 +90,21 @@ pub fn partitions_a_search(partitions: usize, took: Duration) -> usize {
     usize::try_from(fit).unwrap_or(PARTITION_COUNT).clamp(LEAST_SEARCH, PARTITION_COUNT)
 }
 
+/// The most times its limit that a read is given.
+const MOST_PATIENCE: u32 = 16;
+
+/// How many times the limit of a call a read is given, after it was given so many: twice as many if it got no answer in
+/// all that time, once if it got one within the limit.
+pub fn patience(times: u32, limit: Duration, took: Duration, answered: bool) -> u32 {
+    // The server's own limit may come a moment before ours.
+    let in_vain = !answered && took >= (limit * times).mul_f64(0.9);
+    match (in_vain, answered && took <= limit) {
+        (true, _) => (times * 2).min(MOST_PATIENCE),
+        (_, true) => 1,
+        _ => times,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,6 +132,16 @@ mod tests {
         assert_eq!(runs_per_task(Duration::from_micros(2)), 32);
         assert_eq!(runs_per_task(Duration::from_micros(100)), 5);
         assert_eq!(runs_per_task(Duration::from_millis(20)), 1);
+    }
+
+    #[test]
+    fn a_read_is_given_more_time_until_it_is_answered_and_then_as_long_as_it_takes_more() {
+        let limit = Duration::from_secs(5);
+        let in_vain = |times: u32| patience(times, limit, limit * times, false);
+        assert_eq!([1, 2, 4, 8, 16].map(in_vain), [2, 4, 8, 16, 16]);
+        assert_eq!(patience(4, limit, limit * 3, true), 4, "the next one takes as long");
+        assert_eq!(patience(4, limit, limit / 5, true), 1);
+        assert_eq!(patience(4, limit, limit, false), 4, "something else was wrong");
     }
 
     #[test]

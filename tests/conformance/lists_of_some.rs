@@ -111,6 +111,9 @@ macro_rules! on_servers {
                 open_user_transactions_do_not_hold_back_the_cluster
                 a_key_that_is_too_long_is_the_records_fault
             }
+            patience {
+                a_read_without_an_answer_is_given_more_time_the_next_time
+            }
         }
     };
 }

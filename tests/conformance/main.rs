@@ -49,6 +49,7 @@ mod order;
 mod outbox;
 mod overview;
 mod passing;
+mod patience;
 mod plans;
 mod purging;
 mod releasing;

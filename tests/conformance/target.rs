@@ -60,6 +60,9 @@ pub(crate) trait Server: SqlTarget {
     const BEGIN_AGAIN: &str;
     /// Makes a statement that waits for a lock fail after a second.
     const WAIT_ONE_SECOND: &str;
+    /// Keeps all others from reading the records, until the next statement ends that.
+    const LOCK_RECORDS: &str;
+    const UNLOCK_RECORDS: &str;
     /// The names of the statements of a settle that completes records, or a file of the library.
     const SETTLE: &[&str];
 
@@ -113,6 +116,8 @@ impl Server for PostgresTarget {
     const ANALYZE: &str = "ANALYZE {outbox}record; ANALYZE {outbox}lane";
     const BEGIN_AGAIN: &str = "ROLLBACK; BEGIN ISOLATION LEVEL READ COMMITTED";
     const WAIT_ONE_SECOND: &str = "SET lock_timeout = '1s'";
+    const LOCK_RECORDS: &str = "LOCK TABLE {outbox}record IN ACCESS EXCLUSIVE MODE";
+    const UNLOCK_RECORDS: &str = "ROLLBACK; BEGIN";
     const SETTLE: &[&str] = &[include_str!("../../src/store/sql/statements/postgres/settle_delete.sql")];
 
     const SCANS_WAIT: bool = false;
@@ -164,6 +169,8 @@ macro_rules! mysql_target {
             const SETUP: &str = "/*M! SET SESSION in_predicate_conversion_threshold = 0 */";
             const ANALYZE: &str = "ANALYZE TABLE {outbox}record, {outbox}lane";
             const WAIT_ONE_SECOND: &str = "SET SESSION innodb_lock_wait_timeout = 1";
+            const LOCK_RECORDS: &str = "LOCK TABLES {outbox}record WRITE";
+            const UNLOCK_RECORDS: &str = "UNLOCK TABLES";
             const SETTLE: &[&str] = &["move_fence", "complete_delete"];
 
             async fn full_scans(conn: &mut sqlx::MySqlConnection, sql: &str) -> Vec<String> {

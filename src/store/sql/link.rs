@@ -49,18 +49,31 @@ impl<D: Driver> Link<D> {
         let mut place = self.place.lock().await;
         let conn = match place.idle.take() {
             Some(conn) => conn,
-            None => self.open().await?,
+            None => self.open(self.session).await?,
         };
         Ok(Borrowed { place, conn: Some(conn) })
     }
 
+    /// Opens the connection that is borrowed next. On it the server gives up a statement after `timeout`.
+    pub(crate) async fn open_anew(&self, timeout: Duration) -> Result<(), sqlx::Error> {
+        let mut place = self.place.lock().await;
+        let conn = self.open(Session { timeout, ..self.session }).await?;
+        *place = Place { idle: Some(conn), used_at: Instant::now() };
+        Ok(())
+    }
+
+    /// The next borrower opens another connection.
+    pub(crate) async fn discard(&self) {
+        self.place.lock().await.idle = None;
+    }
+
     /// A connection leads to one process of a server until its end, so the server is asked for here only.
-    async fn open(&self) -> Result<D::Connection, sqlx::Error> {
-        if self.session.role == Role::Plain {
-            return D::connect(&self.pool, self.session).await;
+    async fn open(&self, session: Session) -> Result<D::Connection, sqlx::Error> {
+        if session.role == Role::Plain {
+            return D::connect(&self.pool, session).await;
         }
         self.proof.of::<D>(&self.pool).await?;
-        let mut conn = D::connect(&self.pool, self.session).await?;
+        let mut conn = D::connect(&self.pool, session).await?;
         if let Some(home) = &self.home
             && !home.is(answering::<D>(&mut conn).await?)
         {

@@ -12,6 +12,7 @@ use self::{
     call::within,
     driver::{Driver, Role, Session},
     link::Link,
+    patience::Patience,
     proof::Proof,
     statements::Statements,
 };
@@ -43,6 +44,7 @@ mod notifier;
 #[cfg(feature = "postgres")]
 mod numbers;
 mod overview;
+mod patience;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod producer;
@@ -83,6 +85,8 @@ pub(crate) struct SqlStore<D: Driver> {
     control: Link<D>,
     /// For a process that only schedules: it reads the list of handlers.
     plain: Link<D>,
+    /// Of the reads of fetches.
+    patience: Patience,
     proof: Proof,
     /// The server that it is bound to, if it is.
     home: Option<HomeServer>,
@@ -110,6 +114,7 @@ impl<D: Driver> SqlStore<D> {
             settle: link(Role::Settle, settings.async_settle),
             control: link(Role::Control, false),
             plain: link(Role::Plain, false),
+            patience: Patience::default(),
             settings,
             sql,
             pool,

@@ -31,7 +31,7 @@ impl<D: Driver> RecordStore for SqlStore<D> {
         partitions: &[Partition],
         pick: Pick<'_>,
     ) -> Result<Vec<Record>, StoreError> {
-        self.call("fetch by partition", async {
+        self.read_patiently("fetch by partition", async {
             let mut conn = self.poll.borrow().await?;
             let sql = &self.sql.fetch_by_partition;
             let records = D::fetch_by_partition(&mut conn, sql, partitions, pick).await?;
@@ -42,7 +42,7 @@ impl<D: Driver> RecordStore for SqlStore<D> {
     }
 
     async fn find_head(&self, partitions: PartitionSet) -> Result<Head, StoreError> {
-        self.call("find head", async {
+        self.read_patiently("find head", async {
             let mut conn = self.poll.borrow().await?;
             let head = D::find_head(&mut conn, &self.sql, partitions).await?;
             conn.keep();
@@ -72,7 +72,7 @@ impl<D: Driver> RecordStore for SqlStore<D> {
     }
 
     async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
-        self.call("scan by id", async {
+        self.read_patiently("scan by id", async {
             let mut conn = self.poll.borrow().await?;
             let scanned = D::scan_by_id(&mut conn, &self.sql, scan).await?;
             conn.keep();
@@ -97,7 +97,7 @@ impl<D: Driver> RecordStore for SqlStore<D> {
         partitions: PartitionSet,
         pick: Pick<'_>,
     ) -> Result<(Vec<Record>, i64), StoreError> {
-        self.call("fetch due", async {
+        self.read_patiently("fetch due", async {
             let mut conn = self.poll.borrow().await?;
             let (mut records, mut skip) = (Vec::new(), Cow::Borrowed(pick.skip));
             let changes = loop {
@@ -125,7 +125,7 @@ impl<D: Driver> RecordStore for SqlStore<D> {
             &[Kind::Int, Kind::Text, Kind::Text, Kind::Text, Kind::Int, Kind::Int, Kind::Int];
         let sql = fill(&self.sql.stops, &[("{partitions}", numbers(partitions))]);
         let rows = self
-            .call("stops", async {
+            .read_patiently("stops", async {
                 let mut conn = self.poll.borrow().await?;
                 let rows = query::<D>(&mut conn, sql, Vec::new(), KINDS).await?;
                 conn.keep();

@@ -1,0 +1,39 @@
+//! A read of a fetch that takes longer than a call may.
+
+use std::time::Duration;
+
+use keylane::{Completed, inner::StoreSettings, partition::PartitionSet};
+
+use crate::{
+    outbox::{Outbox, promptly},
+    target::Server,
+};
+
+/// What has died in a table can take longer to walk over than a call may, and would do so at each attempt. The lock stands
+/// for such a walk: it is let go when a read has waited longer than a call may.
+pub(crate) async fn a_read_without_an_answer_is_given_more_time_the_next_time<T: Server>(outbox: &Outbox<T>) {
+    let id = outbox.schedule_keys(&["order-1"]).await[0];
+    let call_timeout = Duration::from_millis(300);
+    let store = outbox.store_with(StoreSettings { call_timeout, ..outbox.settings(Completed::Delete) });
+    let mut holder = outbox.begin().await;
+    T::execute(&mut holder, outbox.sql(T::LOCK_RECORDS)).await.unwrap();
+    let mut refused = 0;
+    let head = loop {
+        let reading = store.find_head(PartitionSet::ALL);
+        tokio::pin!(reading);
+        if let Ok(early) = tokio::time::timeout(call_timeout.mul_f64(1.5), &mut reading).await {
+            early.expect_err("the table is locked");
+            refused += 1;
+            assert!(refused < 50, "it is given no more time");
+            continue;
+        }
+        T::execute(&mut holder, outbox.sql(T::UNLOCK_RECORDS)).await.unwrap();
+        // A machine under load may be late with that.
+        break match promptly(reading).await {
+            Ok(head) => head,
+            Err(_) => promptly(store.find_head(PartitionSet::ALL)).await.unwrap(),
+        };
+    };
+    assert_eq!(head.first, Some(id));
+    assert!(refused > 0, "the first read waits no longer than a call may");
+}
