@@ -137,16 +137,18 @@ impl<D: Driver> SqlStore<D> {
         name: &'static str,
         work: impl Future<Output = Result<T, sqlx::Error>> + Send,
     ) -> Result<T, StoreError> {
-        self.call_within(name, self.settings.call_timeout, work).await
+        within::<D, T>(name, self.settings.call_timeout, work).await
     }
 
-    async fn call_within<T>(
+    /// As [`call`](Self::call), for a read of a fetch on its connection. What has died in the table may take longer to walk
+    /// over than a call may take, and would do so at each attempt: so a read that got no answer in time is given more time
+    /// the next time.
+    async fn read_patiently<T>(
         &self,
         name: &'static str,
-        limit: Duration,
         work: impl Future<Output = Result<T, sqlx::Error>> + Send,
     ) -> Result<T, StoreError> {
-        within::<D, T>(name, limit, work).await
+        self.patience.read(name, &self.poll, self.settings.call_timeout, work).await
     }
 }
 

@@ -1,10 +1,10 @@
 //! Reads that take longer than a call may: the next time they are given more.
 
-use std::{collections::BTreeMap, sync::Mutex};
+use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{SqlStore, driver::Driver};
+use super::{call::within, driver::Driver, link::Link};
 use crate::{rules::pacing, store::StoreError};
 
 /// How many times the limit of a call each read is given. Reads that are not listed are given the limit once.
@@ -24,27 +24,25 @@ impl Patience {
             }
         }
     }
-}
 
-impl<D: Driver> SqlStore<D> {
-    /// As [`SqlStore::call`], for a read of a fetch on its connection. What has died in the table may take longer to walk
-    /// over than a call may take, and would do so at each attempt: so a read that got no answer in time is given more time
-    /// the next time.
-    pub(super) async fn read_patiently<T>(
+    /// Runs a read on the connection of a link, within `once` or as many times that as the read is given by now.
+    pub(super) async fn read<D: Driver, T>(
         &self,
         name: &'static str,
+        link: &Link<D>,
+        once: Duration,
         work: impl Future<Output = Result<T, sqlx::Error>> + Send,
     ) -> Result<T, StoreError> {
-        let (once, times) = (self.settings.call_timeout, self.patience.of(name));
+        let times = self.of(name);
         if times > 1 {
             // The connection has the limit of the server for it. To open it takes no longer than otherwise.
-            self.call(name, self.poll.open_anew(once * times)).await?;
+            within::<D, _>(name, once, link.open_anew(once * times)).await?;
         }
         let began = Instant::now();
-        let done = self.call_within(name, once * times, work).await;
-        self.patience.set(name, pacing::patience(times, once, began.elapsed(), done.is_ok()));
+        let done = within::<D, _>(name, once * times, work).await;
+        self.set(name, pacing::patience(times, once, began.elapsed(), done.is_ok()));
         if times > 1 {
-            self.poll.discard().await;
+            link.discard().await;
         }
         done
     }
