@@ -158,10 +158,10 @@ async fn an_hour_of_retries_takes_no_time() {
     outbox.schedule_after(&mut tx, &placed("order-2", 2), s(4200)).await.unwrap();
     tx.commit().await.unwrap();
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;
-    // The limit of a wait is on the same clock, so this one goes in steps.
+    // The limit of a wait is on the same clock, so this one goes in steps, shorter than those of the polls.
     let until = async |key: &str, longest: Duration| {
         while ledger.done_of(key).is_empty() && since.elapsed() < longest {
-            sleep(s(10)).await;
+            sleep(s(1)).await;
         }
         since.elapsed()
     };
