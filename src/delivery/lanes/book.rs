@@ -199,7 +199,12 @@ impl Book {
         match change {
             Change::Complete | Change::StopRelease { .. } => {}
             Change::Resume | Change::CompleteAndResume | Change::Fail { lane: OnFailure::Continue, .. } => {
-                self.resume(lane, id);
+                // Two lists of stops may have asked for the same resume. The second finds a lane that goes on, or one
+                // that the record has stopped once more since, which is still to be written.
+                let came_later = |stop: StopState| stop.durable_since.is_none();
+                if !(matches!(change, Change::Resume) && self.stop_of(lane).is_some_and(came_later)) {
+                    self.resume(lane, id);
+                }
                 if releasing {
                     self.wishes.read_stops_of(of);
                 }

@@ -258,3 +258,29 @@ async fn what_was_on_its_way_to_be_held_when_its_lane_went_on_is_fetched_again()
     stage.settle(0);
     assert!(missed(&mut stage), "its transaction has let the lane go on");
 }
+
+/// Two lists of stops have asked for it, and the record cannot be decoded: it has stopped its lane again in between.
+#[tokio::test(start_paused = true)]
+async fn a_resume_that_is_written_twice_leaves_the_stop_that_came_in_between() {
+    let mut stage = Stage::new();
+    let (lane, reason) = (fixtures::record(1, "a").lane(), StopReason::Unroutable);
+    let stops = [Stop { lane, reason, record: 1, record_exists: true, released_to: 0 }];
+    for _ in 0..2 {
+        stage.list(&stops);
+        stage.lanes.resume_unstopped(&stops, |_| true);
+    }
+    stage.wishes();
+    let second = stage.writes.pop().unwrap();
+    stage.settle(0);
+    stage.fetch(1, "a");
+    stage.run(|_| Outcome::of(Change::Unroutable));
+    stage.wishes();
+    let stop = std::mem::replace(&mut stage.writes, vec![second]);
+    stage.settle(0);
+    stage.fetch(2, "a");
+    assert_eq!(stage.waiting(), [(2, "hold")], "it would overtake the first");
+    stage.writes.splice(..0, stop);
+    stage.settle(0);
+    stage.list(&stops);
+    assert!(stage.lanes.0.stop_of(LaneId(0)).is_some());
+}
