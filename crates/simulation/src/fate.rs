@@ -30,7 +30,14 @@ pub(crate) enum Stray {
 }
 
 /// The fate of a record in its `call`-th call, counted from 1. It follows from the seed of the record.
-pub(crate) fn fate(seed: u64, call: u32, repaired: bool, timeout: Duration, strays: bool) -> Fate {
+pub(crate) fn fate(
+    seed: u64,
+    call: u32,
+    repaired: bool,
+    timeout: Duration,
+    strays: bool,
+    resting: bool,
+) -> Fate {
     let mut dice = Rng::with_seed(seed);
     let troubles = dice.u32(1..5);
     let trouble = match dice.u8(..40) {
@@ -42,6 +49,10 @@ pub(crate) fn fate(seed: u64, call: u32, repaired: bool, timeout: Duration, stra
         9 => End::Permanent,
         _ => End::Ok,
     };
+    // Nobody repairs anything while the cluster rests: what fails then succeeds the next time.
+    let trouble = if resting && trouble != End::Ok { End::Failed } else { trouble };
+    let troubles = if resting { 1 } else { troubles };
+    let repaired = repaired && !resting;
     let in_trouble = !repaired && (call <= troubles || trouble == End::Permanent);
     let end = if in_trouble { trouble } else { End::Ok };
     let drop_panics = in_trouble && dice.u8(..30) == 0;
@@ -53,7 +64,7 @@ pub(crate) fn fate(seed: u64, call: u32, repaired: bool, timeout: Duration, stra
         _ => None,
     };
     // Until a person has repaired it.
-    let stray = stray.filter(|_| strays && !repaired);
+    let stray = stray.filter(|_| strays && !repaired && !resting);
     let mut dice = Rng::with_seed(seed ^ u64::from(call) << 32);
     let most = match dice.u8(..20) {
         0 => timeout / 2,

@@ -19,7 +19,7 @@ use crate::{
     fate::{Fate, fate},
     node::{Process, Start},
     panics::panicking,
-    plan::{Form, Habits, HandlerPlan, Plan},
+    plan::{Form, Habits, HandlerPlan, PLAIN_CALLS, Plan, TRANSACTIONAL_CALLS},
     stray::stray,
     told::{Moved, MovedAgain},
 };
@@ -45,6 +45,7 @@ fn act<E>(
     handler: &HandlerPlan,
 ) -> impl Fn(CallKind) -> Act<E> {
     |kind| Act {
+        in_transactions: handler.form.is_transactional(),
         process: Arc::clone(process),
         pool: pool.clone(),
         kind,
@@ -80,6 +81,8 @@ fn registrations<E: OutboxEvent>(plan: &HandlerPlan, act: impl Fn(CallKind) -> A
 
 /// One handler.
 struct Act<E> {
+    /// Whether its handler is a transactional one.
+    in_transactions: bool,
     process: Arc<Process>,
     /// For transactions of its own.
     pool: MemoryPool,
@@ -95,6 +98,7 @@ struct Act<E> {
 struct UnderWay<'a> {
     process: &'a Process,
     kind: CallKind,
+    in_transactions: bool,
     timeout: Duration,
     call: u64,
     ends: Vec<End>,
@@ -116,6 +120,10 @@ impl<E> Act<E> {
             attempt: delivery.attempt,
             generation: delivery.generation.0,
         });
+        let (place, name) = if self.in_transactions { (1, TRANSACTIONAL_CALLS) } else { (0, PLAIN_CALLS) };
+        if let Some(value) = self.process.calls[place].begin() {
+            self.process.note(What::Sampled { name: name.to_owned(), value });
+        }
         self.process.note(What::CallBegan {
             call,
             instance: self.process.identity.instance(),
@@ -125,6 +133,7 @@ impl<E> Act<E> {
         UnderWay {
             process: &self.process,
             kind: self.kind,
+            in_transactions: self.in_transactions,
             timeout: self.timeout,
             call,
             ends: Vec::new(),
@@ -140,7 +149,7 @@ impl<E> Act<E> {
         let (call, repaired) = world.called(delivery.event_id, &delivery.handler);
         let seed = world.seed_of(&format!("{} {}", delivery.event_id, delivery.handler));
         let repaired = repaired || self.kind == CallKind::Fallback && !seed.is_multiple_of(4);
-        fate(seed, call, repaired, self.timeout, self.habits.strays)
+        fate(seed, call, repaired, self.timeout, self.habits.strays, world.is_resting())
     }
 
     /// All records of a call, each in its turn.
@@ -256,6 +265,9 @@ impl UnderWay<'_> {
         // Whatever the handler has returned, the call ends in a panic.
         if self.drop_panics && !self.done {
             self.whole(End::Panicked);
+        }
+        if !self.done {
+            self.process.calls[usize::from(self.in_transactions)].end();
         }
         self.done = true;
         let ends = std::mem::take(&mut self.ends);

@@ -47,8 +47,29 @@ pub(crate) struct Process {
     rate: u32,
     running: Mutex<Option<Running>>,
     left: AtomicBool,
+    /// Calls under way of plain and of transactional handlers, and the most that there were.
+    pub(crate) calls: [Calls; 2],
     /// The transaction that a handler has kept last.
     pub(crate) kept: Mutex<Option<Kept>>,
+}
+
+/// How many calls there are at once.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    now: AtomicU64,
+    most: AtomicU64,
+}
+
+impl Calls {
+    /// Another call begins. Returns how many there are, if there were never so many.
+    pub(crate) fn begin(&self) -> Option<u64> {
+        let now = self.now.fetch_add(1, Relaxed) + 1;
+        (self.most.fetch_max(now, Relaxed) < now).then_some(now)
+    }
+
+    pub(crate) fn end(&self) {
+        self.now.fetch_sub(1, Relaxed);
+    }
 }
 
 /// A process, seen from the world.
@@ -94,6 +115,7 @@ impl Node {
             rate: node.map_or(TRUE, |node| plan.rates[node]),
             running: Mutex::default(),
             left: AtomicBool::new(node.is_none()),
+            calls: Default::default(),
             kept: Mutex::default(),
         });
         let runtime = runtime(world.seed_of(&process.name));

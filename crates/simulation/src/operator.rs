@@ -29,7 +29,7 @@ pub(crate) async fn operate(process: Arc<Process>, outbox: Outbox<Memory>, mut d
         if quiet && let Ok(counts) = admin.counts().await {
             let open = counts.records.iter().filter(|(status, _)| *status != Status::Completed);
             if open.count() == 0 && counts.stopped_lanes.is_empty() {
-                return process.world.all_done();
+                process.world.all_done();
             }
         }
     }

@@ -5,9 +5,13 @@ use std::{collections::BTreeSet, time::Duration};
 
 use fastrand::Rng;
 use keylane::{Completed, Config, OnFailure, OrderLevel, RetryPolicy, rules::lease};
-use keylane_checker::{Expect, Order};
+use keylane_checker::{Backoff, Expect, Order, Takeover};
 
 use crate::{client::USUAL, fault::Fault, time::TRUE};
+
+/// The names of samples: calls that a process has under way.
+pub(crate) const PLAIN_CALLS: &str = "calls of plain handlers";
+pub(crate) const TRANSACTIONAL_CALLS: &str = "calls of transactional handlers";
 
 /// One run.
 #[derive(Clone, Debug)]
@@ -32,6 +36,16 @@ pub struct Plan {
     /// The longest turn of a node.
     pub(crate) turn: Duration,
     pub(crate) habits: Habits,
+    /// After the faults, the cluster is watched at rest.
+    pub(crate) rests: bool,
+}
+
+/// What happens within which time.
+pub(crate) struct Bounds {
+    /// A partition without an owner has another.
+    pub(crate) takeover: Duration,
+    /// Shares are equal.
+    pub(crate) settled: Duration,
 }
 
 /// What the user's code does besides.
@@ -106,6 +120,7 @@ impl Plan {
         let faults = faults(&mut dice, nodes, run);
         let ids_again = dice.bool();
         let habits = Habits::draw(&mut dice);
+        let rests = dice.u8(..6) == 0;
         Self {
             seed,
             faults,
@@ -120,6 +135,7 @@ impl Plan {
             pause,
             turn,
             habits,
+            rests,
         }
     }
 
@@ -130,12 +146,43 @@ impl Plan {
         Self { faults: faults.collect(), ..self.clone() }
     }
 
+    /// What `docs/guarantees.md` says of a takeover, on clocks that are up to 3 % slow; and besides, a handover waits
+    /// for calls.
+    pub(crate) fn bounds(&self) -> Bounds {
+        let cluster = &self.config.cluster;
+        let takeover =
+            cluster.stale_instance_timeout + 3 * cluster.rebalance_interval + Duration::from_secs(2);
+        Bounds { takeover: slow(takeover), settled: slow(takeover + cluster.handover_timeout) }
+    }
+
+    /// The pauses before the retries, but for the times of polls and queues.
+    fn backoff(&self) -> Backoff {
+        let pauses =
+            (1..=16).map_while(|failures| self.config.retry.delay(failures, Default::default(), 0.5));
+        let pauses: Vec<Duration> = pauses.collect();
+        let least = |pause: &Duration| nanoseconds((*pause * 97 / 100).saturating_sub(self.turn));
+        let most = |pause: &Duration| nanoseconds(slow(*pause) + self.bounds().settled);
+        Backoff { least: pauses.iter().map(least).collect(), most: pauses.iter().map(most).collect() }
+    }
+
     /// What the judge is told.
     pub(crate) fn expect(&self) -> Expect {
         let ids = |wanted: &dyn Fn(&HandlerPlan) -> bool| -> BTreeSet<String> {
             self.handlers.iter().filter(|plan| wanted(plan)).map(|plan| plan.id.clone()).collect()
         };
+        let Bounds { takeover, settled } = self.bounds();
+        let takeover = Takeover { bound: nanoseconds(takeover), settled: nanoseconds(settled) };
+        let delivery = &self.config.delivery;
+        let bounds = [
+            (PLAIN_CALLS.to_owned(), delivery.concurrency as u64),
+            (TRANSACTIONAL_CALLS.to_owned(), delivery.transactional_concurrency as u64),
+        ];
+        let backoff = self.handlers.iter().map(|handler| (handler.id.clone(), self.backoff()));
         Expect {
+            takeover: self.rests.then_some(takeover),
+            head_waits: self.rests.then_some(nanoseconds(settled)),
+            backoff: backoff.collect(),
+            bounds: bounds.into(),
             order: match self.config.schedule.order {
                 OrderLevel::Strict => Order::Strict,
                 _ => Order::Causal,
@@ -185,6 +232,15 @@ impl Form {
     pub(crate) fn is_transactional(self) -> bool {
         matches!(self, Self::Transactional | Self::TransactionalBatch(_) | Self::TransactionalMixedBatch(_))
     }
+}
+
+/// As a clock that is 3 % slow sees it.
+fn slow(time: Duration) -> Duration {
+    time * 104 / 100
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    time.as_nanos() as u64
 }
 
 fn ms(dice: &mut Rng, from: u64, to: u64) -> Duration {

@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     /// Its clones are the transactions of producers that are open.
     open: Arc<()>,
     settling: AtomicBool,
+    /// The cluster is at rest, but for a few events.
+    resting: AtomicBool,
     done: AtomicBool,
     /// How often each record was called.
     calls: Mutex<BTreeMap<(Uuid, String), u32>>,
@@ -63,6 +65,7 @@ impl Shared {
             events: AtomicU64::new(0),
             open: Arc::new(()),
             settling: AtomicBool::new(false),
+            resting: AtomicBool::new(false),
             done: AtomicBool::new(false),
             calls: Mutex::default(),
             repaired: Mutex::default(),
@@ -81,7 +84,7 @@ impl Shared {
 
     /// Whether nobody will commit any more.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.is_settling() && Arc::strong_count(&self.open) == 1
+        self.is_settling() && !self.is_resting() && Arc::strong_count(&self.open) == 1
     }
 
     pub(crate) fn scheduled(&self) {
@@ -120,6 +123,20 @@ impl Shared {
     /// The faults are over.
     pub(crate) fn settle(&self) {
         self.settling.store(true, Relaxed);
+    }
+
+    /// Events trickle until the rest is over; until they are delivered, not all is done.
+    pub(crate) fn rests(&self) {
+        self.resting.store(true, Relaxed);
+    }
+
+    pub(crate) fn rested(&self) {
+        self.done.store(false, Relaxed);
+        self.resting.store(false, Relaxed);
+    }
+
+    pub(crate) fn is_resting(&self) -> bool {
+        self.resting.load(Relaxed)
     }
 
     /// Whether the operator has found nothing left.

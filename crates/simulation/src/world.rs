@@ -1,5 +1,7 @@
 //! The world: nodes take turns, faults begin and end, and in the end all must be done.
 
+mod calm;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
@@ -279,7 +281,6 @@ impl<'a> World<'a> {
             self.see_to_departures();
             self.turns();
         }
-        self.shared.recorder.note("world", What::Settling);
         self.shared.settle();
         (0..self.nodes.len()).for_each(|node| self.replace(node));
         let until = self.now + TO_REST;
@@ -295,7 +296,28 @@ impl<'a> World<'a> {
             self.see_to_departures();
             self.turns();
         }
-        self.part(until);
+        if self.plan.rests {
+            self.rest();
+            if !self.comes_to_an_end(self.now + TO_REST) {
+                return;
+            }
+        }
+        self.part(self.now + TO_REST);
+    }
+
+    /// Whether all is done in time.
+    fn comes_to_an_end(&mut self, until: Duration) -> bool {
+        while !self.shared.is_done() {
+            if self.shared.recorder.has_failed() {
+                return false;
+            }
+            if self.now > until {
+                self.never_done("not all was done");
+                return false;
+            }
+            self.turns();
+        }
+        true
     }
 
     fn replace(&mut self, node: usize) {

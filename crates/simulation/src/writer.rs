@@ -41,6 +41,29 @@ pub(crate) async fn write(
     }
 }
 
+/// An event now and then while the cluster rests.
+pub(crate) async fn trickle(
+    process: Arc<Process>,
+    outbox: Outbox<Memory>,
+    pool: MemoryPool,
+    plan: Plan,
+    dice: Rng,
+) {
+    let start = Start { node: None, count: 0, second: true, all: true, writers: 0 };
+    let mut writer = Writer { process, outbox, plan, start, dice, delayed: Vec::new() };
+    loop {
+        writer.rest(Duration::from_millis(1_500)).await;
+        if !writer.process.world.is_resting() {
+            return;
+        }
+        let _open = writer.process.world.opens();
+        let Ok(mut tx) = pool.begin().await else { continue };
+        let (number, key) = (writer.process.world.number(), writer.dice.usize(..writer.plan.keys));
+        writer.schedule(&mut tx, number, &format!("key-{key}")).await;
+        writer.commit(tx, number).await;
+    }
+}
+
 struct Writer {
     process: Arc<Process>,
     outbox: Outbox<Memory>,
@@ -81,6 +104,10 @@ impl Writer {
             drop(tx);
             return self.rolled_back(number);
         }
+        self.commit(tx, number).await;
+    }
+
+    async fn commit(&mut self, tx: MemoryTransaction, number: u64) {
         self.process.note(What::Committing { tx: number });
         match tx.commit().await {
             Ok(()) => {

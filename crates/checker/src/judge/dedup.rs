@@ -63,9 +63,10 @@ impl Dedup {
         (noted && !free && !holder.unsure, perhaps && !freed || holder.unsure)
     }
 
-    /// Nobody knows what a server that has taken over knows of the keys.
+    /// Nobody knows what a server that has taken over knows of the keys and of what was being cancelled.
     pub(super) fn failed_over(&mut self) {
         self.holders.values_mut().flatten().for_each(|holder| holder.unsure = true);
+        self.cancelling.clear();
     }
 }
 

@@ -132,10 +132,12 @@ impl Judge {
         let longest = shares.unowned.order.first().copied();
         let late = longest.filter(|(since, _)| calm.max(*since).saturating_add(bound) < now);
         if let Some((since, partition)) = late {
-            let healthy_since =
-                self.members.live().filter_map(|(name, _)| self.members.end(name)).map(|line| line.event.at);
-            let first = healthy_since.min().unwrap_or(u64::MAX);
-            if !self.healthy().is_empty() && calm.max(since).max(first).saturating_add(bound) < now {
+            // Those that have crashed since then have watched for nothing.
+            let healthy = self.healthy();
+            let since_when =
+                healthy.iter().filter_map(|name| self.members.end(*name)).map(|line| line.event.at);
+            let first = since_when.min().unwrap_or(u64::MAX);
+            if !healthy.is_empty() && calm.max(since).max(first).saturating_add(bound) < now {
                 let text = format!("partition {partition} has had no owner for {} ns", now - since);
                 let claim = self.ownership.get(partition);
                 let shown = claim.map(|claim| claim.released.as_ref().unwrap_or(&claim.line));
