@@ -31,10 +31,10 @@ struct Queue {
     suspect: bool,
 }
 
-pub(crate) struct Call<'a> {
+pub(crate) struct Call<'a, W> {
     producers: &'a Producers,
     records: &'a [&'a Record],
-    messages: Vec<Option<Message<'a>>>,
+    write: W,
     results: Vec<Option<Result<(), HandlerError>>>,
     queues: Vec<Queue>,
     began: Instant,
@@ -52,40 +52,35 @@ impl Drop for Retire<'_> {
     }
 }
 
-impl<'a> Call<'a> {
-    /// `message` says what is sent of a record; `None`: nothing.
+impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
+    /// `fate` says whether a record is sent; `None`: it is skipped. `write` makes its message, when the client takes it
+    /// and not before: of all records under way, messages would be a second copy.
     pub(crate) fn new(
         producers: &'a Producers,
         records: &'a [&'a Record],
-        message: impl Fn(&'a Record) -> Option<Result<Message<'a>, SendError>>,
+        fate: impl Fn(&'a Record) -> Option<Result<(), SendError>>,
+        write: W,
     ) -> Self {
-        let mut call = Self {
-            producers,
-            records,
-            messages: Vec::with_capacity(records.len()),
-            results: Vec::with_capacity(records.len()),
-            queues: Vec::new(),
-            began: Instant::now(),
-        };
+        let results = Vec::with_capacity(records.len());
+        let mut call = Self { producers, records, write, results, queues: Vec::new(), began: Instant::now() };
         let mut of_key: HashMap<&str, (usize, bool)> = HashMap::new();
         for (index, record) in records.iter().enumerate() {
             let (queue, closed) = of_key.entry(&record.delivery.key).or_insert_with(|| {
                 call.queues.push(Queue::default());
                 (call.queues.len() - 1, false)
             });
-            let (message, result) = match message(record) {
-                _ if *closed => (None, Some(Err(call.error(SendError::Behind, Verdict::Away)))),
-                Some(Ok(message)) => (Some(message), None),
-                None => (None, Some(Ok(()))),
+            let result = match fate(record) {
+                _ if *closed => Some(Err(call.error(SendError::Behind, Verdict::Away))),
+                Some(Ok(())) => None,
+                None => Some(Ok(())),
                 Some(Err(error)) => {
                     *closed = true;
-                    (None, Some(Err(call.error(error, Verdict::TopicRejected))))
+                    Some(Err(call.error(error, Verdict::TopicRejected)))
                 }
             };
-            if message.is_some() {
+            if result.is_none() {
                 call.queues[*queue].left.push_back(index);
             }
-            call.messages.push(message);
             call.results.push(result);
         }
         call
@@ -160,13 +155,13 @@ impl<'a> Call<'a> {
         let mut closed: Option<&str> = None;
         // The indices of a key are next to each other.
         for (place, index) in indices.iter().enumerate() {
-            let (record, Some(message)) = (self.records[*index], &self.messages[*index]) else { continue };
-            let key = record.delivery.key.as_str();
+            let key = self.records[*index].delivery.key.as_str();
             if closed == Some(key) {
                 continue;
             }
-            let Some(room) = self.producers.room(size(message)).await else { return };
-            if !session.send(message, Ticket::new(answers, place, room)) {
+            let Some(message) = self.message(*index) else { continue };
+            let Some(room) = self.producers.room(size(&message)).await else { return };
+            if !session.send(&message, Ticket::new(answers, place, room)) {
                 closed = Some(key);
             }
         }
@@ -210,8 +205,8 @@ impl<'a> Call<'a> {
             self.queues[queue].suspect = true;
             return;
         }
-        let Some(message) = &self.messages[index] else { return };
-        let error = refused(message, size(message), code);
+        let Some(message) = self.message(index) else { return };
+        let error = refused(&message, size(&message), code);
         self.results[index] = Some(Err(self.error(error, verdict)));
         self.close(queue);
     }
@@ -229,12 +224,16 @@ impl<'a> Call<'a> {
     fn give_up(&mut self, error: impl Fn(&Message<'_>) -> SendError) {
         for queue in 0..self.queues.len() {
             if let Some(&index) = self.queues[queue].left.front()
-                && let Some(message) = &self.messages[index]
+                && let Some(message) = self.message(index)
             {
-                self.results[index] = Some(Err(self.error(error(message), Verdict::Away)));
+                self.results[index] = Some(Err(self.error(error(&message), Verdict::Away)));
             }
             self.close(queue);
         }
+    }
+
+    fn message(&self, index: usize) -> Option<Message<'a>> {
+        (self.write)(self.records[index])
     }
 
     fn error(&self, error: SendError, verdict: Verdict) -> HandlerError {

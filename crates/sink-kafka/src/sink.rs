@@ -74,13 +74,18 @@ impl KafkaSink {
         if has_dead_letters { registration.with_fallback_call(DeadLetters(sink)) } else { registration }
     }
 
-    /// The message of a record; `None` if it is to be skipped.
-    fn message<'a>(&'a self, record: &'a Record) -> Option<Result<Message<'a>, SendError>> {
+    /// Whether a record is sent; `None` if it is to be skipped.
+    fn fate(&self, record: &Record) -> Option<Result<(), SendError>> {
         match self.routes.of(record) {
-            Some(route) => Some(Ok(route.message(record, &self.producers.config.source, Binding::Kafka))),
+            Some(_) => Some(Ok(())),
             None if self.skip_unrouted => None,
             None => Some(Err(SendError::Unrouted { record_type: record.delivery.record_type.to_string() })),
         }
+    }
+
+    fn message<'a>(&'a self, record: &'a Record) -> Option<Message<'a>> {
+        let route = self.routes.of(record)?;
+        Some(route.message(record, &self.producers.config.source, Binding::Kafka))
     }
 }
 
@@ -96,7 +101,9 @@ impl Sink for KafkaSink {
 
 impl GenericBatchHandler for KafkaSink {
     async fn handle(&self, records: &[&Record]) -> BatchResults {
-        Call::new(&self.producers, records, |record| self.message(record)).run().await
+        Call::new(&self.producers, records, |record| self.fate(record), |record| self.message(record))
+            .run()
+            .await
     }
 }
 
@@ -129,11 +136,11 @@ impl DeadLetters {
         if let Some(kept) = sink.routes.keep_dead_letter(context, failure, source, Binding::Kafka).await {
             return kept;
         }
-        let message = |record| sink.routes.dead_letter(record, failure, source, Binding::Kafka).map(Ok);
+        let message = |record| sink.routes.dead_letter(record, failure, source, Binding::Kafka);
         if message(context.record()).is_none() {
             return Err(HandlerError::permanent("the record's route has no dead letters"));
         }
-        let results = Call::new(&sink.producers, &records, message).run().await;
+        let results = Call::new(&sink.producers, &records, |_| Some(Ok(())), message).run().await;
         results.into_iter().next().unwrap_or(Ok(()))
     }
 }
