@@ -317,6 +317,9 @@ pub enum End {
     Panicked,
     /// The handler took too long.
     TimedOut,
+    /// Success, but in another transaction than the one that the handler was given: an error for good, once the
+    /// database has answered. Without an answer no attempt is counted.
+    Refused,
     /// The call was cancelled, or said nothing of this record: no attempt is counted.
     Dropped,
 }

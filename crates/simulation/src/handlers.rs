@@ -203,8 +203,8 @@ impl<E> Act<E> {
             }
         }
         if strayed {
-            // The handler does not know it, but it is found out.
-            call.whole(End::Permanent);
+            // The handler does not know it, but it is found out if the database answers.
+            call.whole(End::Refused);
         }
         call.end();
         Ok(())
@@ -247,7 +247,7 @@ impl UnderWay<'_> {
                 self.ends.pop();
                 std::future::pending().await
             }
-            End::Ok | End::Dropped => Ok(()),
+            End::Ok | End::Refused | End::Dropped => Ok(()),
         }
     }
 
@@ -266,6 +266,10 @@ impl UnderWay<'_> {
         if self.drop_panics && !self.done {
             self.whole(End::Panicked);
         }
+        self.note_end();
+    }
+
+    fn note_end(&mut self) {
         if !self.done {
             self.process.calls[usize::from(self.in_transactions)].end();
         }
@@ -284,9 +288,15 @@ impl Drop for UnderWay<'_> {
             let lapsed = process.lapsed_at.load(Relaxed);
             let cancelled = lapsed > 0 && process.world.time.now() < lapsed + LAPSE;
             let timed_out = !dead && !cancelled && self.began.elapsed() >= self.timeout;
-            let end = if timed_out { End::TimedOut } else { End::Dropped };
+            let end = match (timed_out, self.drop_panics) {
+                // Nobody asks how the drop of a cancelled call ends.
+                _ if cancelled => End::Dropped,
+                (_, true) => End::Panicked,
+                (true, false) => End::TimedOut,
+                (false, false) => End::Dropped,
+            };
             self.whole(end);
-            self.end();
+            self.note_end();
         }
         if self.drop_panics && !std::thread::panicking() {
             panicking("the handler's future, as it was dropped");

@@ -176,7 +176,10 @@ impl<'a> World<'a> {
             self.shared.recorder.note("world", What::FaultBegan { fault: name, instance: instance.clone() });
         self.under_way.insert((self.now + fault.lasts, place), (fault, instance));
         match fault.kind {
-            Kind::Crash(node) => self.nodes[node].take().into_iter().for_each(Node::kill),
+            Kind::Crash(node) => {
+                self.leaving.remove(&node);
+                self.nodes[node].take().into_iter().for_each(Node::kill);
+            }
             Kind::Pause(node) => self.nodes[node].iter_mut().for_each(|node| node.frozen = true),
             Kind::Leave(node) => self.leave(node),
             Kind::FailOver => {
@@ -198,7 +201,7 @@ impl<'a> World<'a> {
             let ((_, place), (fault, instance)) = first.remove_entry();
             match fault.kind {
                 Kind::Crash(node) | Kind::Leave(node) => {
-                    if self.nodes[node].is_none() {
+                    if self.nodes[node].is_none() && !self.is_away(node) {
                         self.start(node);
                     }
                 }
@@ -216,6 +219,12 @@ impl<'a> World<'a> {
                 self.shared.recorder.note("world", What::FaultEnded { fault, instance });
             }
         }
+    }
+
+    /// Whether a fault under way keeps the process from starting.
+    fn is_away(&self, node: usize) -> bool {
+        let mut faults = self.under_way.values();
+        faults.any(|(fault, _)| matches!(fault.kind, Kind::Leave(of) | Kind::Crash(of) if of == node))
     }
 
     fn fail_over(&mut self, place: usize) {
@@ -260,8 +269,7 @@ impl<'a> World<'a> {
         for node in left {
             self.leaving.remove(&node);
             self.nodes[node].take().into_iter().for_each(Node::exit);
-            let away = |(fault, _): &(Fault, Option<String>)| matches!(fault.kind, Kind::Leave(of) | Kind::Crash(of) if of == node);
-            if !self.under_way.values().any(away) {
+            if !self.is_away(node) {
                 self.start(node);
             }
         }

@@ -198,7 +198,8 @@ impl Judge {
             }
             let older = if open.generation() <= called.generation { open.instance } else { instance };
             // A call of a former owner was excused when it began.
-            let excused = open.former || standing == Standing::Former;
+            let excused =
+                open.former || standing == Standing::Former || self.was_kept_from_handing_over(older);
             if !excused && !self.faults.excuse(older, open.line.event.at) {
                 let text = format!("calls of a lane overlap, and {} had no fault", self.names.text(older));
                 return Err(violation(Invariant::Lease, text, shown));
@@ -207,6 +208,14 @@ impl Judge {
         }
         self.count(Invariant::Lease);
         Ok(())
+    }
+
+    /// Whether the instance has been evicted not long after a fault, which may have kept it from releasing what others
+    /// wait for. Its calls go on until it learns of that.
+    fn was_kept_from_handing_over(&self, instance: Name) -> bool {
+        let settled = self.expect.takeover.map_or(0, |takeover| takeover.settled);
+        let end = self.members.end(instance).filter(|_| !self.members.is_live(instance));
+        end.is_some_and(|end| self.faults.excuse(instance, end.event.at.saturating_sub(settled)))
     }
 
     pub(super) fn call_ended(&mut self, call: u64, ends: &[End], line: &Line) -> Result<(), Violation> {
@@ -262,6 +271,10 @@ impl Judge {
             End::Unavailable => {
                 record.state = State::Failed;
                 record.unavailable += 1;
+            }
+            End::Refused => {
+                record.state = State::Interrupted;
+                record.failures += 1;
             }
             End::Dropped => record.state = State::Interrupted,
         }

@@ -118,6 +118,7 @@ impl Judge {
         let ended = record.ended.as_ref().map_or(0, |ended| ended.event.at);
         match record.state {
             State::Running => record.generation == generation,
+            State::Interrupted if record.end == Some(End::Refused) => durable,
             State::Failed => {
                 durable || record.generation == generation && !self.has_lapsed(record.instance, ended)
             }

@@ -2,8 +2,8 @@
 //! expected.
 
 use keylane_checker::{
-    CallKind, Called, End, Event, Expect, Invariant, Judge, Order, Repeats, Report, Status, Truth, Violation,
-    What,
+    CallKind, Called, End, Event, Expect, Invariant, Judge, Order, Repeats, Report, Status, Takeover, Truth,
+    Violation, What,
 };
 use uuid::Uuid;
 
@@ -126,6 +126,21 @@ fn calls_overlap_only_if_the_older_instance_had_a_fault() {
 }
 
 #[test]
+fn calls_overlap_if_a_fault_has_kept_the_evicted_from_handing_over() {
+    let instance = || "a".to_owned();
+    let overlap = |takeover| {
+        let joined = Script::default().joined(&["a", "b"]).claim("a", 1).fault("outage", "a");
+        let after = joined.then(What::FaultEnded { fault: "outage".to_owned(), instance: Some(instance()) });
+        let evicted = after.scheduled(1).begin(1, "a", 1, 1).then(What::Evicted { instance: instance() });
+        let overlap = evicted.claim("b", 2).called(2, "b", 1, 2).end(1, End::Ok);
+        let expect = Expect { truth: Truth::Calls, takeover, ..Expect::default() };
+        overlap.judged(expect).err().map(|violation| violation.invariant)
+    };
+    assert_eq!(overlap(Some(Takeover { bound: 1_000, settled: 1_000 })), None);
+    assert_eq!(overlap(None), Some(Invariant::Lease), "no handover is expected to take so long");
+}
+
+#[test]
 fn what_a_former_owner_ends_does_not_count() {
     let history = Script::default().scheduled(2).begin(1, "a", 1, 1).fault("pause", "a").begin(2, "b", 1, 2);
     let history = history.end(1, End::Ok).end(2, End::Failed).called(3, "b", 2, 2);
@@ -188,6 +203,23 @@ fn a_failure_counts_before_the_next_call_unless_a_fault_takes_it_back() {
     let gone = What::Changed { id: 1, status: Status::Gone, attempts: 0, by: Some("a".to_owned()) };
     let faulty = failed().fault("outage", "a").called(2, "a", 1, 1).then(gone);
     assert!(faulty.judged(rows()).is_ok());
+}
+
+#[test]
+fn a_refused_success_counts_if_the_database_has_answered() {
+    let refused = || {
+        let stored = Script::default().scheduling(1).then(What::Committing { tx: 1 }).stored(1);
+        stored.then(What::Committed { tx: 1 }).begin(1, "a", 1, 1).end(1, End::Refused)
+    };
+    let changed = |status, attempts| What::Changed { id: 1, status, attempts, by: Some("a".to_owned()) };
+    let again = refused().called(2, "a", 1, 1).then(changed(Status::Gone, 0));
+    assert!(again.judged(rows()).is_ok());
+    let counted = |attempts| refused().then(changed(Status::Failed, attempts));
+    let expect = || Expect { may_fail: true, ..rows() };
+    assert!(counted(1).judged(expect()).is_ok());
+    let twice = counted(2).judged(expect()).expect_err("counted twice");
+    assert_eq!(twice.invariant, Invariant::Attempts);
+    assert!(refused().judged(expect()).is_err(), "neither tried again nor counted");
 }
 
 #[test]

@@ -65,6 +65,7 @@ fn end() -> impl Strategy<Value = End> {
         Just(End::Unavailable),
         Just(End::Panicked),
         Just(End::TimedOut),
+        Just(End::Refused),
         Just(End::Dropped),
     ]
 }
