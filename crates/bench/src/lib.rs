@@ -83,6 +83,9 @@ enum Bench {
     Commits(Box<commits::Options>),
     #[command(hide = true)]
     Instance(memory::Instance),
+    #[cfg(feature = "kafka")]
+    #[command(hide = true)]
+    Relay(Box<kafka::memory::Process>),
     #[command(hide = true)]
     Worker(Box<worker::Options>),
 }
@@ -157,6 +160,8 @@ async fn run_on<E: Engine>(pool: E::Pool, config: Config, bench: Bench) -> Resul
         Bench::Commits(options) => commits::run::<E>(&stage, *options).await,
         Bench::Worker(options) => worker::run::<E>(stage.pool, *options).await,
         Bench::Instance(options) => memory::instance(&stage, &options).await,
+        #[cfg(feature = "kafka")]
+        Bench::Relay(process) => kafka::memory::process(&stage, &process).await,
     }
 }
 

@@ -54,9 +54,9 @@ pub(crate) struct Instance {
 
 /// What it tells, in MiB.
 #[derive(Serialize, Deserialize)]
-struct Resident {
-    before: Option<f64>,
-    peak: Option<f64>,
+pub(super) struct Resident {
+    pub(super) before: Option<f64>,
+    pub(super) peak: Option<f64>,
 }
 
 /// Fills the tables and lets an instance drain them, as often as asked.
@@ -72,28 +72,27 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
         stage.bar.set_message(format!("run {run} of {runs}"));
         let pile = Pile::new(stage, options.load).await?;
         pile.add(options.records.get(), Keys::All, Stored::Pending).await?;
-        let mut command = Command::new(env::current_exe()?);
-        // In the environment: a list of processes shows arguments to everyone.
-        command.env("DATABASE_URL", E::url(&stage.pool)).stderr(Stdio::inherit());
-        command.args([
-            "bench",
-            "instance",
-            "--settings",
-            &settings,
-            "--records",
-            &options.records.to_string(),
-        ]);
-        let output = tokio::task::spawn_blocking(move || command.output()).await??;
-        if !output.status.success() {
-            return Err(format!("the process of the instance ended with {}", output.status).into());
-        }
-        let Resident { before, peak } = serde_json::from_slice(&output.stdout)?;
+        let arguments = ["instance", "--settings", &settings, "--records", &options.records.to_string()];
+        let Resident { before, peak } = in_a_process(stage, &arguments).await?;
         let resident = |name, value| Figure { name, unit: "MiB", value };
         report.add_all("instance", &[resident("resident before", before), resident("most resident", peak)]);
     }
     let Load { keys, payload_bytes } = options.load;
     report.note(format!("{} records of {payload_bytes} bytes, {keys} keys", options.records));
     Ok(report)
+}
+
+/// Runs `bench` with these arguments in a process of its own, and returns what it has told of itself.
+pub(super) async fn in_a_process<E: Engine>(stage: &Stage<E>, arguments: &[&str]) -> Result<Resident> {
+    let mut command = Command::new(env::current_exe()?);
+    // In the environment: a list of processes shows arguments to everyone.
+    command.env("DATABASE_URL", E::url(&stage.pool)).stderr(Stdio::inherit());
+    command.arg("bench").args(arguments);
+    let output = tokio::task::spawn_blocking(move || command.output()).await??;
+    if !output.status.success() {
+        return Err(format!("the process of the instance ended with {}", output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 /// Drains the tables in this process and prints what that needed.

@@ -1,6 +1,7 @@
 //! `bench kafka`: relays a backlog to Kafka. Two references bound the rate: the drain alone and the client alone.
 
 mod latency;
+pub(super) mod memory;
 mod raw;
 mod topic;
 
@@ -50,7 +51,10 @@ pub(crate) struct Options {
     /// No backlog: this many events per second, from commit to consumer.
     #[arg(long)]
     rate: Option<f64>,
-    /// How long events arrive, with --rate.
+    /// No rates: what the relay has resident, beside the queue of the client.
+    #[arg(long, conflicts_with = "rate")]
+    memory: bool,
+    /// How long events arrive, with --rate, or the brokers are away, with --memory.
     #[arg(long, default_value = "20", value_parser = seconds)]
     seconds: Duration,
     #[command(flatten)]
@@ -76,6 +80,10 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     let mut report = Report::new("kafka", E::NAME);
     if let Some(rate) = options.rate {
         latency::run(stage, options, rate, &mut report).await?;
+        return Ok(report);
+    }
+    if options.memory {
+        memory::run(stage, options, &mut report).await?;
         return Ok(report);
     }
     let meter = Meter::open(&stage.pool).await?;

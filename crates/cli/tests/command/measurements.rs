@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::keylane::{File, figure, figures, on_postgres};
+use super::keylane::{File, figure, figures, on_postgres, url};
 
 #[tokio::test]
 async fn waiting_handlers_and_a_hot_key() {
@@ -77,6 +77,28 @@ async fn the_memory_of_an_instance() {
         let [before, most] =
             ["resident before", "most resident"].map(|name| figure(&lines, "instance", name));
         assert!(1.0 < before && before <= most && most < 500.0, "{before}, {most}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_relay_to_kafka_and_its_memory() {
+    let brokers = url("KEYLANE_TEST_KAFKA");
+    let words = ["kafka", "--brokers", &brokers, "--records", "2000"];
+    on_postgres("kafka", async |url| {
+        let rates = figures(url, &[&words[..], &["--keys", "100,1"]].concat());
+        for keys in ["100 keys", "1 keys"] {
+            assert!(figure(&rates, &format!("relay / slower, {keys}"), "rate") > 0.0);
+        }
+        let memory = figures(url, &[&words[..], &["--memory", "--seconds", "1"]].concat());
+        // The texts of its 16,000 messages alone are 7 MiB.
+        let queue = figure(&memory, "queue", "resident");
+        assert!(queue > 7.0, "{queue}");
+        for subject in ["relay", "broker away"] {
+            let [most, beside] =
+                ["most resident", "beside the queue"].map(|name| figure(&memory, subject, name));
+            assert!((most - beside - queue).abs() < 0.001 && most > 0.0, "{memory:#?}");
+        }
     })
     .await;
 }
