@@ -44,6 +44,19 @@ fn place(suite: &str, module: &str) -> Option<(String, &'static [&'static str])>
             ];
             Some((format!("crates/inbox/tests/inbox/{module}.rs"), of_each))
         }
+        "lock" => {
+            let of_each = &[
+                "crates/lock/tests/lock/crashes.rs",
+                "crates/lock/tests/lock/entries.rs",
+                "crates/lock/tests/lock/exclusion.rs",
+                "crates/lock/tests/lock/failures.rs",
+                "crates/lock/tests/lock/history.rs",
+                "crates/lock/tests/lock/leases.rs",
+                "crates/lock/tests/lock/queueing.rs",
+                "crates/lock/tests/lock/transactions.rs",
+            ];
+            Some((format!("crates/lock/tests/lock/{module}.rs"), of_each))
+        }
         "consumer" => Some((format!("crates/consumer-kafka/tests/consumer/{module}.rs"), &[])),
         "kafka" => Some((format!("crates/sink-kafka/tests/kafka/{module}.rs"), &[])),
         "messages" => Some((format!("crates/message/tests/message/{module}.rs"), &[])),

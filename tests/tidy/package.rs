@@ -14,6 +14,7 @@ const CRATES: &[(&str, &str)] = &[
     ("keylane-message", "crates/message"),
     ("keylane-kafka", "crates/sink-kafka"),
     ("keylane-inbox", "crates/inbox"),
+    ("keylane-lock", "crates/lock"),
     ("keylane-consumer", "crates/consumer-kafka"),
     ("keylane-webhook", "crates/sink-webhook"),
 ];

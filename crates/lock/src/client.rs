@@ -1,0 +1,263 @@
+//! The client and its settings.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use crate::{
+    database::{Kind, LockDatabase, Value, Wake},
+    error::LockError,
+    guard::LockGuard,
+    request::{LockRequest, Owners},
+    shared::{Shared, millis},
+    statements::Statements,
+    tables::Tables,
+};
+
+/// The version of the schema that this build makes.
+const SCHEMA_VERSION: i64 = 1;
+/// The longest list of [`LockClient::queue`].
+const LONGEST_LIST: i64 = 1000;
+/// Rows per step of a purge: each step is a transaction of its own.
+const STEP: u64 = 1000;
+
+/// Locks resources. Cheap to clone; the clones are one client.
+pub struct LockClient<DB: LockDatabase> {
+    pub(crate) shared: Arc<Shared<DB>>,
+    pub(crate) owners: Arc<Mutex<Owners<DB>>>,
+    pub(crate) timeout: Duration,
+    migration: Arc<str>,
+}
+
+impl<DB: LockDatabase> Clone for LockClient<DB> {
+    fn clone(&self) -> Self {
+        let (shared, owners) = (Arc::clone(&self.shared), Arc::clone(&self.owners));
+        Self { shared, owners, timeout: self.timeout, migration: Arc::clone(&self.migration) }
+    }
+}
+
+impl<DB: LockDatabase> fmt::Debug for LockClient<DB> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("LockClient").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}
+
+/// The settings of a client.
+#[derive(Debug)]
+#[must_use = "call build"]
+pub struct LockClientBuilder<DB: LockDatabase> {
+    pool: sqlx::Pool<DB>,
+    signal_pool: Option<sqlx::Pool<DB>>,
+    schema: Option<String>,
+    prefix: String,
+    name: String,
+    lease: Duration,
+    timeout: Duration,
+}
+
+impl<DB: LockDatabase> LockClientBuilder<DB> {
+    /// The schema of the tables; without it, the connection's own. MySQL calls it a database; SQLite has none.
+    pub fn schema(mut self, schema: impl Into<String>) -> Self {
+        self.schema = Some(schema.into());
+        self
+    }
+
+    /// What the names of the tables begin with; `lock_` by default, for tables `lock_resource` and `lock_ticket`.
+    pub fn table_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// What stands in the column `owner` for a request without an owner; `process NUMBER` by default. Only people
+    /// read it.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// How long a ticket lasts without a renewal; 30 s by default, 1 s to 1 day. It is renewed three times as often.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How long a request waits that does not say so itself; 30 s by default.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Whose address the connections for signals lead to; that of the client's pool by default. Behind a pooler in
+    /// transaction mode, give the address of the server itself.
+    pub fn signal_pool(mut self, pool: sqlx::Pool<DB>) -> Self {
+        self.signal_pool = Some(pool);
+        self
+    }
+
+    /// Makes the client. Nothing is connected to.
+    ///
+    /// # Errors
+    /// [`LockError::Name`] and [`LockError::Lease`].
+    pub fn build(self) -> Result<LockClient<DB>, LockError> {
+        if !(Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&self.lease) {
+            return Err(LockError::Lease { lease: self.lease });
+        }
+        let tables = Tables::new(self.schema.as_deref(), &self.prefix)?;
+        Ok(self.made(&tables))
+    }
+
+    fn made(self, tables: &Tables) -> LockClient<DB> {
+        let ears = Arc::default();
+        let direct = self.signal_pool.as_ref().unwrap_or(&self.pool);
+        let shared = Shared {
+            wake: DB::Wake::new(direct, &self.pool, Arc::clone(&ears)),
+            sql: Statements::render(DB::DIALECT, tables),
+            client: uuid::Uuid::now_v7().simple().to_string(),
+            name: self.name.chars().take(100).collect(),
+            lease: self.lease,
+            named: DB::may_name(&self.pool),
+            ears,
+            tickets: Default::default(),
+            pool: self.pool,
+        };
+        let migration = tables.name(DB::DIALECT.migration).into();
+        LockClient { shared: Arc::new(shared), owners: Arc::default(), timeout: self.timeout, migration }
+    }
+}
+
+/// A ticket in the queue of a resource; the first one is the holder's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Queued {
+    /// The fencing token that the ticket has, or will have as a holder.
+    pub token: i64,
+    /// The owner, or the name of its client.
+    pub owner: String,
+    /// How often the owner has entered.
+    pub entries: i64,
+    /// How long the lease lasts, if it is not renewed.
+    pub left: Duration,
+}
+
+impl<DB: LockDatabase> LockClient<DB> {
+    /// A client with the default settings, in the tables `lock_resource` and `lock_ticket`.
+    pub fn new(pool: sqlx::Pool<DB>) -> Self {
+        let builder = Self::builder(pool);
+        let tables = Tables { qualifier: builder.prefix.clone() };
+        builder.made(&tables)
+    }
+
+    /// A client with settings of its own.
+    pub fn builder(pool: sqlx::Pool<DB>) -> LockClientBuilder<DB> {
+        let default = Duration::from_secs(30);
+        LockClientBuilder {
+            pool,
+            signal_pool: None,
+            schema: None,
+            prefix: "lock_".to_owned(),
+            name: format!("process {}", std::process::id()),
+            lease: default,
+            timeout: default,
+        }
+    }
+
+    /// The pool that it was made with.
+    pub fn pool(&self) -> &sqlx::Pool<DB> {
+        &self.shared.pool
+    }
+
+    /// Waits for its turn, and locks: `request(resource).lock()`.
+    ///
+    /// # Errors
+    /// As [`LockRequest::lock`].
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the place in the queue is given up in the background.
+    pub async fn lock(&self, resource: &str) -> Result<LockGuard<DB>, LockError> {
+        self.request(resource).lock().await
+    }
+
+    /// A request with an owner or a timeout of its own.
+    pub fn request<'a>(&'a self, resource: &'a str) -> LockRequest<'a, DB> {
+        LockRequest::new(self, resource, self.timeout)
+    }
+
+    /// Who holds a resource and who waits, in the order of their turns; at most 1,000.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn queue(&self, resource: &str) -> Result<Vec<Queued>, LockError> {
+        const KINDS: &[Kind] = &[Kind::Int, Kind::Text, Kind::Int, Kind::Int];
+        let values = vec![Value::Exact(resource.to_owned()), Value::Int(LONGEST_LIST)];
+        let rows = self.shared.rows("queue", &self.shared.sql.places, values, KINDS).await?;
+        let queued = rows.into_iter().map(|mut row| Queued {
+            token: row.ints[0],
+            owner: row.texts.swap_remove(0),
+            entries: row.ints[1],
+            left: Duration::from_millis(u64::try_from(row.ints[2]).unwrap_or(0)),
+        });
+        Ok(queued.collect())
+    }
+
+    /// Deletes the rows of resources that nobody has asked for that long, in steps of 1,000; how many. Tokens of a
+    /// resource that comes back are higher than they were, unless the database's clock was set back.
+    ///
+    /// # Errors
+    /// The database's. What was deleted by then stays deleted.
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
+    pub async fn purge(&self, unused_for: Duration) -> Result<u64, LockError> {
+        let mut purged = 0;
+        loop {
+            let values = vec![Value::Int(millis(unused_for)), Value::Int(STEP as i64)];
+            let step = self.shared.run("purge", &self.shared.sql.purge, values).await?;
+            purged += step;
+            if step < STEP {
+                return Ok(purged);
+            }
+        }
+    }
+
+    /// Makes the tables, unless they are there. Several processes may do so at once.
+    ///
+    /// # Errors
+    /// The database's, and [`LockError::Schema`] if a newer build has made the tables.
+    pub async fn migrate(&self) -> Result<(), LockError> {
+        let (before, after) = DB::DIALECT.migrate_alone;
+        let script = format!("{before}\n{}\n{after}", self.migration);
+        let migrated = async {
+            // Dropped, not given back, if it fails: a transaction may be open there.
+            let mut conn = self.shared.pool.acquire().await?.detach();
+            DB::script(&mut conn, script).await?;
+            sqlx::Connection::close(conn).await
+        };
+        migrated.await.map_err(LockError::of::<DB>("migrate"))?;
+        self.check().await
+    }
+
+    /// Whether the tables are there and of this build's version.
+    ///
+    /// # Errors
+    /// [`LockError::Schema`], or the database's.
+    pub async fn check(&self) -> Result<(), LockError> {
+        let found = self.shared.rows("check", &self.shared.sql.version, Vec::new(), &[Kind::Int]).await;
+        let found = match found {
+            Ok(rows) => rows.first().map_or(0, |row| row.ints[0]),
+            Err(LockError::Database { retryable: false, source: sqlx::Error::Database(_), .. }) => 0,
+            Err(error) => return Err(error),
+        };
+        match found == SCHEMA_VERSION {
+            true => Ok(()),
+            false => Err(LockError::Schema { found, needed: SCHEMA_VERSION }),
+        }
+    }
+
+    /// The statements of [`migrate`](Self::migrate), for a DBA to run by hand. Nothing is connected to; a pool that
+    /// was made with `connect_lazy` is enough.
+    pub fn migration_script(&self) -> String {
+        self.migration.to_string()
+    }
+}

@@ -1,0 +1,135 @@
+//! Names that a session of the server holds, one for each ticket: whoever waits for a ticket to go asks for its
+//! name, and gets it when the ticket has gone.
+
+use std::{sync::Arc, time::Duration};
+
+use sqlx::{ConnectOptions, Connection, MySql, MySqlConnection, MySqlPool, mysql::MySqlPoolOptions};
+use tokio::{
+    sync::Mutex,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    database::Wake,
+    lent::Lent,
+    rules::POLL_INTERVAL,
+    signals::{Ear, Ears},
+};
+
+/// Sessions of a client that wait for names at most; waiters beyond them poll.
+const WAITING_SESSIONS: u32 = 64;
+/// More than the longest lease, which ends each wait.
+const LONGEST_WAIT_SECONDS: i64 = 100_000;
+/// How long a call for a name may take that does not wait.
+const CALL_LIMIT: Duration = Duration::from_secs(5);
+
+/// The sessions of a client.
+#[derive(Debug)]
+pub struct Names {
+    direct: MySqlPool,
+    /// Holds the names of all tickets of this client.
+    holding: Mutex<Option<MySqlConnection>>,
+    /// Each asks for one name.
+    waiting: MySqlPool,
+}
+
+impl Wake<MySql> for Names {
+    fn new(direct: &MySqlPool, _: &MySqlPool, _: Arc<Ears>) -> Self {
+        let waiting = MySqlPoolOptions::new()
+            .max_connections(WAITING_SESSIONS)
+            .acquire_timeout(POLL_INTERVAL)
+            .idle_timeout(Duration::from_secs(10))
+            .test_before_acquire(false)
+            .connect_lazy_with((*direct.connect_options()).clone());
+        Self { direct: direct.clone(), holding: Mutex::default(), waiting }
+    }
+
+    async fn open(&self, ticket: &str) {
+        self.hold(ticket, "SELECT GET_LOCK(?, 0)").await;
+    }
+
+    async fn close(&self, ticket: &str) {
+        self.hold(ticket, "SELECT RELEASE_LOCK(?)").await;
+    }
+
+    /// A server closes sessions that say nothing for long, and a network may.
+    async fn keep(&self, tickets: &[&str]) {
+        if !self.is_alive().await {
+            for ticket in tickets {
+                self.open(ticket).await;
+            }
+        }
+    }
+
+    async fn wait(&self, ear: &Ear, ticket: &str, longest: Duration) {
+        // The name was to be had while the ticket was still there: no session holds it, and it says nothing.
+        if ear.is_deaf_to(ticket) {
+            return sleep(longest.min(POLL_INTERVAL)).await;
+        }
+        match timeout(longest, self.got(ticket)).await {
+            Ok(Ok(true)) => ear.be_deaf_to(ticket),
+            Ok(_) => sleep(longest.min(POLL_INTERVAL)).await,
+            Err(_) => {}
+        }
+    }
+}
+
+impl Names {
+    /// Runs the statement in the session that holds the names. Without it, others poll: a signal is a hint.
+    async fn hold(&self, ticket: &str, sql: &'static str) {
+        let mut holding = self.holding.lock().await;
+        // Taken out, so that a call that is cut off leaves no half-read answer behind.
+        let session = holding.take();
+        let held = async {
+            let mut session = match session {
+                Some(session) => session,
+                None => self.direct.connect_options().connect().await?,
+            };
+            sqlx::query(sql).bind(name(ticket)).execute(&mut session).await?;
+            Ok::<_, sqlx::Error>(session)
+        };
+        match timeout(CALL_LIMIT, held).await {
+            Ok(Ok(session)) => *holding = Some(session),
+            Ok(Err(error)) => {
+                tracing::warn!(target: "keylane_lock", %error, "the names of tickets are not held");
+            }
+            Err(_) => tracing::warn!(target: "keylane_lock", "the names of tickets are not held: no answer"),
+        }
+    }
+
+    /// Whether the session that holds the names answers.
+    async fn is_alive(&self) -> bool {
+        let mut holding = self.holding.lock().await;
+        let Some(mut session) = holding.take() else { return false };
+        let is_alive = matches!(timeout(CALL_LIMIT, session.ping()).await, Ok(Ok(())));
+        *holding = is_alive.then_some(session);
+        is_alive
+    }
+
+    /// Whether the name was to be had. It is given back at once, for whoever asks for it next.
+    async fn got(&self, ticket: &str) -> Result<bool, crate::LockError> {
+        let mut session = Lent::<MySql>::from(&self.waiting).await?;
+        let got = sqlx::query_scalar("SELECT CASE GET_LOCK(?, ?) WHEN 1 THEN RELEASE_LOCK(?) END")
+            .bind(name(ticket))
+            .bind(LONGEST_WAIT_SECONDS)
+            .bind(name(ticket));
+        let got: Result<Option<i64>, _> = got.fetch_one(session.conn()).await;
+        let got = got.map_err(crate::LockError::of::<MySql>("wait for a name"))?;
+        session.give_back();
+        Ok(got == Some(1))
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        let Some(session) = self.holding.get_mut().take() else { return };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(session.close());
+        }
+    }
+}
+
+/// Names are the server's: the prefix keeps them apart from those of others.
+fn name(ticket: &str) -> String {
+    format!("keylane_lock_{ticket}")
+}

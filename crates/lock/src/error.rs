@@ -1,0 +1,108 @@
+//! What can go wrong, as values.
+
+use std::time::Duration;
+
+use crate::{database::LockDatabase, tables::BadName};
+
+/// Why there is no lock, or why one could not be given back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// The database did not do it.
+    #[error("lock: {call}: {source}")]
+    Database {
+        /// What was asked for.
+        call: &'static str,
+        /// Whether a repetition may succeed: a deadlock, a conflict of snapshots, a lost connection.
+        retryable: bool,
+        /// Its answer.
+        source: sqlx::Error,
+    },
+    /// The database has not answered for the length of a lease. Whether it did what was asked for is not known.
+    #[error("lock: {call}: no answer within {limit:?}")]
+    NoAnswer {
+        /// What was asked for.
+        call: &'static str,
+        /// How long was waited.
+        limit: Duration,
+    },
+    /// The wait was longer than its limit. Nothing stays in the queue.
+    #[error("lock: {resource:?} was not to be had within {waited:?}: release it sooner, or wait for longer")]
+    TimedOut {
+        /// Which resource.
+        resource: String,
+        /// The limit.
+        waited: Duration,
+    },
+    /// The lease ended without a renewal, and another may hold the resource. What that one has is untouched.
+    #[error("lock: {resource:?} was lost: its lease ended before it was renewed")]
+    Lost {
+        /// Which resource.
+        resource: String,
+    },
+    /// The connection is in no transaction that sqlx knows of.
+    #[error("lock: the connection is in no transaction: begin one through sqlx, or use LockClient::lock")]
+    NoTransaction,
+    /// Another holds the resource, and a transaction cannot wait for it: on SQLite, which has one writer, and on
+    /// PostgreSQL under REPEATABLE READ and SERIALIZABLE, whose snapshot would hide what the holder writes.
+    #[error("lock: {resource:?} is held, and this transaction cannot wait: roll back, and try again")]
+    Held {
+        /// Which resource.
+        resource: String,
+    },
+    /// The tables are not there, or are of another version.
+    #[error("lock: the tables have version {found}, but this build needs {needed}: run LockClient::migrate")]
+    Schema {
+        /// 0 if there are none.
+        found: i64,
+        /// What this build makes.
+        needed: i64,
+    },
+    /// A name that the table does not take.
+    #[error("lock: the {what} has {length} bytes, but must have 1 to {limit}, and no NUL")]
+    BadText {
+        /// `resource` or `owner`.
+        what: &'static str,
+        /// Its length in bytes.
+        length: usize,
+        /// The most bytes.
+        limit: usize,
+    },
+    /// A name of the tables.
+    #[error(transparent)]
+    Name(#[from] BadName),
+    /// The lease is too short or too long.
+    #[error("lock: the lease is {lease:?}, but must be 1 s to 1 day")]
+    Lease {
+        /// What was set.
+        lease: Duration,
+    },
+}
+
+impl LockError {
+    /// Turns an error of sqlx into one of this call.
+    pub(crate) fn of<DB: LockDatabase>(call: &'static str) -> impl Fn(sqlx::Error) -> Self {
+        move |source| {
+            let retryable = match &source {
+                sqlx::Error::Database(error) => DB::may_retry(&**error),
+                sqlx::Error::Io(_)
+                | sqlx::Error::PoolTimedOut
+                | sqlx::Error::Protocol(_)
+                | sqlx::Error::WorkerCrashed => true,
+                _ => false,
+            };
+            Self::Database { call, retryable, source }
+        }
+    }
+
+    /// Whether a repetition may succeed without anybody's help.
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            Self::Database { retryable: true, .. }
+                | Self::NoAnswer { .. }
+                | Self::TimedOut { .. }
+                | Self::Held { .. }
+        )
+    }
+}

@@ -1,0 +1,59 @@
+//! A fair lock on a resource, in your database: one holder at a time, in the order of arrival.
+//!
+//! Whoever asks stands in a queue, and the first of the queue holds the lock until it releases it or its lease ends.
+//! Each holder has a **fencing token**, higher than that of any holder before.
+//!
+//! ```no_run
+//! # #[cfg(feature = "postgres")]
+//! # async fn run(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
+//! use keylane_lock::LockClient;
+//!
+//! let locks = LockClient::new(pool.clone());
+//! locks.migrate().await?;
+//! let guard = locks.lock("invoice-7").await?;
+//! // A holder that was frozen past its lease is refused by its token.
+//! sqlx::query("UPDATE invoice SET sent = true, fence = $1 WHERE id = 7 AND fence <= $1")
+//!     .bind(guard.token())
+//!     .execute(&pool)
+//!     .await?;
+//! guard.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | the lock lasts | call |
+//! | --- | --- |
+//! | until it is released | [`LockClient::lock`]; [`LockClient::request`] for an owner that may enter again, or a timeout |
+//! | until a transaction of your own ends | [`LockClient::lock_in`] |
+//!
+//! What is promised on which database, what it costs, and all errors: `docs/lock.md` in the repository.
+
+#![cfg_attr(
+    not(all(feature = "postgres", feature = "mysql", feature = "sqlite")),
+    allow(dead_code, unused_imports, reason = "some statements are those of one database")
+)]
+
+pub mod database;
+
+mod client;
+mod clock;
+mod error;
+mod guard;
+mod lent;
+mod place;
+mod renewal;
+mod request;
+mod rules;
+mod shared;
+mod signals;
+mod statements;
+mod tables;
+mod transaction;
+mod trust;
+
+pub use client::{LockClient, LockClientBuilder, Queued};
+pub use database::LockDatabase;
+pub use error::LockError;
+pub use guard::LockGuard;
+pub use request::LockRequest;
+pub use tables::BadName;

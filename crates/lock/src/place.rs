@@ -1,0 +1,165 @@
+//! A place in the queue of a resource: entered, waited in, left.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+
+use tokio::time::{Duration, Instant, sleep};
+
+use crate::{
+    clock,
+    database::{Backend, LockDatabase, NewTicket, Wake},
+    error::LockError,
+    rules::{self, Standing},
+    shared::{Shared, again, chance, millis},
+    signals::Ear,
+    trust::Trust,
+};
+
+/// A ticket in the queue. Dropped, it leaves the queue in the background.
+pub(crate) struct Place<DB: LockDatabase> {
+    pub(crate) shared: Arc<Shared<DB>>,
+    pub(crate) resource: String,
+    pub(crate) token: i64,
+    pub(crate) ticket: String,
+    pub(crate) trust: Arc<Trust>,
+    has_left: AtomicBool,
+}
+
+impl<DB: LockDatabase> Place<DB> {
+    /// Queues up. In a task: whoever waits for this may be dropped, and then the place is dropped after it.
+    pub(crate) async fn enter(
+        shared: &Arc<Shared<DB>>,
+        resource: &str,
+        owner: &str,
+        deadline: Instant,
+    ) -> Result<Self, LockError> {
+        let new = NewTicket {
+            resource: resource.to_owned(),
+            ticket: uuid::Uuid::now_v7().simple().to_string(),
+            client: shared.client.clone(),
+            owner: owner.to_owned(),
+            lease_ms: millis(shared.lease),
+        };
+        let entered = tokio::spawn(Arc::clone(shared).enter(new, deadline)).await;
+        entered.unwrap_or_else(|error| Err(LockError::of::<DB>("queue")(task_error(error))))
+    }
+
+    /// Waits until nobody is ahead. `false` if the ticket has gone: it was not renewed in time.
+    pub(crate) async fn wait(&self) -> Result<bool, LockError> {
+        let ear = self.shared.ears.open();
+        let standing = |highest| rules::standing(self.token, highest);
+        if !self.shared.wait(&self.resource, self.token, &ear, standing).await? {
+            self.trust.lose();
+            return Ok(false);
+        }
+        if self.trust.needs_renewal() {
+            let own = [(self.ticket.clone(), Arc::clone(&self.trust))];
+            again(|| self.shared.renew(&own)).await?;
+        }
+        Ok(self.trust.hold())
+    }
+
+    /// Deletes the ticket. `false` if somebody else has done so.
+    pub(crate) async fn leave(&self) -> Result<bool, LockError> {
+        if self.has_left.swap(true, SeqCst) {
+            return Ok(true);
+        }
+        let left = tokio::spawn(Arc::clone(&self.shared).leave(self.ticket.clone(), Arc::clone(&self.trust)));
+        left.await.unwrap_or_else(|error| Err(LockError::of::<DB>("leave")(task_error(error))))
+    }
+}
+
+impl<DB: LockDatabase> Drop for Place<DB> {
+    fn drop(&mut self) {
+        if self.has_left.swap(true, SeqCst) {
+            return;
+        }
+        // Without a runtime the ticket runs out.
+        self.shared.tickets.remove(&self.ticket);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(Arc::clone(&self.shared).leave(self.ticket.clone(), Arc::clone(&self.trust)));
+        }
+    }
+}
+
+impl<DB: LockDatabase> Shared<DB> {
+    async fn enter(self: Arc<Self>, new: NewTicket, deadline: Instant) -> Result<Place<DB>, LockError> {
+        let sent_at = clock::now();
+        self.wake.open(&new.ticket).await;
+        let mut failed = 0;
+        let token = loop {
+            let error = match self.queue(&new).await {
+                Ok(token) => break token,
+                Err(error) => error,
+            };
+            // The answer may have been lost, and the ticket be there.
+            if let Ok(Some(token)) = self.find(&new.ticket).await {
+                break token;
+            }
+            if !error.is_retryable() || Instant::now() >= deadline {
+                let trust = Arc::new(Trust::since(sent_at, self.lease));
+                drop(Arc::clone(&self).leave(new.ticket, trust).await);
+                return Err(error);
+            }
+            failed += 1;
+            sleep(rules::backoff(failed, chance())).await;
+        };
+        let trust = Arc::new(Trust::since(sent_at, self.lease));
+        self.track(&new.ticket, Arc::clone(&trust));
+        let (resource, ticket) = (new.resource, new.ticket);
+        Ok(Place { shared: self, resource, token, ticket, trust, has_left: AtomicBool::new(false) })
+    }
+
+    async fn leave(self: Arc<Self>, ticket: String, trust: Arc<Trust>) -> Result<bool, LockError> {
+        self.tickets.remove(&ticket);
+        let mut tries = 0;
+        let deleted = again(|| {
+            tries += 1;
+            let values = vec![crate::database::Value::Text(ticket.clone())];
+            self.run("release", &self.sql.leave, values)
+        });
+        let deleted = deleted.await;
+        // An answer may have been lost. While the trust lasts, nobody else deletes the ticket.
+        let was_ours = matches!(deleted, Ok(1..)) || (tries > 1 && trust.is_held());
+        trust.lose();
+        self.ears.gone(&ticket);
+        <DB as Backend>::Wake::close(&self.wake, &ticket).await;
+        deleted.map(|_| was_ours)
+    }
+
+    /// Waits until nobody is ahead of a token. `false` if its own ticket has gone.
+    pub(crate) async fn wait(
+        &self,
+        resource: &str,
+        token: i64,
+        ear: &Ear,
+        standing: impl Fn(Vec<rules::Ahead>) -> Standing,
+    ) -> Result<bool, LockError> {
+        loop {
+            ear.look();
+            let ahead = match standing(again(|| self.look(resource, token)).await?) {
+                Standing::Gone => return Ok(false),
+                Standing::First => return Ok(true),
+                Standing::Behind(ahead) => ahead,
+            };
+            if ahead.left.is_zero() {
+                again(|| self.evict(resource, &ahead)).await?;
+                continue;
+            }
+            ear.listen_for(&ahead.ticket);
+            // A millisecond more: the database has rounded.
+            let longest = ahead.left + Duration::from_millis(1);
+            match ahead.client == self.client {
+                true => ear.rung(longest).await,
+                false => self.wake.wait(ear, &ahead.ticket, longest).await,
+            }
+        }
+    }
+}
+
+/// A runtime that ends takes its tasks with it.
+fn task_error(error: tokio::task::JoinError) -> sqlx::Error {
+    sqlx::Error::Io(std::io::Error::other(error))
+}

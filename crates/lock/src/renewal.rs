@@ -1,0 +1,113 @@
+//! The renewal of all tickets of a client, by one task that runs as long as there are any.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use tokio::task::AbortHandle;
+
+use crate::{
+    clock,
+    database::{Backend, Kind, LockDatabase, Value, Wake},
+    error::LockError,
+    rules,
+    shared::{Shared, millis},
+    trust::Trust,
+};
+
+/// Tickets of one statement at most.
+const STEP: usize = 500;
+
+/// The tickets of a client, by their names.
+#[derive(Debug, Default)]
+pub(crate) struct Tickets(Mutex<Tracked>);
+
+#[derive(Debug, Default)]
+struct Tracked {
+    trusts: HashMap<String, Arc<Trust>>,
+    task: Option<AbortHandle>,
+}
+
+impl Tickets {
+    fn tracked(&self) -> MutexGuard<'_, Tracked> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on the ticket runs out.
+    pub(crate) fn remove(&self, ticket: &str) {
+        self.tracked().trusts.remove(ticket);
+    }
+
+    fn all(&self) -> Vec<(String, Arc<Trust>)> {
+        let tracked = self.tracked();
+        tracked.trusts.iter().map(|(ticket, trust)| (ticket.clone(), Arc::clone(trust))).collect()
+    }
+}
+
+impl<DB: LockDatabase> Shared<DB> {
+    /// From now on the ticket is renewed, until it is removed.
+    pub(crate) fn track(self: &Arc<Self>, ticket: &str, trust: Arc<Trust>) {
+        let mut tracked = self.tickets.tracked();
+        tracked.trusts.insert(ticket.to_owned(), trust);
+        // A runtime that has ended took the task with it.
+        if tracked.task.as_ref().is_none_or(AbortHandle::is_finished) {
+            tracked.task = Some(tokio::spawn(keep(Arc::downgrade(self))).abort_handle());
+        }
+    }
+
+    /// Renews tickets of this client, and tells each what became of it.
+    pub(crate) async fn renew(&self, tickets: &[(String, Arc<Trust>)]) -> Result<(), LockError> {
+        let sent_at = clock::now();
+        let names: Vec<String> = tickets.iter().map(|(ticket, _)| ticket.clone()).collect();
+        let values = vec![Value::Int(millis(self.lease)), Value::List(names.clone())];
+        let renewed = self.run("renew", &in_list(&self.sql.renew, names.len()), values).await?;
+        if renewed == names.len() as u64 {
+            tickets.iter().for_each(|(_, trust)| trust.renewed(sent_at));
+            return Ok(());
+        }
+        let sql = in_list(&self.sql.living, names.len());
+        let living = self.rows("renew", &sql, vec![Value::List(names)], &[Kind::Text]).await?;
+        let living: Vec<String> = living.into_iter().flat_map(|row| row.texts).collect();
+        for (ticket, trust) in tickets {
+            if living.contains(ticket) {
+                trust.renewed(sent_at);
+            } else {
+                trust.lose();
+                self.tickets.remove(ticket);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Renews all tickets for as long as there are any. What the database cannot do now it may do next time.
+async fn keep<DB: LockDatabase>(shared: Weak<Shared<DB>>) {
+    loop {
+        let Some(every) = shared.upgrade().map(|shared| rules::renewal_interval(shared.lease)) else {
+            return;
+        };
+        tokio::time::sleep(every).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let tickets = shared.tickets.all();
+        for tickets in tickets.chunks(STEP) {
+            match tokio::time::timeout(every, shared.renew(tickets)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(target: "keylane_lock", %error, "locks were not renewed"),
+                Err(_) => tracing::warn!(target: "keylane_lock", "locks were not renewed within {every:?}"),
+            }
+        }
+        let names: Vec<&str> = tickets.iter().map(|(ticket, _)| ticket.as_str()).collect();
+        <DB as Backend>::Wake::keep(&shared.wake, &names).await;
+        let mut tracked = shared.tickets.tracked();
+        if tracked.trusts.is_empty() {
+            tracked.task = None;
+            return;
+        }
+    }
+}
+
+/// As many parameters on MySQL, one list elsewhere.
+fn in_list(sql: &str, tickets: usize) -> String {
+    sql.replace("{list}", &vec!["?"; tickets].join(", "))
+}

@@ -1,0 +1,149 @@
+//! The calls of the database, each on a connection of the pool and with a limit.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    database::{Kind, LockDatabase, NewTicket, Row, Value},
+    error::LockError,
+    lent::Lent,
+    renewal::Tickets,
+    rules::{self, Ahead},
+    signals::Ears,
+    statements::Statements,
+};
+
+/// Tries of a statement that the database refuses for the moment.
+const TRIES: u32 = 10;
+
+/// What all clones of a client share.
+pub(crate) struct Shared<DB: LockDatabase> {
+    pub(crate) pool: sqlx::Pool<DB>,
+    pub(crate) sql: Statements,
+    /// Tells the tickets of this client from those of others.
+    pub(crate) client: String,
+    /// What people read in `owner`.
+    pub(crate) name: String,
+    pub(crate) lease: Duration,
+    /// Whether statements may have names on the server.
+    pub(crate) named: bool,
+    pub(crate) ears: Arc<Ears>,
+    pub(crate) wake: DB::Wake,
+    pub(crate) tickets: Tickets,
+}
+
+pub(crate) fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4096).min(i64::MAX / 4096)
+}
+
+/// A number in 0..1.
+pub(crate) fn chance() -> f64 {
+    f64::from(uuid::Uuid::now_v7().as_bytes()[15]) / 256.0
+}
+
+/// The tickets of an answer to `look`.
+pub(crate) fn tickets(rows: Vec<Row>) -> Vec<Ahead> {
+    let ticket = |row: Row| {
+        let [ticket, client] = <[String; 2]>::try_from(row.texts).ok()?;
+        let left = Duration::from_millis(u64::try_from(row.ints[1]).unwrap_or(0));
+        Some(Ahead { token: row.ints[0], ticket, client, left })
+    };
+    rows.into_iter().filter_map(ticket).collect()
+}
+
+pub(crate) const LOOK: &[Kind] = &[Kind::Int, Kind::Text, Kind::Text, Kind::Int];
+
+impl<DB: LockDatabase> Shared<DB> {
+    pub(crate) async fn queue(&self, new: &NewTicket) -> Result<i64, LockError> {
+        let queued = async {
+            let mut lent = Lent::<DB>::from(&self.pool).await?;
+            let token = DB::queue(lent.conn(), &self.sql, new, self.named).await;
+            let token = token.map_err(LockError::of::<DB>("queue"))?;
+            lent.give_back();
+            Ok(token)
+        };
+        self.limited("queue", queued).await
+    }
+
+    /// The highest two tickets of a resource up to a token.
+    pub(crate) async fn look(&self, resource: &str, token: i64) -> Result<Vec<Ahead>, LockError> {
+        let values = vec![Value::Exact(resource.to_owned()), Value::Int(token)];
+        Ok(tickets(self.rows("look", &self.sql.look, values, LOOK).await?))
+    }
+
+    /// The token of a ticket, if it is in its queue.
+    pub(crate) async fn find(&self, ticket: &str) -> Result<Option<i64>, LockError> {
+        let values = vec![Value::Text(ticket.to_owned())];
+        let rows = self.rows("find", &self.sql.find, values, &[Kind::Int]).await?;
+        Ok(rows.first().map(|row| row.ints[0]))
+    }
+
+    /// Deletes a ticket that has expired, unless it was renewed meanwhile.
+    pub(crate) async fn evict(&self, resource: &str, ahead: &Ahead) -> Result<(), LockError> {
+        let values = vec![Value::Exact(resource.to_owned()), Value::Int(ahead.token)];
+        self.run("evict", &self.sql.evict, values).await.map(drop)
+    }
+
+    pub(crate) async fn run(
+        &self,
+        call: &'static str,
+        sql: &str,
+        values: Vec<Value>,
+    ) -> Result<u64, LockError> {
+        let ran = async {
+            let mut lent = Lent::<DB>::from(&self.pool).await?;
+            // Texts with a list of parameters would fill the server's cache of statements.
+            let named = self.named && !sql.contains("?, ?, ?, ?, ?");
+            let ran = DB::run(lent.conn(), sql.into(), values, named).await;
+            let ran = ran.map_err(LockError::of::<DB>(call))?;
+            lent.give_back();
+            Ok(ran.rows)
+        };
+        self.limited(call, ran).await
+    }
+
+    pub(crate) async fn rows(
+        &self,
+        call: &'static str,
+        sql: &str,
+        values: Vec<Value>,
+        kinds: &'static [Kind],
+    ) -> Result<Vec<Row>, LockError> {
+        let read = async {
+            let mut lent = Lent::<DB>::from(&self.pool).await?;
+            let rows = DB::rows(lent.conn(), sql.into(), values, kinds, self.named).await;
+            let rows = rows.map_err(LockError::of::<DB>(call))?;
+            lent.give_back();
+            Ok(rows)
+        };
+        self.limited(call, read).await
+    }
+
+    /// No call lasts for longer than a lease: by then its answer is of no use.
+    async fn limited<T>(
+        &self,
+        call: &'static str,
+        work: impl Future<Output = Result<T, LockError>>,
+    ) -> Result<T, LockError> {
+        let limit = self.lease;
+        timeout(limit, work).await.unwrap_or(Err(LockError::NoAnswer { call, limit }))
+    }
+}
+
+/// Repeats a call that may succeed at a repetition.
+pub(crate) async fn again<T, F>(mut call: impl FnMut() -> F) -> Result<T, LockError>
+where
+    F: Future<Output = Result<T, LockError>>,
+{
+    let mut failed = 0;
+    loop {
+        match call().await {
+            Err(error) if error.is_retryable() && failed < TRIES => {
+                failed += 1;
+                sleep(rules::backoff(failed, chance())).await;
+            }
+            done => return done,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A lock that lasts until the caller's own transaction ends.
+
+use sqlx::Connection;
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    client::LockClient,
+    database::{Kind, LockDatabase, Value},
+    error::LockError,
+    request::{LONGEST_RESOURCE, check},
+    rules::{Standing, standing_without_ticket},
+    shared::{LOOK, tickets},
+    statements::Waits,
+};
+
+impl<DB: LockDatabase> LockClient<DB> {
+    /// Locks a resource until the caller's transaction ends, which sqlx has begun; the fencing token. There is no
+    /// lease and nothing to release: a commit, a rollback and the end of the connection all free the lock.
+    ///
+    /// Whoever comes later waits in the database behind the row of the resource, with a connection each. Keep the
+    /// transaction short. A rollback gives the token back to the next holder.
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "postgres")]
+    /// # async fn run(locks: keylane_lock::LockClient<sqlx::Postgres>) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut tx = locks.pool().begin().await?;
+    /// locks.lock_in(&mut tx, "account-7").await?;
+    /// sqlx::query("UPDATE account SET balance = balance - 5 WHERE id = 7").execute(&mut *tx).await?;
+    /// tx.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Roll the transaction back after any of them. [`LockError::NoTransaction`]; [`LockError::TimedOut`] if those
+    /// who came before take longer than the timeout of the client; [`LockError::Held`] on SQLite, and on PostgreSQL under
+    /// REPEATABLE READ and SERIALIZABLE; what the database says, such as a conflict under these, or that it has waited
+    /// for a row too long.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, roll the transaction back.
+    pub async fn lock_in(&self, conn: &mut DB::Connection, resource: &str) -> Result<i64, LockError> {
+        check("resource", resource, LONGEST_RESOURCE)?;
+        if !conn.is_in_transaction() {
+            return Err(LockError::NoTransaction);
+        }
+        let shared = &self.shared;
+        let token = DB::draw(conn, &shared.sql, resource, shared.named).await;
+        let token = token.map_err(LockError::of::<DB>("draw"))?;
+        if !self.can_wait(conn).await? {
+            return self.first_or_held(conn, resource, token).await;
+        }
+        let ear = shared.ears.open();
+        let waited = shared.wait(resource, token, &ear, standing_without_ticket);
+        match timeout_at(Instant::now() + self.timeout, waited).await {
+            Ok(waited) => waited.map(|_| token),
+            Err(_) => Err(LockError::TimedOut { resource: resource.to_owned(), waited: self.timeout }),
+        }
+    }
+
+    async fn can_wait(&self, conn: &mut DB::Connection) -> Result<bool, LockError> {
+        let sql = match DB::DIALECT.waits {
+            Waits::Always => return Ok(true),
+            Waits::Never => return Ok(false),
+            Waits::If(sql) => sql,
+        };
+        let rows = DB::rows(conn, sql.into(), Vec::new(), &[Kind::Int], self.shared.named).await;
+        Ok(rows.map_err(LockError::of::<DB>("isolation"))?.iter().any(|row| row.ints == [1]))
+    }
+
+    /// Looks with the eyes of the transaction: if its snapshot has no holder, nobody has written under the lock since.
+    async fn first_or_held(
+        &self,
+        conn: &mut DB::Connection,
+        resource: &str,
+        token: i64,
+    ) -> Result<i64, LockError> {
+        let sql = &self.shared.sql;
+        let key = Value::Exact(resource.to_owned());
+        loop {
+            let values = vec![key.clone(), Value::Int(token)];
+            let highest = DB::rows(conn, sql.look.as_str().into(), values, LOOK, self.shared.named).await;
+            let highest = tickets(highest.map_err(LockError::of::<DB>("look"))?);
+            let ahead = match standing_without_ticket(highest) {
+                Standing::Behind(ahead) if ahead.left.is_zero() => ahead,
+                Standing::Behind(_) => return Err(LockError::Held { resource: resource.to_owned() }),
+                Standing::First | Standing::Gone => return Ok(token),
+            };
+            let values = vec![key.clone(), Value::Int(ahead.token)];
+            let evicted = DB::run(conn, sql.evict.as_str().into(), values, self.shared.named).await;
+            evicted.map_err(LockError::of::<DB>("evict"))?;
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Locks on the four databases.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod crashes;
+mod entries;
+mod exclusion;
+mod failures;
+mod history;
+mod leases;
+mod linear;
+mod queueing;
+mod signals;
+mod target;
+mod transactions;

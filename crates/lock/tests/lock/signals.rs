@@ -1,0 +1,176 @@
+//! What wakes waiters, and what happens when that fails.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use keylane_lock::LockClient;
+use sqlx::{
+    mysql::MySqlPoolOptions,
+    postgres::{PgConnectOptions, PgPool, PgPoolOptions},
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::target::{LEASE, OnMariaDb, OnMySql, OnPostgres, PATIENCE, Stage, Target, url};
+
+/// Waits behind another client with a lease that is long, by a pool that counts; how often it asked the database,
+/// and how long the hand-over took.
+async fn waited<T: Target>(
+    stage: &Stage<T>,
+    pool: impl FnOnce(Arc<AtomicUsize>) -> sqlx::Pool<T::Db>,
+) -> (usize, Duration) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let pool = pool(Arc::clone(&asked));
+    let builder = LockClient::builder(pool).table_prefix(stage.prefix.as_str());
+    let locks = builder.lease(Duration::from_secs(30)).build().unwrap();
+    // The first wait opens what it needs for signals.
+    let mut counted = 0;
+    let mut took = Duration::ZERO;
+    for _ in 0..2 {
+        let holder = stage.locks.lock("one").await.unwrap();
+        let waiter = tokio::spawn({
+            let locks = locks.clone();
+            async move {
+                let guard = locks.lock("one").await.unwrap();
+                (guard, Instant::now())
+            }
+        });
+        stage.queued("one", 2).await;
+        sleep(Duration::from_millis(500)).await;
+        let before = asked.load(SeqCst);
+        sleep(LEASE / 2).await;
+        counted = asked.load(SeqCst) - before;
+        let released = Instant::now();
+        holder.release().await.unwrap();
+        let (guard, got) = timeout(PATIENCE, waiter).await.unwrap().unwrap();
+        took = got - released;
+        guard.release().await.unwrap();
+    }
+    (counted, took)
+}
+
+macro_rules! counting {
+    ($options:ty, $url:expr, $asked:expr) => {{
+        let asked: Arc<AtomicUsize> = $asked;
+        let options = <$options>::new().max_connections(4).before_acquire(move |_, _| {
+            asked.fetch_add(1, SeqCst);
+            Box::pin(async { Ok(true) })
+        });
+        options.connect_lazy_with($url)
+    }};
+}
+
+async fn a_waiter_is_woken_and_does_not_poll<T: Target>(
+    pool: impl FnOnce(Arc<AtomicUsize>) -> sqlx::Pool<T::Db>,
+) {
+    let Some(stage) = Stage::<T>::new().await else { return };
+    let (asked, took) = waited(&stage, pool).await;
+    // The lease of the one ahead is 2 s, and its end is when a waiter looks in any case.
+    assert!(asked <= 1, "{asked} questions in {:?}", LEASE / 2);
+    assert!(took < Duration::from_millis(1500), "{took:?}");
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn postgres_a_waiter_is_woken_and_does_not_poll() {
+    let url = url("KEYLANE_TEST_POSTGRES_URL");
+    a_waiter_is_woken_and_does_not_poll::<OnPostgres>(|asked| {
+        counting!(PgPoolOptions, url.parse().unwrap(), asked)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn mariadb_a_waiter_is_woken_and_does_not_poll() {
+    let url = url("KEYLANE_TEST_MARIADB_URL");
+    a_waiter_is_woken_and_does_not_poll::<OnMariaDb>(|asked| {
+        counting!(MySqlPoolOptions, url.parse().unwrap(), asked)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn mysql_a_waiter_is_woken_and_does_not_poll() {
+    if std::env::var("KEYLANE_TEST_MYSQL_SKIP").is_ok() {
+        return eprintln!("MySQL is skipped");
+    }
+    let url = url("KEYLANE_TEST_MYSQL_URL");
+    a_waiter_is_woken_and_does_not_poll::<OnMySql>(|asked| {
+        counting!(MySqlPoolOptions, url.parse().unwrap(), asked)
+    })
+    .await;
+}
+
+/// Behind a pooler in transaction mode no notification arrives: waiters poll, unless they have another address.
+#[tokio::test]
+async fn postgres_a_pooler_in_transaction_mode_is_noticed() {
+    let stage = Stage::<OnPostgres>::new().await.unwrap();
+    let pooled: PgConnectOptions = url("KEYLANE_TEST_PGBOUNCER_TRANSACTION_URL").parse().unwrap();
+    let pooled = pooled.extra_float_digits(None).statement_cache_capacity(0);
+    for direct in [false, true] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let pool = counting!(PgPoolOptions, pooled.clone(), Arc::clone(&asked));
+        let mut builder = LockClient::builder(pool).table_prefix(stage.prefix.as_str());
+        if direct {
+            builder = builder.signal_pool(PgPool::connect_lazy(&url("KEYLANE_TEST_POSTGRES_URL")).unwrap());
+        }
+        let locks = builder.build().unwrap();
+        let holder = stage.locks.lock("one").await.unwrap();
+        let waiter = tokio::spawn(async move { locks.lock("one").await.unwrap() });
+        stage.queued("one", 2).await;
+        // Longer than a client waits for its own first notification.
+        sleep(Duration::from_secs(3)).await;
+        let before = asked.load(SeqCst);
+        sleep(Duration::from_secs(1)).await;
+        let polls = asked.load(SeqCst) - before;
+        assert_eq!(polls <= 2, direct, "{polls} questions in a second");
+        holder.release().await.unwrap();
+        let guard = timeout(Duration::from_secs(2), waiter).await.unwrap().unwrap();
+        guard.release().await.unwrap();
+    }
+    stage.end().await;
+}
+
+/// The session that carries the signals is killed while somebody waits.
+async fn a_waiter_whose_signals_are_cut_off_goes_on<T: Target>(session: &str, kill: &str) {
+    let Some(stage) = Stage::<T>::new().await else { return };
+    let other = stage.other().await;
+    let holder = stage.locks.lock("one").await.unwrap();
+    let waiter = tokio::spawn(async move { other.locks.lock("one").await.unwrap() });
+    stage.queued("one", 2).await;
+    sleep(Duration::from_millis(300)).await;
+    let session = stage.number(session).await;
+    stage.execute(&kill.replace('@', &session.to_string())).await;
+    sleep(Duration::from_millis(300)).await;
+    let began = Instant::now();
+    holder.release().await.unwrap();
+    let guard = timeout(PATIENCE, waiter).await.unwrap().unwrap();
+    assert!(began.elapsed() < LEASE / 2, "{:?}", began.elapsed());
+    guard.release().await.unwrap();
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn postgres_a_waiter_whose_signals_are_cut_off_goes_on() {
+    let listener =
+        "SELECT pid::int8 FROM pg_stat_activity WHERE application_name = '{}' AND query LIKE 'LISTEN%'";
+    a_waiter_whose_signals_are_cut_off_goes_on::<OnPostgres>(listener, "SELECT pg_terminate_backend(@)")
+        .await;
+}
+
+/// The one that holds the name of the first ticket.
+const NAMES: &str = "SELECT CAST(IS_USED_LOCK(CONCAT('keylane_lock_', ticket)) AS SIGNED) FROM {}ticket ORDER BY token LIMIT 1";
+
+#[tokio::test]
+async fn mariadb_a_waiter_whose_signals_are_cut_off_goes_on() {
+    a_waiter_whose_signals_are_cut_off_goes_on::<OnMariaDb>(NAMES, "KILL @").await;
+}
+
+#[tokio::test]
+async fn mysql_a_waiter_whose_signals_are_cut_off_goes_on() {
+    a_waiter_whose_signals_are_cut_off_goes_on::<OnMySql>(NAMES, "KILL @").await;
+}
