@@ -167,6 +167,39 @@ fn every_setting_and_error_of_consuming_is_in_its_page() {
 }
 
 #[test]
+fn every_setting_and_error_of_the_lock_is_in_its_page() {
+    let page = page("docs/lock.md");
+    let setter = |line: &str| {
+        let name = line.trim_start().strip_prefix("pub fn ")?.split_once("(mut self")?.0;
+        Some(format!("| `{name}`"))
+    };
+    let mut names: Vec<String> = ["client", "request"]
+        .iter()
+        .flat_map(|file| {
+            let text = self::page(&format!("crates/lock/src/{file}.rs"));
+            text.lines().filter_map(setter).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(names.len() > 7, "{names:?}");
+    let errors = variants("crates/lock/src/error.rs", "LockError");
+    names.extend(errors.iter().map(|name| format!("`LockError::{name}`")));
+    // The limits, as the code has them.
+    for (file, name) in
+        [("request", "LONGEST_RESOURCE"), ("request", "LONGEST_OWNER"), ("client", "LONGEST_LIST")]
+    {
+        let text = self::page(&format!("crates/lock/src/{file}.rs"));
+        let (_, rest) = text.split_once(&format!("const {name}: ")).unwrap();
+        let limit: String =
+            rest.lines().next().unwrap().split('=').nth(1).unwrap().replace(['_', ';', ' '], "");
+        if !page.replace(',', "").contains(&format!(" {limit} ")) {
+            names.push(format!("{name} {limit}"));
+        }
+    }
+    let lacking = names.into_iter().filter(|name| !page.contains(name));
+    report(lacking.map(|name| format!("docs/lock.md lacks {name}")).collect());
+}
+
+#[test]
 fn every_error_is_in_the_errors_page() {
     let page = page("docs/errors.md");
     let enums = [

@@ -24,6 +24,7 @@ mod inbox;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod latency;
+mod lock;
 mod memory;
 mod meter;
 mod options;
@@ -117,6 +118,8 @@ enum Measurement {
     Steady(steady::Options),
     /// Consumes messages once each, against a consumer written by hand; PostgreSQL.
     Inbox(inbox::Options),
+    /// Hands a lock from one waiter to the next, against the locks of the database; not on SQLite.
+    Lock(lock::Options),
     /// Relays a backlog to Kafka, against the drain alone and the client alone.
     #[cfg(feature = "kafka")]
     Kafka(kafka::Options),
@@ -199,6 +202,7 @@ async fn measure<E: Engine>(stage: Stage<E>, measurement: Measurement) -> Result
         Measurement::Writers(options) => Ok((writers::run(&stage, &options).await?, options.show)),
         Measurement::Memory(options) => Ok((memory::run(&stage, &options).await?, options.show)),
         Measurement::Steady(options) => Ok((steady::run(&stage, &options).await?, options.show)),
+        Measurement::Lock(options) => Ok((lock::run(&stage, &options).await?, options.show)),
         Measurement::Inbox(options) => Ok((inbox::run(&stage, &options).await?, options.show)),
         #[cfg(feature = "kafka")]
         Measurement::Kafka(options) => Ok((kafka::run(&stage, &options).await?, options.show)),

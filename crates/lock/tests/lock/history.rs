@@ -13,7 +13,9 @@ use crate::{
     target::{Stage, Target, on_each},
 };
 
-on_each!(ten_thousand_operations_are_linearisable);
+on_each! {
+    ten_thousand_operations_are_linearisable,
+}
 
 const OPERATIONS: usize = 10_000;
 const TASKS: usize = 16;
