@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylane_lock::LockError;
 
-use crate::target::{Stage, Target, on_each};
+use crate::target::{LEASE, Stage, Target, on_each};
 
 on_each!(
     an_owner_enters_again_and_each_release_takes_one_down,
@@ -60,9 +60,13 @@ async fn a_guard_that_is_dropped_takes_one_down<T: Target>() {
     let job = || stage.locks.request("one").owner("job");
     let (first, second) = (job().lock().await.unwrap(), job().lock().await.unwrap());
     drop(first);
-    while entries(&stage).await != [1] {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let taken_down = async {
+        while entries(&stage).await != [1] {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LEASE, taken_down).await.unwrap();
+    assert!(second.is_held());
     drop(second);
     stage.queued("one", 0).await;
     stage.end().await;
