@@ -23,7 +23,7 @@
 //!
 //! | the lock lasts | call |
 //! | --- | --- |
-//! | until it is released | [`LockClient::lock`]; [`LockClient::request`] for an owner that may enter again, or a timeout |
+//! | until it is released | [`LockClient::lock`]; [`LockClient::request`] for an owner that may enter again, a timeout, or `try_lock` |
 //! | until a transaction of your own ends | [`LockClient::lock_in`] |
 //!
 //! What is promised on which database, what it costs, and all errors: `docs/lock.md` in the repository.

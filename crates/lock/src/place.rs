@@ -46,6 +46,12 @@ impl<DB: LockDatabase> Place<DB> {
         entered.unwrap_or_else(|error| Err(LockError::of::<DB>("queue")(task_error(error))))
     }
 
+    /// Whether nobody is ahead now whose lease lasts.
+    pub(crate) async fn is_first(&self) -> Result<bool, LockError> {
+        let standing = |highest| rules::standing(self.token, highest);
+        Ok(self.shared.standing(&self.resource, self.token, standing).await? == Standing::First)
+    }
+
     /// Waits until nobody is ahead. `false` if the ticket has gone: it was not renewed in time.
     pub(crate) async fn wait(&self) -> Result<bool, LockError> {
         let ear = self.shared.ears.open();
@@ -129,6 +135,23 @@ impl<DB: LockDatabase> Shared<DB> {
         deleted.map(|_| was_ours)
     }
 
+    /// Where a token stands. Tickets ahead that have expired are deleted on the way.
+    async fn standing(
+        &self,
+        resource: &str,
+        token: i64,
+        standing: impl Fn(Vec<rules::Ahead>) -> Standing,
+    ) -> Result<Standing, LockError> {
+        loop {
+            match standing(again(|| self.look(resource, token)).await?) {
+                Standing::Behind(ahead) if ahead.left.is_zero() => {
+                    again(|| self.evict(resource, &ahead)).await?;
+                }
+                found => return Ok(found),
+            }
+        }
+    }
+
     /// Waits until nobody is ahead of a token. `false` if its own ticket has gone.
     pub(crate) async fn wait(
         &self,
@@ -139,15 +162,11 @@ impl<DB: LockDatabase> Shared<DB> {
     ) -> Result<bool, LockError> {
         loop {
             ear.look();
-            let ahead = match standing(again(|| self.look(resource, token)).await?) {
+            let ahead = match self.standing(resource, token, &standing).await? {
                 Standing::Gone => return Ok(false),
                 Standing::First => return Ok(true),
                 Standing::Behind(ahead) => ahead,
             };
-            if ahead.left.is_zero() {
-                again(|| self.evict(resource, &ahead)).await?;
-                continue;
-            }
             ear.listen_for(&ahead.ticket);
             // A millisecond more: the database has rounded.
             let longest = ahead.left + Duration::from_millis(1);

@@ -28,7 +28,7 @@ pub(crate) type Owners<DB> = HashMap<(String, String), Arc<Slot<DB>>>;
 pub(crate) type Slot<DB> = tokio::sync::Mutex<Weak<Hold<DB>>>;
 
 /// What is asked for, before it is asked.
-#[must_use = "call lock"]
+#[must_use = "call lock or try_lock"]
 pub struct LockRequest<'a, DB: LockDatabase> {
     client: &'a LockClient<DB>,
     resource: &'a str,
@@ -69,32 +69,56 @@ impl<'a, DB: LockDatabase> LockRequest<'a, DB> {
     /// # Cancel safety
     /// If it is dropped, the place in the queue is given up in the background.
     pub async fn lock(self) -> Result<LockGuard<DB>, LockError> {
+        self.taken(true).await?.ok_or_else(|| self.timed_out())
+    }
+
+    /// Locks if nobody holds the resource and nobody waits for it; `None` otherwise.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock); the timeout is for the answers of the database.
+    ///
+    /// # Cancel safety
+    /// As [`lock`](Self::lock).
+    pub async fn try_lock(self) -> Result<Option<LockGuard<DB>>, LockError> {
+        self.taken(false).await
+    }
+
+    fn timed_out(&self) -> LockError {
+        LockError::TimedOut { resource: self.resource.to_owned(), waited: self.timeout }
+    }
+
+    async fn taken(&self, waits: bool) -> Result<Option<LockGuard<DB>>, LockError> {
         check("resource", self.resource, LONGEST_RESOURCE)?;
         // A time that no clock can hold is a year.
         let year = Duration::from_secs(31_536_000);
         let deadline = Instant::now() + self.timeout.min(year);
-        let locked = async {
+        let shared = &self.client.shared;
+        let taken = async {
             match self.owner {
-                Some(owner) => self.enter(owner, deadline).await,
-                None => take(&self.client.shared, self.resource, &self.client.shared.name, deadline).await,
+                Some(owner) => self.enter(owner, deadline, waits).await,
+                None => take(shared, self.resource, &shared.name, deadline, waits).await,
             }
         };
-        let timed_out = || LockError::TimedOut { resource: self.resource.to_owned(), waited: self.timeout };
-        timeout_at(deadline, locked).await.unwrap_or_else(|_| Err(timed_out()))
+        timeout_at(deadline, taken).await.unwrap_or_else(|_| Err(self.timed_out()))
     }
 
     /// Enters again, or takes the lock and remembers for whom.
-    async fn enter(&self, owner: &str, deadline: Instant) -> Result<LockGuard<DB>, LockError> {
+    async fn enter(
+        &self,
+        owner: &str,
+        deadline: Instant,
+        waits: bool,
+    ) -> Result<Option<LockGuard<DB>>, LockError> {
         check("owner", owner, LONGEST_OWNER)?;
         let slot = self.client.slot(self.resource, owner);
         let mut slot = slot.lock().await;
         if let Some(hold) = slot.upgrade()
             && let Some(guard) = hold.enter().await?
         {
-            return Ok(guard);
+            return Ok(Some(guard));
         }
-        let guard = take(&self.client.shared, self.resource, owner, deadline).await?;
-        *slot = guard.hold().map(Arc::downgrade).unwrap_or_default();
+        let guard = take(&self.client.shared, self.resource, owner, deadline, waits).await?;
+        *slot = guard.as_ref().and_then(LockGuard::hold).map(Arc::downgrade).unwrap_or_default();
         Ok(guard)
     }
 }
@@ -110,17 +134,22 @@ impl<DB: LockDatabase> LockClient<DB> {
     }
 }
 
-/// Queues up and waits, again if the place was lost while waiting.
+/// Queues up and waits, again if the place was lost while waiting. `None` if it is not to wait, and is not first.
 async fn take<DB: LockDatabase>(
     shared: &Arc<Shared<DB>>,
     resource: &str,
     owner: &str,
     deadline: Instant,
-) -> Result<LockGuard<DB>, LockError> {
+    waits: bool,
+) -> Result<Option<LockGuard<DB>>, LockError> {
     loop {
         let place = Place::enter(shared, resource, owner, deadline).await?;
+        if !waits && !place.is_first().await? {
+            place.leave().await?;
+            return Ok(None);
+        }
         if place.wait().await? {
-            return Ok(LockGuard::first(place));
+            return Ok(Some(LockGuard::first(place)));
         }
     }
 }

@@ -93,8 +93,7 @@ impl<DB: LockDatabase> Shared<DB> {
     ) -> Result<u64, LockError> {
         let ran = async {
             let mut lent = Lent::<DB>::from(&self.pool).await?;
-            // Texts with a list of parameters would fill the server's cache of statements.
-            let named = self.named && !sql.contains("?, ?, ?, ?, ?");
+            let named = self.may_name(&values);
             let ran = DB::run(lent.conn(), sql.into(), values, named).await;
             let ran = ran.map_err(LockError::of::<DB>(call))?;
             lent.give_back();
@@ -112,12 +111,18 @@ impl<DB: LockDatabase> Shared<DB> {
     ) -> Result<Vec<Row>, LockError> {
         let read = async {
             let mut lent = Lent::<DB>::from(&self.pool).await?;
-            let rows = DB::rows(lent.conn(), sql.into(), values, kinds, self.named).await;
+            let named = self.may_name(&values);
+            let rows = DB::rows(lent.conn(), sql.into(), values, kinds, named).await;
             let rows = rows.map_err(LockError::of::<DB>(call))?;
             lent.give_back();
             Ok(rows)
         };
         self.limited(call, read).await
+    }
+
+    /// A text with a parameter for each ticket would fill the server's cache of statements.
+    fn may_name(&self, values: &[Value]) -> bool {
+        self.named && !values.iter().any(|value| matches!(value, Value::List(list) if list.len() > 1))
     }
 
     /// No call lasts for longer than a lease: by then its answer is of no use.

@@ -11,6 +11,7 @@ on_each!(
     a_wait_that_is_dropped_leaves_the_queue,
     a_wait_that_is_too_long_leaves_the_queue,
     waiters_that_have_died_are_passed_over,
+    who_only_tries_does_not_wait_and_overtakes_nobody,
     resources_that_nobody_asks_for_are_purged,
 );
 
@@ -96,5 +97,27 @@ async fn resources_that_nobody_asks_for_are_purged<T: Target>() {
     assert!(held.is_held());
     again.release().await.unwrap();
     held.release().await.unwrap();
+    stage.end().await;
+}
+
+async fn who_only_tries_does_not_wait_and_overtakes_nobody<T: Target>() {
+    let Some(stage) = Stage::<T>::new().await else { return };
+    let other = stage.other().await;
+    let attempt = || stage.locks.request("one").try_lock();
+    let holder = attempt().await.unwrap().unwrap();
+    assert!(attempt().await.unwrap().is_none());
+    stage.queued("one", 1).await;
+    let waiter = tokio::spawn(async move { other.locks.lock("one").await.unwrap() });
+    stage.queued("one", 2).await;
+    holder.release().await.unwrap();
+    // The waiter is first, whether it knows that by now or not.
+    assert!(attempt().await.unwrap().is_none());
+    timeout(PATIENCE, waiter).await.unwrap().unwrap().release().await.unwrap();
+    // One that has died does not stand in the way.
+    let dead = attempt().await.unwrap().unwrap();
+    stage.execute(&format!("UPDATE {{}}ticket SET expires_at = {}", T::PAST)).await;
+    let next = attempt().await.unwrap().unwrap();
+    assert!(next.token() > dead.token() && dead.release().await.is_err());
+    next.release().await.unwrap();
     stage.end().await;
 }

@@ -94,12 +94,18 @@ impl Drop for Sessions {
 
 impl Sessions {
     async fn run(self) {
+        let mut has_told = false;
         loop {
             let ended = self.session().await;
             self.is_live.store(false, SeqCst);
             self.ears.ring_all();
             match ended {
-                Ok(true) => continue,
+                Ok(true) => {
+                    has_told = false;
+                    continue;
+                }
+                // Once until it gets better: this may last as long as the process.
+                Ok(false) | Err(_) if has_told => {}
                 Ok(false) => tracing::warn!(
                     target: "keylane_lock",
                     "no notification arrives: waiters ask every {POLL_INTERVAL:?}; behind a pooler in transaction \
@@ -109,6 +115,7 @@ impl Sessions {
                     tracing::warn!(target: "keylane_lock", %error, "cannot listen for notifications")
                 }
             }
+            has_told = true;
             tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
