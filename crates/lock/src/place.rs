@@ -101,7 +101,7 @@ impl<DB: LockDatabase> Shared<DB> {
                 Err(error) => error,
             };
             // The answer may have been lost, and the ticket be there.
-            if let Ok(Some(token)) = self.find(&new.ticket).await {
+            if let Ok(Some(token)) = again(|| self.find(&new.ticket)).await {
                 break token;
             }
             if !error.is_retryable() || Instant::now() >= deadline {
@@ -181,4 +181,58 @@ impl<DB: LockDatabase> Shared<DB> {
 /// A runtime that ends takes its tasks with it.
 fn task_error(error: tokio::task::JoinError) -> sqlx::Error {
     sqlx::Error::Io(std::io::Error::other(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use sqlx::{Sqlite, SqlitePool, sqlite::SqliteConnectOptions};
+
+    use super::*;
+    use crate::{LockClient, rules::Ahead};
+
+    async fn client(name: &str) -> (LockClient<Sqlite>, PathBuf) {
+        let file = std::env::temp_dir().join(format!("keylane-lock-{name}-{}.db", std::process::id()));
+        let options = SqliteConnectOptions::new().filename(&file).create_if_missing(true);
+        let locks = LockClient::new(SqlitePool::connect_with(options).await.unwrap());
+        locks.migrate().await.unwrap();
+        (locks, file)
+    }
+
+    #[tokio::test]
+    async fn a_ticket_that_was_renewed_meanwhile_is_not_deleted() {
+        let (locks, file) = client("renewed").await;
+        let guard = locks.lock("one").await.unwrap();
+        // As another has seen it, before the renewal.
+        let ahead = Ahead {
+            token: guard.token(),
+            ticket: String::new(),
+            client: String::new(),
+            left: Duration::ZERO,
+        };
+        locks.shared.evict("one", &ahead).await.unwrap();
+        assert_eq!(locks.queue("one").await.unwrap().len(), 1);
+        guard.release().await.unwrap();
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_ticket_whose_answer_was_lost_is_found() {
+        let (locks, file) = client("lost").await;
+        let shared = &locks.shared;
+        let new = NewTicket {
+            resource: "one".to_owned(),
+            ticket: "ticket".to_owned(),
+            client: shared.client.clone(),
+            owner: "owner".to_owned(),
+            lease_ms: 30_000,
+        };
+        let token = shared.queue(&new).await.unwrap();
+        let place = Arc::clone(shared).enter(new, Instant::now() + Duration::from_secs(10)).await.unwrap();
+        assert_eq!(place.token, token);
+        assert_eq!(locks.queue("one").await.unwrap().len(), 1);
+        assert!(place.wait().await.unwrap() && place.leave().await.unwrap());
+        std::fs::remove_file(file).unwrap();
+    }
 }
