@@ -53,6 +53,7 @@ fn place(suite: &str, module: &str) -> Option<(String, &'static [&'static str])>
                 "crates/lock/tests/lock/history.rs",
                 "crates/lock/tests/lock/leases.rs",
                 "crates/lock/tests/lock/queueing.rs",
+                "crates/lock/tests/lock/signals.rs",
                 "crates/lock/tests/lock/transactions.rs",
             ];
             Some((format!("crates/lock/tests/lock/{module}.rs"), of_each))

@@ -90,7 +90,7 @@ impl<DB: LockDatabase> LockClientBuilder<DB> {
     }
 
     /// Whose address the connections for signals lead to; that of the client's pool by default. Behind a pooler in
-    /// transaction mode, give the address of the server itself.
+    /// transaction mode, give the address of the server itself, and of the same database.
     pub fn signal_pool(mut self, pool: sqlx::Pool<DB>) -> Self {
         self.signal_pool = Some(pool);
         self

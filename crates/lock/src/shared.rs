@@ -57,10 +57,9 @@ pub(crate) const LOOK: &[Kind] = &[Kind::Int, Kind::Text, Kind::Text, Kind::Int]
 impl<DB: LockDatabase> Shared<DB> {
     pub(crate) async fn queue(&self, new: &NewTicket) -> Result<i64, LockError> {
         let queued = async {
-            let mut lent = Lent::<DB>::from(&self.pool).await?;
-            let token = DB::queue(lent.conn(), &self.sql, new, self.named).await;
-            let token = token.map_err(LockError::of::<DB>("queue"))?;
-            lent.give_back();
+            let mut lent = Lent::<DB>::from(&self.pool, self.named).await?;
+            let token = DB::queue(lent.conn(), &self.sql, new, self.named).await?;
+            lent.give_back().await?;
             Ok(token)
         };
         self.limited("queue", queued).await
@@ -92,11 +91,10 @@ impl<DB: LockDatabase> Shared<DB> {
         values: Vec<Value>,
     ) -> Result<u64, LockError> {
         let ran = async {
-            let mut lent = Lent::<DB>::from(&self.pool).await?;
+            let mut lent = Lent::<DB>::from(&self.pool, self.named).await?;
             let named = self.may_name(&values);
-            let ran = DB::run(lent.conn(), sql.into(), values, named).await;
-            let ran = ran.map_err(LockError::of::<DB>(call))?;
-            lent.give_back();
+            let ran = DB::run(lent.conn(), sql.into(), values, named).await?;
+            lent.give_back().await?;
             Ok(ran.rows)
         };
         self.limited(call, ran).await
@@ -110,11 +108,10 @@ impl<DB: LockDatabase> Shared<DB> {
         kinds: &'static [Kind],
     ) -> Result<Vec<Row>, LockError> {
         let read = async {
-            let mut lent = Lent::<DB>::from(&self.pool).await?;
+            let mut lent = Lent::<DB>::from(&self.pool, self.named).await?;
             let named = self.may_name(&values);
-            let rows = DB::rows(lent.conn(), sql.into(), values, kinds, named).await;
-            let rows = rows.map_err(LockError::of::<DB>(call))?;
-            lent.give_back();
+            let rows = DB::rows(lent.conn(), sql.into(), values, kinds, named).await?;
+            lent.give_back().await?;
             Ok(rows)
         };
         self.limited(call, read).await
@@ -129,10 +126,11 @@ impl<DB: LockDatabase> Shared<DB> {
     async fn limited<T>(
         &self,
         call: &'static str,
-        work: impl Future<Output = Result<T, LockError>>,
+        work: impl Future<Output = Result<T, sqlx::Error>>,
     ) -> Result<T, LockError> {
         let limit = self.lease;
-        timeout(limit, work).await.unwrap_or(Err(LockError::NoAnswer { call, limit }))
+        let done = timeout(limit, work).await.map_err(|_| LockError::NoAnswer { call, limit })?;
+        done.map_err(LockError::of::<DB>(call))
     }
 }
 

@@ -6,6 +6,7 @@ use super::*;
 use crate::statements::{DRAW_POSTGRES, LEAVE_POSTGRES, QUEUE_POSTGRES, Waits};
 
 mod listener;
+mod sessions;
 
 impl Backend for Postgres {
     const DIALECT: &'static Dialect = &Dialect {

@@ -11,14 +11,21 @@ use std::{
 use keylane_lock::LockClient;
 use sqlx::{
     mysql::MySqlPoolOptions,
-    postgres::{PgConnectOptions, PgPool, PgPoolOptions},
+    postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgSslMode},
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::target::{LEASE, OnMariaDb, OnMySql, OnPostgres, PATIENCE, Stage, Target, url};
+use crate::{
+    relay::Relay,
+    target::{LEASE, OnMariaDb, OnMySql, OnPostgres, PATIENCE, Stage, Target, on_each, url},
+};
+
+on_each! {
+    a_waiter_of_the_same_client_is_woken,
+}
 
 /// Longer than any case.
-const LONG: Duration = Duration::from_secs(120);
+pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 /// Waits behind another client with a lease that is long, by a pool that counts; how often it asked the database,
 /// and how long the hand-over took.
@@ -108,32 +115,55 @@ async fn mysql_a_waiter_is_woken_and_does_not_poll() {
     .await;
 }
 
-/// Behind a pooler in transaction mode no notification arrives: waiters poll, unless they have another address.
-#[tokio::test]
-async fn postgres_a_pooler_in_transaction_mode_is_noticed() {
-    let stage = Stage::<OnPostgres>::new().await.unwrap();
-    let pooled: PgConnectOptions = url("KEYLANE_TEST_PGBOUNCER_TRANSACTION_URL").parse().unwrap();
-    let pooled = pooled.extra_float_digits(None).statement_cache_capacity(0);
-    for direct in [false, true] {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let pool = counting!(PgPoolOptions, pooled.clone(), Arc::clone(&asked));
-        let mut builder = LockClient::builder(pool).table_prefix(stage.prefix.as_str());
-        if direct {
-            builder = builder.signal_pool(PgPool::connect_lazy(&url("KEYLANE_TEST_POSTGRES_URL")).unwrap());
-        }
-        let locks = builder.build().unwrap();
-        let holder = stage.locks.lock("one").await.unwrap();
-        let waiter = tokio::spawn(async move { locks.lock("one").await.unwrap() });
-        stage.queued("one", 2).await;
-        // Longer than a client waits for its own first notification.
-        sleep(Duration::from_secs(3)).await;
+/// Nothing tells a waiter but memory: the lease ahead of it ends far away, and no other client is there.
+async fn a_waiter_of_the_same_client_is_woken<T: Target>() {
+    let Some(stage) = Stage::<T>::with("READ COMMITTED", |builder| builder.lease(LONG)).await else { return };
+    let holder = stage.locks.lock("one").await.unwrap();
+    let waiter = tokio::spawn({
+        let locks = stage.locks.clone();
+        async move { locks.lock("one").await.unwrap() }
+    });
+    stage.queued("one", 2).await;
+    sleep(Duration::from_millis(300)).await;
+    holder.release().await.unwrap();
+    let guard = timeout(Duration::from_secs(3), waiter).await.expect("it waits for a signal").unwrap();
+    guard.release().await.unwrap();
+    stage.end().await;
+}
+
+/// While nobody listens, waiters poll; when somebody does so again, they stop.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_a_listener_that_is_lost_is_replaced() {
+    let stage = Stage::<OnPostgres>::with("READ COMMITTED", |builder| builder.lease(LONG)).await.unwrap();
+    let direct: PgConnectOptions = url("KEYLANE_TEST_POSTGRES_URL").parse().unwrap();
+    let relay = Relay::to(direct.get_port()).await;
+    let signals = direct.clone().port(relay.port()).ssl_mode(PgSslMode::Disable);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let pool = counting!(PgPoolOptions, direct, Arc::clone(&asked));
+    let builder = LockClient::builder(pool).table_prefix(stage.prefix.as_str()).lease(LONG);
+    let locks = builder.signal_pool(PgPool::connect_lazy_with(signals)).build().unwrap();
+    let polls = async || {
         let before = asked.load(SeqCst);
-        sleep(Duration::from_secs(1)).await;
-        let polls = asked.load(SeqCst) - before;
-        assert_eq!(polls <= 2, direct, "{polls} questions in a second");
+        sleep(Duration::from_millis(500)).await;
+        asked.load(SeqCst) - before
+    };
+    for is_lost in [true, false] {
+        let holder = stage.locks.lock("one").await.unwrap();
+        let waiter = tokio::spawn({
+            let locks = locks.clone();
+            async move { locks.lock("one").await.unwrap() }
+        });
+        stage.queued("one", 2).await;
+        let quiet = async { while polls().await > 0 {} };
+        timeout(PATIENCE, quiet).await.expect("it listens");
+        if is_lost {
+            relay.leave();
+            assert!(polls().await > 1, "nobody listens, and it does not poll");
+        }
         holder.release().await.unwrap();
-        let guard = timeout(Duration::from_secs(2), waiter).await.unwrap().unwrap();
+        let guard = timeout(Duration::from_secs(3), waiter).await.expect("it waits for a signal").unwrap();
         guard.release().await.unwrap();
+        relay.come_back();
     }
     stage.end().await;
 }
@@ -176,4 +206,31 @@ async fn mariadb_a_waiter_whose_signals_are_cut_off_goes_on() {
 #[tokio::test]
 async fn mysql_a_waiter_whose_signals_are_cut_off_goes_on() {
     a_waiter_whose_signals_are_cut_off_goes_on::<OnMySql>(NAMES, "KILL @").await;
+}
+
+/// The session that held the names is lost; the next renewal takes them again.
+async fn names_are_held_again_when_their_session_was_lost<T: Target>() {
+    let Some(stage) = Stage::<T>::new().await else { return };
+    let holder = stage.locks.lock("one").await.unwrap();
+    let lost = stage.number(NAMES).await;
+    stage.execute(&format!("KILL {lost}")).await;
+    let held = async || {
+        let sql = format!("SELECT COALESCE(({NAMES}), 0)");
+        stage.number(&sql).await
+    };
+    let again = async { while [0, lost].contains(&held().await) {} };
+    timeout(PATIENCE, again).await.expect("the name is held again");
+    assert!(holder.is_held());
+    holder.release().await.unwrap();
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn mariadb_names_are_held_again_when_their_session_was_lost() {
+    names_are_held_again_when_their_session_was_lost::<OnMariaDb>().await;
+}
+
+#[tokio::test]
+async fn mysql_names_are_held_again_when_their_session_was_lost() {
+    names_are_held_again_when_their_session_was_lost::<OnMySql>().await;
 }

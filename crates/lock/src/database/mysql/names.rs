@@ -107,15 +107,14 @@ impl Names {
     }
 
     /// Whether the name was to be had. It is given back at once, for whoever asks for it next.
-    async fn got(&self, ticket: &str) -> Result<bool, crate::LockError> {
-        let mut session = Lent::<MySql>::from(&self.waiting).await?;
+    async fn got(&self, ticket: &str) -> Result<bool, sqlx::Error> {
+        let mut session = Lent::<MySql>::from(&self.waiting, true).await?;
         let got = sqlx::query_scalar("SELECT CASE GET_LOCK(?, ?) WHEN 1 THEN RELEASE_LOCK(?) END")
             .bind(name(ticket))
             .bind(LONGEST_WAIT_SECONDS)
             .bind(name(ticket));
-        let got: Result<Option<i64>, _> = got.fetch_one(session.conn()).await;
-        let got = got.map_err(crate::LockError::of::<MySql>("wait for a name"))?;
-        session.give_back();
+        let got: Option<i64> = got.fetch_one(session.conn()).await?;
+        session.give_back().await?;
         Ok(got == Some(1))
     }
 }

@@ -9,11 +9,15 @@ use std::{
 };
 
 use sqlx::{
-    PgPool, Postgres,
+    AssertSqlSafe, PgPool, Postgres,
     postgres::{PgListener, PgPoolOptions},
 };
-use tokio::{task::AbortHandle, time::timeout};
+use tokio::{
+    task::AbortHandle,
+    time::{sleep, timeout},
+};
 
+use super::sessions;
 use crate::{
     database::Wake,
     rules::POLL_INTERVAL,
@@ -22,6 +26,8 @@ use crate::{
 
 /// What notifications are sent on; the payload is the ticket.
 const CHANNEL: &str = "keylane_lock";
+/// How long the test of an address and the opening of a session may take.
+const OPENING_LIMIT: Duration = Duration::from_secs(30);
 /// How long a client waits for its own first notification.
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
 /// The pause after a session that could not listen.
@@ -84,11 +90,25 @@ struct Sessions {
     is_live: Arc<AtomicBool>,
 }
 
+/// Why nothing is heard.
+#[derive(Debug, thiserror::Error)]
+enum Silence {
+    #[error(
+        "the address leads through a pooler that does not keep sessions: give LockClientBuilder::signal_pool one without"
+    )]
+    Pooled,
+    #[error("no notification arrives: the address for signals must lead to the database of the locks")]
+    Deaf,
+    #[error("no answer within {OPENING_LIMIT:?}")]
+    Late,
+    #[error(transparent)]
+    Failed(#[from] sqlx::Error),
+}
+
 impl Drop for Sessions {
     /// Nobody listens any more, whatever has ended the task.
     fn drop(&mut self) {
-        self.is_live.store(false, SeqCst);
-        self.ears.ring_all();
+        self.fall_silent();
     }
 }
 
@@ -97,61 +117,64 @@ impl Sessions {
         let mut has_told = false;
         loop {
             let ended = self.session().await;
-            self.is_live.store(false, SeqCst);
-            self.ears.ring_all();
-            match ended {
-                Ok(true) => {
-                    has_told = false;
-                    continue;
-                }
-                // Once until it gets better: this may last as long as the process.
-                Ok(false) | Err(_) if has_told => {}
-                Ok(false) => tracing::warn!(
-                    target: "keylane_lock",
-                    "no notification arrives: waiters ask every {POLL_INTERVAL:?}; behind a pooler in transaction \
-                     mode, give LockClientBuilder::signal_pool an address without it"
-                ),
-                Err(error) => {
-                    tracing::warn!(target: "keylane_lock", %error, "cannot listen for notifications")
-                }
+            self.fall_silent();
+            let Err(silence) = ended else {
+                has_told = false;
+                continue;
+            };
+            // Once until it gets better: this may last as long as the process.
+            if !has_told {
+                tracing::warn!(target: "keylane_lock", %silence, "no signals: waiters ask every {POLL_INTERVAL:?}");
+                has_told = true;
             }
-            has_told = true;
-            tokio::time::sleep(RETRY_INTERVAL).await;
+            match silence {
+                Silence::Pooled => std::future::pending().await,
+                _ => sleep(RETRY_INTERVAL).await,
+            }
         }
     }
 
-    /// Listens until the connection is lost. `false` if no notification gets through.
-    async fn session(&self) -> Result<bool, sqlx::Error> {
-        // A pool of its own: the user's pool would lack the connection.
-        let own = PgPoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
-        let own = own.connect_lazy_with((*self.direct.connect_options()).clone());
-        let mut listener = PgListener::connect_with(&own).await?;
-        listener.listen(CHANNEL).await?;
-        let probe = uuid::Uuid::now_v7().simple().to_string();
-        sqlx::query("SELECT pg_notify($1, $2)")
-            .persistent(false)
-            .bind(CHANNEL)
-            .bind(&probe)
-            .execute(&self.pool)
-            .await?;
-        let arrived = async {
-            while let Some(told) = listener.try_recv().await? {
-                if told.payload() == probe {
-                    return Ok(true);
-                }
-            }
-            Ok::<_, sqlx::Error>(false)
-        };
-        if !timeout(PROBE_LIMIT, arrived).await.unwrap_or(Ok(false))? {
-            listener.unlisten_all().await?;
-            return Ok(false);
-        }
-        // Whoever looked before this connection listened looks once more.
-        self.is_live.store(true, SeqCst);
+    fn fall_silent(&self) {
+        self.is_live.store(false, SeqCst);
         self.ears.ring_all();
+    }
+
+    /// Listens until the connection is lost.
+    async fn session(&self) -> Result<(), Silence> {
+        let mut listener = timeout(OPENING_LIMIT, self.open()).await.unwrap_or(Err(Silence::Late))?;
+        // Whoever has looked before this looks once more, because it polls.
+        self.is_live.store(true, SeqCst);
         while let Some(told) = listener.try_recv().await? {
             self.ears.gone(told.payload());
         }
-        Ok(true)
+        Ok(())
+    }
+
+    /// A connection that listens, as one notification has shown.
+    async fn open(&self) -> Result<PgListener, Silence> {
+        let options = self.direct.connect_options();
+        if !sessions::are_kept(&options).await? {
+            return Err(Silence::Pooled);
+        }
+        // A pool of its own: the user's pool would lack the connection.
+        let own = PgPoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
+        let mut listener = PgListener::connect_with(&own.connect_lazy_with((*options).clone())).await?;
+        // The next connection may lead elsewhere, and is tested before it listens.
+        listener.eager_reconnect(false);
+        listener.listen(CHANNEL).await?;
+        let probe = uuid::Uuid::now_v7().simple().to_string();
+        // As text, which any pooler passes on; the probe is made of hexadecimal digits.
+        let notify = AssertSqlSafe(format!("SELECT pg_notify('{CHANNEL}', '{probe}')"));
+        sqlx::raw_sql(notify).execute(&self.pool).await?;
+        let arrived = async {
+            while let Some(told) = listener.try_recv().await? {
+                if told.payload() == probe {
+                    return Ok(());
+                }
+            }
+            Err(Silence::Deaf)
+        };
+        timeout(PROBE_LIMIT, arrived).await.unwrap_or(Err(Silence::Deaf))?;
+        Ok(listener)
     }
 }
