@@ -118,7 +118,7 @@ enum Measurement {
     Steady(steady::Options),
     /// Consumes messages once each, against a consumer written by hand; PostgreSQL.
     Inbox(inbox::Options),
-    /// Hands a lock from one waiter to the next, against the locks of the database; not on SQLite.
+    /// Hands a lock from one waiter to the next, against the locks of the database.
     Lock(lock::Options),
     /// Relays a backlog to Kafka, against the drain alone and the client alone.
     #[cfg(feature = "kafka")]

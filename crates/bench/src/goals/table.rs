@@ -64,6 +64,8 @@ const IDLE_64: Measurement =
 const TAKEOVER: Measurement = Measurement { words: "takeover --defaults", quick: "takeover" };
 const MEMORY: Measurement = Measurement { words: "memory", quick: "memory --records 100000" };
 const INBOX: Measurement = Measurement { words: "inbox", quick: "inbox --messages 2000" };
+const LOCK: Measurement =
+    Measurement { words: "lock", quick: "lock --waiters 16 --handovers 640 --idle-seconds 5" };
 #[cfg(feature = "kafka")]
 const KAFKA: Measurement = Measurement { words: "kafka", quick: "kafka --records 20000" };
 #[cfg(feature = "kafka")]
@@ -141,6 +143,9 @@ pub(super) const GOALS: &[Goal] = &[
     goal("memory", &MEMORY, "instance", "most resident", AtMost(100.0)),
     goal("inbox", &INBOX, "inbox / by hand", "rate", AtLeast(0.6)),
     goal("inbox-batch", &INBOX, "inbox in batches / inbox", "rate", AtLeast(3.0)),
+    goal("lock", &LOCK, "clients / row lock, 16 waiters", "rate", AtLeast(0.33)),
+    goal("lock-turns", &LOCK, "clients, 16 waiters", "turns", AtLeast(0.9)),
+    goal("lock-idle", &LOCK, "waiters that wait", "statements", AtMost(12.0)),
     #[cfg(feature = "kafka")]
     goal("kafka", &KAFKA, "relay / slower, 10000 keys", "rate", AtLeast(0.7)),
     #[cfg(feature = "kafka")]
@@ -151,6 +156,7 @@ pub(super) const GOALS: &[Goal] = &[
     goal("scale-ticks", &SCALE, "any change", "until settled", AtMost(3.0)),
     goal("drain-mariadb", &DRAIN, "library / loop", "rate", AtLeast(0.7)).on(MYSQL),
     goal("writers-long-mariadb", &WRITERS, "long transaction / plain", "rate", AtLeast(0.8)).on(MYSQL),
+    goal("lock-idle-mariadb", &LOCK, "waiters that wait", "statements", AtMost(12.0)).on(MYSQL),
     goal("drain-sqlite", &DRAIN, "library / loop", "rate", AtLeast(0.7)).on(SQLITE),
     goal("other-process-mariadb", &ELSEWHERE, "other process at 100/s", "p50", AtMost(10.0)).on(MYSQL),
     goal("other-process-sqlite", &ELSEWHERE, "other process at 100/s", "p50", AtMost(10.0)).on(SQLITE),

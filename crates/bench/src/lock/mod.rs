@@ -13,7 +13,7 @@ use std::{
 };
 
 use clap::Args;
-use keylane::sqlx::{self, MySql, Postgres};
+use keylane::sqlx::{self, MySql, Postgres, Sqlite};
 use keylane_lock::LockClient;
 use tokio::{
     sync::Barrier,
@@ -57,14 +57,16 @@ pub(crate) struct Options {
 /// Hands over by each subject in turn, as often as asked.
 ///
 /// # Errors
-/// On SQLite, or if two have had the lock at a time.
+/// If two have had the lock at a time.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let stage: &dyn Any = stage;
     if let Some(stage) = stage.downcast_ref::<Stage<Postgres>>() {
         return measured(stage, options).await;
     }
-    let stage = stage.downcast_ref::<Stage<MySql>>();
-    measured(stage.ok_or("bench lock needs PostgreSQL, MariaDB or MySQL")?, options).await
+    if let Some(stage) = stage.downcast_ref::<Stage<Sqlite>>() {
+        return measured(stage, options).await;
+    }
+    measured(stage.downcast_ref::<Stage<MySql>>().ok_or("no such database")?, options).await
 }
 
 async fn measured<E: Hand>(stage: &Stage<E>, options: &Options) -> Result<Report> {
@@ -73,11 +75,11 @@ async fn measured<E: Hand>(stage: &Stage<E>, options: &Options) -> Result<Report
     bench.client()?.migrate().await?;
     bench.make_row().await?;
     let runs = options.show.runs.get();
-    let mut turn = Subject::ALL;
+    let mut turn = Subject::of::<E>();
     for run in 1..=runs {
         for waiters in options.waiters.iter().map(|waiters| waiters.get()) {
             let mut rates = Vec::new();
-            for subject in turn {
+            for subject in turn.iter().copied() {
                 let name = format!("{}, {waiters} waiters", subject.name::<E>());
                 stage.bar.set_message(format!("run {run} of {runs}: {name}"));
                 let [rate, turns] = bench.hand_over(subject, waiters, options.handovers.get()).await?;
@@ -137,8 +139,7 @@ impl<E: Hand> Bench<'_, E> {
             let mut locking = match subject {
                 Subject::Clients => Locking::Client(self.client()?),
                 Subject::Tasks => Locking::Client(shared.clone()),
-                Subject::Native => Locking::Native(E::connect(&self.stage.pool).await?),
-                Subject::Row => Locking::Row(E::connect(&self.stage.pool).await?),
+                Subject::Native | Subject::Row => Locking::session(subject, &self.stage.pool).await?,
             };
             let (left, is_held, ready) = (Arc::clone(&left), Arc::clone(&is_held), Arc::clone(&ready));
             tasks.spawn(async move {

@@ -1,6 +1,6 @@
 //! Who hands the lock over.
 
-use keylane::sqlx::{self, MySql, Postgres};
+use keylane::sqlx::{self, MySql, Postgres, Sqlite};
 use keylane_lock::{LockClient, LockDatabase};
 
 use super::{
@@ -10,25 +10,48 @@ use super::{
 
 pub(super) const CREATE_ROW: &str = "CREATE TABLE keylane_bench_lock_row (id INT PRIMARY KEY); \
     INSERT INTO keylane_bench_lock_row VALUES (1)";
+const READ_ROW: &str = "SELECT id FROM keylane_bench_lock_row WHERE id = 1";
 const LOCK_ROW: &str = "SELECT id FROM keylane_bench_lock_row WHERE id = 1 FOR UPDATE";
 
-/// A database with a lock of its own, which lasts as long as the session.
+/// A lock of the database's own, which lasts as long as the session.
+pub(super) struct Native {
+    name: &'static str,
+    lock: &'static str,
+    unlock: &'static str,
+}
+
+/// A database whose locks go from hand to hand.
 pub(super) trait Hand: Engine<Pool = sqlx::Pool<Self>> + LockDatabase {
-    const NAME_OF_NATIVE: &'static str;
-    const LOCK: &'static str;
-    const UNLOCK: &'static str;
+    const NATIVE: Option<Native>;
+    /// Reads the row within a transaction, and nobody else can then do so.
+    const LOCK_ROW: &'static str = LOCK_ROW;
+    const NAME_OF_ROW: &'static str = "row lock";
+    /// Makes a session wait for long.
+    const PATIENT: Option<&'static str> = None;
 }
 
 impl Hand for Postgres {
-    const NAME_OF_NATIVE: &'static str = "pg_advisory_lock";
-    const LOCK: &'static str = "SELECT pg_advisory_lock(7331)";
-    const UNLOCK: &'static str = "SELECT pg_advisory_unlock(7331)";
+    const NATIVE: Option<Native> = Some(Native {
+        name: "pg_advisory_lock",
+        lock: "SELECT pg_advisory_lock(7331)",
+        unlock: "SELECT pg_advisory_unlock(7331)",
+    });
 }
 
 impl Hand for MySql {
-    const NAME_OF_NATIVE: &'static str = "GET_LOCK";
-    const LOCK: &'static str = "DO GET_LOCK('keylane_bench', 600)";
-    const UNLOCK: &'static str = "DO RELEASE_LOCK('keylane_bench')";
+    const NATIVE: Option<Native> = Some(Native {
+        name: "GET_LOCK",
+        lock: "DO GET_LOCK('keylane_bench', 600)",
+        unlock: "DO RELEASE_LOCK('keylane_bench')",
+    });
+}
+
+/// Its transactions that write exclude one another. Who waits for one asks again and again.
+impl Hand for Sqlite {
+    const NATIVE: Option<Native> = None;
+    const LOCK_ROW: &'static str = READ_ROW;
+    const NAME_OF_ROW: &'static str = "BEGIN IMMEDIATE";
+    const PATIENT: Option<&'static str> = Some("PRAGMA busy_timeout = 600000");
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,19 +62,22 @@ pub(super) enum Subject {
     Tasks,
     /// The lock of the database's own, a session for each waiter.
     Native,
-    /// `SELECT … FOR UPDATE` and a commit, a session for each waiter.
+    /// A transaction that locks a row, a session for each waiter.
     Row,
 }
 
 impl Subject {
-    pub(super) const ALL: [Self; 4] = [Self::Clients, Self::Tasks, Self::Native, Self::Row];
+    pub(super) fn of<E: Hand>() -> Vec<Self> {
+        let native = E::NATIVE.map(|_| Self::Native);
+        [Some(Self::Clients), Some(Self::Tasks), native, Some(Self::Row)].into_iter().flatten().collect()
+    }
 
     pub(super) fn name<E: Hand>(self) -> &'static str {
         match self {
             Self::Clients => "clients",
             Self::Tasks => "one client",
-            Self::Native => E::NAME_OF_NATIVE,
-            Self::Row => "row lock",
+            Self::Native => E::NATIVE.map_or("", |native| native.name),
+            Self::Row => E::NAME_OF_ROW,
         }
     }
 }
@@ -59,11 +85,23 @@ impl Subject {
 /// One waiter.
 pub(super) enum Locking<E: Hand> {
     Client(LockClient<E>),
-    Native(<E as keylane::Database>::Connection),
+    Native(<E as keylane::Database>::Connection, Native),
     Row(<E as keylane::Database>::Connection),
 }
 
 impl<E: Hand> Locking<E> {
+    /// A waiter by a session of its own.
+    pub(super) async fn session(subject: Subject, pool: &sqlx::Pool<E>) -> Result<Self> {
+        let mut conn = E::connect(pool).await?;
+        if let Some(patient) = E::PATIENT {
+            E::execute(&mut conn, patient).await?;
+        }
+        Ok(match (subject, E::NATIVE) {
+            (Subject::Native, Some(native)) => Self::Native(conn, native),
+            _ => Self::Row(conn),
+        })
+    }
+
     /// Takes the lock, does this, and releases it.
     pub(super) async fn turn(&mut self, inside: impl FnOnce() -> Result<()> + Send) -> Result<()> {
         match self {
@@ -72,14 +110,14 @@ impl<E: Hand> Locking<E> {
                 inside()?;
                 Ok(guard.release().await?)
             }
-            Self::Native(conn) => {
-                E::execute(conn, E::LOCK).await?;
+            Self::Native(conn, native) => {
+                E::execute(conn, native.lock).await?;
                 inside()?;
-                E::execute(conn, E::UNLOCK).await
+                E::execute(conn, native.unlock).await
             }
             Self::Row(conn) => {
                 E::begin_work(conn).await?;
-                E::execute(conn, LOCK_ROW).await?;
+                E::execute(conn, E::LOCK_ROW).await?;
                 inside()?;
                 E::commit_work(conn).await
             }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::keylane::{File, figure, figures, on_postgres, url};
+use super::keylane::{File, figure, figures, on_mariadb, on_postgres, url};
 
 #[tokio::test]
 async fn waiting_handlers_and_a_hot_key() {
@@ -68,6 +68,25 @@ async fn a_steady_flow_and_its_course() {
     })
     .await;
     assert!(fs::read_to_string(plot).unwrap().contains("p99 of each second"));
+}
+
+#[tokio::test]
+async fn a_lock_from_hand_to_hand() {
+    let words = ["lock", "--waiters", "3", "--handovers", "60", "--idle-seconds", "1"];
+    let has_ratios = |lines: &[serde_json::Value], references: &[&str]| {
+        for reference in references {
+            assert!(figure(lines, &format!("clients / {reference}, 3 waiters"), "rate") > 0.0);
+        }
+        let turns = figure(lines, "clients, 3 waiters", "turns");
+        assert!(turns > 0.5 && turns <= 1.0, "{turns}");
+        assert!(figure(lines, "waiters that wait", "statements") >= 0.0);
+    };
+    on_postgres("lock", async |url| {
+        has_ratios(&figures(url, &words), &["pg_advisory_lock", "row lock"]);
+    })
+    .await;
+    on_mariadb("lock", async |url| has_ratios(&figures(url, &words), &["GET_LOCK", "row lock"])).await;
+    has_ratios(&figures(&File::new("lock").url(), &words), &["BEGIN IMMEDIATE"]);
 }
 
 #[tokio::test]
