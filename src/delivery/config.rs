@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::OnFailure;
 
-/// How records are delivered.
+/// How an instance fetches, calls handlers and retries. Key `delivery` of the settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]

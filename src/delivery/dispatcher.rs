@@ -37,13 +37,14 @@ pub(crate) struct Setup {
     pub(crate) wake: Wake,
     pub(crate) listen_state: ListenState,
     pub(crate) observers: Observers,
-    /// The fence row of the settler; those of the transactional slots are beside it.
+    /// The fence row of the settler (slot 0). The transactional slots have the fence rows that follow.
     pub(crate) fence: FenceRow,
-    /// How long others wait for a partition, less the write of the last outcome.
+    /// How long a call may hold a partition that is to be drained: the hand-over timeout less the write of
+    /// the last outcome.
     pub(crate) longest_hold: Duration,
 }
 
-/// Why delivery came to its end by itself.
+/// Why delivery ended without a shutdown.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// A fence row was closed: this instance has been evicted.
@@ -54,23 +55,23 @@ pub(crate) enum Ended {
 
 /// Delivers the records of one instance. Dropping it cancels the handlers that run.
 pub(crate) struct Dispatcher {
-    /// When to fetch what. The first station.
+    /// Station 1: decides when to fetch, from which partitions, and how many records.
     planner: Planner,
-    /// What is in memory, in its order. The second.
+    /// Station 2: the records in memory, lane by lane.
     lanes: Lanes,
-    /// What runs. The third.
+    /// Station 3: the tasks that run.
     executor: Executor,
-    /// What waits to be written. The fourth.
+    /// Station 4: the outcomes that wait for a settle.
     queue: SettleQueue,
-    /// The fourth at work: away for the time of a settle.
+    /// Writes the outcomes of station 4. `None` while a settle is under way: its task has the settler.
     settler: Option<Settler>,
-    /// Whether the lease held when it was last asked for. Changed by `ownership_changed`.
+    /// Whether the lease held at the last check. Written by `ownership_changed`.
     leased: bool,
-    /// What comes from outside; never changes.
+    /// What the runtime has given to this dispatcher. Never changes.
     outside: Outside,
 }
 
-/// What a dispatcher is given.
+/// What the runtime gives to a dispatcher.
 struct Outside {
     store: Arc<dyn Store>,
     registry: Arc<Registry>,
@@ -122,7 +123,7 @@ impl Dispatcher {
         let mut fetching: Option<Task<FetchResult>> = None;
         let mut settling: Option<Task<Settled>> = None;
         loop {
-            // The question is on its way before the handlers have the processor.
+            // The fetch starts before the runs: the database works while the handlers have the processor.
             fetching = fetching.or_else(|| self.start_fetch());
             self.start_runs();
             settling = settling.or_else(|| self.start_settle());
@@ -134,8 +135,9 @@ impl Dispatcher {
                         runs.into_iter().for_each(|landed| self.lanes.land(landed));
                         self.follow_wishes();
                     }
-                    // The user's code is caught, so this is a fault of ours: not in a hot loop, at least. The
-                    // runs of the task have given their records back.
+                    // The library catches panics of the user's code, so this panic is a fault of the library.
+                    // The pause keeps the fault out of a hot loop. The flights of the task have reported
+                    // their records.
                     Event::TasksEnded { panicked: true } => self.planner.pause(Instant::now()),
                     Event::TasksEnded { panicked: false } | Event::SlotFreed => {}
                     Event::Evicted => return Ended::Evicted,
@@ -183,7 +185,7 @@ impl Dispatcher {
         }
     }
 
-    /// Memory is full: long queues are cut. If there are none, many short ones of a handler are.
+    /// Memory is full: cuts the long queues. If there are none, cuts the many short queues of one handler.
     fn cut_queues(&mut self, share: usize) {
         let cut = self.lanes.cut_queues(share);
         if cut.is_empty() {
@@ -234,7 +236,8 @@ impl Dispatcher {
         self.follow_wishes();
     }
 
-    /// A record whose partition's stops are not known is not admitted.
+    /// Admits a record to its lane. If the stops of its partition are not known in this generation, the
+    /// record gets no permit and is marked as missed.
     fn admit(&mut self, record: Record, began: Duration) {
         let Outside { ownership, registry, .. } = &self.outside;
         let delivery = &record.delivery;
@@ -246,7 +249,7 @@ impl Dispatcher {
     }
 
     fn start_runs(&mut self) {
-        // Without a lease nothing would be tried, and all would be ready again at once.
+        // Without a lease, every run would end untried and its lane would be ready again at once.
         if self.outside.ownership.lease_holds() {
             let (lanes, now) = (&mut self.lanes, Instant::now());
             self.executor.start(|transactional| lanes.next_run(transactional, now));
@@ -270,7 +273,8 @@ impl Dispatcher {
         }))
     }
 
-    /// The pause between two steps of releases, by what others have in memory.
+    /// The pause between two steps of releases. It depends on how many records of other partitions are in
+    /// memory.
     fn step_pause(&self) -> Duration {
         let permits = |partition| self.outside.ownership.permits(partition);
         let of_releases: usize = self.lanes.releasing().iter().map(permits).sum();
@@ -287,14 +291,15 @@ impl Dispatcher {
         self.follow_wishes();
     }
 
-    /// Sees to what the lanes want of the other stations.
+    /// Passes the wishes of the lanes on to the other stations.
     fn follow_wishes(&mut self) {
         let Wishes { writes, signals, tracks_ended, due_in, due, fetch, pause, missed, stops, released } =
             self.lanes.take_wishes();
         for mut write in writes {
             let of = |lane| self.outside.ownership.permit(self.lanes.partition_of(lane)?);
             write.origin.permit = write.origin.permit.or_else(|| of(write.origin.lane));
-            // Without a permit the partition can be another's before this is written: it is for that one to do.
+            // Without a permit, another instance may own the partition before this write is durable. The new
+            // owner does the work.
             match write.origin.permit {
                 Some(_) => self.queue.push(write),
                 None => self.lanes.write_given_up(write),
@@ -324,9 +329,9 @@ impl Dispatcher {
         let now = Instant::now();
         let left = self.outside.ownership.lease_left();
         let lapse = (!left.is_zero()).then(|| now + left);
-        // A step whose time has come waits for the settle under way, not for time.
+        // A step whose time has come waits for the end of the settle under way.
         let step = self.lanes.next_step().filter(|at| *at > now);
-        // A run whose time has come waits for the end of another.
+        // A run whose time has come waits for the end of another run.
         let start = self.lanes.next_start().filter(|at| *at > now);
         let others = [lapse, self.queue.next_retry(), step, start].into_iter().flatten();
         others.fold(self.planner.next_timer(now), Instant::min)
@@ -336,7 +341,8 @@ impl Dispatcher {
         let now = Instant::now();
         if self.planner.fire(self.lanes.in_memory().0, now) {
             self.planner.read_stops_again(self.lanes.waiting_for_others());
-            // Partitions that were owned without a crash for as long as a call may take are suspected no more.
+            // If a partition was owned for as long as a call may take, without a crash, it is no longer
+            // suspected.
             let calm = self.lanes.calm(self.outside.longest_hold, now);
             if !calm.is_empty() {
                 let me = self.outside.instance;
@@ -363,7 +369,7 @@ impl Dispatcher {
     }
 }
 
-/// Work on a task of its own, so that decoding and encoding do not hold up the dispatcher. Dropping it
+/// Work in a task of its own, so that decoding and encoding do not block the dispatcher. Dropping the task
 /// cancels it.
 struct Task<T>(JoinHandle<T>);
 
@@ -379,7 +385,7 @@ impl<T> Drop for Task<T> {
     }
 }
 
-/// The result of a task, `None` if it panicked; waits for ever while there is none.
+/// Waits for the result of a task. Returns `None` if the task panicked. If there is no task, waits for ever.
 async fn result_of<T>(task: &mut Option<Task<T>>) -> Option<T> {
     match task {
         Some(Task(handle)) => handle.await.ok(),
@@ -398,7 +404,7 @@ mod tests {
         store::{ErrorClass, StoreError},
     };
 
-    /// The answer to a fetch of everything that brings nothing.
+    /// The answer to a fetch that brings no records.
     async fn answer(dispatcher: &mut Dispatcher) -> FetchResult {
         dispatcher.planner.want();
         let mut fetching = dispatcher.start_fetch();
@@ -416,7 +422,7 @@ mod tests {
         assert_eq!(dispatcher.lanes.in_memory().0, 1);
     }
 
-    /// The partition was another's meanwhile, which may have stopped lanes there.
+    /// Another instance owned the partition between the two generations, and may have stopped lanes there.
     #[tokio::test(start_paused = true)]
     async fn stops_that_were_read_in_an_earlier_generation_are_not_known() {
         let mut dispatcher = fixtures::dispatcher();
@@ -453,7 +459,7 @@ mod tests {
         assert_eq!(dispatcher.outside.ownership.permits_out(), 0);
     }
 
-    /// What was known of ids may be of another database.
+    /// After a failure, the next connection may lead to another database, so the known ids do not count.
     #[tokio::test(start_paused = true)]
     async fn after_a_fetch_that_failed_the_head_is_asked_for_again() {
         let mut dispatcher = fixtures::dispatcher();

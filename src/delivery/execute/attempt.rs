@@ -1,4 +1,4 @@
-//! One attempt: the call, its limits, and what is written about its end.
+//! One attempt: the call, its limits, and the change that its end leads to.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,8 +18,8 @@ use crate::{
 /// The longest error text that is stored, in bytes.
 const ERROR_LIMIT_BYTES: usize = 1000;
 
-/// Decides about a finished attempt: what is written, after the fallback handler if it has come to that. Every
-/// call of a fallback is the user's code as well: it begins under a good lease only.
+/// Decides what to write after an attempt. If the attempt leads to the fallback handler, calls the fallback
+/// first. The fallback is the user's code, so its call needs a valid lease.
 pub(super) async fn decide(
     flight: &mut Flight<'_>,
     lane: usize,
@@ -32,7 +32,7 @@ pub(super) async fn decide(
     let fault = result.as_ref().err().map(HandlerError::fault);
     let counted = fault.is_some_and(|fault| !fault.expired);
     let failures = record.failures() + u32::from(counted);
-    // Only a retry has a jitter.
+    // Only a retry has jitter.
     let roll = fault.map_or(0.0, |_| roll(record.delivery.id, failures));
     let age = record.delivery.age + context.clock.now().saturating_sub(flight.started());
     let has_fallback = entry.fallback.is_some();
@@ -43,7 +43,7 @@ pub(super) async fn decide(
         let fits = lease::fallback_fits(took, entry.timeout, context.longest_hold);
         let may_start = |permit: &Permit| if fits { permit.may_go_on() } else { permit.may_start() };
         if !flight.next(lane).is_some_and(|item| may_start(&item.permit)) {
-            // The next owner calls the handler once more, and then the fallback.
+            // The next owner calls the handler again, and then the fallback.
             return Outcome::Lost;
         }
         let signal = Signal::FallbackTaken { record: record.delivery.id, lane: record.lane() };
@@ -64,12 +64,12 @@ pub(super) async fn decide(
         }
     }
     report(record, failures, step, &error, entry, context);
-    // A fallback is no end, and it was dealt with above.
+    // `Step::Fallback` has no change, and the block above has replaced it.
     let change = lifecycle::change(step, stops_lane, entry.lane_rules, &error);
     Outcome::of(change.unwrap_or(Change::Complete))
 }
 
-/// Ends the next record of a lane, as one that has failed, if it has expired. Returns whether it did.
+/// If the next record of a lane has expired, ends it as failed. Returns whether it did.
 pub(super) async fn end_expired(
     flight: &mut Flight<'_>,
     entry: &Entry,
@@ -91,7 +91,7 @@ pub(super) async fn end_expired(
     true
 }
 
-/// What the fallback handler is told.
+/// The argument of the fallback handler.
 fn failure(record: &Record, attempts: u32, cause: &HandlerError, took: Duration, entry: &Entry) -> Failure {
     Failure {
         delivery: record.delivery.clone(),
@@ -151,8 +151,8 @@ mod tests {
         }
     }
 
-    /// The handler has failed for good after this time, and then this has happened. Whether its fallback was called,
-    /// and what became of the record.
+    /// The handler fails for good after `took` seconds, then `meanwhile` runs. Returns whether the fallback
+    /// was called, and the outcome of the record.
     async fn fallback_after(took: u64, meanwhile: impl Fn(&Ownership)) -> (bool, Outcome) {
         let (ownership, calls) = (fixtures::owning_all(), Arc::new(AtomicU32::new(0)));
         let mut entry = fixtures::entry();
@@ -183,7 +183,7 @@ mod tests {
         assert!(matches!(fallback_after(1, moved).await, (false, Outcome::Lost)));
     }
 
-    /// The fallback may take a second, and the others wait for 55.
+    /// The timeout of the fallback is 1 s, and the longest hold of a partition is 55 s.
     #[tokio::test(start_paused = true)]
     async fn a_fallback_goes_with_its_handler_unless_others_would_wait_too_long() {
         assert!(matches!(fallback_after(54, drain).await, (true, Outcome::Completed)));

@@ -1,5 +1,5 @@
-//! The one place of this wing where the user's code is called, each call under the guard. Transactional handlers
-//! are called by the store, inside the transaction, under the same guard.
+//! The only place of this wing that calls the user's code. Each call goes through `handler::guarded`. The
+//! store calls transactional handlers, inside the transaction and through the same function.
 
 use super::context::ExecContext;
 use crate::{
@@ -17,8 +17,8 @@ pub(super) async fn handle(
     guarded(entry.timeout, || call.call(Context::new(record, &context.states))).await?
 }
 
-/// Calls the handler with several records. A call that fails as a whole fails its first record; one that
-/// returns nothing does too, or it would be called for ever.
+/// Calls the handler with several records. If the call fails as a whole, its first record fails. If the call
+/// returns no results, its first record fails too: else the same call would repeat for ever.
 pub(super) async fn handle_batch(
     call: &dyn BatchCall,
     records: &[&Record],

@@ -1,14 +1,15 @@
-//! What is the same for all attempts of an instance.
+//! What all attempts of an instance have in common.
 
 use std::time::Duration;
 
 use crate::{clock::Clock, handler::States, telemetry::Observers};
 
-/// What attempts share.
+/// The context of all attempts of one instance.
 pub(in crate::delivery) struct ExecContext {
     pub(in crate::delivery) states: States,
     pub(in crate::delivery) observers: Observers,
     pub(in crate::delivery) clock: Clock,
-    /// How long others wait for a partition, less the write of the last outcome.
+    /// How long a call may hold a partition that is to be drained: the hand-over timeout less the write of
+    /// the last outcome.
     pub(in crate::delivery) longest_hold: Duration,
 }

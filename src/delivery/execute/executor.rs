@@ -1,4 +1,4 @@
-//! The executor: the tasks in which runs are under way, and what comes back from them.
+//! The executor: the tasks of the runs under way, and what the tasks report.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -24,57 +24,57 @@ use crate::{
     wake::Wake,
 };
 
-/// Reports that are received at once.
+/// The most reports that one receive takes.
 const REPORTS: usize = 1024;
 
-/// What an executor works with.
+/// What the constructor of an executor takes.
 pub(in crate::delivery) struct ExecutorSetup<'a> {
     pub(in crate::delivery) store: Arc<dyn Store>,
-    /// The fence row of the settler.
+    /// The fence row of the settler. The fence rows of the slots follow it.
     pub(in crate::delivery) fence: FenceRow,
     pub(in crate::delivery) config: &'a DeliveryConfig,
     pub(in crate::delivery) context: ExecContext,
 }
 
-/// Something that has happened in the tasks.
+/// An event in the tasks of the executor.
 pub(in crate::delivery) enum Event {
-    /// Runs have ended, or parts of them.
+    /// Runs have ended or have reported a part of their records.
     Landed(Vec<Landed>),
-    /// Tasks have ended; `panicked`: one of them by a fault of the library.
+    /// Tasks have ended. `panicked`: at least one of them panicked, by a fault of the library.
     TasksEnded { panicked: bool },
-    /// A transactional run may start.
+    /// A fence row is free: a transactional run may start.
     SlotFreed,
     /// A fence row was found closed: this instance has been evicted.
     Evicted,
 }
 
-/// Runs the runs of one instance. Dropping it cancels them.
+/// Starts the runs of one instance and collects their reports. Dropping the executor cancels all runs.
 pub(in crate::delivery) struct Executor {
-    /// For what is tracked. Never changes.
+    /// Where tracked calls are written. Never changes.
     store: Arc<dyn Store>,
-    /// Never changes.
+    /// This instance, the owner of tracked calls. Never changes.
     instance: InstanceId,
     /// What attempts share. Never changes.
     context: Arc<ExecContext>,
-    /// Runs under way of handlers that are not transactional, at most.
+    /// The most runs of non-transactional handlers under way. Never changes.
     concurrency: usize,
-    /// How many there are. Counted by `start` and by the last report of a run.
+    /// Non-transactional runs under way. Raised by `start`, lowered by `next` with the last report of a run.
     plain_runs: usize,
-    /// What a run takes of the processor, lately. Moved by reports.
+    /// Moving average of the processor time per run. Written by `next` from the reports.
     mean_run: Duration,
-    /// Spawned by `start` and `call`, taken by `next`.
+    /// The tasks under way. Spawned by `start` and `call`, joined by `next`.
     tasks: JoinSet<()>,
-    /// Where runs report that they have ended.
+    /// The sender that tasks report to. Each task has a clone. Never changes.
     done: mpsc::UnboundedSender<Report>,
-    /// The other end, emptied by `next`.
+    /// The receiver of the reports. Emptied by `next`.
     reports: mpsc::UnboundedReceiver<Report>,
-    /// Reports that were received and not taken yet, between two polls of `next`.
+    /// A buffer for reports. Filled and emptied by `next`.
     received: Vec<Report>,
-    /// The fence rows of transactional runs.
+    /// The fence rows of transactional runs. Taken by `start`, returned by the drop of a slot.
     slots: Arc<SlotPool>,
-    /// Nudged when a fence row is free again.
+    /// Nudged by the slot pool when a fence row is free again.
     freed: Wake,
-    /// Nudged when one was found closed.
+    /// Nudged by the slot pool when a fence row was found closed.
     evicted: Wake,
 }
 
@@ -103,9 +103,9 @@ impl Executor {
         }
     }
 
-    /// Starts what may run; `next_run` gives the next run of a kind, transactional or not. Many short runs share
-    /// a task and report together what ended together: a task and a report each would cost more than a short
-    /// handler does.
+    /// Starts the runs that the limits allow. `next_run` returns the next run, of a transactional handler if
+    /// its argument is true. Many short runs share a task and report together: a task and a report per run
+    /// would cost more than a short handler.
     pub(in crate::delivery) fn start(&mut self, mut next_run: impl FnMut(bool) -> Option<Run>) {
         let mut runs = Vec::new();
         while self.plain_runs < self.concurrency {
@@ -124,7 +124,7 @@ impl Executor {
         }
     }
 
-    /// A run whose call is tracked has a task of its own; others are collected.
+    /// A run with a tracked call gets a task of its own. The other runs are collected in `runs`.
     fn collect(&mut self, runs: &mut Vec<(Run, Option<Slot>)>, run: Run, slot: Option<Slot>) {
         let Some(record) = to_track(&run) else { return runs.push((run, slot)) };
         let together = Together::new(vec![(run, slot)], self.done.clone());
@@ -132,7 +132,7 @@ impl Executor {
         self.tasks.spawn(fly_tracked(together, record, store, Arc::clone(&self.context)));
     }
 
-    /// Makes a call of the store whose result matters to nobody; that it failed is told.
+    /// Calls the store in a task. The result is ignored; a failure becomes a signal.
     pub(in crate::delivery) fn call<F>(&mut self, call: impl FnOnce(Arc<dyn Store>) -> F)
     where
         F: Future<Output = Result<(), StoreError>> + Send + 'static,
@@ -143,7 +143,7 @@ impl Executor {
         });
     }
 
-    /// Cancels all runs. Each reports as it ends; one that blocks its thread keeps its own lane waiting, no other.
+    /// Cancels all runs. Each run reports as it ends. A run that blocks its thread delays its own lane only.
     pub(in crate::delivery) fn cancel_all(&mut self) {
         self.tasks.abort_all();
     }
@@ -199,8 +199,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
 
-        /// Runs of so many records each; some handlers fail, and all is cancelled after so many events: every
-        /// record is reported once, and its permit is with its report.
+        /// `runs` has the number of records of each run. Some handlers fail, and all runs are cancelled after
+        /// `cancelled_after` events. Each record is reported once, with its permit.
         #[test]
         fn every_record_is_reported_once(
             runs in prop::collection::vec(1_i64..6, 1..40),

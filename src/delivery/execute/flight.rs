@@ -1,8 +1,8 @@
-//! A flight: a run under way. It owns its records until it has reported what became of each.
+//! A flight: a run under way. It owns its records until it has reported the outcome of each.
 //!
-//! Whatever ends the task of a flight (its last record, a lapse of the lease, a panic around it, a stop
-//! before it was polled at all) ends in a report: the outcomes that are known, and all other records as
-//! they were. Nothing that has ended is lost, and no lane is left running.
+//! Every end of the task of a flight leads to a report: the last record, a lapsed lease, a panic around the
+//! flight, a cancellation before the first poll. The report has the known outcomes, and all other records as
+//! untried or lost. No outcome is lost, and no lane stays marked as running.
 
 use std::{future::Future, pin::pin, task::Poll, time::Duration};
 
@@ -15,29 +15,33 @@ use crate::delivery::{
     work::Item,
 };
 
-/// An outcome is reported within this time while later calls of its run go on: longer would repeat more
-/// after a crash, shorter would cost a report for each call.
+/// The longest time that an outcome waits for its report while later calls of its run go on. A longer time
+/// would repeat more calls after a crash; a shorter one would cost a report per call.
 const REPORTED_WITHIN: Duration = Duration::from_millis(50);
 
 /// A run under way.
 pub(super) struct Flight<'a> {
-    /// The records. Changed by each call's begin and end, taken by the last report.
+    /// The records that are not reported. Changed by the begin and end of each call, taken by the last
+    /// report.
     lanes: SmallVec<[LaneRun; 1]>,
-    /// Borrowed from the task: a sender of its own would be counted up and down by two threads in turn.
-    done: &'a UnboundedSender<Report>,
-    /// The fence row of a transactional run, held from before it starts.
-    slot: Option<Slot>,
-    /// Its number. Never changes.
-    handler: usize,
+    /// The sender for reports. Borrowed from the task: two threads in turn would count a clone up and down.
     /// Never changes.
+    done: &'a UnboundedSender<Report>,
+    /// The fence row of a transactional run. Set before the run starts; `None` during a transaction and after
+    /// the last report.
+    slot: Option<Slot>,
+    /// The number of the handler in the registry. Never changes.
+    handler: usize,
+    /// Whether the handler is transactional. Never changes.
     transactional: bool,
-    /// Whether an outcome waits to be reported.
+    /// Whether an outcome waits for its report. Set by `end`, cleared by `report`.
     unreported: bool,
-    /// Since when one does, on the clock; known from the start of the next call.
+    /// Since when an outcome waits for its report, on the clock. Set by the `begin` after that outcome,
+    /// cleared by `report`.
     unreported_since: Option<Duration>,
-    /// When the call under way started, on the clock.
+    /// When the call under way began, on the clock. Set by `begin`.
     started: Duration,
-    /// Everything was reported or handed over.
+    /// Whether all records were reported or handed over. Set by `take`.
     over: bool,
 }
 
@@ -71,17 +75,18 @@ impl<'a> Flight<'a> {
         self.started
     }
 
-    /// The fence row of a transactional run, for one transaction. Dropped meanwhile, it clears up after itself.
+    /// Takes the fence row of a transactional run for one transaction. If the slot is dropped in a call, the
+    /// slot resolves its fence row by itself.
     pub(super) fn lend_slot(&mut self) -> Option<Slot> {
         self.slot.take()
     }
 
-    /// The transaction has ended.
+    /// Returns the fence row after the transaction.
     pub(super) fn take_slot_back(&mut self, slot: Slot) {
         self.slot = Some(slot);
     }
 
-    /// The next record of a lane, if there is one and it may be tried.
+    /// The next record of a lane, or `None` if the lane has no more or may not go on.
     pub(super) fn next(&self, lane: usize) -> Option<&Item> {
         self.lanes[lane].next()
     }
@@ -91,7 +96,8 @@ impl<'a> Flight<'a> {
         self.lanes[lane].rest()
     }
 
-    /// A call for these many records of a lane begins. If it is cut off, nobody knows what it has done.
+    /// A call with the next `count` records of a lane begins. If the call is cut off, its effect is unknown
+    /// and the records are lost.
     pub(super) fn begin(&mut self, lane: usize, count: usize, started: Duration) {
         self.started = started;
         self.lanes[lane].begin(count);
@@ -104,22 +110,22 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// The next record of a lane has ended like this.
+    /// Sets the outcome of the next record of a lane.
     pub(super) fn end(&mut self, lane: usize, outcome: Outcome) {
         self.unreported |= self.lanes[lane].end(outcome);
     }
 
-    /// The next record is not tried, nor any after it in its lane.
+    /// The lane does not go on: the next record and all later ones stay untried.
     pub(super) fn stop(&mut self, lane: usize) {
         self.lanes[lane].stop();
     }
 
-    /// What was begun in a lane was taken back as a whole: it may be tried again.
+    /// The database has rolled back all that was begun in a lane: the records may be tried again.
     pub(super) fn take_back(&mut self, lane: usize) {
         self.lanes[lane].take_back();
     }
 
-    /// Waits for a call that has begun. What ended before it is reported meanwhile, if it takes long.
+    /// Waits for a call that has begun. If the call takes long, reports the earlier outcomes meanwhile.
     pub(super) async fn wait<T>(&mut self, call: impl Future<Output = T>) -> T {
         let mut call = pin!(call);
         if let Poll::Ready(returned) = futures::poll!(call.as_mut()) {
@@ -135,7 +141,7 @@ impl<'a> Flight<'a> {
         call.await
     }
 
-    /// Reports what has ended; the run goes on.
+    /// Reports the outcomes so far. The run goes on.
     fn report(&mut self) {
         (self.unreported, self.unreported_since) = (false, None);
         let lanes = self.lanes.iter_mut().filter_map(LaneRun::ended).collect();
@@ -143,18 +149,18 @@ impl<'a> Flight<'a> {
     }
 
     fn send(&self, landed: Landed) {
-        // No receiver: the dispatcher is gone, and this task is about to be cancelled.
+        // The send fails only if the dispatcher is gone; then this task is about to be cancelled.
         let _ = self.done.send(Report { runs: vec![landed], mean_run: None });
     }
 
-    /// The run has ended: everything that was not reported.
+    /// Ends the run. Returns all records that were not reported.
     pub(super) fn land(mut self) -> Landed {
         self.take()
     }
 
     fn take(&mut self) -> Landed {
         self.over = true;
-        // Before the report, which lets the next transactional run start.
+        // Frees the fence row before the report, because the report lets the next transactional run start.
         self.slot = None;
         let mut lanes = std::mem::take(&mut self.lanes);
         lanes.retain(|lane| !lane.over);
@@ -183,7 +189,7 @@ mod tests {
         fixtures::lanes(&fixtures::owning_all(), count)
     }
 
-    /// The words for what was reported, and whether the run goes on.
+    /// The outcomes of the next report as words, and whether the run goes on.
     fn reported(reports: &mut UnboundedReceiver<Report>) -> (Vec<&'static str>, bool) {
         let mut report = reports.try_recv().unwrap();
         let Landed { lanes, goes_on, .. } = report.runs.remove(0);
@@ -254,7 +260,7 @@ mod tests {
             flight.begin(0, 1, Duration::from_millis(at));
             flight.end(0, Outcome::Completed);
         }
-        // Known to have ended at 30, reported at the start of the first call after 80.
+        // The outcomes are known at 30 ms. The first call after 80 ms reports them.
         assert_eq!(reported(&mut reports), (vec!["write", "write", "write"], true));
     }
 }

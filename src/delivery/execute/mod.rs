@@ -1,4 +1,4 @@
-//! Executing: runs in their tasks, up to the call of the user's code, and how each record has ended.
+//! Execute: the runs in their tasks, the calls of the user's code, and the outcome of each record.
 
 mod attempt;
 mod call;

@@ -1,4 +1,4 @@
-//! A run: the records of one lane (or, for mixed batches, of several) through their handler.
+//! A run: passes the records of one lane (or of several, for mixed batches) to their handler.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     record::Record,
 };
 
-/// Runs to the end, or to the first record after which the lane may not go on.
+/// Runs until the last record, or until the lane may not go on.
 pub(super) async fn run(flight: &mut Flight<'_>, entry: &Entry, context: &ExecContext) {
     match &entry.form {
         Form::Single(call) => {
@@ -35,7 +35,7 @@ async fn run_lane(
     context: &ExecContext,
 ) {
     while let Some(item) = flight.next(lane) {
-        // The last check of the lease, as close to the call as can be.
+        // The last check of the lease, directly before the call.
         let Some(started) = item.permit.starts_at() else { return flight.stop(lane) };
         let (record, has_expired) = (Arc::clone(&item.record), item.has_expired(started));
         flight.begin(lane, 1, started);
@@ -63,7 +63,7 @@ async fn run_batch(flight: &mut Flight<'_>, entry: &Entry, call: &dyn BatchCall,
     for lane in lanes.clone() {
         let before = records.len();
         if flight.next(lane).is_some() {
-            // What comes after one that has expired waits for its end: that is the next run.
+            // Records behind an expired one wait until it has ended: they belong to the next run.
             let fresh = flight.rest(lane).take_while(|item| !item.has_expired(started));
             records.extend(fresh.map(|item| Arc::clone(&item.record)));
         }
@@ -79,8 +79,8 @@ async fn run_batch(flight: &mut Flight<'_>, entry: &Entry, call: &dyn BatchCall,
     for (lane, count) in lanes.zip(counts) {
         let mut failed = false;
         for record in records.by_ref().take(count) {
-            // The prefix rule: once a lane may not go on, later results of it do not count. Nor do they after a
-            // failure that lets the lane go on: the handler was told to stop there.
+            // The prefix rule: once a lane may not go on, its later results do not count. The same holds
+            // after a failure that lets the lane go on, because the handler was told to stop there.
             let result = results.next().filter(|_| !failed && flight.next(lane).is_some());
             let Some(result) = result else {
                 flight.stop(lane);
@@ -110,8 +110,8 @@ mod tests {
         record::Change,
     };
 
-    /// Runs three records of a key; during the first call this happens. Returns how many were called, and
-    /// how many were not tried.
+    /// Runs three records of a key. `meanwhile` happens during each call. Returns how many calls there were,
+    /// and how many records are untried.
     async fn calls_after(meanwhile: impl Fn(&Ownership) + Send + Sync + 'static) -> (usize, usize) {
         let (ownership, called) = (fixtures::owning_all(), Arc::new(Mutex::new(0)));
         let (owner, count) = (ownership.clone(), Arc::clone(&called));

@@ -1,4 +1,4 @@
-//! Fence rows for transactional handlers: each call holds one, and clears up after a lost reply.
+//! Fence rows of transactional handlers. A call holds one fence row, and resolves it after a lost reply.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -13,12 +13,12 @@ use crate::{
     wake::Wake,
 };
 
-/// Tries of a transaction that conflicts with others, and the pause before the second; each further one is
-/// that much longer.
+/// The most tries of a transaction that conflicts with others, and the pause before the second try. Each
+/// further pause is longer by as much.
 const CONFLICTS: u32 = 6;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(10);
 
-/// What became of the records of a transaction, with no doubt left.
+/// What became of the records of a transaction, without doubt.
 pub(super) enum Transacted {
     Committed,
     Untried,
@@ -29,31 +29,31 @@ pub(super) enum Transacted {
 
 /// The fence rows of an instance's transactional handlers.
 pub(super) struct SlotPool {
-    /// Never changes.
+    /// The store, for `resolve`. Never changes.
     store: Arc<dyn Store>,
-    /// Never changes.
+    /// Receives the signals of `resolve`. Never changes.
     observers: Observers,
-    /// Fence rows that nobody uses. Taken by `slot`, given back by the drop of a slot.
+    /// Free fence rows. Taken by `slot`, returned by the drop of a slot.
     idle: Mutex<Vec<FenceRow>>,
-    /// Nudged when a fence row comes back that no report tells of.
+    /// Nudged when a fence row in doubt is resolved and free: no report tells of it.
     freed: Wake,
-    /// Nudged when a fence row was found closed: this instance has been evicted.
+    /// Nudged by `resolve` when a fence row was found closed: this instance has been evicted.
     evicted: Wake,
 }
 
-/// A fence row in use. Dropped in the middle of a call, nobody knows what became of its transaction:
-/// that is found out before the fence row is used again.
+/// A fence row in use. If a slot is dropped during a transaction, the outcome of the transaction is unknown.
+/// A task then resolves the fence row before it is used again.
 pub(super) struct Slot {
-    /// Where it goes back to.
+    /// The pool that the fence row returns to. Never changes.
     pool: Arc<SlotPool>,
-    /// Moved on by each transaction and by `resolve`.
+    /// The fence row and its counter. Moved on by each transaction and by `resolve`.
     fence: FenceRow,
-    /// Nobody knows what became of its transaction. True while one is under way.
+    /// Whether the outcome of the transaction is unknown. True while one is under way; written by `run_once`.
     in_doubt: bool,
 }
 
 impl SlotPool {
-    /// The fence rows after the settler's.
+    /// A pool of `size` fence rows, in the slots after the settler's.
     pub(super) fn new(
         store: Arc<dyn Store>,
         observers: Observers,
@@ -67,7 +67,7 @@ impl SlotPool {
         Self { store, observers, idle: Mutex::new(idle), freed, evicted }
     }
 
-    /// A fence row that nobody uses, if there is one.
+    /// A free fence row, or `None` if all are in use.
     pub(super) fn slot(self: &Arc<Self>) -> Option<Slot> {
         let fence = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
         Some(Slot { pool: Arc::clone(self), fence, in_doubt: false })
@@ -75,8 +75,8 @@ impl SlotPool {
 }
 
 impl Slot {
-    /// Runs a transactional handler under this fence row. A conflict with other transactions is tried again at
-    /// once; a handler that conflicts each time has failed.
+    /// Runs a transactional handler under this fence row. After a conflict with another transaction, tries
+    /// again, with a short pause. A handler that conflicts in every try has failed.
     pub(super) async fn run(&mut self, call: &dyn TransactionalRun, work: &Work<'_>) -> Transacted {
         let mut tries = 0;
         loop {
@@ -132,7 +132,7 @@ impl Drop for Slot {
             self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.fence);
             return;
         }
-        // Only inside a runtime can a call be cut off.
+        // A call can be cut off only inside a runtime.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let mut slot = Self { pool: Arc::clone(&self.pool), fence: self.fence, in_doubt: false };
             runtime.spawn(async move {
@@ -154,8 +154,9 @@ impl From<Resolution> for Transacted {
     }
 }
 
-/// Whether the handler has left a transaction that the database refuses to commit: a deferred constraint, a
-/// trigger that raises, a statement whose error was not passed on. Trying that again for nothing would never end.
+/// Whether the handler caused the database's refusal to commit: a deferred constraint, a trigger that raises,
+/// a statement whose error the handler has ignored. If such a transaction did not count as an attempt, its
+/// retries would never end.
 fn is_by_handler(error: &StoreError) -> bool {
     matches!(error.class, ErrorClass::Record | ErrorClass::Duplicate | ErrorClass::Refused)
 }
@@ -173,7 +174,7 @@ mod tests {
         rules::watermark::Server, store::NewInstance,
     };
 
-    /// Never comes back.
+    /// A handler that never returns.
     struct Hangs;
 
     #[async_trait::async_trait]
@@ -183,7 +184,7 @@ mod tests {
         }
     }
 
-    /// Ends like this.
+    /// A handler that ends with the result of a closure.
     struct Ends<F>(F);
 
     #[async_trait::async_trait]
@@ -197,7 +198,7 @@ mod tests {
         StoreError::new("commit", class, "no")
     }
 
-    /// The fence rows of a member that has one for transactions.
+    /// The pool of an instance with one fence row for transactions.
     async fn one_fence_row() -> Arc<SlotPool> {
         let (store, me) = (fixtures::store(&MemoryPool::new()), InstanceId::generate());
         let (name, version) = (String::new(), String::new());
@@ -212,8 +213,8 @@ mod tests {
         slot.run(call, &work).await
     }
 
-    /// Nobody knows what a transaction has done that was cut off: its fence row is invalidated first, so that a late
-    /// commit finds the counter gone.
+    /// The outcome of a transaction that was cut off is unknown. Its fence row is invalidated first, so that
+    /// a late commit matches no row.
     #[tokio::test(start_paused = true)]
     async fn a_fence_row_that_was_cut_off_is_resolved_before_it_is_used_again() {
         let fences = one_fence_row().await;
@@ -227,8 +228,8 @@ mod tests {
         assert_eq!(fences.slot().unwrap().fence.counter, 2, "invalidated");
     }
 
-    /// A refusal is the handler's, also one that only the commit has met. Anything else that the database fails in
-    /// counts as no attempt.
+    /// A refusal is the handler's failure, even if only the commit meets it. All other errors of the database
+    /// count as no attempt.
     #[tokio::test(start_paused = true)]
     async fn what_the_database_refuses_is_the_handlers_failure_and_nothing_else_is() {
         use ErrorClass::{Duplicate, Reconnect, Record, Refused, Resource};
@@ -271,7 +272,7 @@ mod tests {
         assert_eq!(tries.load(SeqCst), CONFLICTS);
     }
 
-    /// The commit was written, and its answer lost; later the instance is evicted.
+    /// The commit was written, and its reply was lost. Later the instance is evicted.
     #[tokio::test(start_paused = true)]
     async fn a_lost_reply_is_asked_for_and_a_closed_fence_row_is_told() {
         let fences = one_fence_row().await;

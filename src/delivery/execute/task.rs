@@ -1,4 +1,4 @@
-//! Flights that share a task, and report together what ended together.
+//! Flights that share a task. Flights that end together are reported together.
 
 use std::{mem::replace, sync::Arc, task::Poll, time::Duration};
 
@@ -8,21 +8,21 @@ use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 use super::{context::ExecContext, flight::Flight, run::run, slot::Slot};
 use crate::delivery::outcome::{Landed, Report, Run};
 
-/// Flights that have waited and report together at most.
+/// The most flights in one report, of those that have waited.
 const REPORTED_TOGETHER: usize = 32;
 
-/// Flights that have landed. Dropped, it reports them, whatever became of the task.
+/// Flights that have landed and are not reported. Dropping the arrivals reports them, whatever ends the task.
 struct Arrivals<'a> {
-    /// Pushed as flights land, emptied by each report.
+    /// Pushed when a flight lands, emptied by each report.
     flights: Vec<Landed>,
-    /// Never changes.
+    /// The sender for reports. Never changes.
     done: &'a UnboundedSender<Report>,
 }
 
 impl Arrivals<'_> {
     fn report(&mut self, mean_run: Option<Duration>) {
         let flights = std::mem::take(&mut self.flights);
-        // No receiver: the dispatcher is gone, and this task is about to be cancelled.
+        // The send fails only if the dispatcher is gone; then this task is about to be cancelled.
         let _ = self.done.send(Report { runs: flights, mean_run });
     }
 }
@@ -35,11 +35,11 @@ impl Drop for Arrivals<'_> {
     }
 }
 
-/// Runs that have not begun. Dropped, it reports them as not tried.
+/// Runs of one task that have not begun. Dropping them reports all their records as untried.
 pub(super) struct Together {
-    /// Taken one by one as they begin.
+    /// Taken one by one, each when its flight begins.
     runs: std::vec::IntoIter<(Run, Option<Slot>)>,
-    /// Never changes.
+    /// The sender for reports. Never changes.
     done: UnboundedSender<Report>,
 }
 
@@ -57,13 +57,13 @@ impl Drop for Together {
     }
 }
 
-/// Runs all of them, each until it waits before the next begins.
+/// Runs all runs of a task concurrently. Each run is polled until it waits, before the next one begins.
 pub(super) async fn fly(mut together: Together, context: Arc<ExecContext>) {
     let (began, count) = (Instant::now(), together.runs.len() as u32);
     let done = together.done.clone();
     let mut arrivals = Arrivals { flights: Vec::with_capacity(together.runs.len()), done: &done };
     let waiting = FuturesUnordered::new();
-    // One that ends at once leaves its place in memory to the next.
+    // A flight that ends at its first poll leaves its place on the heap to the next one.
     let mut place = Box::pin(OptionFuture::from(None));
     for (run, slot) in together.runs.by_ref() {
         place.as_mut().set(Some(one(run, slot, &context, &done)).into());

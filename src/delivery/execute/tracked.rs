@@ -1,4 +1,5 @@
-//! Runs whose call is tracked in the database: written down before it begins: in partitions whose owners have crashed.
+//! Runs with a tracked call: the beginning of the call is written to the database first. Partitions whose
+//! owners have crashed have such runs.
 
 use std::{future::Future, sync::Arc};
 
@@ -16,14 +17,16 @@ use crate::{
     telemetry::Signal,
 };
 
-/// The record of a run by itself that is to be tracked, with its partition.
+/// The first record of the run with its partition, if its call is to be tracked. Such a record runs by
+/// itself.
 pub(super) fn to_track(run: &Run) -> Option<(RecordId, Partition)> {
     let (item, _) = run.lanes.first()?.items.first()?;
     let delivery = &item.record.delivery;
     (item.care != Care::Usual).then_some((delivery.id, delivery.partition))
 }
 
-/// Tracks the call in the database, runs it, and ends the track. A run that could not be tracked is not tried.
+/// Writes the beginning of the call, runs it, and deletes that entry. If the write fails, the run stays
+/// untried.
 pub(super) async fn fly_tracked(
     together: Together,
     (record, partition): (RecordId, Partition),
@@ -31,14 +34,14 @@ pub(super) async fn fly_tracked(
     context: Arc<ExecContext>,
 ) {
     if !tell(store.track_call(me, partition, record), &context).await {
-        // What is not tried is ready again at once.
+        // An untried run is ready again at once, so this task waits first.
         return tokio::time::sleep(ERROR_PAUSE).await;
     }
     fly(together, Arc::clone(&context)).await;
     tell(store.end_tracking(record), &context).await;
 }
 
-/// Whether a call of the store succeeded; that it failed is told.
+/// Awaits a call of the store. Returns whether it succeeded; a failure becomes a signal.
 pub(super) async fn tell(call: impl Future<Output = Result<(), StoreError>>, context: &ExecContext) -> bool {
     let done = call.await;
     if let Err(error) = &done {
