@@ -1,10 +1,11 @@
-//! What the next fetch may bring: memory is shared so that slow lanes leave room for the others.
+//! The budget of the next fetch: memory is shared so that slow lanes leave room for the others.
 //!
-//! A lane that takes its records slower than they come fills the memory. When there is no more room, its
-//! queue is cut down to a share, the rest is requeued, and its partition becomes *hot*: fetches of all
-//! partitions leave it out, which the watermark allows, and it is fetched by itself whenever its share is half
-//! used up. Once such a fetch brings all there is, the partition is like the others again. A handler whose many
-//! lanes fill memory is fetched by itself in the same way, see [`HotHandlers`].
+//! If the records of a lane come faster than its handler takes them, they fill the memory. Once memory is
+//! full, the queue of the lane is cut to a share, the rest is requeued, and the partition becomes *hot*:
+//! fetches of all partitions leave it out, which the watermark allows, and it is fetched by itself whenever
+//! half of its share is used up. Once such a fetch brings all that the partition has, the partition is no
+//! longer hot. A handler whose many lanes fill memory is fetched by itself in the same way, see
+//! [`HotHandlers`].
 
 use std::time::Duration;
 
@@ -19,13 +20,13 @@ use crate::{
     store::Handlers,
 };
 
-/// How many shares of one lane memory has.
+/// The part of memory that one lane may keep after a cut: one of this many.
 const SHARES: usize = 16;
-/// Memory that is full for less is only busy: no lane is too slow for it. Also the time between two
-/// searches for lanes that are.
+/// If memory is full for a shorter time, it is only busy, and no lane is too slow. Also the least time
+/// between two cuts.
 const BUSY_FOR: Duration = Duration::from_millis(20);
-/// A partition where a lane goes on in steps is fetched by itself for the sake of its other lanes this often:
-/// each such fetch is one that the other partitions wait for.
+/// The least time between two fetches of a partition where a lane is released in steps, for the sake of its
+/// other lanes. All other partitions wait for each such fetch.
 const BETWEEN_STEPS: Duration = Duration::from_millis(100);
 
 /// What the next fetch may bring.
@@ -34,49 +35,54 @@ pub(super) struct FetchBudget {
     pub(super) partitions: PartitionSet,
     pub(super) handlers: Handlers,
     pub(super) limit: usize,
-    /// Not all that is owned, but some partitions or a handler by themselves.
+    /// Whether the fetch reads only some partitions, or only one handler.
     pub(super) part: bool,
 }
 
-/// What is to be done next about memory.
+/// What memory asks for next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Room {
-    /// There is room for this.
+    /// Memory has room for this fetch.
     For(FetchBudget),
-    /// Queues of so many records are to be cut to half of that; if there are none, those of a handler.
+    /// Cut queues of at least this many records to half of it. If there are none, cut a handler.
     CutQueues(usize),
-    /// Nothing is to be fetched now.
+    /// Begin no fetch now.
     Nothing,
 }
 
-/// Whether a fetch of all partitions is wanted at all.
+/// Which fetch is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) at_all: bool,
-    /// Something has happened since the last fetch that it cannot have seen.
+    /// Whether something has happened that the last fetch cannot have seen.
     pub(super) news: bool,
 }
 
-/// How memory is shared.
+/// Decides how memory is shared.
 pub(super) struct Budget {
-    /// Never changes.
+    /// The settings of delivery. Never changes.
     config: DeliveryConfig,
-    /// The payload of a record, lately. Moved by each fetch that brings records.
+    /// Moving average of the payload bytes per record. Written by `brought`.
     mean_bytes: usize,
-    /// Since when memory has had no room for a fetch. Until it has, or queues were cut.
+    /// Since when memory has had no room for a fetch. Set and cleared by `room`.
     full_since: Option<Instant>,
-    /// Partitions that are fetched by themselves. From a cut until a fetch brings all that they have.
+    /// Partitions that are fetched by themselves. Added by `cut` and `releasing`, removed by `cool` and
+    /// `close`.
     hot: PartitionSet,
-    /// Partitions whose last fetch by themselves brought nothing that could be admitted. Until there is news.
+    /// Hot partitions whose last fetch brought no record that was admitted. Added by `exhausted`, cleared by
+    /// `news`.
     exhausted: PartitionSet,
-    /// Partitions whose lanes go on in steps, and whose last fetch brought all that the last step has returned.
-    /// Until the next step, or until there is news and the time of `news_from` has come.
+    /// Partitions with a lane that is released in steps, whose last fetch brought all that the last step
+    /// returned. Added by `cool`. Removed at the next step, or by `fire` if there is news and `news_from` has
+    /// come.
     between_steps: PartitionSet,
-    /// When news of partitions between steps counts again. Set by `cool`.
+    /// When news of partitions in `between_steps` counts again. Set by `cool`.
     news_from: Instant,
-    /// There is news of partitions between steps that does not count yet.
+    /// Whether there is news of partitions in `between_steps` that does not count yet. Set by `news`, cleared
+    /// by `fire`.
     has_early_news: bool,
-    /// Hot partitions with a lane that was released: they are fetched however full memory is. Until they are.
+    /// Hot partitions with a released lane: their next fetch does not wait until their share is used up.
+    /// Added by `released` and `releasing`, removed by `begin`.
     released: PartitionSet,
     /// Handlers that are fetched by themselves.
     handlers: HotHandlers,
@@ -99,39 +105,39 @@ impl Budget {
         }
     }
 
-    /// There is news: what could not be admitted may be admitted now.
+    /// There is news: records that could not be admitted may be admitted now.
     pub(super) fn news(&mut self) {
         self.handlers.news();
         self.exhausted = PartitionSet::EMPTY;
         self.has_early_news = !self.between_steps.is_empty();
     }
 
-    /// When news that came too early counts.
+    /// When early news counts, if there is any.
     pub(super) fn next_news(&self) -> Option<Instant> {
         self.has_early_news.then_some(self.news_from)
     }
 
-    /// Takes the time of news that came too early.
+    /// If the time of early news has come, lets it count.
     pub(super) fn fire(&mut self, now: Instant) {
         if self.next_news().is_some_and(|at| at <= now) {
             (self.between_steps, self.has_early_news) = (PartitionSet::EMPTY, false);
         }
     }
 
-    /// A step has ended there, or a stop has changed: the next fetch brings something.
+    /// A step has ended in these partitions, or a stop has changed: their next fetch brings something.
     pub(super) fn stops_change(&mut self, partitions: PartitionSet) {
         self.between_steps = self.between_steps.without(partitions);
     }
 
-    /// A lane was released there.
+    /// A lane was released in these partitions.
     pub(super) fn released(&mut self, partitions: PartitionSet) {
         self.released = self.released.union(partitions);
         self.exhausted = self.exhausted.without(partitions);
         self.between_steps = self.between_steps.without(partitions);
     }
 
-    /// Lanes go on in steps in these partitions, which makes them hot: the pending records of such a lane are far
-    /// below all others. Returns whether that is new.
+    /// Lanes are released in steps in these partitions. This makes the partitions hot, because the ids of
+    /// returned records are far below all others. Returns whether a partition has become hot.
     pub(super) fn releasing(&mut self, partitions: PartitionSet) -> bool {
         let new = partitions.without(self.hot);
         self.hot = self.hot.union(new);
@@ -139,13 +145,14 @@ impl Budget {
         !new.is_empty()
     }
 
-    /// Queues were cut there.
+    /// Queues were cut in these partitions.
     pub(super) fn cut(&mut self, partitions: PartitionSet) {
         self.hot = self.hot.union(partitions);
     }
 
-    /// Handlers that fill memory, and how full. Returns the number of the one that is to be cut, and to how many
-    /// records.
+    /// If a handler fills memory, makes it hot. `handlers` has the number and the id of each handler,
+    /// `in_memory` the records of a handler by number. Returns the number of the handler that is to be cut,
+    /// and to how many records.
     pub(super) fn cut_handler<'a>(
         &mut self,
         handlers: impl Iterator<Item = (usize, &'a str)>,
@@ -155,7 +162,7 @@ impl Budget {
         self.handlers.add(handlers, in_memory, now).map(|number| (number, self.handlers.share()))
     }
 
-    /// A fetch of a part brought nothing that could be admitted.
+    /// A fetch of a part brought no record that was admitted.
     pub(super) fn exhausted(&mut self, partitions: PartitionSet, handlers: &Handlers) {
         self.handlers.exhausted(handlers);
         if *handlers == Handlers::Every {
@@ -163,18 +170,20 @@ impl Budget {
         }
     }
 
-    /// A fetch of these has taken so long. Returns whether no handler is hot any more.
+    /// A fetch of these handlers has taken this time. Returns whether all hot handlers were given up.
     pub(super) fn walked(&mut self, handlers: &Handlers, took: Duration, now: Instant) -> bool {
         self.handlers.walked(handlers, took, now)
     }
 
-    /// A fetch of one handler brought all that it has. Returns whether it is hot no more.
+    /// A fetch of one handler brought all that the handler has. Returns whether the handler was hot until
+    /// now.
     pub(super) fn cool_handler(&mut self, handlers: &Handlers) -> bool {
         self.handlers.cool(handlers)
     }
 
-    /// A fetch of these partitions by themselves brought all that they have. Where a lane goes on in steps, the
-    /// next fetch is worth while after the next step. Returns whether one is hot no more.
+    /// A fetch of these partitions by themselves brought all that they have. If a lane is released in steps,
+    /// its partition stays hot, and the next fetch waits for the next step. Returns whether a partition is no
+    /// longer hot.
     pub(super) fn cool(&mut self, partitions: PartitionSet, releasing: PartitionSet, now: Instant) -> bool {
         let releasing = partitions.without(partitions.without(releasing));
         self.between_steps = self.between_steps.union(releasing);
@@ -183,25 +192,25 @@ impl Budget {
         std::mem::replace(&mut self.hot, hot) != hot
     }
 
-    /// Partitions are owned no more.
+    /// Some partitions may not be owned any more: they are no longer hot.
     pub(super) fn close(&mut self, is_open: impl Fn(Partition) -> bool) {
         self.hot = self.hot.iter().filter(|partition| is_open(*partition)).collect();
     }
 
-    /// A fetch begins.
+    /// A fetch of these partitions and handlers begins.
     pub(super) fn begin(&mut self, partitions: PartitionSet, handlers: &Handlers) {
         self.handlers.begin(handlers);
         self.released = self.released.without(partitions);
     }
 
-    /// A fetch has brought records of this mean size.
+    /// A fetch has brought records with this mean payload, in bytes.
     pub(super) fn brought(&mut self, mean_bytes: usize) {
         self.mean_bytes = (self.mean_bytes + mean_bytes) / 2 + 1;
     }
 
-    /// What to fetch, and how many records of it: so many records and bytes are in memory, and so many records of the
-    /// handler with a number. The last quarter of memory is kept for partitions that have
-    /// nothing in it, a little for each fetch: however much waits for a few slow keys, the others are seen.
+    /// What to fetch next, and how many records. The arguments are the records and payload bytes in memory,
+    /// and the records in memory of a handler by number. The last quarter of memory is kept for partitions
+    /// without records in memory, a little per fetch: so a few slow keys never hide the other partitions.
     pub(super) fn room(
         &mut self,
         (records, bytes): (usize, usize),
@@ -214,7 +223,8 @@ impl Budget {
         let mean_bytes = self.mean_bytes;
         let size = |limits, records, bytes| pacing::fetch_size(limits, records, bytes, mean_bytes);
         let share = (max_in_flight / SHARES).max(2);
-        // Without room for what is hungry, the others are seen to: they may be what fills memory.
+        // If memory has no room for a hungry partition, the other checks go on: other lanes may be what fills
+        // memory.
         if let Some(partition) = self.hungry(share / 2, ownership) {
             let limits = FetchLimits { batch_size: share, max_in_flight, max_in_flight_bytes };
             let partitions = [partition].into_iter().collect();
@@ -240,7 +250,7 @@ impl Budget {
             max_in_flight_bytes: max_in_flight_bytes - max_in_flight_bytes / 4,
         };
         let (limit, most) = (size(common, records, bytes), size(common, 0, 0));
-        // A fetch for a few places costs as much as one for many: wait until half a batch has room.
+        // A fetch of a few records costs as much as one of many, so it waits until half a batch has room.
         if records == 0 || limit >= most.div_ceil(2) {
             self.full_since = None;
             let (partitions, handlers) = (self.common(ownership), self.handlers.others());
@@ -257,12 +267,12 @@ impl Budget {
         some(FetchBudget { partitions, handlers, limit, part: true })
     }
 
-    /// The partitions that are not fetched by themselves.
+    /// The owned partitions that are not hot.
     fn common(&self, ownership: &Ownership) -> PartitionSet {
         ownership.owned().without(self.hot)
     }
 
-    /// A hot partition with so few records in memory, or with a lane that was released.
+    /// A hot partition with at most `low` records in memory, or with a released lane.
     fn hungry(&self, low: usize, ownership: &Ownership) -> Option<Partition> {
         let is_low = |partition: &Partition| {
             let few = ownership.permits(*partition) <= low || self.released.contains(*partition);
@@ -283,7 +293,7 @@ mod tests {
 
     const WANTED: Wanted = Wanted { at_all: true, news: true };
 
-    /// A budget with one hot partition of all that are owned.
+    /// A budget that owns all partitions, with one hot partition.
     fn with_a_hot_one() -> (Budget, Ownership, PartitionSet) {
         let mut budget = Budget::new(DeliveryConfig::default(), Instant::now());
         let hot: PartitionSet = [Partition::of("a")].into_iter().collect();
@@ -308,7 +318,8 @@ mod tests {
         assert_eq!(fetched(&mut budget, &ownership), hot);
     }
 
-    /// Somebody else has let a lane go on: its partition is fetched once, though much of it is in memory.
+    /// Another process has released a lane: its partition is fetched once, although it has many records in
+    /// memory.
     #[tokio::test(start_paused = true)]
     async fn a_partition_with_a_released_lane_is_fetched_however_much_of_it_is_in_memory() {
         let (mut budget, ownership, hot) = with_a_hot_one();
@@ -372,7 +383,7 @@ mod tests {
         assert_eq!(budget.room(full, |_| 0, quiet, &ownership, later), Room::Nothing);
     }
 
-    /// What is hungry and has no room must not keep the planner from those who fill memory.
+    /// A hungry partition without room must not hide the handlers and lanes that fill memory.
     #[tokio::test(start_paused = true)]
     async fn what_fills_memory_is_cut_though_something_hot_is_hungry() {
         let (mut budget, ownership, _) = with_a_hot_one();

@@ -1,5 +1,5 @@
-//! Where the head of a partition is asked for from time to time, so that what another hand has made pending is
-//! found.
+//! The partitions in which a poll searches for the head, to find records that others have made pending below
+//! the watermark.
 
 use std::time::Duration;
 
@@ -8,20 +8,21 @@ use crate::{
     rules::pacing,
 };
 
-/// Asking where a head is walks over the entries of all that was done in the partition and cannot be removed
-/// yet, because a transaction of the server is open. So it is asked of as many partitions at once as take little time.
+/// A search for a head reads the index entries of all finished records of the partition that the database
+/// cannot remove yet, because a transaction is open. So one poll searches only as many partitions as take
+/// little time.
 pub(super) struct HeadSearch {
-    /// In so many at once. Changed by `took`.
+    /// The number of partitions per search. Written by `took`.
     partitions: usize,
-    /// The first partition of the next one. Moved on by each poll.
+    /// The first partition of the next search. Moved on by each poll.
     turn: usize,
 }
 
-/// Where a poll has the head searched for.
+/// Where a poll searches for the head.
 pub(super) enum SearchIn {
-    /// All partitions: it costs little.
+    /// In all partitions: the search is cheap.
     All,
-    /// These, because it costs much.
+    /// In these partitions: the search is expensive.
     Some(PartitionSet),
 }
 
@@ -32,12 +33,12 @@ impl Default for HeadSearch {
 }
 
 impl HeadSearch {
-    /// To find the head of so many partitions has taken this long.
+    /// A search of this many partitions has taken this time.
     pub(super) fn took(&mut self, partitions: usize, took: Duration) {
         self.partitions = pacing::partitions_a_search(partitions, took);
     }
 
-    /// A poll asks for what comes next.
+    /// The partitions of the next search. Called once per poll.
     pub(super) fn next(&mut self) -> SearchIn {
         if self.partitions >= PARTITION_COUNT {
             return SearchIn::All;

@@ -1,9 +1,10 @@
-//! Handlers that have taken so much of memory that they are fetched by themselves.
+//! Handlers that fill so much of memory that they are fetched by themselves.
 //!
-//! A handler that takes its records slower than they come fills memory, however many keys it has. When memory
-//! stays full and no single lane is to blame, the handler with the most records gives up what is over its share
-//! and becomes *hot*: the other fetches leave it out, and it is fetched by itself whenever its share is half used
-//! up. Once such a fetch brings all that there is, the handler is like the others again.
+//! If the records of a handler come faster than the handler takes them, they fill the memory, however many
+//! keys they have. If memory stays full and no single lane is the cause, the handler with the most records
+//! becomes *hot*: its records over its share are requeued, other fetches leave it out, and it is fetched by
+//! itself whenever half of its share is used up. Once such a fetch brings all that the handler has, the
+//! handler is no longer hot.
 
 use std::time::Duration;
 
@@ -11,34 +12,37 @@ use tokio::time::Instant;
 
 use crate::{name::Name, store::Handlers};
 
-/// All hot handlers share this part of memory; the rest is for the others.
+/// The hot handlers together may fill memory divided by this number.
 const PART_OF_MEMORY: usize = 2;
-/// A handler with less than this part of memory is not what fills it.
+/// A handler with fewer records than memory divided by this number does not become hot.
 const LEAST_PART: usize = 8;
-/// A fetch that leaves handlers out walks over what they have in the table. If that takes longer, nobody is hot
-/// for a while: all handlers wait for each other then, as they would without this, but none waits for the walk.
+/// A fetch that leaves handlers out reads past their rows in the table. If that takes longer than this, no
+/// handler is hot for a while. Then all handlers wait for each other, as they would without hot handlers, but
+/// none waits for that read.
 const LONGEST_WALK: Duration = Duration::from_secs(1);
 const NOBODY_IS_HOT_FOR: Duration = Duration::from_secs(60);
 
 /// A handler that is fetched by itself.
 struct Hot {
-    /// Its number in the registry. Never changes.
+    /// The number of the handler in the registry. Never changes.
     number: usize,
-    /// Never changes.
+    /// The id of the handler. Never changes.
     id: Name,
-    /// Its last fetch brought nothing that could be admitted. Until there is news.
+    /// Whether the last fetch of the handler brought no record that was admitted. Set by `exhausted`, cleared
+    /// by `news`.
     exhausted: bool,
 }
 
 /// The hot handlers of one instance.
 pub(super) struct HotHandlers {
-    /// Never changes.
+    /// The most records in memory. Never changes.
     max_in_flight: usize,
-    /// From `add` until a fetch brings all that a handler has.
+    /// Added by `add`, removed by `cool`, cleared by `walked`.
     hot: Vec<Hot>,
-    /// The last fetch was of a hot handler, so the next one is of the others if they want one.
+    /// Whether the last fetch was of a hot handler, so that the next one is of the others. Set by `begin`,
+    /// cleared by `hungry`.
     turn_of_others: bool,
-    /// Nobody becomes hot before: a walk took too long.
+    /// No handler becomes hot before this time. Set by `walked` after a read that took too long.
     not_before: Option<Instant>,
 }
 
@@ -47,13 +51,14 @@ impl HotHandlers {
         Self { max_in_flight, hot: Vec::new(), turn_of_others: false, not_before: None }
     }
 
-    /// Records in memory of one hot handler at most.
+    /// The most records in memory per hot handler.
     pub(super) fn share(&self) -> usize {
         (self.max_in_flight / PART_OF_MEMORY / self.hot.len().max(1)).max(2)
     }
 
-    /// Makes the handler with the most records in memory hot, if it fills a part of it: these are all handlers, with
-    /// their numbers and ids, and how many records each has. Returns its number.
+    /// If the handler with the most records in memory fills enough of it, makes the handler hot and returns
+    /// its number. `handlers` has the number and the id of each handler, `in_memory` the records of a handler
+    /// by number.
     pub(super) fn add<'a>(
         &mut self,
         handlers: impl Iterator<Item = (usize, &'a str)>,
@@ -74,7 +79,7 @@ impl HotHandlers {
         Some(number)
     }
 
-    /// Whom the other fetches bring.
+    /// The handlers that the other fetches bring.
     pub(super) fn others(&self) -> Handlers {
         match self.hot.is_empty() {
             true => Handlers::Every,
@@ -82,8 +87,8 @@ impl HotHandlers {
         }
     }
 
-    /// A handler that has used up half of its share, and how many records it may be brought. Never twice in a row
-    /// when `others_wait`.
+    /// A hot handler that has used up half of its share, and how many records it has room for. If
+    /// `others_wait`, never twice in a row.
     pub(super) fn hungry(
         &mut self,
         others_wait: bool,
@@ -98,24 +103,24 @@ impl HotHandlers {
         Some((Handlers::Only(hot.id.clone()), share - in_memory(hot.number)))
     }
 
-    /// A fetch of these begins.
+    /// A fetch of these handlers begins.
     pub(super) fn begin(&mut self, handlers: &Handlers) {
         self.turn_of_others = matches!(handlers, Handlers::Only(_));
     }
 
-    /// There is news: what could not be admitted may be admitted now.
+    /// There is news: records that could not be admitted may be admitted now.
     pub(super) fn news(&mut self) {
         self.hot.iter_mut().for_each(|hot| hot.exhausted = false);
     }
 
-    /// A fetch of these brought nothing that could be admitted.
+    /// A fetch of these handlers brought no record that was admitted.
     pub(super) fn exhausted(&mut self, handlers: &Handlers) {
         if let Handlers::Only(id) = handlers {
             self.hot.iter_mut().filter(|hot| hot.id == *id).for_each(|hot| hot.exhausted = true);
         }
     }
 
-    /// A fetch of these has taken so long. Returns whether nobody is hot any more.
+    /// A fetch of these handlers has taken this time. Returns whether all hot handlers were given up.
     pub(super) fn walked(&mut self, handlers: &Handlers, took: Duration, now: Instant) -> bool {
         let gives_up = took > LONGEST_WALK && matches!(handlers, Handlers::Except(_));
         if gives_up {
@@ -125,7 +130,7 @@ impl HotHandlers {
         gives_up
     }
 
-    /// A fetch of these brought all that they have. Returns whether one is hot no more.
+    /// A fetch of these handlers brought all that they have. Returns whether one of them is no longer hot.
     pub(super) fn cool(&mut self, handlers: &Handlers) -> bool {
         let Handlers::Only(id) = handlers else { return false };
         let before = self.hot.len();

@@ -1,7 +1,7 @@
-//! When to fetch what other processes have committed, where nothing tells of it.
+//! When to fetch records of other processes, if no notification tells of their commits.
 //!
-//! A fetch that nobody has asked for and that finds new records has found those of others: more will come. The
-//! next fetches follow shortly, further and further apart the longer nothing comes.
+//! If a fetch that this process has not asked for finds new records, they are of other processes, and more
+//! are likely. The next fetches follow shortly, at growing distances while no record comes.
 
 use std::time::Duration;
 
@@ -9,17 +9,19 @@ use tokio::time::Instant;
 
 use crate::{rules::pacing, vitals::ListenState};
 
-/// What is known of the others' commits.
+/// What this process knows of the commits of others.
 pub(super) struct Listening {
-    /// Whether another station tells of the commits of other processes. Changed by the runtime.
+    /// Whether notifications of other processes are received. Changed by the runtime.
     listen_state: ListenState,
-    /// When a record of theirs was found last, unless that is long ago.
+    /// When a record of another process was found last. Written by `end`, cleared when the pause has reached
+    /// the poll interval.
     found_at: Option<Instant>,
-    /// Something in this process has asked for the next fetch of all partitions.
+    /// Whether this process has asked for the next fetch of all partitions. Set by `ask`, cleared by `begin`.
     asked: bool,
-    /// When to fetch though nobody asks.
+    /// When to fetch although this process has not asked. Set by `end`, cleared by `begin` and `fire`.
     next: Option<Instant>,
-    /// The version of the database at the last fetch of this kind.
+    /// The version of the database at the last fetch of all partitions. Written by `end`, cleared by the
+    /// planner if records may be left.
     pub(super) version: Option<i64>,
 }
 
@@ -28,28 +30,28 @@ impl Listening {
         Self { listen_state, found_at: None, asked: true, next: None, version: None }
     }
 
-    /// There is a reason in this process to fetch.
+    /// This process has a reason to fetch.
     pub(super) fn ask(&mut self) {
         self.asked = true;
     }
 
-    /// Whether such a reason is still to be followed.
+    /// Whether such a reason waits for its fetch.
     pub(super) fn is_asked(&self) -> bool {
         self.asked
     }
 
-    /// Polls ask for the next fetch as they do for all, and yet nobody knows of anything.
+    /// Restores `asked` after a poll: a poll wants a fetch, but knows no reason for it.
     pub(super) fn asked_only(&mut self, before: bool) {
         self.asked = before;
     }
 
-    /// A fetch at all partitions begins. Whether somebody has asked for it.
+    /// A fetch of all partitions begins. Returns whether this process has asked for it.
     pub(super) fn begin(&mut self) -> bool {
         self.next = None;
         std::mem::take(&mut self.asked)
     }
 
-    /// It has ended, and brought new records or none.
+    /// The fetch has ended; `found`: it has brought new records.
     pub(super) fn end(
         &mut self,
         (asked, found): (bool, bool),
@@ -68,12 +70,12 @@ impl Listening {
         }
     }
 
-    /// When to fetch though nobody asks.
+    /// When to fetch although this process has not asked.
     pub(super) fn next(&self) -> Option<Instant> {
         self.next
     }
 
-    /// Whether that time has come. It comes once.
+    /// Returns once whether that time has come.
     pub(super) fn fire(&mut self, now: Instant) -> bool {
         self.next.take_if(|next| *next <= now).is_some()
     }
@@ -85,7 +87,7 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_secs(2);
 
-    /// The pause after a fetch, asked for or not, that has found something or not.
+    /// The pause after a fetch. `asked`: this process has asked for it; `found`: it has brought new records.
     fn pause_after(listening: &mut Listening, asked: bool, found: bool) -> Option<Duration> {
         listening.end((asked, found), None, INTERVAL, Instant::now());
         Some(listening.next? - Instant::now())

@@ -1,4 +1,4 @@
-//! Fetching: when to ask the database, for what, and what it has answered.
+//! Fetch: decides when to ask the database, and for what, and takes the answers.
 
 mod budget;
 mod head_search;

@@ -1,4 +1,4 @@
-//! The planner: when to fetch, what, and how much. No async, no IO; time comes in.
+//! The planner decides when to fetch, what, and how many records. No async, no IO; the time is an argument.
 
 use std::time::Duration;
 
@@ -23,16 +23,16 @@ use crate::{
     vitals::ListenState,
 };
 
-/// While there is work, the head is asked for once in so many polls.
+/// While records are in memory, one in this many polls searches for the head.
 const POLLS_A_SEARCH: u32 = 5;
 
-/// What is to be done next.
+/// What the planner asks of the dispatcher.
 pub(in crate::delivery) enum Step {
-    /// This is to be fetched.
+    /// Begin this fetch.
     Fetch(Begin),
-    /// Queues of so many records are to be cut to half of that; then [`Planner::next`] is to be asked again.
+    /// Cut queues of at least this many records to half of it, then ask [`Planner::next`] again.
     CutQueues(usize),
-    /// Nothing, until something happens.
+    /// Wait for the next event.
     Wait,
 }
 
@@ -43,27 +43,30 @@ pub(in crate::delivery) struct Begin(FetchBudget);
 pub(in crate::delivery) struct Planner {
     /// Never changes.
     poll_interval: Duration,
-    /// How memory is shared.
+    /// How memory is shared. Changed by most calls.
     budget: Budget,
-    /// From which id on pending records are read.
+    /// The watermark: from which id on pending records are read. Moved on by fetches and settles.
     readings: Readings,
-    /// Of which partitions the stops are known.
+    /// The partitions whose stops are known. Written by `begin`, `answered` and `read_stops_again`.
     stop_reads: StopReads,
-    /// When a fetch is due by itself.
+    /// When a fetch is due by itself. Written by `due_in`, `pause` and `fire`.
     timers: Timers,
-    /// When to fetch what others have committed.
+    /// When to fetch records of other processes. Written when a fetch of all partitions begins and ends.
     listening: Listening,
-    /// The first partition of the next fetch: behind the last one that was served.
+    /// The number of the first partition of the next fetch: the one behind the last record of the last fetch.
     turn: u8,
-    /// A fetch of all partitions is wanted. From an event until such a fetch begins.
+    /// Whether a fetch of all partitions is wanted. Set by events, cleared when such a fetch begins.
     wanted: bool,
-    /// So is what is due.
+    /// Whether a fetch of due records is wanted. Set by events, cleared when a fetch of all partitions
+    /// begins.
     due_wanted: bool,
-    /// Something has happened that the last fetch cannot have seen. Until a fetch begins.
+    /// Whether something has happened that the last fetch cannot have seen. Set by events, cleared when a
+    /// fetch begins.
     news: bool,
-    /// Where a record below the watermark may be pending. Until a fetch begins.
+    /// Partitions where a record below the watermark may be pending. Added by events, taken when a fetch
+    /// begins.
     missed: PartitionSet,
-    /// Where the head is searched for although nothing is known to be missed. Moved on by polls.
+    /// The partitions in which polls search for the head. Moved on by polls.
     head_search: HeadSearch,
     /// When the last fetch began. Set by `begin`.
     began: Instant,
@@ -93,7 +96,7 @@ impl Planner {
         }
     }
 
-    /// There may be something that the last fetch has not seen.
+    /// There may be records that the last fetch has not seen.
     pub(in crate::delivery) fn want(&mut self) {
         (self.wanted, self.news) = (true, true);
         self.listening.ask();
@@ -115,13 +118,13 @@ impl Planner {
         self.missed = self.missed.union(partitions);
     }
 
-    /// The stops of these partitions are to be read again: somebody else may have released one.
+    /// The stops of these partitions are to be read again: another process may have released a lane.
     pub(in crate::delivery) fn read_stops_again(&mut self, partitions: PartitionSet) {
         self.stop_reads.again(partitions);
         self.budget.stops_change(partitions);
     }
 
-    /// Lanes were released there.
+    /// Lanes were released in these partitions.
     pub(in crate::delivery) fn released(&mut self, partitions: PartitionSet) {
         self.budget.released(partitions);
     }
@@ -131,13 +134,14 @@ impl Planner {
         self.timers.pause(ERROR_PAUSE, now);
     }
 
-    /// Queues were cut there.
+    /// Queues were cut in these partitions.
     pub(in crate::delivery) fn queues_cut(&mut self, partitions: PartitionSet) {
         self.budget.cut(partitions);
     }
 
-    /// Memory is full, and no queue is long. Returns the number of the handler that is to be cut, and to how many records;
-    /// it is fetched by itself from now on. These are all handlers, and what they have in memory.
+    /// Memory is full, and no queue is long. `handlers` has the number and the id of each handler,
+    /// `in_memory` its records by number. Returns the number of the handler that is to be cut, and to how
+    /// many records. From now on this handler is fetched by itself.
     pub(in crate::delivery) fn cut_handler<'a>(
         &mut self,
         handlers: impl Iterator<Item = (usize, &'a str)>,
@@ -147,7 +151,7 @@ impl Planner {
         self.budget.cut_handler(handlers, in_memory, now)
     }
 
-    /// Partitions may be owned no more.
+    /// Some partitions may not be owned any more.
     pub(in crate::delivery) fn close(&mut self, is_open: impl Fn(Partition) -> bool) {
         self.budget.close(is_open);
     }
@@ -156,7 +160,7 @@ impl Planner {
         self.readings.settle_begins();
     }
 
-    /// A settle has ended, in a transaction of this number of this server.
+    /// A settle has ended. `number`: the number of its transaction, and the server of that transaction.
     pub(in crate::delivery) fn settle_ends(&mut self, number: Option<(i64, Server)>) {
         self.readings.settle_ends(number);
     }
@@ -166,7 +170,8 @@ impl Planner {
         self.stop_reads.are_read(partition, generation)
     }
 
-    /// What to do next, with so many records and bytes in memory, and so many records of the handler with a number.
+    /// What to do next. The arguments are the records and payload bytes in memory, and the records of a
+    /// handler by number.
     pub(in crate::delivery) fn next(
         &mut self,
         in_memory: (usize, usize),
@@ -185,7 +190,7 @@ impl Planner {
         }
     }
 
-    /// The fetch begins, as number `seq` and without the records in memory.
+    /// Begins the fetch with number `seq`; `skip` has the records in memory.
     pub(in crate::delivery) fn begin(
         &mut self,
         Begin(FetchBudget { partitions, handlers, limit, part }): Begin,
@@ -200,14 +205,14 @@ impl Planner {
         self.budget.begin(partitions, &handlers);
         let missed = std::mem::take(&mut self.missed).union(unread);
         if !missed.is_empty() {
-            // What is left is there already, though nobody commits anything.
+            // Missed records are in the table already, although the version of the database stays the same.
             self.listening.version = None;
         }
         let reading = self.readings.begin(partitions, missed, handlers != Handlers::Every);
-        // What is fetched by itself is not seen by the other fetches at all.
+        // A part is not covered by any other fetch, so its fetch brings its due records too.
         let due = self.due_wanted || part;
         self.news = false;
-        // After a fetch of a part, the fetch of all is still to come.
+        // After the fetch of a part, the fetch of all partitions is still wanted.
         let mut asked = true;
         if !part {
             (self.wanted, self.due_wanted) = (false, false);
@@ -240,13 +245,14 @@ impl Planner {
         self.stop_reads.again(request.stops);
         self.budget.released(request.partitions());
         self.walked(&request.handlers, now);
-        // What was known of the database may be of another one.
+        // The next connection may lead to another database, so the known ids do not count.
         self.readings.discard();
         self.listening.version = None;
         self.pause(now);
     }
 
-    /// The fetch has been answered; nothing of it is admitted yet. `releasing`: where lanes go on in steps.
+    /// The fetch was answered; its records are not admitted yet. `releasing`: partitions with lanes that are
+    /// released in steps.
     pub(in crate::delivery) fn answered(
         &mut self,
         result: &FetchResult,
@@ -275,7 +281,7 @@ impl Planner {
         }
     }
 
-    /// A fetch of these has ended.
+    /// A fetch of these handlers has ended.
     fn walked(&mut self, handlers: &Handlers, now: Instant) {
         if self.budget.walked(handlers, now - self.began, now) {
             self.missed = PartitionSet::ALL;
@@ -283,7 +289,7 @@ impl Planner {
         }
     }
 
-    /// A fetch of a part has brought all that there is of it.
+    /// The fetch of a part has brought all that the part has.
     fn cool(&mut self, request: &FetchRequest, releasing: PartitionSet, now: Instant) {
         let cooled = match request.handlers {
             Handlers::Only(_) => self.budget.cool_handler(&request.handlers),
@@ -292,16 +298,16 @@ impl Planner {
         if cooled {
             self.want();
         }
-        // The other fetches have left out what a handler has below the watermark.
+        // The other fetches have left out the records of the handler below the watermark.
         if cooled && request.handlers != Handlers::Every {
             self.missed = PartitionSet::ALL;
         }
     }
 
-    /// What the fetch has brought was admitted, so many records of it.
+    /// The records of the fetch were admitted, `admitted` of them.
     pub(in crate::delivery) fn admitted(&mut self, answer: &Answer, admitted: usize, now: Instant) {
-        // What could not be admitted waits for a write that is under way or for another change, of which the
-        // planner is told: fetching again at once would return the same rows.
+        // A record that was not admitted waits for a write under way or for another change, and the planner
+        // hears of both. A fetch at once would return the same rows.
         let in_vain = answer.brought > 0 && admitted == 0;
         if in_vain && answer.part {
             self.budget.exhausted(answer.partitions, &answer.handlers);
@@ -325,21 +331,21 @@ impl Planner {
         others.fold(self.timers.next(self.wanted, now), Instant::min)
     }
 
-    /// Takes the times that have come. Returns whether one of them is a poll.
+    /// Takes the timers whose time has come. Returns whether one of them is a poll.
     pub(in crate::delivery) fn fire(&mut self, in_memory: usize, now: Instant) -> bool {
         self.wanted |= self.listening.fire(now);
         self.budget.fire(now);
         let fired = self.timers.fire(now);
         if fired.due {
             self.due_wanted = true;
-            // Nobody knows of anything, so the fetch counts as one that nobody has asked for.
+            // No reason is known, so the fetch counts as one that this process has not asked for.
             let asked = self.listening.is_asked();
             self.want();
             self.listening.asked_only(asked);
         }
         let Some(polls) = fired.poll else { return false };
-        // Another hand can make a record pending below the watermark: it was repaired, or inserted with an id
-        // of its own. Nothing is told of it, so it is fetched from time to time.
+        // Other processes can make a record pending below the watermark: by a repair, or by an insert with an
+        // id of their own. No event tells of it, so a poll searches for it from time to time.
         match self.head_search.next() {
             SearchIn::All if in_memory == 0 => self.readings.fetch_by_partition_next(),
             SearchIn::All if polls.is_multiple_of(POLLS_A_SEARCH) => self.missed = PartitionSet::ALL,
@@ -350,7 +356,7 @@ impl Planner {
     }
 }
 
-/// What an answered fetch says beside its records.
+/// The facts of an answered fetch, without its records.
 pub(in crate::delivery) struct Answer {
     partitions: PartitionSet,
     handlers: Handlers,
@@ -364,7 +370,7 @@ pub(in crate::delivery) struct Answer {
 }
 
 impl Answer {
-    /// Whether it has brought all that some partitions have, fetched by themselves.
+    /// Whether the fetch has brought all that some partitions have, fetched by themselves.
     pub(in crate::delivery) fn is_all_of_a_part(&self) -> bool {
         self.part && !self.more && self.handlers == Handlers::Every
     }

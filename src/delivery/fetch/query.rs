@@ -1,4 +1,4 @@
-//! One fetch from the database: first the stops, then the pending records, then what has become due.
+//! One fetch from the database: first the stops, then the due records, then the pending records.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,56 +12,59 @@ use crate::{
     store::{Handlers, IdScan, Pick, Store, StoreError, Suspicion},
 };
 
-/// What a fetch is to bring.
+/// What a fetch is to read.
 pub(in crate::delivery) struct FetchRequest {
     pub(in crate::delivery) seq: u64,
-    /// When it began, on the clock: no deadline that it brings is sooner over than by this.
+    /// When the fetch began, on the clock. The remaining time of each deadline counts from here: no deadline
+    /// is taken as earlier than it is.
     pub(in crate::delivery) began: Duration,
-    /// Owned partitions in their turn.
+    /// Owned partitions, in the order in which they are served.
     pub(in crate::delivery) turn: Vec<Partition>,
-    /// Partitions whose stopped lanes are read first.
+    /// Partitions whose stops are read first.
     pub(in crate::delivery) stops: PartitionSet,
-    /// Those of which nothing is known yet: earlier owners may have crashed.
+    /// Partitions whose suspicions are read, because nothing is known of them yet: earlier owners may have
+    /// crashed.
     pub(in crate::delivery) unread: PartitionSet,
-    /// The generations under which those are owned.
+    /// The generations of the partitions in `stops`.
     pub(in crate::delivery) generations: Vec<(Partition, Generation)>,
-    /// Whether delayed records are fetched, too.
+    /// Whether due records are fetched too.
     pub(in crate::delivery) due: bool,
-    /// Whether there is a reason in this process to fetch.
+    /// Whether this process has a reason to fetch.
     pub(in crate::delivery) asked: bool,
-    /// The version of the database at the last fetch without one.
+    /// The version of the database at the last fetch. Replaced by the fetch if it reads the version.
     pub(in crate::delivery) version: Option<i64>,
     pub(in crate::delivery) skip: Vec<RecordId>,
     pub(in crate::delivery) limit: usize,
-    /// Whose records. One handler's by themselves, or those of all handlers that are not fetched so.
+    /// The handlers whose records are fetched: one hot handler, or all that are not hot.
     pub(in crate::delivery) handlers: Handlers,
-    /// Only some of the records are fetched, each partition by itself.
+    /// Whether the fetch is of a part: some partitions or one handler, each partition from its own head.
     pub(in crate::delivery) part: bool,
-    /// Where it reads pending records; moved on by the fetch.
+    /// Where pending records are read from. Moved on by the fetch.
     pub(in crate::delivery) reading: Reading,
 }
 
-/// What it brought.
+/// What a fetch has brought.
 pub(in crate::delivery) struct FetchResult {
     pub(in crate::delivery) request: FetchRequest,
     pub(in crate::delivery) stops: Vec<Stop>,
     pub(in crate::delivery) suspicions: Vec<Suspicion>,
     pub(in crate::delivery) records: Vec<Record>,
-    /// Whether pending ones are among them.
+    /// Whether pending records are among them.
     pub(in crate::delivery) new: bool,
-    /// Whether the limit cut it short: fetch again at once.
+    /// Whether the limit cut the fetch short: fetch again at once.
     pub(in crate::delivery) more: bool,
-    /// Whether it has cut short what is due.
+    /// Whether the limit cut the due records short.
     pub(in crate::delivery) more_due: bool,
     pub(in crate::delivery) error: Option<StoreError>,
-    /// In how many partitions it has looked for what is pending, and how long that took, if it brought nothing.
+    /// The number of partitions whose heads were searched for, and the time that it took. `None` without such
+    /// a search.
     pub(in crate::delivery) walked: Option<(usize, Duration)>,
-    /// How often the cluster has changed, if that was asked for.
+    /// The number of changes of the cluster, if the fetch has read it.
     pub(in crate::delivery) cluster_changes: Option<i64>,
 }
 
-/// Asks the database. The stops are read before the records: a lane that the list does not name is
-/// not stopped by anyone but this instance when the records are read, and of its own it knows.
+/// Reads from the database. The stops are read before the records: if the list does not name a lane, no other
+/// instance has stopped that lane when the records are read. Its own stops this instance knows.
 pub(in crate::delivery) async fn fetch(store: Arc<dyn Store>, request: FetchRequest) -> FetchResult {
     let (stops, suspicions, records) = (Vec::new(), Vec::new(), Vec::new());
     let (new, more, more_due) = (false, false, false);
@@ -123,18 +126,19 @@ impl FetchRequest {
         self.turn.iter().copied().collect()
     }
 
-    /// Nobody has asked for more than what others have committed, and nobody has committed anything.
+    /// Whether the fetch can be left out: this process has no reason to fetch, and nobody has committed
+    /// anything.
     async fn is_in_vain(&mut self, store: &dyn Store) -> Result<bool, StoreError> {
         if self.asked || self.due || !self.stops.is_empty() {
             return Ok(false);
         }
-        // It is read before the records: what is committed in between is fetched once more.
+        // The version is read before the records: a commit in between is fetched once more.
         let before = std::mem::replace(&mut self.version, store.version().await?);
         Ok(self.version.is_some() && self.version == before)
     }
 }
 
-/// Pending records as the watermark says, and whether there may be more.
+/// Pending records from the watermark on, and whether there may be more.
 async fn behind_the_watermark(
     store: &dyn Store,
     reading: &mut Reading,
@@ -196,7 +200,7 @@ mod tests {
         store::Tables,
     };
 
-    /// A fetch of so many records at most; what it has brought.
+    /// Fetches at most `limit` records.
     async fn fetched(pool: &MemoryPool, limit: usize, skip: &BTreeSet<RecordId>) -> FetchResult {
         let request = FetchRequest {
             seq: 1,
@@ -240,7 +244,7 @@ mod tests {
         tx.commit().await.unwrap();
     }
 
-    /// A fetch that its limit has cut short says what is to be fetched again at once.
+    /// If its limit cuts a fetch short, the result says what is to be fetched again at once.
     #[tokio::test(start_paused = true)]
     async fn a_fetch_brings_what_is_due_first_and_tells_what_is_left() {
         let pool = MemoryPool::new();
@@ -258,7 +262,7 @@ mod tests {
                 break;
             }
         }
-        // With what is due there is always one that is not: what is due cannot keep it waiting for ever.
+        // Each fetch of due records brings a pending one too: due records cannot delay pending ones for ever.
         let expected = [
             (vec![3, 4, 1], true, true, true),
             (vec![5, 2], true, true, false),

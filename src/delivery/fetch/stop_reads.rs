@@ -1,4 +1,4 @@
-//! Of which partitions the stops are known, and of which they are to be read again.
+//! The partitions whose stops are known, and those whose stops are to be read again.
 
 use crate::{
     instance::Generation,
@@ -6,12 +6,12 @@ use crate::{
     partition::{PARTITION_COUNT, Partition, PartitionSet},
 };
 
-/// The stops of a partition are read once, when this instance begins to own it, and then again when somebody
-/// may have released one.
+/// Reads the stops of a partition once when this instance begins to own it, and again when another process
+/// may have released a lane.
 pub(super) struct StopReads {
     /// The generation for which the stops of a partition were read. Written when a fetch has read them.
     read_for: [Generation; PARTITION_COUNT],
-    /// Partitions whose stops are to be read again. Until a fetch begins that reads them.
+    /// Partitions whose stops are to be read again. Added by `again`, removed by `begin`.
     again: PartitionSet,
 }
 
@@ -24,13 +24,13 @@ impl StopReads {
         self.again = self.again.union(partitions);
     }
 
-    /// Of these owned partitions, those of which no stop is known yet.
+    /// The partitions of `owned` whose stops are not known in their generation.
     pub(super) fn unread(&self, owned: PartitionSet, ownership: &Ownership) -> PartitionSet {
         owned.iter().filter(|partition| self.is_unread(*partition, ownership)).collect()
     }
 
-    /// What the next fetch is to read, which is of these partitions. Those of hot partitions are read
-    /// again too, which no fetch of all partitions covers.
+    /// The partitions whose stops the next fetch reads. `of` are the partitions of the fetch. Known stops are
+    /// read again even in hot partitions outside of `of`, because no fetch of all partitions covers those.
     pub(super) fn begin(&mut self, of: PartitionSet, ownership: &Ownership) -> PartitionSet {
         let read = self.again.iter().filter(|partition| {
             ownership.is_open(*partition)
@@ -41,7 +41,7 @@ impl StopReads {
         reads
     }
 
-    /// They were read while the partitions were owned in these generations.
+    /// The stops of these partitions were read in these generations.
     pub(super) fn end(&mut self, generations: &[(Partition, Generation)]) {
         for (partition, generation) in generations {
             self.read_for[partition.index()] = *generation;

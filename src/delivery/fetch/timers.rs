@@ -6,33 +6,33 @@ use tokio::time::Instant;
 
 use crate::{delivery::roll::roll, instance::InstanceId, rules::pacing};
 
-/// Added to the time of a retry, so that the database agrees that it has come.
+/// Added to the time of a retry, so that the database's clock has reached that time too.
 const DUE_SLACK: Duration = Duration::from_millis(5);
-/// Times of retries that are remembered; beyond them the poll interval decides.
+/// The most times of retries that are kept. Records beyond wait for a poll.
 const DUE_TIMES: usize = 1_000;
 
-/// Polls and retries.
+/// The times of polls and retries.
 pub(super) struct Timers {
-    /// Spreads the polls of the instances; never changes.
+    /// The seed of the jitter: spreads the polls of the instances. Never changes.
     seed: i64,
     /// Never changes.
     poll_interval: Duration,
-    /// Moved on by each poll.
+    /// When the next poll is. Moved on by each poll.
     next_poll: Instant,
-    /// Polls so far.
+    /// The number of polls so far. Counted by `fire`.
     polls: u32,
-    /// When retries of this instance are due. Added when a retry is durable, removed when its time has come.
+    /// When retries of this instance are due. Added when a retry is durable, removed by `fire`.
     due: BTreeSet<Instant>,
-    /// No fetch begins before: the last one has failed.
+    /// No fetch begins before this time. Written by `pause` after a failure.
     not_before: Instant,
 }
 
-/// What has come.
+/// What has come due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fired {
-    /// A record is due.
+    /// Whether a record may be due.
     pub(super) due: bool,
-    /// So many polls have been taken, and this is one.
+    /// The number of polls so far, if a poll has come due.
     pub(super) poll: Option<u32>,
 }
 
@@ -59,13 +59,13 @@ impl Timers {
         now >= self.not_before
     }
 
-    /// When to look at the timers again. `wanted`: a fetch waits for the end of a pause.
+    /// When to call `fire`. `wanted`: a fetch waits for the end of a pause.
     pub(super) fn next(&self, wanted: bool, now: Instant) -> Instant {
         let pause = (wanted && self.not_before > now).then_some(self.not_before);
         [self.due.first().copied(), pause].into_iter().flatten().fold(self.next_poll, Instant::min)
     }
 
-    /// Takes what has come by now.
+    /// Takes all times up to `now`.
     pub(super) fn fire(&mut self, now: Instant) -> Fired {
         let mut fired = Fired::default();
         while self.due.first().is_some_and(|due| *due <= now) {
