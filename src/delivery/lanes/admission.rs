@@ -1,18 +1,19 @@
-//! What becomes of a record that a fetch has brought: a pure decision.
+//! Decides what to do with a record that a fetch has brought: a pure function.
 
 use super::{lane::LaneState, releases::Release};
 use crate::{partition::Partition, record::RecordId};
 
-/// The answer.
+/// What to do with a fetched record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// It is left where it is, to be fetched again: taken now, it could overtake an earlier record.
+    /// Miss the record: it stays in the database and is fetched again. Admitted now, it could overtake an
+    /// earlier one.
     Miss,
-    /// It stands in another partition than its key belongs to, so no order can be kept: it fails.
+    /// Fail the record: its key belongs to another partition than its row, so no order can be kept.
     Misplaced { belongs: Partition },
-    /// It is held behind this record, which stops its lane.
+    /// Hold the record behind `behind`, which stops its lane.
     Hold { behind: RecordId },
-    /// It is queued. `stops_lane`: it has stopped its lane, and its next attempt has come.
+    /// Queue the record. `stops_lane`: the record has stopped its lane, and its next attempt has come.
     Queue { stops_lane: bool },
 }
 
@@ -34,7 +35,7 @@ pub(super) fn admission(
     let stop = state.and_then(|state| state.stop);
     let stops_lane = stop.is_some_and(|stop| stop.record == id);
     match release.filter(|release| !release.is_before(id)) {
-        // What comes may have been returned by the step under way, and the next fetch brings what follows.
+        // The step under way may have returned this record, and the next fetch brings the records behind it.
         Some(release) if release.may_have_moved() => Admission::Miss,
         Some(release) => Admission::Hold { behind: release.record },
         None => match stop.filter(|_| !stops_lane) {

@@ -1,4 +1,4 @@
-//! The book of the lanes: what is in memory, and the steps by which it changes.
+//! The book of the lanes: all state of the lanes station, and the steps that change it.
 
 use std::time::Duration;
 
@@ -14,21 +14,23 @@ use crate::{
     telemetry::Signal,
 };
 
-/// The lanes with something in memory.
+/// The state of the lanes station.
 pub(super) struct Book {
-    /// The lanes themselves.
+    /// The lanes in memory. Added by `admit` and the lists of stops, removed once idle.
     pub(super) table: LaneTable,
-    /// Those that may run. Offered whenever one may have become ready, popped by `next_run`.
+    /// The lanes that may run. Offered whenever a lane may have become ready, popped by `next_run`.
     pub(super) ready: Ready,
     /// The records in memory. Added by `admit`, removed when their outcome is durable or they are requeued.
     pub(super) memory: Memory,
-    /// What a fetch under way may not be believed. Begun and ended by the dispatcher with each fetch.
+    /// The lanes whose rows in the fetch under way are stale. Begun and ended by the dispatcher with each
+    /// fetch.
     pub(super) fetches: Fetches,
-    /// Lanes whose held records return in steps. From the lists of stops, until a list has the lane no more.
+    /// Lanes whose held records return in steps. Written from the lists of stops, until a list lacks the
+    /// lane.
     pub(super) releases: Releases,
-    /// What may have killed earlier owners. From the lists of suspicions.
+    /// Records and partitions that may have crashed earlier owners. Written from the lists of suspicions.
     pub(super) suspects: Suspects,
-    /// What the lanes want of others. Taken by the dispatcher after each event.
+    /// What the lanes want of other stations. Taken by the dispatcher after each event.
     pub(super) wishes: Wishes,
 }
 
@@ -45,7 +47,7 @@ impl Book {
         }
     }
 
-    /// The lane stands still: what is queued behind is held.
+    /// Stops the lane at this record: the queued records are held behind it.
     pub(super) fn stop(&mut self, lane: LaneId, record: RecordId, reason: StopReason) {
         let Some(state) = self.table.get_mut(lane) else { return };
         state.stop = Some(StopState::by_this_instance(record, reason));
@@ -80,7 +82,7 @@ impl Book {
         self.wishes.writes.push(Write { settlement, origin });
     }
 
-    /// A write of the lane is durable or given up.
+    /// A write of the lane is durable or given up. `was_refused`: the database had refused it before.
     pub(super) fn write_ends(&mut self, lane: LaneId, change: &Change, was_refused: bool) {
         let Some(state) = self.table.get_mut(lane) else { return };
         state.writes = state.writes.saturating_sub(1);
@@ -103,8 +105,8 @@ impl Book {
         }
     }
 
-    /// This record stops its lane no more: the lane goes on, from the head of what is pending in the
-    /// database, unless a later record has stopped it meanwhile.
+    /// The record no longer stops its lane. Unless another record stops the lane, the lane goes on from its
+    /// head in the database.
     pub(super) fn resume(&mut self, lane: LaneId, record: RecordId) {
         if self.stop_of(lane).is_some_and(|stop| stop.record == record) {
             self.end_stop(lane);
@@ -124,7 +126,7 @@ impl Book {
         self.table.remove_if_idle(lane);
     }
 
-    /// Its outcome is durable.
+    /// The outcome of the record is durable.
     pub(super) fn end(&mut self, id: RecordId) {
         self.remove(id);
         if self.suspects.end(id) {
@@ -137,7 +139,7 @@ impl Book {
         self.memory.remove(id)
     }
 
-    /// The record is not worked on here any more: the next fetch may bring it.
+    /// Removes the record from memory. The next fetch may bring it again.
     pub(super) fn requeue(&mut self, id: RecordId) {
         match self.remove(id) {
             Some(partition) => self.wishes.missed.insert(partition),
@@ -145,7 +147,7 @@ impl Book {
         }
     }
 
-    /// The record was completed in its handler's own transaction.
+    /// The transaction of the handler has completed the record.
     pub(super) fn written_by_its_handler(&mut self, lane: LaneId, item: &Item) {
         let id = item.id();
         self.remove(id);
@@ -156,7 +158,7 @@ impl Book {
         }
     }
 
-    /// Requeues what is queued in a lane; the database still has it.
+    /// Requeues the queued records of a lane; they are still in the database.
     pub(super) fn abandon(&mut self, lane: LaneId) {
         let Some(state) = self.table.get_mut(lane) else { return };
         self.fetches.mark_stale(&state.name);
@@ -165,7 +167,7 @@ impl Book {
         self.table.remove_if_idle(lane);
     }
 
-    /// Cuts queues of so many records to half of that. Returns where that was.
+    /// Cuts queues of at least `share` records to half of that. Returns their partitions.
     pub(super) fn cut_queues(&mut self, share: usize) -> PartitionSet {
         let long = self.table.iter().filter(|(_, state)| state.queue.len() >= share);
         let long: Vec<LaneId> = long.map(|(lane, _)| lane).collect();
@@ -180,7 +182,8 @@ impl Book {
         cut
     }
 
-    /// Gives up queued records of a handler until it has so many records in memory; the oldest lanes keep theirs.
+    /// Requeues queued records of a handler until at most `share` of its records are in memory. The lanes
+    /// with the oldest heads keep their queues.
     pub(super) fn cut_handler(&mut self, number: usize, share: usize) {
         let is_of = |state: &LaneState| state.entry.as_ref().is_some_and(|entry| entry.number == number);
         let lanes = self.table.iter().filter(|(_, state)| is_of(state));
@@ -193,14 +196,15 @@ impl Book {
         }
     }
 
-    /// What a durable change means for its lane.
+    /// Applies a durable change to its lane.
     pub(super) fn lane_settled(&mut self, lane: LaneId, id: RecordId, change: &Change, releasing: bool) {
         let of: PartitionSet = self.table.get(lane).map(|state| state.name.partition).into_iter().collect();
         match change {
             Change::Complete | Change::StopRelease { .. } => {}
             Change::Resume | Change::CompleteAndResume | Change::Fail { lane: OnFailure::Continue, .. } => {
-                // Two lists of stops may have asked for the same resume. The second finds a lane that goes on, or one
-                // that the record has stopped once more since, which is still to be written.
+                // Two lists of stops may have asked for the same resume. When the second is durable, the lane
+                // may go on already, or the record may have stopped it again, with a write that is not
+                // durable yet.
                 let came_later = |stop: StopState| stop.durable_since.is_none();
                 if !(matches!(change, Change::Resume) && self.stop_of(lane).is_some_and(came_later)) {
                     self.resume(lane, id);
@@ -228,8 +232,8 @@ impl Book {
             Change::Hold { .. } => {
                 let Some(state) = self.table.get(lane) else { return };
                 self.fetches.mark_stale(&state.name);
-                // The lane has gone on meanwhile by a handler's own transaction, which is no settle: what was held is
-                // pending again, and fetches that have begun since have left it out and may have gone past it.
+                // A handler's own transaction, which is no settle, has let the lane go on meanwhile. The held
+                // record is pending again, and fetches since then have left it out and may have gone past it.
                 if state.stop.is_none() {
                     self.wishes.missed = self.wishes.missed.union(of);
                     self.wishes.fetch = true;
@@ -238,7 +242,7 @@ impl Book {
         }
     }
 
-    /// This build has no handler for a record: its lane stands still.
+    /// Stops the lane at a record without a handler in this build.
     pub(super) fn stop_as_unroutable(&mut self, lane: LaneId, record: &Record, permit: Permit) {
         let record_type = record.delivery.record_type.to_string();
         let id = record.delivery.id;

@@ -1,18 +1,18 @@
-//! What a fetch under way may not be believed.
+//! The lanes whose rows in the fetch under way do not count.
 
 use std::collections::HashSet;
 
 use crate::record::Lane;
 
-/// The fetches so far, and the lanes whose rows in the one under way are stale: the lane's memory has changed
-/// since the fetch began.
+/// The number of the fetches so far, and the lanes whose rows in the fetch under way are stale: the lane has
+/// changed since the fetch began.
 #[derive(Default)]
 pub(super) struct Fetches {
-    /// The number of the last fetch that has begun.
+    /// The number of the last fetch. Raised by `begin`.
     seq: u64,
-    /// From `begin` to `end`.
+    /// Whether a fetch is under way. Set by `begin`, cleared by `end`.
     under_way: bool,
-    /// Written by `mark` during a fetch, emptied by `begin` and `end`.
+    /// Added by `mark_stale` during a fetch, cleared by `begin` and `end`.
     stale: HashSet<Lane>,
 }
 
@@ -33,14 +33,14 @@ impl Fetches {
         self.seq
     }
 
-    /// The rows of this lane in a fetch under way no longer count.
+    /// The rows of this lane in the fetch under way no longer count.
     pub(super) fn mark_stale(&mut self, lane: &Lane) {
         if self.under_way {
             self.stale.insert(lane.clone());
         }
     }
 
-    /// Whether no lane is stale, which is usually so.
+    /// Whether no lane is stale, which is the usual case.
     pub(super) fn all_fresh(&self) -> bool {
         self.stale.is_empty()
     }

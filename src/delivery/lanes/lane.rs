@@ -1,4 +1,4 @@
-//! One lane in memory: what is queued, whether it runs, whether it is stopped.
+//! One lane in memory: its queue, its run, its stop.
 
 use std::sync::Arc;
 
@@ -10,27 +10,28 @@ use crate::{
     rules::crashes::Care,
 };
 
-/// A lane in memory. Its table gives it a name and a place; all else is written by the station.
+/// A lane in memory. The table writes the name and the hash, the station all other fields.
 pub(super) struct LaneState {
     /// Never changes.
     pub(super) name: Lane,
     /// The hash of the name. Never changes.
     pub(super) hash: u64,
-    /// Records that wait for their run, in their order.
+    /// Records that wait for their run, in id order. Added by `admit`, taken by a run, a stop or a cut.
     pub(super) queue: Items,
-    /// Its handler, from the first record on.
+    /// The entry of its handler. Set with the first queued record.
     pub(super) entry: Option<Arc<Entry>>,
-    /// A run of it is under way: from `take` to the report that ends it.
+    /// Whether a run of the lane is under way. Set by `take`, cleared by the report that ends the run.
     pub(super) running: bool,
-    /// It is among the ready ones.
+    /// Whether the lane is in a queue of ready lanes. Set by `becomes_ready`, cleared when the lane is
+    /// popped.
     pub(super) ready: bool,
-    /// What stops it, from the outcome that does to the write that ends it.
+    /// The stop of the lane. Set by the outcome that stops it or by a list, cleared when the lane goes on.
     pub(super) stop: Option<StopState>,
-    /// Writes under way, of its records and of itself.
+    /// Writes under way, of its records and of the lane itself.
     pub(super) writes: u32,
-    /// Those of them that hold a record.
+    /// Those of the writes that hold a record.
     pub(super) holds: u32,
-    /// Those of them that the database has refused: nothing runs before they are written.
+    /// Those of the writes that the database has refused. While there are any, no record of the lane runs.
     pub(super) refused: u32,
 }
 
@@ -50,29 +51,30 @@ impl LaneState {
         }
     }
 
-    /// The record at its head.
+    /// The id of the first queued record.
     pub(super) fn head(&self) -> Option<RecordId> {
         self.queue.first().map(|item| item.record.delivery.id)
     }
 
-    /// Whether its next record runs by itself.
+    /// Whether the next record of the lane runs by itself, because it is suspected.
     pub(super) fn is_suspected(&self) -> bool {
         self.queue.first().is_some_and(|item| item.care != Care::Usual)
     }
 
-    /// It goes on, but earlier records of it are on their way to be held: what a fetch brings of it now would
+    /// Whether the lane goes on while earlier records of it are about to be held. A record admitted now would
     /// overtake them.
     pub(super) fn would_overtake(&self) -> bool {
         self.stop.is_none() && self.holds > 0
     }
 
-    /// Whether a run must wait for its writes. Settles keep the order of what they write, and the transaction of a
-    /// handler is no settle: it would become durable before the failure, or the fallback, of the record before it.
+    /// Whether a run must wait for the writes of the lane. Settles keep the order of their writes, but the
+    /// transaction of a handler is no settle: it could become durable before the failure of the record before
+    /// it.
     pub(super) fn waits_for_writes(&self) -> bool {
         self.writes > 0 && self.entry.as_ref().is_some_and(|entry| entry.form.is_transactional())
     }
 
-    /// Whether it is to be put among the ready ones now.
+    /// Makes the lane ready if it may run. Returns whether it was not ready before.
     pub(super) fn becomes_ready(&mut self, turns: &Turns) -> bool {
         let Some(head) = self.queue.first() else { return false };
         let has_turn = head.care != Care::Alone || turns.is_of(head.record.delivery.id);
@@ -83,10 +85,10 @@ impl LaneState {
         becomes
     }
 
-    /// The items of a run, which begins.
+    /// Begins a run. Returns its records, at most `most`.
     pub(super) fn take(&mut self, most: usize) -> Items {
         (self.ready, self.running) = (false, true);
-        // A record that stops its lane runs alone: what follows depends on it.
+        // A record that stops its lane runs alone, because its outcome decides what follows.
         let most = if self.stop.is_some() || self.is_suspected() { 1 } else { most };
         match most < self.queue.len() {
             true => self.queue.drain(..most).collect(),
@@ -94,7 +96,7 @@ impl LaneState {
         }
     }
 
-    /// Whether nothing of it is in memory.
+    /// Whether nothing of the lane is in memory: no record, no run, no write, no stop.
     pub(super) fn is_idle(&self) -> bool {
         let rests = !self.running && !self.ready && self.writes == 0;
         rests && self.queue.is_empty() && self.stop.is_none()

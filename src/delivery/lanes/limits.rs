@@ -1,5 +1,5 @@
-//! Handlers that are called no more than so often, or so many times at once. Their lanes wait apart, so that no
-//! other lane waits behind them.
+//! Handlers with a limit on their rate or their concurrency. Their lanes wait in queues of their own, so that
+//! no other lane waits behind them.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -10,33 +10,33 @@ use tokio::time::Instant;
 
 use crate::{delivery::work::LaneId, handler::Entry, rules::rate::Rate};
 
-/// A handler with limits.
+/// A handler with a limit.
 struct Limited {
-    /// Never changes.
+    /// The most runs under way. Never changes.
     concurrency: usize,
-    /// Never changes.
+    /// The most calls per second. Never changes.
     rate: Option<Rate>,
-    /// Never changes.
+    /// Whether the handler is transactional. Never changes.
     transactional: bool,
-    /// Lanes that may run as far as they are concerned.
+    /// Lanes that are ready but for the limit. Pushed when a lane becomes ready, popped by `next`.
     waiting: VecDeque<LaneId>,
-    /// Runs under way. Counted by `begin` and `end`.
+    /// Runs under way. Raised by `begin`, lowered by `end`.
     running: usize,
-    /// Until when its calls are paid for, since `Limits::start`. Moved on by `begin`.
+    /// Up to when the rate has granted calls, since `Limits::start`. Moved on by `begin`.
     paid_to: Duration,
 }
 
-/// The handlers with limits that have had records.
+/// The handlers with a limit that have had a ready lane.
 #[derive(Default)]
 pub(super) struct Limits {
-    /// When time begins: when a lane was asked for first.
+    /// The zero of all times here: when a lane was first asked for. Set once, by `next` or `begin`.
     start: Option<Instant>,
     /// By the number of the handler. Added by `queue`.
     limited: BTreeMap<usize, Limited>,
 }
 
 impl Limits {
-    /// Where the lanes of this handler wait, if it has limits.
+    /// The queue of ready lanes of this handler, or `None` if the handler has no limit.
     pub(super) fn queue(&mut self, entry: &Entry) -> Option<&mut VecDeque<LaneId>> {
         if entry.concurrency.is_none() && entry.rate.is_none() {
             return None;
@@ -52,7 +52,7 @@ impl Limits {
         Some(&mut self.limited.entry(entry.number).or_insert_with(new).waiting)
     }
 
-    /// The next lane of a kind that may run now.
+    /// The next lane that its limits let run now, of a transactional handler or not.
     pub(super) fn next(&mut self, transactional: bool, now: Instant) -> Option<LaneId> {
         let now = now - *self.start.get_or_insert(now);
         let of_kind = self.limited.values_mut().filter(|limited| limited.transactional == transactional);
@@ -77,7 +77,7 @@ impl Limits {
         }
     }
 
-    /// When the next lane may run that waits for its time alone.
+    /// When the next waiting lane may run, if only its rate delays it.
     pub(super) fn next_start(&self) -> Option<Instant> {
         let waiting = self.limited.values().filter(|limited| !limited.waiting.is_empty());
         Some(self.start? + waiting.filter_map(Limited::may_start).min()?)
@@ -85,7 +85,7 @@ impl Limits {
 }
 
 impl Limited {
-    /// When a run may start; `None`: only after another one has ended.
+    /// When a run may start. `None`: not before another run has ended.
     fn may_start(&self) -> Option<Duration> {
         let begins = |rate: Rate| rate.take(self.paid_to, Duration::ZERO).err();
         let at = self.rate.and_then(begins).unwrap_or_default();

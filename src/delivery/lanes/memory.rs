@@ -4,24 +4,24 @@ use std::collections::HashMap;
 
 use crate::{partition::Partition, record::RecordId};
 
-/// Which records are in memory, and how much room their payloads take.
+/// The records in memory, and the bytes of their payloads.
 #[derive(Default)]
 pub(super) struct Memory {
-    /// What is known of each record. Written when a record is admitted and when it is done with.
+    /// The facts of each record. Written by `add` and `remove`.
     known: HashMap<RecordId, Known, foldhash::fast::RandomState>,
-    /// The sum of their bytes.
+    /// The sum of the payload bytes. Written by `add` and `remove`.
     bytes: usize,
-    /// How many there are of each handler, by its number.
+    /// The number of records per handler, by the number of the handler. Written by `add` and `remove`.
     of_handlers: Vec<usize>,
 }
 
 /// One record.
 struct Known {
-    /// Of its payload.
+    /// The bytes of its payload.
     bytes: u32,
     /// The number of its handler, if this build has it.
     handler: Option<u32>,
-    /// Where it belongs. Never changes.
+    /// The partition of the record. Never changes.
     partition: Partition,
 }
 
@@ -42,15 +42,15 @@ impl Memory {
         self.bytes
     }
 
-    /// Records of the handler with this number.
+    /// The number of records of the handler with this number.
     pub(super) fn of_handler(&self, number: usize) -> usize {
         self.of_handlers.get(number).copied().unwrap_or(0)
     }
 
-    /// A record that is not known yet.
+    /// Adds a record; `payload` is in bytes.
     pub(super) fn add(&mut self, id: RecordId, partition: Partition, payload: usize, handler: Option<usize>) {
         self.remove(id);
-        // A payload has at most 4 GiB in every database.
+        // Every database limits a payload to at most 4 GiB.
         let bytes = u32::try_from(payload).unwrap_or(u32::MAX);
         self.bytes += bytes as usize;
         if let Some(number) = handler {
@@ -62,7 +62,7 @@ impl Memory {
         self.known.insert(id, Known { bytes, handler: handler.map(|number| number as u32), partition });
     }
 
-    /// Returns where it belonged, if it was known.
+    /// Removes a record. Returns its partition, if the record was in memory.
     pub(super) fn remove(&mut self, id: RecordId) -> Option<Partition> {
         let Known { bytes, handler, partition } = self.known.remove(&id)?;
         self.bytes -= bytes as usize;

@@ -1,4 +1,4 @@
-//! The lanes: records in memory, by key and handler, and what keeps each lane in its order.
+//! The lanes: the records in memory by key and handler, and what keeps each lane in order.
 
 mod admission;
 mod book;

@@ -1,4 +1,4 @@
-//! Which lane runs next: those with queued records and no run, in the order in which they became so.
+//! The lanes with queued records and without a run, in the order in which they became ready.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -17,18 +17,18 @@ use crate::{
     rules::crashes::Care,
 };
 
-/// Records that one run of a lane takes at most, unless its handler takes batches.
+/// The most records per run of a lane, unless its handler takes batches.
 const RUN_LENGTH: usize = 32;
 
 /// The lanes that may run.
 #[derive(Default)]
 pub(super) struct Ready {
-    /// Pushed when a lane becomes ready, popped by `next_run`.
+    /// Lanes of other handlers. Pushed when a lane becomes ready, popped by `next_run`.
     plain: VecDeque<LaneId>,
-    /// Lanes of transactional handlers wait apart: each of their runs needs a fence row of its own, and no
-    /// other lane is to wait for one.
+    /// Lanes of transactional handlers, pushed and popped in the same way. They wait apart, because each of
+    /// their runs needs a fence row, and no other lane is to wait for one.
     transactional: VecDeque<LaneId>,
-    /// Lanes of handlers with limits wait apart, too.
+    /// Lanes of handlers with limits, which wait apart too.
     limits: Limits,
     /// Which of the records that run alone has its turn.
     turns: Turns,
@@ -57,7 +57,7 @@ impl Ready {
         }
     }
 
-    /// The record is not in memory any more.
+    /// The record has left memory.
     pub(super) fn remove(&mut self, record: RecordId) {
         self.turns.remove(record);
     }
@@ -90,12 +90,12 @@ impl Ready {
         self.limits.end(handler);
     }
 
-    /// When the next lane may run that waits for its time alone.
+    /// When the next waiting lane may run, if only its rate delays it.
     pub(super) fn next_start(&self) -> Option<Instant> {
         self.limits.next_start()
     }
 
-    /// Adds other lanes of the same handler to a batch, unless a record of it runs by itself.
+    /// Adds other lanes of the same handler to a batch, unless a record of the batch runs by itself.
     fn fill_mixed(
         &mut self,
         table: &mut LaneTable,
@@ -125,7 +125,7 @@ impl Ready {
         }
     }
 
-    /// One of the records that run alone has its turn, if none has.
+    /// If no record that runs alone has its turn, the next one gets it.
     fn pass_turn_on(&mut self, table: &mut LaneTable) {
         let passed = self.turns.pass_on(|lane| table.get(lane).and_then(LaneState::head));
         if let Some(lane) = passed
@@ -135,7 +135,7 @@ impl Ready {
         }
     }
 
-    /// Where the lanes of this handler wait.
+    /// The queue of ready lanes of this handler.
     fn queue(&mut self, entry: &Entry) -> &mut VecDeque<LaneId> {
         let Self { plain, transactional, limits, .. } = self;
         limits.queue(entry).unwrap_or(if entry.form.is_transactional() { transactional } else { plain })
@@ -146,12 +146,12 @@ impl Ready {
     }
 }
 
-/// What a lane runs next, unless it was emptied or refused since it became ready.
+/// The records of the next run of a lane. `None` if the lane was emptied or refused since it became ready.
 fn take(table: &mut LaneTable, lane: LaneId) -> Option<(Arc<Entry>, Items)> {
     let state = table.get_mut(lane)?;
     match state.entry.clone() {
         Some(entry) if !state.queue.is_empty() && state.refused == 0 => {
-            // Of a handler with a rate, each call is granted by itself.
+            // If the handler has a rate, each call is granted by itself.
             let run_length = if entry.rate.is_some() { 1 } else { RUN_LENGTH };
             let size = entry.form.batch().map_or(run_length, |(size, _)| size);
             Some((entry, state.take(size)))

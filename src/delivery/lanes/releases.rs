@@ -1,6 +1,7 @@
-//! Lanes that go on in steps. So much is held behind such a lane that its row stays, with the reason
-//! `releasing` and the id up to which its records are pending again: those are delivered, later ones are
-//! held like the rest. When most of a step has been taken, the next one is asked for. No async, no IO.
+//! Lanes that go on in steps, because too many records are held behind them for one settle. The row of such a
+//! lane stays, with the reason `releasing` and the id up to which its records are pending again. Those
+//! records are delivered, later ones are held. Once most of a step is delivered, the next one is asked for.
+//! No async, no IO.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,52 +13,53 @@ use crate::{
     store::RETURNED_BY_A_STEP,
 };
 
-/// Steps that one settle takes at most, so that it does not take long.
+/// The most steps per settle, so that a settle stays short.
 const STEPS_A_SETTLE: usize = 16;
 
-/// How far one lane is.
+/// How far the release of one lane has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Release {
-    /// The record whose id names the row of the lane.
+    /// The record whose id names the row of the lane. Never changes.
     pub(super) record: RecordId,
-    /// Up to which id its held records have returned. Never changes: a list makes a new release.
+    /// The id up to which held records have returned. Never changes: a new list makes a new release.
     released_to: RecordId,
-    /// All that the last step has returned was seen by a fetch.
+    /// Whether a fetch has brought all that the last step returned. Set by `see`, cleared by `step_ends`.
     seen: bool,
-    /// The next step is on its way.
+    /// Whether the next step is under way. Set by `due`, cleared by `step_ends`.
     asked: bool,
-    /// A step is durable, and no list has said since how far it went.
+    /// Whether a step is durable and no list has told since how far it went. Set by `step_ends`.
     moved: bool,
 }
 
 impl Release {
-    /// Whether a pending record is to be delivered: it was returned, or is the one that had stopped the lane.
+    /// Whether a pending record is to be delivered: a step has returned it, or it had stopped the lane.
     pub(super) fn is_before(&self, id: RecordId) -> bool {
         id <= self.released_to || id == self.record
     }
 
-    /// Whether a step may have returned more than is known. What comes then may be of it: on its way to be
-    /// held, it would be overtaken by what the next fetch brings.
+    /// Whether a step may have returned more than the last list says. A record fetched now may be of that
+    /// step: if it were held, later records could overtake it.
     pub(super) fn may_have_moved(&self) -> bool {
         self.asked || self.moved
     }
 }
 
-/// All lanes of this instance that go on in steps.
+/// All lanes of this instance that are released in steps.
 #[derive(Default)]
 pub(super) struct Releases {
-    /// From the lists of stops, until a list has the lane no more.
+    /// Replaced by each list of stops, until a list lacks the lane.
     lanes: BTreeMap<Lane, Release>,
-    /// When steps were asked for last. Written by `due`.
+    /// When steps were last asked for. Written by `due`.
     last_step: Option<Instant>,
-    /// The last pause, and until when it is kept: between two fetches others seem to be idle. Written by `due`.
+    /// The last pause, and until when it is kept, because others seem idle between two fetches. Written by
+    /// `due`.
     paced: Option<(Duration, Instant)>,
-    /// When a step that is due may be asked for. Written by `due`, while the pace holds one back.
+    /// When a step that is due may be asked for, if the pause delays one. Written by `due`.
     next_step: Option<Instant>,
 }
 
 impl Releases {
-    /// Whether there are none, which is usually so.
+    /// Whether no lane is released in steps, which is the usual case.
     pub(super) fn is_empty(&self) -> bool {
         self.lanes.is_empty()
     }
@@ -66,13 +68,13 @@ impl Releases {
         self.lanes.get(lane).copied()
     }
 
-    /// Where there are such lanes.
+    /// The partitions with such lanes.
     pub(super) fn partitions(&self) -> PartitionSet {
         self.lanes.keys().map(|lane| lane.partition).collect()
     }
 
-    /// Takes over a list of stops of these partitions. `stopped` lanes are stopped by something later than
-    /// the list. Returns where the last held records of a lane have returned.
+    /// Takes over a list of stops of the partitions `of`. `stopped`: whether a lane has a stop that is newer
+    /// than the list. Returns the partitions of lanes whose last held records have returned.
     pub(super) fn take_list(
         &mut self,
         stops: &[Stop],
@@ -99,8 +101,8 @@ impl Releases {
         seen.for_each(|(_, release)| release.seen = true);
     }
 
-    /// The lanes whose next step is due, with the records that name their rows; none within `pause` of the last time.
-    /// `few_left`: whether a lane with no more records in memory than this can take more.
+    /// The lanes whose next step is due, with the records that name their rows. Empty within `pause` of the
+    /// last steps. `few_left`: whether a lane has at most this many records in memory and can take more.
     pub(super) fn due(
         &mut self,
         pause: Duration,
@@ -128,19 +130,19 @@ impl Releases {
         due.collect()
     }
 
-    /// When a step that is due may be asked for, if the pace holds one back.
+    /// When a step that is due may be asked for, if the pause delays one.
     pub(super) fn next_step(&self) -> Option<Instant> {
         self.next_step
     }
 
-    /// A step of the lane is durable; how far it went, the next list of stops says.
+    /// A step of the lane is durable. The next list of stops tells how far it went.
     pub(super) fn step_ends(&mut self, lane: &Lane) {
         if let Some(release) = self.lanes.get_mut(lane) {
             (release.seen, release.asked, release.moved) = (false, false, true);
         }
     }
 
-    /// The lane stands still again, or its partition is given up.
+    /// The lane is stopped again, or its partition is given up.
     pub(super) fn end(&mut self, lane: &Lane) -> Option<Release> {
         self.lanes.remove(lane)
     }

@@ -1,4 +1,4 @@
-//! The station of the lanes: what is in memory, in which order it runs, and what stands still.
+//! The station of the lanes: the records in memory, the order in which they run, and the stopped lanes.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -26,18 +26,18 @@ use crate::{
     telemetry::Signal,
 };
 
-/// The lanes, to the other stations. No async, no IO, no clock: what the lanes want of others, they wish.
+/// The front of the station. No async, no IO, no clock: what the lanes want of others becomes a wish.
 pub(in crate::delivery) struct Lanes(Book);
 
 impl Lanes {
-    /// No lanes; a record fails at so many crashes.
+    /// A station without lanes. A record that has met `max_crashes` crashes fails.
     pub(in crate::delivery) fn new(max_crashes: u32) -> Self {
         Self(Book::new(max_crashes))
     }
 
-    /// What the lanes want of others, since the last call.
+    /// The wishes since the last call.
     pub(in crate::delivery) fn take_wishes(&mut self) -> Wishes {
-        // The next event will bring about as many writes.
+        // The next event is likely to bring about as many writes.
         let next = Wishes { writes: Vec::with_capacity(self.0.wishes.writes.len()), ..Wishes::default() };
         std::mem::replace(&mut self.0.wishes, next)
     }
@@ -51,12 +51,12 @@ impl Lanes {
         self.0.table.get(lane).map(|state| state.name.partition)
     }
 
-    /// A fetch begins. Returns its number and what it must leave out.
+    /// A fetch begins. Returns its number and the records in memory, which it leaves out.
     pub(in crate::delivery) fn begin_fetch(&mut self) -> (u64, Vec<RecordId>) {
         (self.0.fetches.begin(), self.0.memory.ids())
     }
 
-    /// What the fetch has brought was admitted, or the fetch has failed.
+    /// The records of the fetch were admitted, or the fetch has failed.
     pub(in crate::delivery) fn end_fetch(&mut self) {
         self.0.fetches.end();
     }
@@ -91,17 +91,17 @@ impl Lanes {
         };
         let returned = self.0.releases.take_list(stops, of, is_stopped);
         let released: PartitionSet = released.into_iter().map(|(_, partition)| partition).collect();
-        // A fetch may have left out records of such a lane that are pending again.
+        // A fetch may have left out records of these lanes that are pending again.
         self.0.wishes.released = self.0.wishes.released.union(released).union(returned);
         self.0.wishes.fetch |= !released.union(returned).is_empty();
     }
 
-    /// Where lanes go on in steps.
+    /// The partitions with lanes that are released in steps.
     pub(in crate::delivery) fn releasing(&self) -> PartitionSet {
         self.0.releases.partitions()
     }
 
-    /// Takes over what may have killed earlier owners of these partitions.
+    /// Takes over the suspicions of these partitions: what may have crashed their earlier owners.
     pub(in crate::delivery) fn take_suspicions(
         &mut self,
         list: &[Suspicion],
@@ -114,7 +114,7 @@ impl Lanes {
         }
     }
 
-    /// Stops whose record is gone, or whose handler this build has, hold nothing back any more.
+    /// Resumes each listed lane whose stopping record is gone, or whose handler this build has.
     pub(in crate::delivery) fn resume_unstopped(&mut self, stops: &[Stop], knows: impl Fn(&str) -> bool) {
         for Stop { lane: name, record, record_exists, .. } in stops {
             let Some(lane) = self.0.table.of(name) else { continue };
@@ -125,13 +125,13 @@ impl Lanes {
         }
     }
 
-    /// A record of these that was fetched was not admitted.
+    /// Some fetched records of these partitions were not admitted.
     pub(in crate::delivery) fn mark_missed(&mut self, partitions: PartitionSet) {
         self.0.wishes.missed = self.0.wishes.missed.union(partitions);
     }
 
-    /// Queues a record of a fetch that began then, has it written as held or failed, or leaves it where it is. Without
-    /// a permit for it, it is left; so is all that follows in its partition.
+    /// Admits a record to its lane: queues it, has it written as held or failed, or misses it. `began`: when
+    /// its fetch began, on the clock. Without a permit, the record is missed.
     pub(in crate::delivery) fn admit(
         &mut self,
         mut record: Record,
@@ -181,7 +181,7 @@ impl Lanes {
         }
     }
 
-    /// A record whose calls have ended so many processes has failed: nobody calls its fallback, either.
+    /// A record that has met too many crashes has failed. Its fallback is not called either.
     fn give_up(&mut self, lane: LaneId, item: Item, crashes: u32, entry: &Entry) {
         let error = format!("crashed: the process ended {crashes} times while this record was handled");
         let attempts = item.record.failures() + 1;
@@ -190,17 +190,17 @@ impl Lanes {
         self.write_outcome(lane, &item.record, item.permit, change);
     }
 
-    /// The next run of a kind, if a lane is ready.
+    /// The next run of a ready lane, of a transactional handler or not.
     pub(in crate::delivery) fn next_run(&mut self, transactional: bool, now: Instant) -> Option<Run> {
         self.0.ready.next_run(&mut self.0.table, transactional, now)
     }
 
-    /// When a lane may run that waits for its time alone.
+    /// When the next waiting lane may run, if only its rate delays it.
     pub(in crate::delivery) fn next_start(&self) -> Option<Instant> {
         self.0.ready.next_start()
     }
 
-    /// Takes over what has become of the records of a run.
+    /// Takes over the outcomes of a run.
     pub(in crate::delivery) fn land(&mut self, landed: Landed) {
         if !landed.goes_on {
             self.0.ready.run_ends(landed.handler);
@@ -255,7 +255,7 @@ impl Lanes {
         self.0.write(lane, (id, record.failures()), change, Some(permit));
     }
 
-    /// Records that were not tried keep their place, unless their lane stands still or is given up.
+    /// Untried records return to the queue, unless their lane is stopped or abandoned.
     fn take_back(&mut self, lane: LaneId, untried: Items, lost: bool) {
         let Some(state) = self.0.table.get_mut(lane) else { return };
         match state.stop {
@@ -281,8 +281,8 @@ impl Lanes {
         }
     }
 
-    /// Asks for the next held records of lanes that go on in steps, so long after the last time. Returns whether there
-    /// are such lanes.
+    /// Asks for the next steps of releases, at least `pause` after the last steps. Returns whether a lane is
+    /// released in steps.
     pub(in crate::delivery) fn ask_for_steps(&mut self, pause: Duration, now: Instant) -> bool {
         if self.0.releases.is_empty() {
             return false;
@@ -299,12 +299,12 @@ impl Lanes {
         true
     }
 
-    /// When to ask for steps again, if their pace holds one back.
+    /// When to ask for steps again, if the pause delays one.
     pub(in crate::delivery) fn next_step(&self) -> Option<Instant> {
         self.0.releases.next_step()
     }
 
-    /// Takes over what a settle has written.
+    /// Takes over the result of a settle.
     pub(in crate::delivery) fn settled(&mut self, batch: &Batch, settled: &Settled) {
         let (mut holds, mut of_lanes) = (0, 0);
         for (Settlement { id, change, .. }, Origin { lane, pause, .. }) in
@@ -321,12 +321,12 @@ impl Lanes {
             self.0.lane_settled(lane, id, change, settled.releasing > 0);
             self.0.table.remove_if_idle(lane);
         }
-        // Whatever became of records that were not as they should be: they are not in memory.
+        // Some records were not in the expected state. They have left memory, so a fetch looks for them.
         if settled.applied + settled.held < batch.len() - of_lanes {
             self.0.wishes.missed = PartitionSet::ALL;
         }
         if settled.held < holds {
-            // A lane was released meanwhile; its records are pending and come again.
+            // A lane was released meanwhile. Its records are pending and will be fetched.
             let pairs = batch.settlements.iter().zip(&batch.origins);
             let held = pairs.filter(|(settlement, _)| matches!(settlement.change, Change::Hold { .. }));
             let partitions = held.filter_map(|(_, origin)| Some(origin.permit.as_ref()?.partition()));
@@ -335,37 +335,38 @@ impl Lanes {
         }
     }
 
-    /// The database refuses a write of this lane for the first time: nothing of the lane runs before it is
-    /// durable, or a later record would be delivered before an earlier one is settled.
+    /// The database refuses a write of this lane for the first time. Until the write is durable, no record of
+    /// the lane runs: else a later record would be delivered before an earlier one is settled.
     pub(in crate::delivery) fn refused(&mut self, lane: LaneId) {
         if let Some(state) = self.0.table.get_mut(lane) {
             state.refused += 1;
         }
     }
 
-    /// A write that was refused is given up: another instance owns its partition by now.
+    /// A refused write is given up, because another instance may own its partition.
     pub(in crate::delivery) fn write_given_up(&mut self, Write { settlement, origin }: Write) {
         self.0.write_ends(origin.lane, &settlement.change, !origin.pause.is_zero());
         self.0.requeue(settlement.id);
         self.0.table.remove_if_idle(origin.lane);
     }
 
-    /// Cuts queues of so many records to half of that. Returns where that was.
+    /// Cuts queues of at least `share` records to half of that. Returns their partitions.
     pub(in crate::delivery) fn cut_queues(&mut self, share: usize) -> PartitionSet {
         self.0.cut_queues(share)
     }
 
-    /// Gives up queued records of the handler with this number until it has so many records in memory.
+    /// Requeues queued records of the handler with this number until at most `share` of its records are in
+    /// memory.
     pub(in crate::delivery) fn cut_handler(&mut self, number: usize, share: usize) {
         self.0.cut_handler(number, share);
     }
 
-    /// Records in memory of the handler with this number.
+    /// The records in memory of the handler with this number.
     pub(in crate::delivery) fn of_handler(&self, number: usize) -> usize {
         self.0.memory.of_handler(number)
     }
 
-    /// Gives up the queues, stops and suspicions of partitions that may not be worked on any more.
+    /// Abandons the queues, stops and suspicions of partitions that are not open.
     pub(in crate::delivery) fn close(&mut self, is_open: impl Fn(Partition) -> bool) {
         self.0.suspects.end_where(|partition| !is_open(partition));
         self.0.releases.end_where(|lane| !is_open(lane.partition));
@@ -377,12 +378,12 @@ impl Lanes {
         }
     }
 
-    /// Partitions that were owned for so long without a crash; they are suspected no more.
+    /// Partitions that were owned for `after` without a crash. They are no longer suspected.
     pub(in crate::delivery) fn calm(&mut self, after: Duration, now: Instant) -> PartitionSet {
         self.0.suspects.calm(after, now)
     }
 
-    /// Where a lane waits for a person or for another build.
+    /// The partitions with a lane that waits for a person or for another build.
     pub(in crate::delivery) fn waiting_for_others(&self) -> PartitionSet {
         let waiting =
             self.0.table.iter().filter(|(_, state)| state.stop.is_some_and(|stop| stop.waits_for_others()));

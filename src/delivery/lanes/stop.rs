@@ -1,40 +1,40 @@
-//! What is known of stopped lanes, and when what the database says may overrule it.
+//! The stops of lanes in memory, and when a list from the database overrules them.
 
 use crate::record::{RecordId, StopReason};
 
-/// A lane that stands still, as remembered.
+/// The stop of a lane, as this instance knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StopState {
     /// The record that stops the lane.
     pub(super) record: RecordId,
-    /// Why. Never changes.
+    /// The reason of the stop. Never changes.
     pub(super) reason: StopReason,
-    /// The fetch during or before which its row became durable; `None` while the write is under way. A list of
-    /// stops read by that fetch or an earlier one may not have the row yet.
+    /// The number of the fetch during or before which the row of the stop became durable; `None` until then.
+    /// A list read by that fetch or an earlier one may lack the row. Written when the write is durable.
     pub(super) durable_since: Option<u64>,
-    /// This instance has stopped the lane itself, not only read that it is stopped.
+    /// Whether this instance has stopped the lane, so that the stop is not from a list. Never changes.
     pub(super) own: bool,
 }
 
 impl StopState {
-    /// A stop that is about to be written.
+    /// A stop whose write is not durable yet.
     pub(super) fn by_this_instance(record: RecordId, reason: StopReason) -> Self {
         Self { record, reason, durable_since: None, own: true }
     }
 
-    /// Whether a list of stops read by fetch `seq` that lacks this one means that it was released.
+    /// Whether the stop was released, given that the list of fetch `seq` lacks it.
     pub(super) fn is_refuted_by(&self, seq: u64) -> bool {
         self.durable_since.is_some_and(|since| since < seq)
     }
 
-    /// Whether a person or another build is to end it.
+    /// Whether only a person or another build ends the stop.
     pub(super) fn waits_for_others(&self) -> bool {
         matches!(self.reason, StopReason::Blocked | StopReason::Unroutable)
     }
 
-    /// Whether an instance that knows the handler may try its luck: another has stopped the lane as
-    /// unroutable. If this one did, the handler does not take the record's type, and trying again
-    /// would move the lane's records out of the way and back for ever.
+    /// Whether an instance that knows the handler resumes the lane: another instance has stopped it as
+    /// unroutable. If this instance has stopped it, the handler does not take the type of the record, and
+    /// each resume would lead to the same stop.
     pub(super) fn may_be_adopted(&self) -> bool {
         self.reason == StopReason::Unroutable && !self.own
     }

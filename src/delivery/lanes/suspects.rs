@@ -1,5 +1,5 @@
-//! What may have killed earlier owners: partitions whose calls are noted, and records that crashes have met;
-//! see [`crate::rules::crashes`]. No async, no IO.
+//! What may have crashed earlier owners: partitions whose calls are tracked, and records whose calls a
+//! process did not survive; see [`crate::rules::crashes`]. No async, no IO.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -12,13 +12,14 @@ use crate::{
     store::Suspicion,
 };
 
-/// What this instance suspects, in the partitions that it owns.
+/// The suspicions in the partitions of this instance.
 pub(super) struct Suspects {
-    /// Crashes that a record may meet.
+    /// The number of crashes at which a record fails. Never changes.
     limit: u32,
-    /// Crashes of earlier owners, and when that was read.
+    /// Crashes of earlier owners per partition, and when they were read. Written by `take_list`, removed by
+    /// `calm` and `end_where`.
     partitions: HashMap<Partition, (u32, Instant)>,
-    /// Crashes that calls of records have not outlived.
+    /// Crashes per record. Written by `take_list`, removed by `end` and `end_where`.
     records: HashMap<RecordId, (Partition, u32)>,
 }
 
@@ -27,7 +28,8 @@ impl Suspects {
         Self { limit, partitions: HashMap::new(), records: HashMap::new() }
     }
 
-    /// Takes over what was read of these partitions. Returns where calls are noted from now on.
+    /// Takes over the suspicions of these partitions. Returns the partitions whose calls are tracked from now
+    /// on.
     pub(super) fn take_list(&mut self, of: PartitionSet, list: &[Suspicion], now: Instant) -> PartitionSet {
         self.end_where(|partition| of.contains(partition));
         for Suspicion { partition, record, crashes } in list {
@@ -39,25 +41,25 @@ impl Suspects {
         of.iter().filter(|partition| self.care(*partition, None) != Care::Usual).collect()
     }
 
-    /// How to run a record of this partition.
+    /// How careful to run a record of this partition.
     pub(super) fn care(&self, partition: Partition, record: Option<RecordId>) -> Care {
         let crashes = record.and_then(|record| self.records.get(&record)).map_or(0, |(_, crashes)| *crashes);
         let partition_crashes = self.partitions.get(&partition).map_or(0, |(crashes, _)| *crashes);
         crashes::care(partition_crashes, crashes, self.limit)
     }
 
-    /// How many crashes a record has met that is not to be tried again.
+    /// The crashes of a record that has met too many to be tried again.
     pub(super) fn spent(&self, record: RecordId) -> Option<u32> {
         let crashes = self.records.get(&record).map(|(_, crashes)| *crashes);
         crashes.filter(|crashes| crashes::is_spent(*crashes, self.limit))
     }
 
-    /// What has become of a record is durable. Returns whether it was suspected.
+    /// The outcome of a record is durable. Returns whether the record was suspected.
     pub(super) fn end(&mut self, record: RecordId) -> bool {
         !self.records.is_empty() && self.records.remove(&record).is_some()
     }
 
-    /// Partitions that have been owned for so long without a crash; they are suspected no more.
+    /// Partitions that were owned for `after` without a crash. They are no longer suspected.
     pub(super) fn calm(&mut self, after: Duration, now: Instant) -> PartitionSet {
         let is_calm = |(_, (_, since)): &(&Partition, &(u32, Instant))| now - *since >= after;
         let calm: PartitionSet =
@@ -66,7 +68,7 @@ impl Suspects {
         calm
     }
 
-    /// Forgets what others own.
+    /// Removes the suspicions of partitions that are not owned.
     pub(super) fn end_where(&mut self, closed: impl Fn(Partition) -> bool) {
         self.partitions.retain(|partition, _| !closed(*partition));
         self.records.retain(|_, (partition, _)| !closed(*partition));

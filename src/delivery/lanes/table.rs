@@ -1,4 +1,4 @@
-//! The table of lanes: each lane has a place by number, and is found by its name once per record.
+//! The table of lanes. A lane has a place by number; its name is looked up once per record.
 
 use std::hash::BuildHasher;
 
@@ -8,14 +8,15 @@ use slab::Slab;
 use super::lane::LaneState;
 use crate::{delivery::work::LaneId, partition::Partition, record::Lane};
 
-/// All lanes with something in memory.
+/// All lanes in memory.
 #[derive(Default)]
 pub(super) struct LaneTable {
-    /// The lanes by place. Written by `insert` and `remove`; what is in a place, by the station.
+    /// The lanes by place. Added by `insert`, removed by `remove_if_idle`; the station changes what a place
+    /// holds.
     places: Slab<LaneState>,
-    /// The places by name. Written together with `places`.
+    /// The places by the hash of the name. Written together with `places`.
     by_name: HashTable<u32>,
-    /// A random state of its own: nobody outside can choose keys that collide.
+    /// A random state per table, so that nobody can choose keys that collide. Never changes.
     hasher: foldhash::fast::RandomState,
 }
 
@@ -40,7 +41,7 @@ impl Name<'_> {
 }
 
 impl LaneTable {
-    /// The hash of a name, for [`LaneTable::insert`], and the lane's place if it has one.
+    /// The hash of a name, for [`LaneTable::insert`], and the place of its lane if it has one.
     pub(super) fn find(&self, name: Name<'_>) -> (u64, Option<LaneId>) {
         let hash = self.hasher.hash_one((name.key, name.handler));
         let is_it =
@@ -52,7 +53,7 @@ impl LaneTable {
         self.find(lane.into()).1
     }
 
-    /// Gives a lane a place that has none.
+    /// Gives a place to a lane that has none; `hash` is from [`LaneTable::find`].
     pub(super) fn insert(&mut self, hash: u64, lane: Lane) -> LaneId {
         let place = self.places.insert(LaneState::new(lane, hash)) as u32;
         let Self { places, by_name, .. } = self;
@@ -61,7 +62,7 @@ impl LaneTable {
         LaneId(place)
     }
 
-    /// The lane's place, a new one if it has none.
+    /// The place of a lane. A lane without a place gets a new one.
     pub(super) fn of_or_insert(&mut self, lane: &Lane) -> LaneId {
         match self.find(lane.into()) {
             (_, Some(place)) => place,
@@ -81,7 +82,7 @@ impl LaneTable {
         self.places.iter().map(|(place, state)| (LaneId(place as u32), state))
     }
 
-    /// Frees the place of a lane of which nothing is in memory.
+    /// Frees the place of an idle lane.
     pub(super) fn remove_if_idle(&mut self, lane: LaneId) {
         let Some(state) = self.places.get(lane.0 as usize).filter(|state| state.is_idle()) else { return };
         if let Ok(found) = self.by_name.find_entry(state.hash, |place| *place == lane.0) {

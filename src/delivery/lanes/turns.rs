@@ -1,4 +1,4 @@
-//! Whose turn it is among the records that run alone: one at a time, the oldest first.
+//! The turns of the records that run alone: one at a time, the oldest first.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use crate::{delivery::work::LaneId, record::RecordId};
 /// The records in memory that run alone.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// From the admission of a record until it is not in memory any more.
+    /// The records with their lanes. Added when a record is admitted, removed when it leaves memory.
     waiting: BTreeMap<RecordId, LaneId>,
-    /// The record whose turn it is. Set by `pass_on`, until it is not in memory any more.
+    /// The record that has its turn. Set by `pass_on`, cleared when the record leaves memory.
     turn: Option<RecordId>,
 }
 
@@ -18,7 +18,7 @@ impl Turns {
         self.waiting.insert(record, lane);
     }
 
-    /// The record is not in memory any more.
+    /// The record has left memory.
     pub(super) fn remove(&mut self, record: RecordId) {
         if !self.waiting.is_empty() {
             self.waiting.remove(&record);
@@ -28,13 +28,13 @@ impl Turns {
         }
     }
 
-    /// Whether it is the turn of this record.
+    /// Whether this record has its turn.
     pub(super) fn is_of(&self, record: RecordId) -> bool {
         self.turn == Some(record)
     }
 
-    /// If it is nobody's turn, it is that of the oldest that stands at the `head` of its lane. Returns its
-    /// lane.
+    /// If no record has its turn, the oldest record that stands at the head of its lane gets it. `head`: the
+    /// first queued record of a lane. Returns the lane of the record.
     pub(super) fn pass_on(&mut self, head: impl Fn(LaneId) -> Option<RecordId>) -> Option<LaneId> {
         if self.turn.is_some() || self.waiting.is_empty() {
             return None;

@@ -1,36 +1,37 @@
-//! What the lanes want of the other stations. The dispatcher takes the wishes and sees to each.
+//! What the lanes want of the other stations. The dispatcher takes the wishes after each event.
 
 use std::time::Duration;
 
 use crate::{delivery::work::Write, partition::PartitionSet, record::RecordId, telemetry::Signal};
 
-/// Wishes since the last time that they were taken.
+/// The wishes since they were last taken.
 #[derive(Default)]
 pub(in crate::delivery) struct Wishes {
-    /// To be settled.
+    /// Writes for the settler.
     pub(in crate::delivery) writes: Vec<Write>,
-    /// To be told.
+    /// Signals for the observers.
     pub(in crate::delivery) signals: Vec<Signal>,
-    /// Records whose tracked calls have come to an end.
+    /// Records whose tracked calls have ended.
     pub(in crate::delivery) tracks_ended: Vec<RecordId>,
     /// Pauses after which a record is due.
     pub(in crate::delivery) due_in: Vec<Duration>,
-    /// What is due is to be fetched now.
+    /// Whether to fetch due records now.
     pub(in crate::delivery) due: bool,
-    /// There may be something that the last fetch has not seen.
+    /// Whether there may be records that the last fetch has not seen.
     pub(in crate::delivery) fetch: bool,
-    /// The database has failed around a call: the next fetch waits a little.
+    /// Whether the database failed in a call, so that the next fetch waits.
     pub(in crate::delivery) pause: bool,
-    /// Where a record below the watermark may be pending: one was requeued, or fetched and not admitted.
+    /// Partitions where a record below the watermark may be pending: one was requeued, or fetched and not
+    /// admitted.
     pub(in crate::delivery) missed: PartitionSet,
-    /// Where stops are to be read again.
+    /// Partitions whose stops are to be read again.
     pub(in crate::delivery) stops: PartitionSet,
-    /// Where a lane was released: fetched however full memory is.
+    /// Partitions with a released lane: they are fetched however full memory is.
     pub(in crate::delivery) released: PartitionSet,
 }
 
 impl Wishes {
-    /// Somebody has let a lane go on, perhaps in steps: its row says how far it is.
+    /// A lane of these partitions goes on, perhaps in steps: its row tells how far.
     pub(super) fn read_stops_of(&mut self, partition: PartitionSet) {
         self.stops = self.stops.union(partition);
         self.released = self.released.union(partition);

@@ -1,4 +1,5 @@
-//! The lanes against a table in memory, in any order of events: each key is delivered in order, and nothing is left.
+//! The lanes against a simulated table, under any order of events: each key is delivered in order, and no
+//! record is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,7 @@ enum Status {
     Delayed,
 }
 
-/// What happens next.
+/// One event of the test.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Insert(usize),
@@ -25,15 +26,15 @@ enum Step {
     },
     FetchEnds,
     RunBegins,
-    /// The oldest run ends; the records whose bit is set fail.
+    /// The oldest run ends. The records whose bit in `failing` is set fail.
     RunEnds {
         failing: u8,
     },
     SettleBegins,
     SettleEnds,
-    /// Somebody lets a lane go on.
+    /// Another process releases a lane.
     Release(usize),
-    /// The partitions are drained; when nothing is under way, they come back in a new generation.
+    /// The partitions are drained. Once no work is under way, they return in a new generation.
     Close,
 }
 
@@ -59,7 +60,7 @@ struct Answer {
     records: Vec<(RecordId, &'static str, u32)>,
 }
 
-/// The table, the lanes, and what is under way between them.
+/// The table, the lanes, and the work under way between them.
 struct World {
     rows: BTreeMap<RecordId, (&'static str, Status, u32)>,
     stops: BTreeMap<&'static str, RecordId>,
@@ -68,7 +69,7 @@ struct World {
     ownership: Ownership,
     closed: bool,
     generation: u32,
-    /// The generation for which the stops were read.
+    /// The generation in which the stops were read.
     read_for: u32,
     entry: Arc<Entry>,
     lanes: Lanes,
@@ -199,7 +200,7 @@ impl World {
         self.lanes.land(Landed { lanes: run.lanes, handler: 0, transactional: false, goes_on: false });
     }
 
-    /// Writes a batch as a store does.
+    /// Writes a batch as a store would.
     fn write(&mut self, batch: &Batch) -> Settled {
         let mut settled = Settled::default();
         for Settlement { id, failures, change } in &batch.settlements {
@@ -243,7 +244,7 @@ impl World {
         }
     }
 
-    /// All that is there is delivered within some rounds, and nothing of it is left in memory.
+    /// Delivers all records within a number of rounds, and asserts that none is left in memory.
     fn drain(&mut self) {
         for _ in 0..20 + 4 * self.last_id {
             self.take(Step::FetchEnds);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{delivery::fixtures, ownership::Ownership};
 
-/// The lanes of an instance that owns everything, and what they have asked to be written.
+/// The lanes of an instance that owns all partitions, and the writes that they have asked for.
 struct Stage {
     ownership: Ownership,
     entry: Arc<Entry>,
@@ -23,7 +23,7 @@ impl Stage {
         self.lanes.admit(record, Duration::ZERO, permit, Some(&self.entry));
     }
 
-    /// Runs what is ready, each record with the outcome that `end` gives it.
+    /// Runs all ready lanes. `end` gives the outcome of each record.
     fn run(&mut self, end: impl Fn(RecordId) -> Outcome) {
         while let Some(mut run) = self.lanes.next_run(false, Instant::now()) {
             for lane in &mut run.lanes {
@@ -36,14 +36,14 @@ impl Stage {
         }
     }
 
-    /// The wishes, but for what is to be written, which is kept.
+    /// The wishes without the writes, which the stage keeps.
     fn wishes(&mut self) -> Wishes {
         let mut wishes = self.lanes.take_wishes();
         self.writes.append(&mut wishes.writes);
         wishes
     }
 
-    /// Settles all that waits; so many of the holds are refused.
+    /// Settles all waiting writes. `refused_holds` of the holds match no row.
     fn settle(&mut self, refused_holds: usize) {
         self.wishes();
         let mut batch = Batch::default();
@@ -56,7 +56,7 @@ impl Stage {
         self.lanes.settled(&batch, &settled);
     }
 
-    /// What waits to be written, by id.
+    /// The waiting writes, by record id.
     fn waiting(&mut self) -> Vec<(RecordId, &'static str)> {
         self.wishes();
         let word = |change: &Change| match change {
@@ -70,7 +70,7 @@ impl Stage {
         words.collect()
     }
 
-    /// A list of stops, read by a fetch of its own.
+    /// Takes over a list of stops, read by a fetch of its own.
     fn list(&mut self, stops: &[Stop]) {
         let (seq, _) = self.lanes.begin_fetch();
         self.lanes.take_stops(stops, seq, PartitionSet::ALL);
@@ -141,7 +141,7 @@ async fn a_record_that_stops_its_lane_no_more_leaves_the_stop_of_a_later_one() {
     assert_eq!(stage.lanes.0.stop_of(LaneId(0)), None);
 }
 
-/// The lane was released meanwhile, by somebody else: what was not held is pending.
+/// Another process has released the lane meanwhile: the record that was not held is pending.
 #[tokio::test(start_paused = true)]
 async fn a_refused_hold_is_fetched_and_the_stops_of_its_lane_are_read_again() {
     let mut stage = Stage::new();
@@ -168,8 +168,8 @@ async fn a_list_without_a_durable_stop_releases_its_lane() {
     assert!(stage.is_empty());
 }
 
-/// A step that is written, but not known to be, may have returned it; the next fetch would bring what
-/// follows it while it is on its way to be held.
+/// The step may be written although no list tells so, and may have returned the record. If the record were
+/// held now, the next fetch would bring the records behind it.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_held_behind_a_release_that_may_have_moved() {
     let mut stage = Stage::new();
@@ -189,7 +189,7 @@ async fn nothing_is_held_behind_a_release_that_may_have_moved() {
     assert_eq!(stage.waiting().last(), Some(&(5, "complete")), "that was returned before");
 }
 
-/// Another instance owns the partition by now; if it comes back, nothing is left of the write.
+/// Another instance owns the partition by now. If the partition returns, nothing is left of the write.
 #[tokio::test(start_paused = true)]
 async fn a_refused_hold_that_is_given_up_leaves_nothing_behind() {
     let mut stage = Stage::new();
@@ -223,7 +223,8 @@ async fn a_lane_with_a_refused_write_waits_for_it() {
     assert_eq!(stage.waiting(), [(2, "complete")]);
 }
 
-/// Records that wait for their run hold no partition: whoever asked for it has it as soon as those that run have ended.
+/// A close requeues the records that wait for their run. The partition is free once the running records have
+/// ended.
 #[tokio::test(start_paused = true)]
 async fn what_waits_in_a_closed_partition_is_given_up_and_what_runs_is_not() {
     let mut stage = Stage::new();
@@ -239,8 +240,8 @@ async fn what_waits_in_a_closed_partition_is_given_up_and_what_runs_is_not() {
     assert_eq!(stage.ownership.permits(Partition::of("a")), 0);
 }
 
-/// The transaction of a handler is no settle: it lets a lane go on while a hold is on its way. What is held is in memory
-/// until that is known, so a fetch in between leaves it out and goes past it.
+/// The transaction of a handler is no settle: it lets a lane go on while a hold is under way. The record
+/// stays in memory until the hold is durable, so a fetch in between leaves it out and goes past it.
 #[tokio::test(start_paused = true)]
 async fn what_was_on_its_way_to_be_held_when_its_lane_went_on_is_fetched_again() {
     let mut stage = Stage::new();
@@ -259,7 +260,8 @@ async fn what_was_on_its_way_to_be_held_when_its_lane_went_on_is_fetched_again()
     assert!(missed(&mut stage), "its transaction has let the lane go on");
 }
 
-/// Two lists of stops have asked for it, and the record cannot be decoded: it has stopped its lane again in between.
+/// Two lists of stops have asked for a resume. The record cannot be decoded, so it has stopped its lane again
+/// in between.
 #[tokio::test(start_paused = true)]
 async fn a_resume_that_is_written_twice_leaves_the_stop_that_came_in_between() {
     let mut stage = Stage::new();
