@@ -1,4 +1,4 @@
-//! Settling: from outcomes to durable writes.
+//! Settle: writes outcomes until they are durable.
 
 mod queue;
 mod settler;

@@ -1,8 +1,9 @@
-//! The writes that wait for the settler, and those that the database refuses: a trigger of the user's
-//! raises, or a value does not fit.
+//! The writes that wait for the settler, and the refused writes: a trigger of the user raises, or a value
+//! does not fit.
 //!
-//! A refused write is tried again, at growing distances, for as long as this instance owns its partition. Its
-//! lane waits, or a later record would be delivered before an earlier one is settled; all other lanes go on.
+//! A refused write is tried again, at growing distances, as long as this instance owns its partition. Its
+//! lane waits, else a later record would be delivered before an earlier one is settled. All other lanes go
+//! on.
 
 use std::time::Duration;
 
@@ -14,22 +15,22 @@ use crate::{
     record::RecordId,
 };
 
-/// Records of one settle at most.
+/// The most writes per settle.
 const SETTLE_LIMIT: usize = 5_000;
-/// Pauses between two tries of a refused write: from the first, doubling, to the last.
+/// Pauses between two tries of a refused write: the first pause, which doubles up to the last.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Outcomes that are not durable yet, but for the batch that is with the settler.
+/// The writes that are not durable yet, without the batch that the settler has.
 #[derive(Default)]
 pub(in crate::delivery) struct SettleQueue {
-    /// Pushed by the dispatcher, taken by `next_batch`.
+    /// Pushed by the dispatcher and by `retry`, taken by `next_batch`.
     waiting: Batch,
-    /// Set aside by `refuse`, taken up by `retry`.
+    /// Refused writes. Added by `refuse`, taken by `retry`.
     refused: Vec<Refused>,
 }
 
-/// A write that waits for its next try.
+/// A refused write and the time of its next try.
 struct Refused {
     write: Write,
     at: Instant,
@@ -40,11 +41,11 @@ impl SettleQueue {
         self.waiting.push(write);
     }
 
-    /// The writes of the next settle, the oldest first.
+    /// The writes of the next settle, the oldest first, or `None` if none waits.
     pub(in crate::delivery) fn next_batch(&mut self) -> Option<Batch> {
         match self.waiting.len() {
             0 => None,
-            // The next batch will be about as large.
+            // The next batch is likely to be about as large.
             1..=SETTLE_LIMIT => {
                 let next = self.waiting.of_this_size();
                 Some(std::mem::replace(&mut self.waiting, next))
@@ -56,8 +57,8 @@ impl SettleQueue {
         }
     }
 
-    /// Sets aside what was refused of a batch. Returns the rest of it, and the lanes of what was refused for the
-    /// first time.
+    /// Keeps the refused writes of a batch for their next try. Returns the other writes, and the lanes of
+    /// those that were refused for the first time.
     pub(in crate::delivery) fn refuse(
         &mut self,
         batch: Batch,
@@ -83,7 +84,8 @@ impl SettleQueue {
         (rest, lanes)
     }
 
-    /// Queues what is due again. Returns what is to be given up: another instance owns it by now.
+    /// Queues the refused writes whose time has come. Returns the writes that are given up, because another
+    /// instance may own their partition.
     pub(in crate::delivery) fn retry(&mut self, now: Instant) -> Vec<Write> {
         let mut given_up = Vec::new();
         for Refused { write, at } in std::mem::take(&mut self.refused) {
@@ -120,9 +122,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-        /// Each number pushes so many writes and has the database refuse those whose id it divides; every write
-        /// is settled once in the end, whatever was refused how often. In the last steps nothing is refused; there are
-        /// more of them than times for which a write may wait.
+        /// Each step pushes `step % 9` writes, and the database refuses those whose id the step divides. Each
+        /// write is settled once in the end, however often it was refused. The last steps refuse nothing;
+        /// they are more than the longest wait of a write takes.
         #[test]
         fn every_write_is_settled_once(steps in prop::collection::vec(1_i64..9, 1..40)) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();

@@ -1,4 +1,4 @@
-//! The settler: writes outcomes in batches and leaves no reply in doubt.
+//! The settler: writes outcomes in batches and resolves each lost reply.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use crate::{
 
 /// Writes outcomes under one fence row.
 pub(in crate::delivery) struct Settler {
-    /// Never changes.
+    /// Where outcomes are written. Never changes.
     store: Arc<dyn Store>,
-    /// Never changes.
+    /// Receives the signals. Never changes.
     observers: Observers,
-    /// The settler's fence row. Moved on by each settle and by `resolve`.
+    /// The fence row of the settler. Its counter moves on with each settle and each resolution.
     fence: FenceRow,
 }
 
-/// What became of a batch.
+/// The result of a batch.
 pub(in crate::delivery) struct Written {
     pub(in crate::delivery) settled: Settled,
-    /// Records whose outcome the database refuses; it was not written.
+    /// Records whose outcome the database refuses. These outcomes were not written.
     pub(in crate::delivery) refused: Vec<RecordId>,
 }
 
-/// This instance has been evicted: nothing it has can be written any more.
+/// This instance has been evicted: no write of it is applied any more.
 pub(in crate::delivery) struct Evicted;
 
 impl Settler {
@@ -34,8 +34,8 @@ impl Settler {
         Self { store, observers, fence }
     }
 
-    /// Writes the batch, however long the database is away. Returns once it is durable, or once it
-    /// is certain that it never will be. What the database refuses by itself is returned as refused.
+    /// Writes the batch, and tries again while the database is unreachable. Returns once each outcome is
+    /// durable or refused. Errors: [`Evicted`], if the fence row is closed.
     pub(in crate::delivery) async fn settle(
         &mut self,
         settlements: &[Settlement],
@@ -47,7 +47,7 @@ impl Settler {
         Box::pin(self.settle_apart(settlements, error)).await
     }
 
-    /// As above, but all or nothing: returns why the database refuses it.
+    /// Writes the batch as a whole. Returns the error if the database refuses it.
     async fn settle_together(
         &mut self,
         settlements: &[Settlement],
@@ -68,8 +68,8 @@ impl Settler {
             }
             match resolve(&*self.store, &self.observers, self.fence).await {
                 Resolution::Closed => return Err(Evicted),
-                // How many holds were refused is not known, nor how many lanes go on in steps: none and all
-                // are the safe answers.
+                // The numbers of applied holds and of lanes released in steps are unknown. No hold and every
+                // lane are the safe answers.
                 Resolution::Applied => {
                     self.fence = self.fence.moved();
                     let (applied, releasing) = (settlements.len(), settlements.len());
@@ -85,8 +85,8 @@ impl Settler {
         }
     }
 
-    /// One outcome of the batch cannot be stored: finds it by halves. Its error text is taken away, which
-    /// is all in it that a user wrote; if that does not help, a trigger of the user's refuses it.
+    /// The database refuses an outcome of the batch: finds it by halves. Then its error text, the only
+    /// content of a user, is replaced. If the database refuses that too, a trigger of the user is the cause.
     async fn settle_apart(
         &mut self,
         settlements: &[Settlement],
@@ -117,7 +117,7 @@ impl Settler {
     }
 }
 
-/// Whether the same again would be refused again: the outcome is at fault, not the connection.
+/// Whether a second try would be refused again: the outcome is the cause, not the connection.
 fn is_refusal(error: &StoreError) -> bool {
     matches!(error.class, ErrorClass::Record | ErrorClass::Duplicate | ErrorClass::Refused)
 }
