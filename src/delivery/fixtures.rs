@@ -1,4 +1,4 @@
-//! What the unit tests of this wing are made of.
+//! Parts for the unit tests of this wing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::{
     store::{Completed, FenceRow, Store, StoreSettings, Tables},
 };
 
-/// The generation in which everything is owned.
+/// The generation of all owned partitions.
 pub(super) const GENERATION: Generation = Generation(1);
 
 /// A closure as a handler.
@@ -56,7 +56,7 @@ pub(super) fn entry() -> Arc<Entry> {
     Arc::clone(registry(|_| Ok(())).entry("h", "t").unwrap())
 }
 
-/// Everything is owned, and the lease is good.
+/// All partitions are owned, and the lease is valid.
 pub(super) fn owning_all() -> Ownership {
     let ownership = Ownership::new(Clock::pausable());
     let all: Vec<_> = Partition::all().map(|partition| (partition, GENERATION)).collect();
@@ -98,7 +98,7 @@ pub(super) fn fence() -> FenceRow {
     FenceRow::of_settler(InstanceId::generate(), Server::default())
 }
 
-/// A dispatcher that owns everything; nothing of it runs.
+/// A dispatcher that owns all partitions and is not started.
 pub(super) fn dispatcher() -> Dispatcher {
     Dispatcher::new(Setup {
         store: store(&MemoryPool::new()),
@@ -125,7 +125,7 @@ pub(super) fn item(ownership: &Ownership, record: Record) -> Item {
     Item { record: Arc::new(record), permit, stops_lane: false, care: Default::default(), expires: None }
 }
 
-/// What attempts share, with nobody to listen.
+/// A context without an observer.
 pub(super) fn context(ownership: &Ownership) -> ExecContext {
     ExecContext {
         states: States::default(),

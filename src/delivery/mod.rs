@@ -6,21 +6,22 @@
 //!   database ─┴▶ fetch ──records──▶ lanes ──runs──▶ execute ──outcomes──▶ lanes ──┴─writes──▶ settle ─▶ database
 //! ```
 //!
-//! Each station owns its state and shows nobody its fields; none knows another. The [`dispatcher`] alone knows
-//! all four: it runs their tasks, takes what they hand over ([`work`], [`outcome`]) and passes it on.
+//! Each station owns its state, its fields are private, and no station knows another. Only the [`dispatcher`]
+//! knows all four: it runs their tasks and passes on what they hand over ([`work`], [`outcome`]).
 //!
-//! * **fetch** decides when to ask the database, for which partitions and for how many records (`planner`), asks
-//!   (`query`), and keeps what memory is shared by (`budget`). A fetch reads the pending records from the low
-//!   watermark on, in id order, without those in memory.
+//! * **fetch** decides when to read from the database, which partitions and how many records (`planner`),
+//!   reads (`query`), and shares memory (`budget`). A fetch reads the pending records from the low watermark
+//!   on, in id order, without those in memory.
 //! * **lanes** keep each key of each handler in order. A record is admitted to its lane, waits for its run, and
 //!   stays in memory until its outcome is durable. What the lanes want of other stations, they *wish* (`wishes`).
-//! * **execute** runs the runs in tasks and calls the user's code, in one place (`call`). Whatever ends a run ends
-//!   in a report of how each of its records has ended.
+//! * **execute** runs the runs in tasks and calls the user's code, in one place (`call`). However a run ends,
+//!   it
+//!   reports the outcome of each of its records.
 //! * **settle** writes outcomes in batches, each under the instance's fence row, and leaves no reply in doubt.
 //!
-//! A *permit* rides with each record from its fetch until its outcome is durable: a partition is handed over when
-//! its permits are gone. A lane that stands still has a row in `outbox_lane`; its later records are moved out of
-//! the pending set as they are met (status held), so that no fetch pays for them twice.
+//! A *permit* goes with each record from its fetch until its outcome is durable: a partition is handed over
+//! once it has no permits. A stopped lane has a row in `outbox_lane`; a fetch that meets a later record of it
+//! moves that record out of the pending set (status held), so that no fetch reads it twice.
 //!
 //! | word | meaning |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! Runs: what the lanes hand to execute, and how it comes back.
+//! Runs: what the lanes hand to execute, and what execute hands back.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,20 +7,21 @@ use smallvec::SmallVec;
 use super::work::{Item, LaneId};
 use crate::{handler::Entry, record::Change, rules::lifecycle::lane_goes_on, store::StoreError};
 
-/// How a record left its run. What is rare is boxed: outcomes change hands several times.
+/// How a record left its run. Rare and large contents are boxed, because outcomes change hands several times.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// Delivered; this is to be written.
+    /// Completed. The completion is to be written.
     Completed,
-    /// Another end, or another attempt; this is to be written.
+    /// Another end, or another attempt. The change is to be written.
     Changed(Box<Change>),
-    /// Completed in its handler's own transaction; a lane that it had stopped goes on.
+    /// Completed by the transaction of its handler. A lane that the record had stopped goes on.
     Written,
-    /// Not tried: it keeps its place.
+    /// Not tried. The record keeps its place.
     Untried,
-    /// The database failed around it, no attempt counts: it is fetched again.
+    /// Rolled back because of a failure of the database. No attempt counts, and the record is fetched again.
     Aborted(Box<StoreError>),
-    /// It was cut off, or another owner has settled it or may have: it is to be fetched again.
+    /// Unknown: the call was cut off, or another owner may have settled the record. The record is fetched
+    /// again.
     Lost,
 }
 
@@ -34,41 +35,42 @@ impl Outcome {
     }
 }
 
-/// What runs tell the dispatcher.
+/// What tasks report to the executor.
 pub(super) struct Report {
     pub(super) runs: Vec<Landed>,
-    /// What a run of the task took of the processor until it ended or waited for the first time.
+    /// The mean processor time per run of the task until its end or its first wait. Only in the first report
+    /// of a task.
     pub(super) mean_run: Option<Duration>,
 }
 
 /// Outcomes of a run.
 pub(super) struct Landed {
     pub(super) lanes: SmallVec<[LaneRun; 1]>,
-    /// The number of its handler.
+    /// The number of the handler in the registry.
     pub(super) handler: usize,
-    /// Whether the run was one of a transactional handler.
+    /// Whether the handler is transactional.
     pub(super) transactional: bool,
-    /// More will come of the run, from those of its lanes that are not over.
+    /// Whether more reports of the run follow, with those of its lanes that are not over.
     pub(super) goes_on: bool,
 }
 
-/// Work for one task: what the lanes hand to the executor.
+/// The work of one run: what the lanes hand to the executor.
 pub(super) struct Run {
     pub(super) entry: Arc<Entry>,
-    /// More than one only for handlers of mixed batches.
+    /// One lane, or several for handlers of mixed batches.
     pub(super) lanes: SmallVec<[LaneRun; 1]>,
 }
 
 /// The part of a run that belongs to one lane.
 pub(super) struct LaneRun {
     pub(super) lane: LaneId,
-    /// The records in their order. What is not tried yet is [`Outcome::Untried`].
+    /// The records in id order. A record that was not tried is [`Outcome::Untried`].
     pub(super) items: SmallVec<[(Item, Outcome); 1]>,
-    /// How many have ended. Moved on by [`LaneRun::end`], back by [`LaneRun::ended`].
+    /// How many records have ended. Raised by [`LaneRun::end`], reset by [`LaneRun::ended`].
     ended: u32,
-    /// Whether the next record may be tried. Turned false by an outcome after which it may not.
+    /// Whether the next record may be tried. Cleared by `stop` and by an outcome that stops the lane.
     goes_on: bool,
-    /// Nothing more will come of this lane. Turned true by the report of the last.
+    /// Whether nothing more will come of this lane. Set when its last records are reported.
     pub(super) over: bool,
 }
 
@@ -78,7 +80,7 @@ impl LaneRun {
         Self { lane, items, ended: 0, goes_on: true, over: false }
     }
 
-    /// The next record, if there is one and it may be tried.
+    /// The next record, or `None` if there is no more or the lane may not go on.
     pub(super) fn next(&self) -> Option<&Item> {
         self.items.get(self.ended as usize).filter(|_| self.goes_on).map(|(item, _)| item)
     }
@@ -88,13 +90,14 @@ impl LaneRun {
         self.items[self.ended as usize..].iter().map(|(item, _)| item)
     }
 
-    /// A call for these many records begins. If it is cut off, nobody knows what it has done.
+    /// A call with the next `count` records begins. If the call is cut off, its effect is unknown and the
+    /// records are lost.
     pub(super) fn begin(&mut self, count: usize) {
         let begun = self.items[self.ended as usize..].iter_mut().take(count);
         begun.for_each(|(_, outcome)| *outcome = Outcome::Lost);
     }
 
-    /// The next record has ended like this. Returns false if there is none.
+    /// Sets the outcome of the next record. Returns false if there is none.
     pub(super) fn end(&mut self, outcome: Outcome) -> bool {
         let Some(item) = self.items.get_mut(self.ended as usize) else { return false };
         self.goes_on &= match &outcome {
@@ -107,20 +110,20 @@ impl LaneRun {
         true
     }
 
-    /// The next record is not tried, nor any after it.
+    /// The lane does not go on: the next record and all later ones stay untried.
     pub(super) fn stop(&mut self) {
         self.goes_on = false;
         self.take_back();
     }
 
-    /// What was begun was taken back as a whole: it may be tried again.
+    /// The database has rolled back all that was begun: the records may be tried again.
     pub(super) fn take_back(&mut self) {
         let begun = self.items[self.ended as usize..].iter_mut();
         begun.for_each(|(_, outcome)| *outcome = Outcome::Untried);
     }
 
-    /// Splits off what has ended since the last call, if anything has. A lane that may not go on is reported
-    /// as a whole: what was not tried stays behind what was lost.
+    /// Splits off the records that have ended since the last call, or returns `None`. If the lane may not go
+    /// on, all its records are split off, so that untried records stay behind lost ones.
     pub(super) fn ended(&mut self) -> Option<Self> {
         let count = std::mem::take(&mut self.ended) as usize;
         if count == 0 {

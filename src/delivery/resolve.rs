@@ -1,4 +1,4 @@
-//! Leaves no reply in doubt.
+//! Finds out what became of a write whose reply was lost.
 
 use std::time::Duration;
 
@@ -7,11 +7,12 @@ use crate::{
     telemetry::{Observers, Signal},
 };
 
-/// Pauses between tries while the database is away: from the first, doubling, to the last.
+/// Pauses between tries while the database is unreachable: the first pause, which doubles up to the last.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(10);
 pub(super) const LAST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Finds out what became of a write whose reply was lost, however long the database is away.
+/// Asks the counter of the fence row whether a write with a lost reply was applied. Tries until the database
+/// answers.
 pub(super) async fn resolve(store: &dyn Store, observers: &Observers, fence: FenceRow) -> Resolution {
     let mut pause = FIRST_PAUSE;
     loop {

@@ -2,8 +2,8 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The jitter of an attempt, 0 to 1: drawn from the record and the attempt, so that it is the same
-/// wherever it is computed and needs no generator.
+/// The jitter of an attempt, from 0 to 1. It is a hash of the record and its failures, so each computation
+/// gives the same number and no generator is needed.
 pub(crate) fn roll(id: i64, failures: u32) -> f64 {
     let mut bytes = [0; 12];
     bytes[..8].copy_from_slice(&id.to_le_bytes());

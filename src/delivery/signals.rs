@@ -1,4 +1,4 @@
-//! What is told of a record that has failed, by whoever finds out.
+//! The signal of a failed record, for all places that find one.
 
 use crate::{
     record::{OnFailure, Record},
@@ -6,7 +6,7 @@ use crate::{
     telemetry::Signal,
 };
 
-/// What is told of a record that has failed for good.
+/// The signal of a record that has failed for good.
 pub(super) fn failed(record: &Record, attempts: u32, error: &str, rules: LaneRules) -> Signal {
     Signal::RecordFailed {
         record: record.delivery.id,

@@ -1,4 +1,4 @@
-//! What the stations hand to one another: records with the right to work on them, runs, and writes.
+//! What the stations hand to one another: records with their permits, and writes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,22 +10,22 @@ use crate::{
     rules::crashes::Care,
 };
 
-/// The place of a lane in the table of lanes. A lane keeps its place while a record of it is in memory, a
-/// write of it is under way, or it is stopped.
+/// The place of a lane in the table of lanes. A lane keeps its place while it is stopped, a record of it is
+/// in memory, or a write of it is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LaneId(pub(super) u32);
 
-/// A record in memory with its right to be worked on.
+/// A record in memory with its permit.
 pub(super) struct Item {
-    /// Shared with the call of its handler, which may outlast the item's place in its run.
+    /// Shared with the call of its handler, which can outlast the item's place in its run.
     pub(super) record: Arc<Record>,
-    /// Counts the record among those that its partition cannot be handed over with.
+    /// Keeps the partition of the record from being handed over.
     pub(super) permit: Permit,
-    /// This record has stopped its lane, and its next attempt has come.
+    /// Whether this record has stopped its lane, and its next attempt has come.
     pub(super) stops_lane: bool,
-    /// What its process may risk with it.
+    /// How careful to run it.
     pub(super) care: Care,
-    /// Its deadline, on the clock.
+    /// The deadline of the record, on the clock.
     pub(super) expires: Option<Duration>,
 }
 
@@ -34,13 +34,13 @@ impl Item {
         self.record.delivery.id
     }
 
-    /// Whether its handler may not be called any more.
+    /// Whether the deadline has passed, so that the handler is not called any more.
     pub(super) fn has_expired(&self, now: Duration) -> bool {
         self.expires.is_some_and(|expires| expires <= now)
     }
 }
 
-/// Items of one lane, in their order. Most keys have one record in memory, which needs no allocation.
+/// Items of one lane, in id order. Most keys have one record in memory, which needs no allocation.
 pub(super) type Items = SmallVec<[Item; 1]>;
 
 /// An outcome on its way to the database: what the lanes hand to the settler.
@@ -49,16 +49,16 @@ pub(super) struct Write {
     pub(super) origin: Origin,
 }
 
-/// Where a write comes from. The permit goes when the write is durable.
+/// The origin of a write. The permit is dropped when the write is durable.
 pub(super) struct Origin {
     pub(super) lane: LaneId,
-    /// `None` of a change of the lane alone, until the dispatcher asks for one.
+    /// `None` for a change of the lane alone, until the dispatcher asks for a permit.
     pub(super) permit: Option<Permit>,
-    /// The last pause before another try, if the database has refused the write before.
+    /// The last pause before a try, or zero if the database has not refused the write.
     pub(super) pause: Duration,
 }
 
-/// Writes of one settle; the settlements and their origins have the same places.
+/// The writes of one settle. A settlement and its origin have the same index.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) settlements: Vec<Settlement>,
@@ -66,7 +66,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// An empty batch with room for as many as this one has.
+    /// An empty batch with the capacity for as many writes as this one has.
     pub(super) fn of_this_size(&self) -> Self {
         let (settlements, origins) = (Vec::with_capacity(self.len()), Vec::with_capacity(self.len()));
         Self { settlements, origins }

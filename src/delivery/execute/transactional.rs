@@ -16,14 +16,15 @@ use crate::{
     store::{TransactionalRun, Work},
 };
 
-/// A record of the run, tried together with others.
+/// A record of a part: the records that one transaction tries together.
 #[derive(Clone)]
 struct Member {
-    /// The place of its lane.
+    /// The index of its lane in the flight.
     lane: usize,
     record: Arc<Record>,
     ticket: Ticket,
-    /// It was tried before: its lane may stand still because of it. Not every attempt is counted.
+    /// Whether the record was tried before, so that its lane may have a stop. An uncounted attempt leaves no
+    /// failure.
     stops_lane: bool,
     /// Its deadline, on the clock.
     expires: Option<Duration>,
@@ -35,8 +36,8 @@ impl Member {
     }
 }
 
-/// Runs the records in as few transactions as can be. A failure takes back all of a transaction: then
-/// each half of it is tried by itself, down to the record that fails.
+/// Runs the records in as few transactions as possible. A failure rolls back the whole transaction. Then each
+/// half is tried by itself, down to the record that fails.
 pub(super) async fn run_in_transactions(
     flight: &mut Flight<'_>,
     entry: &Entry,
@@ -47,7 +48,7 @@ pub(super) async fn run_in_transactions(
     while let Some(mut part) = parts.pop() {
         part.retain(|member| flight.next(member.lane).is_some());
         if let Some(expired) = part.iter().position(|member| member.has_expired(context)) {
-            // It ends at its place in its lane: after what is before it, and before what follows.
+            // The record ends at its place in the lane: behind the earlier records, before the later ones.
             let rest = part.split_off(expired + usize::from(expired == 0));
             parts.push(rest);
             if expired == 0 {
@@ -64,8 +65,8 @@ pub(super) async fn run_in_transactions(
     }
 }
 
-/// What to try together, the first at the end. What has failed before is likely to fail again, so it takes
-/// nothing back but itself.
+/// The records that are tried together, the first part last. A record that has failed before is likely to
+/// fail again: it is tried by itself, so that its failure rolls back nothing else.
 fn parts(flight: &Flight<'_>) -> Vec<Vec<Member>> {
     let mut members = Vec::new();
     for lane in 0..flight.lanes() {
@@ -83,7 +84,7 @@ fn parts(flight: &Flight<'_>) -> Vec<Vec<Member>> {
     parts
 }
 
-/// Tries some records in one transaction. Returns whether its halves are to be tried instead.
+/// Tries some records in one transaction. Returns whether the halves are to be tried instead.
 async fn run_part(
     flight: &mut Flight<'_>,
     entry: &Entry,
