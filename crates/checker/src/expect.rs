@@ -34,6 +34,9 @@ pub struct Expect {
     /// How far back, in nanoseconds, a failover may forget; memory is needed for so much. Without it, a
     /// [`What::FailedOver`](crate::What::FailedOver) takes nothing back.
     pub forgets: Option<u64>,
+    /// How long before its eviction, in nanoseconds, a fault may have kept an instance from releasing what others wait
+    /// for. Then it goes on for a moment, without a fault of that moment.
+    pub handover: u64,
     /// Bounds of the cluster's changes.
     pub takeover: Option<Takeover>,
     /// How long, in nanoseconds, the head of a lane may wait for its call after the faults.
@@ -67,6 +70,7 @@ impl Default for Expect {
             all_stopped: false,
             excusing: excusing.map(str::to_owned).into(),
             forgets: None,
+            handover: 0,
             takeover: None,
             head_waits: None,
             transactional: BTreeSet::new(),

@@ -171,7 +171,8 @@ impl Plan {
             self.handlers.iter().filter(|plan| wanted(plan)).map(|plan| plan.id.clone()).collect()
         };
         let Bounds { takeover, settled } = self.bounds();
-        let takeover = Takeover { bound: nanoseconds(takeover), settled: nanoseconds(settled) };
+        let settled = nanoseconds(settled);
+        let takeover = Takeover { bound: nanoseconds(takeover), settled };
         let delivery = &self.config.delivery;
         let bounds = [
             (PLAIN_CALLS.to_owned(), delivery.concurrency as u64),
@@ -180,7 +181,8 @@ impl Plan {
         let backoff = self.handlers.iter().map(|handler| (handler.id.clone(), self.backoff()));
         Expect {
             takeover: self.rests.then_some(takeover),
-            head_waits: self.rests.then_some(nanoseconds(settled)),
+            head_waits: self.rests.then_some(settled),
+            handover: settled,
             backoff: backoff.collect(),
             bounds: bounds.into(),
             order: match self.config.schedule.order {

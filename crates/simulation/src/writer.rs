@@ -32,7 +32,12 @@ pub(crate) async fn write(
     dice: Rng,
 ) {
     let mut writer = Writer { process, outbox, plan, start, dice, delayed: Vec::new() };
-    while !writer.process.world.has_enough() {
+    loop {
+        // From before the question: nobody finds all done while a producer is about to begin.
+        let _open = writer.process.world.opens();
+        if writer.process.world.has_enough() {
+            return;
+        }
         let pause = writer.plan.pause;
         writer.rest(pause).await;
         if let Ok(tx) = pool.begin().await {
@@ -76,7 +81,6 @@ struct Writer {
 
 impl Writer {
     async fn transaction(&mut self, mut tx: MemoryTransaction) {
-        let _open = self.process.world.opens();
         let number = self.process.world.number();
         // Now and then more of one key than its share of the memory.
         let burst = (self.dice.u8(..15) == 0).then(|| self.dice.usize(..self.plan.keys));

@@ -63,6 +63,12 @@ impl Judge {
         Ok(())
     }
 
+    /// Whether the instance has had a lease, if the history tells of leases: it may have crashed before anybody knew its
+    /// name.
+    pub(super) fn may_have_a_lease(&self, instance: Name) -> bool {
+        self.calls.leases.is_empty() || self.calls.leases.contains_key(&instance)
+    }
+
     /// Whether the lease of the instance has lapsed since this time.
     pub(super) fn has_lapsed(&self, instance: Name, since: u64) -> bool {
         self.calls.lapses.get(&instance).is_some_and(|at| *at > since)
@@ -211,11 +217,10 @@ impl Judge {
     }
 
     /// Whether the instance has been evicted not long after a fault, which may have kept it from releasing what others
-    /// wait for. Its calls go on until it learns of that.
-    fn was_kept_from_handing_over(&self, instance: Name) -> bool {
-        let settled = self.expect.takeover.map_or(0, |takeover| takeover.settled);
+    /// wait for. It calls until it learns of that.
+    pub(super) fn was_kept_from_handing_over(&self, instance: Name) -> bool {
         let end = self.members.end(instance).filter(|_| !self.members.is_live(instance));
-        end.is_some_and(|end| self.faults.excuse(instance, end.event.at.saturating_sub(settled)))
+        end.is_some_and(|end| self.faults.excuse(instance, end.event.at.saturating_sub(self.expect.handover)))
     }
 
     pub(super) fn call_ended(&mut self, call: u64, ends: &[End], line: &Line) -> Result<(), Violation> {

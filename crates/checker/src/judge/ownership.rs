@@ -173,7 +173,7 @@ impl Judge {
         let Some(lost) = lost else { return Ok(Standing::Owner) };
         self.reach("call of a former owner");
         self.count(Invariant::Lease);
-        if self.faults.excuse(instance, lost) {
+        if self.faults.excuse(instance, lost) || self.was_kept_from_handing_over(instance) {
             return Ok(Standing::Former);
         }
         let text = format!("{} calls and has lost the partition, without a fault", self.names.text(instance));

@@ -54,7 +54,8 @@ impl Unowned {
 impl Judge {
     fn healthy(&self) -> Vec<Name> {
         let active = self.members.live().filter(|(_, member)| member.state == Membership::Active);
-        active.map(|(name, _)| name).filter(|name| !self.calls.crashes.contains_key(name)).collect()
+        let active = active.map(|(name, _)| name).filter(|name| !self.calls.crashes.contains_key(name));
+        active.filter(|name| self.may_have_a_lease(*name)).collect()
     }
 
     fn owners(&self) -> BTreeMap<u16, Name> {

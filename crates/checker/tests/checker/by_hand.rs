@@ -2,8 +2,8 @@
 //! expected.
 
 use keylane_checker::{
-    CallKind, Called, End, Event, Expect, Invariant, Judge, Order, Repeats, Report, Status, Takeover, Truth,
-    Violation, What,
+    CallKind, Called, End, Event, Expect, Invariant, Judge, Order, Repeats, Report, Status, Truth, Violation,
+    What,
 };
 use uuid::Uuid;
 
@@ -128,16 +128,21 @@ fn calls_overlap_only_if_the_older_instance_had_a_fault() {
 #[test]
 fn calls_overlap_if_a_fault_has_kept_the_evicted_from_handing_over() {
     let instance = || "a".to_owned();
-    let overlap = |takeover| {
+    let evicted = || {
         let joined = Script::default().joined(&["a", "b"]).claim("a", 1).fault("outage", "a");
         let after = joined.then(What::FaultEnded { fault: "outage".to_owned(), instance: Some(instance()) });
-        let evicted = after.scheduled(1).begin(1, "a", 1, 1).then(What::Evicted { instance: instance() });
-        let overlap = evicted.claim("b", 2).called(2, "b", 1, 2).end(1, End::Ok);
-        let expect = Expect { truth: Truth::Calls, takeover, ..Expect::default() };
-        overlap.judged(expect).err().map(|violation| violation.invariant)
+        after.scheduled(1).begin(1, "a", 1, 1).then(What::Evicted { instance: instance() })
     };
-    assert_eq!(overlap(Some(Takeover { bound: 1_000, settled: 1_000 })), None);
-    assert_eq!(overlap(None), Some(Invariant::Lease), "no handover is expected to take so long");
+    let judged = |history: Script, handover| {
+        let expect = Expect { truth: Truth::Calls, handover, ..Expect::default() };
+        history.judged(expect).err().map(|violation| violation.invariant)
+    };
+    let overlap = || evicted().claim("b", 2).called(2, "b", 1, 2).end(1, End::Ok);
+    assert_eq!(judged(overlap(), 1_000), None);
+    assert_eq!(judged(overlap(), 1), Some(Invariant::Lease), "the fault was long before");
+    let goes_on = || evicted().end(1, End::Failed).called(2, "a", 1, 1).claim("b", 2).called(3, "b", 1, 2);
+    assert_eq!(judged(goes_on(), 1_000), None);
+    assert_eq!(judged(goes_on(), 1), Some(Invariant::Lease), "the fault was long before");
 }
 
 #[test]
