@@ -2,8 +2,9 @@
 //!
 //! Wanted, and tested as properties: *total* (every partition has an owner while anyone lives),
 //! *balanced* (shares differ by at most one), *minimal* (no partition moves unless balance or a
-//! death demands it), *idempotent* (an assignment assigned again does not change), and *the same
-//! for every observer* of the same view, so that no leader is needed.
+//! death demands it), *idempotent* (an assignment assigned again does not change, nor does one that
+//! is carried out in part), and *the same for every observer* of the same view, so that no leader is
+//! needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,8 +30,10 @@ pub struct Moves {
 /// Assigns all partitions to the live instances, starting from the present claims.
 ///
 /// Everyone keeps what it has up to its share, the lowest numbers first; what is over or free goes
-/// to those below their share, in the order of their ids. Of the shares that are one larger, those
-/// who hold most keep them (ties by id), which makes the moves minimal.
+/// to those below their share, in the order of their ids. The shares that are one larger go first to
+/// those who hold more than the smaller share, which makes the moves minimal, and then to the others, both
+/// in the order of their ids. How much anybody holds beyond that does not count: it changes while the
+/// moves are carried out, and the assignment must not.
 pub fn assign(live: &BTreeSet<InstanceId>, claims: &[Claim; PARTITION_COUNT]) -> Assignment {
     let mut assignment = [None; PARTITION_COUNT];
     if live.is_empty() {
@@ -62,13 +65,10 @@ fn shares(live: &BTreeSet<InstanceId>, claims: &[Claim; PARTITION_COUNT]) -> BTr
         }
     }
     let (base, larger) = (PARTITION_COUNT / live.len(), PARTITION_COUNT % live.len());
-    let mut by_holding: Vec<(InstanceId, usize)> = held.into_iter().collect();
-    by_holding.sort_by_key(|(id, count)| (std::cmp::Reverse(*count), *id));
-    by_holding
-        .into_iter()
-        .enumerate()
-        .map(|(rank, (id, _))| (id, base + usize::from(rank < larger)))
-        .collect()
+    let mut ranked: Vec<(InstanceId, usize)> = held.into_iter().collect();
+    ranked.sort_by_key(|(id, count)| (*count <= base, *id));
+    let shares = ranked.into_iter().enumerate();
+    shares.map(|(rank, (id, _))| (id, base + usize::from(rank < larger))).collect()
 }
 
 /// The part of an assignment that `me` carries out.

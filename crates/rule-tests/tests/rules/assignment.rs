@@ -109,6 +109,21 @@ proptest! {
         prop_assert!(most - least <= 1, "shares from {least} to {most}");
     }
 
+    /// Members release and claim one partition after the other, and look at the claims in between.
+    #[test]
+    fn an_assignment_that_is_carried_out_in_part_does_not_change(
+        (cluster, steps) in (cluster(1), vec(0..3_u8, PARTITION_COUNT)),
+    ) {
+        let assignment = cluster.assignment();
+        let mut claims = cluster.claims;
+        for ((claim, wanted), steps) in claims.iter_mut().zip(assignment).zip(steps) {
+            if claim.owner != wanted && steps > 0 {
+                claim.owner = wanted.filter(|_| steps > 1);
+            }
+        }
+        prop_assert_eq!(assign(&cluster.active, &claims), assignment);
+    }
+
     /// What can stay stays: everyone keeps its holdings up to the share, and as many as can be are
     /// among those whose share is one larger.
     #[test]
