@@ -245,7 +245,7 @@ impl LowWatermark {
 
     /// The first id of the next scan: whatever is known to be enough.
     fn first(&self) -> Option<RecordId> {
-        self.next.max(self.witnesses.first())
+        self.next.max(self.witnesses.beginning())
     }
 
     fn is_resolved_at_all(&self) -> bool {
