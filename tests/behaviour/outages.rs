@@ -166,6 +166,9 @@ pub(crate) async fn an_outage_is_told_by_the_health_of_the_workers<T: Remote>(st
     let outbox = behind(stage, &way, &Ledger::default()).await;
     let running = outbox.start().await.unwrap();
     until_healthy(&running).await;
+    // Who owns nothing fetches nothing.
+    let granted = |signal: &Signal| matches!(signal, Signal::PartitionsGranted { .. });
+    stage.signals.at_least(1, "partitions", granted).await;
     let socket = way.cut().await;
     until_degraded(&running, |reason| matches!(reason, Degradation::FetchesFail { .. })).await;
     assert!(running.health().live);
