@@ -8,13 +8,13 @@ use uuid::Uuid;
 use super::{Filter, StoreError};
 use crate::record::{Headers, Lane, RecordId};
 
-/// Why a record is a dead letter.
+/// The cause of a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct DeadLetterCause {
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// Where it was to go.
+    /// The target of the dead letter, such as a topic.
     pub target: String,
     /// The error and its causes on one line.
     pub error: String,
@@ -24,11 +24,11 @@ pub struct DeadLetterCause {
     pub kind: &'static str,
 }
 
-/// A row of `outbox_dead_letter`: a record that has failed for good, and why.
+/// A row of `outbox_dead_letter`: a record that has failed for good, and the cause.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadLetter {
-    /// The id of the record, which is gone.
+    /// The id of the record, whose row is deleted.
     pub id: RecordId,
     /// The identity of its event.
     pub event_id: Uuid,
@@ -42,9 +42,9 @@ pub struct DeadLetter {
     pub payload: Vec<u8>,
     /// The headers given at scheduling.
     pub headers: Headers,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// Where it was to go: what its handler calls its target, such as a topic.
+    /// The target of the dead letter, as its handler names it, such as a topic.
     pub target: String,
     /// The last error and its causes, cut to 1,000 bytes.
     pub error: String,
@@ -52,13 +52,13 @@ pub struct DeadLetter {
     pub error_class: Option<String>,
     /// What ended the last attempt: `error`, `timeout`, `panic`, `decode` or `expired`.
     pub error_kind: String,
-    /// How long ago it was scheduled.
+    /// The time since the event was scheduled.
     pub age: Duration,
-    /// How long ago it failed.
+    /// The time since the record failed.
     pub since: Duration,
 }
 
-/// Payloads, headers and errors can be personal data: the debug form has none of them.
+/// The debug form leaves out payloads, headers and errors, which can be personal data.
 impl fmt::Debug for DeadLetter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, event_id, lane, record_type, attempts, error_kind, payload, .. } = self;
@@ -69,27 +69,28 @@ impl fmt::Debug for DeadLetter {
     }
 }
 
-/// What becomes of dead letters.
+/// The calls of dead letters.
 #[async_trait]
 #[doc(hidden)]
 pub trait DeadLetterStore: Send + Sync + 'static {
-    /// Copies a record into the table of dead letters, unless it is there or the record is gone.
+    /// Copies a record into the table of dead letters, unless the copy exists or the record is gone.
     async fn copy_to_dead_letters(&self, id: RecordId, cause: &DeadLetterCause) -> Result<(), StoreError>;
-    /// Dead letters with an id above `after`, in that order.
+    /// At most `limit` dead letters with an id above `after`, in id order.
     async fn dead_letters(
         &self,
         filter: &Filter,
         after: RecordId,
         limit: usize,
     ) -> Result<Vec<DeadLetter>, StoreError>;
-    /// The ids of the same dead letters.
+    /// The ids of the dead letters that [`dead_letters`](Self::dead_letters) returns.
     async fn dead_letter_ids(
         &self,
         filter: &Filter,
         after: RecordId,
         limit: usize,
     ) -> Result<Vec<RecordId>, StoreError>;
-    /// Deletes these dead letters in one transaction, and schedules them again if asked to: as new records, in their
-    /// order, with the event ids they had. Returns how many there were.
+    /// Deletes the dead letters of `ids` in one transaction. If `schedule` is set, schedules them again as
+    /// new records, in the order of their ids, with their event ids. Returns the number of deleted dead
+    /// letters.
     async fn take_dead_letters(&self, ids: &[RecordId], schedule: bool) -> Result<usize, StoreError>;
 }

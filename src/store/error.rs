@@ -2,26 +2,26 @@
 
 use std::{error::Error, fmt};
 
-/// What to do about a database error. One total table per dialect sorts every error into these.
+/// What to do about a database error. One total table per dialect assigns a class to every error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorClass {
-    /// Deadlock, serialization failure, lock wait: run the same again, after a short pause.
+    /// Deadlock, serialization failure, lock wait: run the same work again after a short pause.
     Retry,
-    /// The connection is of no more use.
+    /// The connection is unusable: open another one.
     Reconnect,
-    /// The server is a standby or read-only: reconnect, there may be another primary.
+    /// The server is a standby or read-only: reconnect, because another server may be the primary.
     WrongNode,
     /// Disk, memory or connections are used up: wait.
     Resource,
-    /// A value does not fit: this record is at fault, not its neighbours.
+    /// A value does not fit: the fault is in this record, not in its neighbours.
     Record,
     /// A unique key exists already.
     Duplicate,
-    /// The server answers, and refuses the statement or the commit: a trigger that raises, a check of the
-    /// user's own.
+    /// The server answers and refuses the statement or the commit: a trigger that raises, or a check of the
+    /// user's schema.
     Refused,
-    /// Tables, rights or versions are wrong: a person must act.
+    /// Tables, rights or versions are wrong: a person must fix them.
     Setup,
 }
 
@@ -38,7 +38,7 @@ impl ErrorClass {
         Self::Setup,
     ];
 
-    /// Whether the same call may succeed later though nobody has fixed anything.
+    /// Whether the same call may succeed later without a repair by a person.
     pub(crate) fn may_pass(self) -> bool {
         match self {
             Self::Retry | Self::Reconnect | Self::WrongNode | Self::Resource | Self::Duplicate => true,
@@ -47,18 +47,18 @@ impl ErrorClass {
     }
 }
 
-/// A database call that failed, with its cause in one line. A text of the server that may quote a key or
-/// a payload is in neither `Display` nor `Debug`: there, the code and the constraint stand for it.
+/// A database call that failed, with its cause in one line. Neither `Display` nor `Debug` shows a text of the
+/// server that may quote a key or a payload: they show the code and the constraint instead.
 #[derive(thiserror::Error)]
 #[error("{call} failed: {line}")]
 #[non_exhaustive]
 pub struct StoreError {
-    /// Which call, such as `settle`.
+    /// The name of the call, such as `settle`.
     pub call: &'static str,
-    /// What to do about it.
+    /// What to do about the error.
     pub class: ErrorClass,
-    /// The driver's error as it came, or the timeout; its text may quote values. It is not the
-    /// `source()` of this error, so that no report of an error prints it unasked.
+    /// The error of the driver, or the timeout. Its text may quote values, so it is not the `source()` of
+    /// this error, and no report of an error prints it by default.
     pub cause: Box<dyn Error + Send + Sync>,
     line: String,
 }
@@ -75,7 +75,7 @@ impl StoreError {
         Self::told(call, class, cause, line)
     }
 
-    /// An error that is told by this line.
+    /// An error that `Display` and `Debug` show as `line`.
     pub(crate) fn told(
         call: &'static str,
         class: ErrorClass,
@@ -85,7 +85,7 @@ impl StoreError {
         Self { call, class, cause: cause.into(), line }
     }
 
-    /// The error and its cause in one line, as `Display` has it.
+    /// The error and its cause in one line, the same as `Display`.
     pub fn chain(&self) -> String {
         self.to_string()
     }
@@ -102,19 +102,19 @@ impl fmt::Debug for StoreError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Each connection to it would be another database.
+    /// The database is in memory: each connection would open a separate one.
     #[error(
         "an in-memory SQLite database cannot be shared between connections; use a file, or keylane::memory for tests"
     )]
     InMemory,
-    /// Transactional handlers would starve.
+    /// The pool is too small: transactional handlers would starve.
     #[error(
         "the pool has at most {has} connections, but {needs} are needed (transactional_concurrency + 1); enlarge the pool or lower the setting"
     )]
     PoolTooSmall {
-        /// Its largest size.
+        /// The largest size of the pool.
         has: u32,
-        /// What the settings need.
+        /// The size that the settings need.
         needs: u32,
     },
 }
@@ -123,25 +123,25 @@ pub enum OpenError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// The tables are not there.
+    /// The tables do not exist.
     #[error(
         "the outbox tables are missing: call Outbox::migrate(), or have a DBA run the output of `keylane migrate --print`"
     )]
     Missing,
-    /// The tables are older than this build needs.
+    /// The tables are older than this build supports.
     #[error("the outbox schema is version {found}, this build needs {needed}: call Outbox::migrate()")]
     Older {
-        /// In the database.
+        /// The version in the database.
         found: i64,
-        /// In this build.
+        /// The lowest version that this build supports.
         needed: i64,
     },
-    /// The tables are newer than this build knows.
+    /// The tables are newer than this build supports.
     #[error("the outbox schema is version {found}, this build knows only {known}: deploy a newer build")]
     Newer {
-        /// In the database.
+        /// The version in the database.
         found: i64,
-        /// In this build.
+        /// The highest version that this build supports.
         known: i64,
     },
     /// A table or a column is missing, or has another name.
@@ -151,10 +151,10 @@ pub enum SchemaError {
     Differs {
         /// The version that this build makes.
         expected: i64,
-        /// What the server says.
+        /// The text of the server.
         problem: String,
     },
-    /// Keys would go to other partitions than those stored.
+    /// The number of partitions or the hash differs: keys would go to other partitions than the stored ones.
     #[error(
         "outbox_meta says {found}, this build hashes with {expected}: run a build that matches, or drain the outbox and recreate its tables"
     )]
@@ -164,7 +164,7 @@ pub enum SchemaError {
         /// `hash % count` in this build.
         expected: String,
     },
-    /// Someone deleted or added partition rows.
+    /// Partition rows were deleted or added by hand.
     #[error(
         "outbox_partition has {found} rows instead of 256: insert the missing partition numbers 0 to 255 with generation 0"
     )]
@@ -177,22 +177,23 @@ pub enum SchemaError {
         "the database is read-only (a standby, or default_transaction_read_only is on): connect to the primary"
     )]
     ReadOnly,
-    /// Settings that the workers make on a connection would hold for other clients, and not for the workers.
+    /// A pooler does not keep sessions: settings that the workers make on a connection would hold for other
+    /// clients, and not for the workers.
     #[error(
         "the address leads through a pooler in {mode} mode, which does not keep the session of a connection: give the workers the address of the server itself, or of a pooler in session mode, by builder.worker_pool(pool)"
     )]
     Pooler {
-        /// Its mode: `transaction` or `statement`.
+        /// The mode of the pooler: `transaction` or `statement`.
         mode: &'static str,
     },
-    /// The workers would deliver what somebody else has scheduled.
+    /// The pools lead to different tables: the workers would deliver records of other producers.
     #[error(
         "the worker pool leads to other tables ({worker_pool}) than the pool ({pool}): give builder.worker_pool(pool) another address of the same database"
     )]
     WorkerPool {
-        /// What tells the tables of the pool from all others.
+        /// The identity of the tables of the pool.
         pool: String,
-        /// The same of the worker pool.
+        /// The identity of the tables of the worker pool.
         worker_pool: String,
     },
     /// Ids would not follow the order of inserts.
@@ -208,17 +209,17 @@ pub enum SchemaError {
         "{engine} is not supported: {reason}, so records of a key would lose their order; use PostgreSQL, MariaDB, MySQL or SQLite"
     )]
     Engine {
-        /// Its name.
+        /// The name of the engine.
         engine: &'static str,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
     /// The server is too old.
     #[error("{server} is too old: Keylane needs {needed}")]
     Server {
-        /// As the server names itself.
+        /// The server in its own words.
         server: String,
-        /// The least version.
+        /// The lowest supported version.
         needed: &'static str,
     },
     /// A statement failed.

@@ -1,17 +1,18 @@
-//! The right to write outcomes, and what is learnt of a write whose answer was lost.
+//! The right to write outcomes, and how a write with a lost reply is resolved.
 
 use crate::{instance::InstanceId, rules::watermark::Server};
 
-/// The right to write outcomes: a row of `outbox_fence` at a counter value, on one server. Each write moves the
-/// counter on by one; an evictor closes the row, and every later write finds its value gone. A server that has
-/// taken over may have a copy of the row, so the write also asks which server it runs on.
+/// The right to write outcomes: a row of `outbox_fence` at a counter value, on one server. Each write moves
+/// the counter on by one. An evictor closes the row, and a later write then finds no row with its value. A
+/// server that has taken over may have a copy of the row, so each write also compares the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FenceRow {
-    /// The instance that it belongs to.
+    /// The instance that the row belongs to.
     pub instance: InstanceId,
-    /// Which of its fence rows: 0 is the settler's, transactional handlers have one each.
+    /// The number of the row within its instance: 0 is the settler's, transactional handlers have one each.
     pub slot: u32,
-    /// The value that the counter must have.
+    /// The value that the counter must have. Moved on by [`moved`](Self::moved) and
+    /// [`invalidated`](Self::invalidated).
     pub counter: i64,
     /// The server on which the instance has joined.
     pub server: Server,
@@ -29,14 +30,15 @@ impl FenceRow {
         Self { counter: self.counter + 1, ..self }
     }
 
-    /// The fence row after [`RecordStore::resolve`](super::RecordStore::resolve) has invalidated it: by two, so that a write that did run
-    /// and an invalidation whose own reply was lost can be told apart.
+    /// The fence row after [`RecordStore::resolve`](super::RecordStore::resolve) has invalidated it. The
+    /// counter moves by two, so that an applied write and an invalidation with a lost reply can be told
+    /// apart.
     #[must_use]
     pub fn invalidated(self) -> Self {
         Self { counter: self.counter + 2, ..self }
     }
 
-    /// What a counter read after an invalidation says about the write under this fence row.
+    /// What the counter, read after an invalidation, says about the write under this fence row.
     pub fn resolution(self, counter: i64) -> Resolution {
         match counter {
             counter if counter == self.moved().counter => Resolution::Applied,
@@ -46,12 +48,12 @@ impl FenceRow {
     }
 }
 
-/// What became of a settle whose answer was lost.
+/// What became of a settle whose reply was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// It was written.
+    /// The settle was written.
     Applied,
-    /// It was not written, and it never will be: the counter has been moved by two, see
+    /// The settle was not written and never will be: the counter has moved by two, see
     /// [`FenceRow::invalidated`].
     NotApplied,
     /// This instance has been evicted.

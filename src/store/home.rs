@@ -1,9 +1,9 @@
 //! The server on which an instance has joined.
 //!
-//! What an instance knows, it knows of one server: which records it has in memory, which partitions it owns, how
-//! far its fence rows have moved. A failover can lead to a server that has never heard of the last of it, and
-//! that gives the same ids to other records. An instance therefore stays on one server. When another one
-//! answers, the instance gives up all that it knows and joins again.
+//! All knowledge of an instance concerns one server: the records in memory, the owned partitions, the
+//! counters of the fence rows. A failover can lead to a server that has lost the latest commits and gives the
+//! same ids to other records. An instance therefore stays on one server. If another server answers, the
+//! instance drops its state and joins again.
 
 use crate::{rules::watermark::Server, wake::Wake};
 
@@ -19,7 +19,8 @@ impl HomeServer {
         Self { server, changed: Wake::default() }
     }
 
-    /// Whether the server that answers is this one.
+    /// Whether the server that answers is the home server. If it is another one, [`changed`](Self::changed)
+    /// returns.
     pub(crate) fn is(&self, answering: Server) -> bool {
         let same = answering == self.server;
         if !same {
@@ -34,6 +35,6 @@ impl HomeServer {
     }
 }
 
-/// What a call says that another server has answered.
+/// The text of the error of a call that another server has answered.
 pub(crate) const OTHER_SERVER: &str =
     "another server answers than the one on which this instance has joined, or the server has crashed since";

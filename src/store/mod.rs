@@ -1,14 +1,14 @@
-//! The store: everything a database must do for Keylane, as five traits over plain words, each in a file.
+//! The store: all that Keylane needs of a database, as five traits over plain values, one file per trait.
 //!
 //! * [`RecordStore`]: the delivery wing reads records and writes outcomes.
 //! * [`ClusterStore`]: the cluster wing reads and writes members and claims.
-//! * [`AdminStore`]: what people look at and do, and the list of handlers.
-//! * [`DeadLetterStore`]: records that have failed for good are set apart, if asked for.
-//! * [`SchemaStore`]: the tables are made, brought up and checked.
+//! * [`AdminStore`]: what people read and do, and the list of handlers.
+//! * [`DeadLetterStore`]: records that have failed for good are moved away, if their route says so.
+//! * [`SchemaStore`]: the tables are created, upgraded and checked.
 //!
-//! A [`Store`] is all of them. Only ages and delays cross this seam, never timestamps: the database's clock is
-//! the only wall clock. Every write of an outcome carries a [`FenceRow`], which the database checks *by writing
-//! it* in the same transaction; see `docs/guarantees.md`, "The fence".
+//! A [`Store`] has all of them. Only ages and delays cross this seam, never timestamps: the clock of the
+//! database is the only wall clock. Every write of an outcome carries a [`FenceRow`], which the database
+//! checks *by writing the row* in the same transaction; see `docs/guarantees.md`, "The fence".
 
 mod admin;
 mod backend;

@@ -1,4 +1,4 @@
-//! Telling other processes that there is work, where the database can.
+//! Notifications between processes, on databases that have them.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use async_trait::async_trait;
 
 use super::StoreError;
 
-/// Tells other processes that there may be work. Nothing relies on it.
+/// Tells other processes that there may be work. A notification is a hint: polls find the work as well.
 #[async_trait]
 #[doc(hidden)]
 pub trait Notifier: Send + Sync + 'static {
-    /// Notifies all others who listen.
+    /// Notifies all listeners of other processes.
     async fn notify(&self) -> Result<(), StoreError>;
     /// Begins to listen.
     ///
     /// # Errors
-    /// Of a class that only a person can fix where notifications do not arrive.
+    /// An error of class [`Setup`](super::ErrorClass::Setup) if notifications do not arrive here.
     async fn listen(&self) -> Result<Box<dyn Listener>, StoreError>;
-    /// Closes what has not notified for so long.
+    /// Closes the notifying connection if it has sent nothing for `unused_for`.
     async fn close_idle(&self, unused_for: Duration);
 }
 
@@ -25,6 +25,6 @@ pub trait Notifier: Send + Sync + 'static {
 #[async_trait]
 #[doc(hidden)]
 pub trait Listener: Send {
-    /// Returns when somebody else has notified, or may have while nobody listened.
+    /// Returns when another process has notified, or may have while there was no listener.
     async fn recv(&mut self) -> Result<(), StoreError>;
 }

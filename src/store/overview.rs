@@ -1,4 +1,4 @@
-//! What people are shown: instances, partitions, stopped lanes, failed records, and numbers of them.
+//! Lists for people: instances, partitions, stopped lanes, failed records, and numbers of records.
 
 use std::{fmt, time::Duration};
 
@@ -11,40 +11,40 @@ use crate::{
     record::{Headers, Lane, RecordId, Status, StopReason},
 };
 
-/// Numbers of records, for people and alarms.
+/// Numbers of records and of stopped lanes, for people and alarms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Records by status.
+    /// The number of records per status.
     pub records: Vec<(Status, u64)>,
-    /// Stopped lanes by reason.
+    /// The number of stopped lanes per reason.
     pub stopped_lanes: Vec<(StopReason, u64)>,
 }
 
 impl Counts {
-    /// Records of this status.
+    /// The number of records with this status.
     pub fn of(&self, status: Status) -> u64 {
         self.records.iter().filter(|(found, _)| *found == status).map(|(_, count)| count).sum()
     }
 }
 
-/// A process as its row in `outbox_instance` shows it.
+/// An instance, as its row in `outbox_instance` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Instance {
-    /// Who.
+    /// The id of the instance.
     pub id: InstanceId,
-    /// Its `cluster.instance_name`, or the host name and the process id.
+    /// The setting `cluster.instance_name`, or the host name and the process id.
     pub name: String,
     /// The version of the library.
     pub version: String,
     /// Its state.
     pub state: InstanceState,
-    /// How long ago it joined.
+    /// The time since the instance joined.
     pub started: Duration,
-    /// How long ago its last heartbeat was written.
+    /// The time since the last heartbeat was written.
     pub last_beat: Duration,
-    /// How many partitions it owns.
+    /// The number of owned partitions.
     pub partitions: usize,
 }
 
@@ -52,19 +52,18 @@ pub struct Instance {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PartitionOwner {
-    /// Which partition.
+    /// The number of the partition.
     pub partition: Partition,
-    /// Who owns it; `None`: it is free.
+    /// The owner; `None` if the partition is free.
     pub owner: Option<InstanceId>,
-    /// How often its owner has changed.
+    /// The number of claims so far.
     pub generation: Generation,
-    /// How long ago the last owner claimed it; `None`: nobody has ever owned it.
+    /// The time since the last claim; `None` if the partition was never claimed.
     pub claimed: Option<Duration>,
 }
 
-/// Selects stopped lanes or failed records: those that fit everything that is set. A filter by key or by
-/// partition uses an index; a filter by handler alone reads all lanes that stand still, or all records that
-/// have failed.
+/// Selects stopped lanes or failed records: those that match every condition that is set. A filter by key or
+/// by partition uses an index; a filter by handler alone reads all stopped lanes, or all failed records.
 ///
 /// ```
 /// use keylane::{Partition, admin::Filter};
@@ -82,33 +81,33 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// All of them.
+    /// No condition: everything matches.
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Those of this handler.
+    /// Adds a condition: the handler has this id.
     #[must_use]
     pub fn handler(mut self, id: impl Into<Name>) -> Self {
         self.handler = Some(id.into());
         self
     }
 
-    /// Those of this record key.
+    /// Adds a condition: the record key is this one.
     #[must_use]
     pub fn key(mut self, key: impl Into<Name>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// Those in this partition.
+    /// Adds a condition: the lane is in this partition.
     #[must_use]
     pub fn partition(mut self, partition: Partition) -> Self {
         self.partition = Some(partition);
         self
     }
 
-    /// The partitions in which they can be.
+    /// The partitions that a match can be in.
     pub(crate) fn partitions(&self) -> PartitionSet {
         let of_key = self.key.as_deref().map(Partition::of);
         let fits = |partition: &Partition| {
@@ -117,7 +116,7 @@ impl Filter {
         Partition::all().filter(fits).collect()
     }
 
-    /// Whether a lane is one of those.
+    /// Whether a lane matches.
     pub(crate) fn fits(&self, lane: &Lane) -> bool {
         self.partitions().contains(lane.partition)
             && self.key.as_ref().is_none_or(|key| *key == lane.key)
@@ -125,7 +124,7 @@ impl Filter {
     }
 }
 
-/// Keys can be personal data: the debug form says only that there is one.
+/// The debug form says only whether a key is set, because keys can be personal data.
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { handler, key, partition } = self;
@@ -135,27 +134,27 @@ impl fmt::Debug for Filter {
     }
 }
 
-/// A lane that stands still.
+/// A stopped lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoppedLane {
-    /// Which lane.
+    /// The lane.
     pub lane: Lane,
-    /// Why.
+    /// The reason of the stop.
     pub reason: StopReason,
-    /// The record that stops it.
+    /// The record that has stopped the lane.
     pub record: RecordId,
-    /// The identity of its event.
+    /// The identity of the record's event; `None` if the record is gone.
     pub event_id: Option<Uuid>,
-    /// Its record type.
+    /// The type of the record; `None` if the record is gone.
     pub record_type: Option<String>,
-    /// Its failed attempts.
+    /// The number of failed attempts of the record.
     pub attempts: u32,
-    /// The last error, cut to 1,000 bytes.
+    /// The last error of the record, cut to 1,000 bytes.
     pub last_error: Option<String>,
-    /// Records held behind it.
+    /// The number of records held behind it.
     pub held: u64,
-    /// How long it has stood still.
+    /// The time since the lane stopped.
     pub since: Duration,
 }
 
@@ -163,7 +162,7 @@ pub struct StoppedLane {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FailedRecord {
-    /// The record.
+    /// The id of the record.
     pub id: RecordId,
     /// The identity of its event.
     pub event_id: Uuid,
@@ -171,7 +170,7 @@ pub struct FailedRecord {
     pub lane: Lane,
     /// Its record type.
     pub record_type: String,
-    /// Its failed attempts.
+    /// The number of failed attempts.
     pub attempts: u32,
     /// The last error, cut to 1,000 bytes.
     pub last_error: Option<String>,
@@ -181,11 +180,11 @@ pub struct FailedRecord {
     pub payload: Vec<u8>,
     /// The headers given at scheduling.
     pub headers: Headers,
-    /// How long ago it was scheduled.
+    /// The time since the event was scheduled.
     pub age: Duration,
 }
 
-/// Payloads, headers and errors can be personal data: the debug form has none of them.
+/// The debug form leaves out payloads, headers and errors, which can be personal data.
 impl fmt::Debug for FailedRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, event_id, lane, record_type, attempts, payload, .. } = self;

@@ -1,4 +1,4 @@
-//! What the delivery wing may do: read records, write outcomes.
+//! The calls of the delivery wing: read records, write outcomes.
 
 use async_trait::async_trait;
 
@@ -14,43 +14,43 @@ use crate::{
     },
 };
 
-/// What the delivery wing may do.
+/// The calls of the delivery wing.
 #[async_trait]
 #[doc(hidden)]
 pub trait RecordStore: Send + Sync + 'static {
-    /// Pending records of these partitions in turn, each partition's from its head in id order.
+    /// Pending records of these partitions: partition after partition, in id order from the head of each.
     async fn fetch_by_partition(
         &self,
         partitions: &[Partition],
         pick: Pick<'_>,
     ) -> Result<Vec<Record>, StoreError>;
 
-    /// Where the head of these partitions is.
+    /// The id of the head of these partitions.
     async fn find_head(&self, partitions: PartitionSet) -> Result<Head, StoreError>;
 
-    /// Reads the last id, then gives out the number of a transaction, where numbers count.
+    /// Reads the last id, then draws the number of a transaction. `None` on a database without such numbers.
     async fn draw_number(&self) -> Result<Option<(Witness, Server)>, StoreError> {
         Ok(None)
     }
 
-    /// Which of these transactions have written no record, where numbers count.
+    /// Which of these transactions have written no record. `None` on a database without such numbers.
     async fn find_bystanders(&self, _: &[i64]) -> Result<Option<Bystanders>, StoreError> {
         Ok(None)
     }
 
-    /// Pending records in id order, whatever their partition, and the horizon of the same moment. A
-    /// database without numbers of transactions adds pending records below `from`, if there are any. One
-    /// with numbers may bring none, if one of the transactions that are named has ended.
+    /// Pending records of a range of ids in id order, and the horizon of the same moment. A database without
+    /// numbers of transactions also returns pending records below `from`. A database with numbers may return
+    /// no records if one of the transactions in `open` has ended.
     async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Record>, Horizon), StoreError>;
 
-    /// A number that moves whenever another connection has committed, if the database tells it at almost no
-    /// cost.
+    /// A number that changes with each commit of another connection. `None` unless the database reads it at
+    /// almost no cost.
     async fn version(&self) -> Result<Option<i64>, StoreError> {
         Ok(None)
     }
 
-    /// Delayed records of these partitions whose time has come, the longest due first; and how often the
-    /// cluster has changed, see [`ClusterStore`](super::ClusterStore).
+    /// Delayed records of these partitions whose time has come, the longest due first; and the count of the
+    /// cluster's changes, see [`ClusterStore`](super::ClusterStore).
     async fn fetch_due(
         &self,
         partitions: PartitionSet,
@@ -60,88 +60,91 @@ pub trait RecordStore: Send + Sync + 'static {
     /// The stopped lanes of these partitions.
     async fn stops(&self, partitions: PartitionSet) -> Result<Vec<Stop>, StoreError>;
 
-    /// Crashes of earlier owners of these partitions, and of calls there that had not ended.
+    /// The counts of crashes of the earlier owners of these partitions, and of tracked calls in these
+    /// partitions.
     async fn suspicions(&self, partitions: PartitionSet) -> Result<Vec<Suspicion>, StoreError>;
 
-    /// Tracks that an instance is about to handle a record: a crash of it counts against the record until
-    /// [`RecordStore::end_tracking`].
+    /// Writes that an instance is about to handle a record. A crash of the instance then counts against the
+    /// record until [`RecordStore::end_tracking`].
     async fn track_call(&self, me: InstanceId, partition: Partition, id: RecordId) -> Result<(), StoreError>;
 
-    /// The call has ended, or the record is not tried again: what was tracked of it is gone.
+    /// Deletes what [`RecordStore::track_call`] wrote of a record: its call has ended, or the record is not
+    /// tried again.
     async fn end_tracking(&self, id: RecordId) -> Result<(), StoreError>;
 
-    /// Clears the counts of crashes of partitions that `me` owns, because nothing has crashed there for long.
+    /// Clears the counts of crashes of partitions that `me` owns, because no owner has crashed for a long
+    /// time.
     async fn calm(&self, me: InstanceId, partitions: PartitionSet) -> Result<(), StoreError>;
 
-    /// Writes outcomes and moves the fence row's counter on, all or nothing.
+    /// Writes outcomes and moves the counter of the fence row on, all or nothing.
     async fn settle(&self, fence: FenceRow, settlements: &[Settlement]) -> Result<Settled, SettleError>;
 
-    /// Finds out what became of a settle whose answer was lost, and makes that final: moves the
-    /// counter by two if it still has the fence row's value, then reads it. May be repeated.
+    /// Finds out what became of a settle whose reply was lost, and makes the result final: if the counter
+    /// still has the value of `fence`, moves it on by two, then reads it. May be repeated.
     async fn resolve(&self, fence: FenceRow) -> Result<Resolution, StoreError>;
 }
 
-/// A settle that was written.
+/// The result of a settle that was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// Records written, other than holds.
+    /// The number of records written, without holds.
     pub applied: usize,
-    /// Records held. If they are fewer than asked for, a lane was released meanwhile, and its records stay
-    /// pending.
+    /// The number of records held. If it is lower than asked for, a lane was released meanwhile, and its
+    /// records stay pending.
     pub held: usize,
-    /// Lanes that go on in steps, or may: their stops are to be read again.
+    /// The number of lanes that are released in steps, or may be: the caller reads their stops again.
     pub releasing: usize,
-    /// The number of the transaction that wrote them, where the database gives numbers, and the server
-    /// that gave it.
+    /// The number of the transaction that wrote the settle, and the server that gave the number. `None` on a
+    /// database without such numbers.
     pub number: Option<(i64, Server)>,
 }
 
-/// Why a settle was not written, or may not have been.
+/// Why a settle was not written, or may not have been written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettleError {
-    /// The fence row was closed or moved on by another: this instance has been evicted.
+    /// Another process has closed the fence row or moved it on: this instance has been evicted.
     #[error("fenced: the fence row of this instance is gone or closed")]
     Fenced,
-    /// The statement failed or its answer was lost: ask [`RecordStore::resolve`].
+    /// The statement failed or its reply was lost: call [`RecordStore::resolve`].
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What a fetch takes of the records that it meets.
+/// Which records a fetch takes.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
 pub struct Pick<'a> {
-    /// Ids to leave out.
+    /// The ids to leave out.
     pub skip: &'a [RecordId],
-    /// Of which handlers.
+    /// The handlers whose records are taken.
     pub handlers: &'a Handlers,
-    /// Records at most.
+    /// The most records.
     pub limit: usize,
 }
 
 impl<'a> Pick<'a> {
-    /// The records of every handler.
+    /// The records of all handlers.
     pub fn new(skip: &'a [RecordId], limit: usize) -> Self {
         Self { skip, handlers: &Handlers::Every, limit }
     }
 }
 
-/// The handlers whose records a fetch brings, by their ids, which are valid names.
+/// The handlers whose records a fetch takes. The ids are valid names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum Handlers {
-    /// All.
+    /// All handlers.
     #[default]
     Every,
-    /// One.
+    /// One handler.
     Only(Name),
-    /// All others, whether this build knows them or not.
+    /// All handlers but these, known to this build or not.
     Except(Vec<Name>),
 }
 
 impl Handlers {
-    /// Whether a fetch brings the records of this handler.
+    /// Whether a fetch takes the records of this handler.
     pub fn include(&self, handler: &str) -> bool {
         match self {
             Self::Every => true,
@@ -151,41 +154,42 @@ impl Handlers {
     }
 }
 
-/// Some ids of the table to scan, in their order.
+/// A range of record ids to scan, in id order.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
 pub struct IdScan<'a> {
-    /// Of which handlers.
+    /// The partitions whose records are taken.
     pub partitions: PartitionSet,
     /// The first id.
     pub from: RecordId,
-    /// How many ids from there.
+    /// The number of ids in the range.
     pub reach: i64,
-    /// Numbers of transactions: if one of them has ended, what is read does not count.
+    /// Numbers of transactions. If one of them has ended, the caller discards the result.
     pub open: &'a [i64],
-    /// Which of them; the ids to leave out may be at `from`, above or below.
+    /// Which records of the range are taken. The ids to leave out may be below the range, too.
     pub pick: Pick<'a>,
 }
 
 impl IdScan<'_> {
-    /// The ids to leave out that are not below `from`.
+    /// The ids to leave out that are at or above `from`.
     pub(crate) fn skip_above(&self) -> Vec<RecordId> {
         self.pick.skip.iter().copied().filter(|id| *id >= self.from).collect()
     }
 }
 
-/// Crashes that were counted by those who declared instances dead.
+/// Crashes that evictors have counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspicion {
-    /// Where.
+    /// The partition whose owners crashed.
     pub partition: Partition,
-    /// The record whose calls had not ended; `None`: of whatever the partition's owners were at.
+    /// The record of the tracked calls that had not ended; `None` if the count is of the partition.
     pub record: Option<RecordId>,
-    /// How many.
+    /// The number of crashes.
     pub crashes: u32,
 }
 
-/// Held records of a lane that return at once when it goes on; more of them return in steps.
+/// The most held records of a lane that return at once when the lane is released. More records return in
+/// steps.
 pub(crate) const RETURNED_AT_ONCE: u64 = 1_000;
-/// Held records that one step returns.
+/// The number of held records that one step returns.
 pub(crate) const RETURNED_BY_A_STEP: usize = 500;

@@ -1,4 +1,4 @@
-//! The life of the tables.
+//! The calls of the schema: create, upgrade and check the tables.
 
 use std::ops::RangeInclusive;
 
@@ -6,34 +6,36 @@ use async_trait::async_trait;
 
 use super::{SchemaError, StoreError};
 
-/// The versions of the schema that this build works with. It makes the last but one: a migration only adds what
-/// the build before does not miss, so that each build works with the version after its own.
+/// The versions of the schema that this build works with. The migrations of this build make the version
+/// before the last one. A migration only adds, and the build before works without the additions, so each
+/// build works with the version after its own.
 pub(crate) const SCHEMA_VERSIONS: RangeInclusive<i64> = 4..=5;
 
-/// What a schema needs.
+/// The calls of the schema.
 #[async_trait]
 #[doc(hidden)]
 pub trait SchemaStore: Send + Sync + 'static {
-    /// Brings the schema up to this build's version; safe to run by several at once.
+    /// Upgrades the schema to the version of this build. Several processes may migrate at once.
     async fn migrate(&self) -> Result<(), SchemaError>;
-    /// Refuses a schema that does not fit this build.
+    /// Fails if the schema does not fit this build.
     async fn check(&self) -> Result<(), SchemaError>;
-    /// What tells these tables from all others. Works behind any pooler.
+    /// A text that identifies these tables among all databases. Works behind any pooler.
     async fn identity(&self) -> Result<String, StoreError>;
-    /// The statements that give these rights to a user of the database.
+    /// The statements that give these rights to the database user `to`.
     fn grants(&self, rights: Rights, to: &str) -> String;
-    /// The statements that `migrate` would run on tables of version `from`, 0 for none, for a DBA.
+    /// The statements that `migrate` would run on tables of version `from`, for a DBA. Version 0 means no
+    /// tables.
     fn script(&self, from: i64) -> String;
 }
 
-/// What a user of the database may do with an outbox.
+/// The rights of a database user on an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rights {
-    /// Schedule.
+    /// Schedules.
     Producer,
-    /// Deliver, and schedule.
+    /// Delivers and schedules.
     Worker,
-    /// Look, and do what [`Outbox`](crate::Outbox) offers to people: retry, discard, replace, purge, retire.
+    /// Reads lists, and repairs, purges and retires as [`Outbox`](crate::Outbox) offers it.
     Admin,
 }

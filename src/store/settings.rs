@@ -1,4 +1,4 @@
-//! What a store is told when it is opened.
+//! The settings of a store.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use super::Tables;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Completed {
-    /// Its row is deleted: the fastest, and the table stays small.
+    /// The row is deleted: the fastest way, and the table stays small.
     #[default]
     Delete,
-    /// Its row moves to `outbox_archive` in the same statement.
+    /// The row moves to `outbox_archive` in the same statement.
     Archive,
-    /// Its row stays, with status completed.
+    /// The row stays, with status completed.
     Keep,
 }
 
-/// What a store must know at opening.
+/// The settings of a store. Fixed when the store is opened.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct StoreSettings {
@@ -26,8 +26,8 @@ pub struct StoreSettings {
     pub tables: Tables,
     /// What becomes of completed records.
     pub completed: Completed,
-    /// How long one database call may take.
+    /// The longest time per database call.
     pub call_timeout: Duration,
-    /// Commit settlements without waiting for the disk (PostgreSQL).
+    /// Whether a settle commits without waiting for the disk (PostgreSQL).
     pub async_settle: bool,
 }

@@ -1,4 +1,4 @@
-//! The names of the tables, checked once: nothing else is ever spliced into a statement.
+//! The names of the tables, validated once: no other text of the user is spliced into a statement.
 
 /// Names of the outbox's tables: an optional schema and a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -7,17 +7,17 @@ pub struct Tables {
     prefix: String,
 }
 
-/// A prefix or schema that cannot be used.
+/// A prefix or schema that is not a valid identifier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{what} {name:?} is not valid: use at most {limit} lower-case letters, digits and underscores, not starting with a digit"
 )]
 pub struct BadName {
-    /// `table_prefix` or `schema`.
+    /// The name of the setting: `table_prefix` or `schema`.
     pub what: &'static str,
-    /// The name given.
+    /// The refused name.
     pub name: String,
-    /// Its longest length in bytes.
+    /// The longest allowed length in bytes.
     pub limit: usize,
 }
 
@@ -28,10 +28,10 @@ impl Default for Tables {
 }
 
 impl Tables {
-    /// The default prefix is `outbox_`.
+    /// Names from a schema and a prefix. The default prefix is `outbox_`.
     ///
     /// # Errors
-    /// [`BadName`] unless both are lower-case identifiers of at most 40 (schema) and 32 (prefix) bytes.
+    /// [`BadName`] unless both are lower-case identifiers of at most 40 bytes (schema) and 32 bytes (prefix).
     pub fn new(schema: Option<&str>, prefix: &str) -> Result<Self, BadName> {
         let is_identifier = |name: &str, limit: usize| {
             let tail = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
@@ -46,7 +46,7 @@ impl Tables {
         Ok(Self { schema: schema.map(str::to_owned), prefix: prefix.to_owned() })
     }
 
-    /// The schema, if one was named.
+    /// The schema, or `None` if none was given.
     pub fn schema(&self) -> Option<&str> {
         self.schema.as_deref()
     }
@@ -56,7 +56,7 @@ impl Tables {
         &self.prefix
     }
 
-    /// What stands before a table's own name in a statement: `schema.prefix`.
+    /// The text before the own name of a table in a statement: `schema.prefix`.
     pub fn qualifier(&self) -> String {
         match &self.schema {
             Some(schema) => format!("{schema}.{}", self.prefix),

@@ -1,4 +1,4 @@
-//! Handlers in the transaction of their completion: what a store is asked to run, and what came of it.
+//! Handlers in the transaction of their completion: the call of the store and its results.
 
 use std::time::Duration;
 
@@ -10,45 +10,45 @@ use crate::{
     record::{Record, RecordId},
 };
 
-/// Why a handler has failed that ended the transaction of its completion, or put another in its place.
+/// The error of a handler that has ended the transaction of its completion, or has begun another one instead.
 pub(crate) const ENDED: &str = "the handler has ended the transaction of its completion by a statement of its own, such as \
     COMMIT, ROLLBACK or (on MySQL and MariaDB) CREATE TABLE, or has put another in its place: leave the transaction to \
     the outbox";
-/// Why a handler has failed that left work open.
+/// The error of a handler that has left a transaction open.
 pub(crate) const NESTED: &str = "the handler has left a transaction open that it began within the one of its completion: \
     commit it or roll it back before it returns";
 
-/// What became of the records of a handler's transaction: the same for all of them.
+/// The result of a handler's transaction, the same for all its records.
 #[derive(Debug)]
 #[doc(hidden)]
 pub enum Transacted {
-    /// Committed: effects and completion together.
+    /// Committed: the effects of the handler and the completions.
     Committed,
-    /// The lease or the partition went before the handler was called; everything was rolled back.
+    /// The lease or the partition was lost before the handler was called. The transaction was rolled back.
     Untried,
-    /// The handler failed, everything was rolled back.
+    /// The handler failed. The transaction was rolled back.
     Failed(HandlerError),
-    /// The database failed before the commit, everything was rolled back. No attempt counts.
+    /// The database failed before the commit. The transaction was rolled back, and no attempt counts.
     Aborted(StoreError),
     /// Another owner has settled one of the records, or this instance has been evicted.
     Fenced,
-    /// The answer of the commit was lost: ask [`RecordStore::resolve`](super::RecordStore::resolve).
+    /// The reply of the commit was lost: call [`RecordStore::resolve`](super::RecordStore::resolve).
     Unknown(StoreError),
 }
 
-/// What a transactional handler is called with.
+/// The work of one transaction: its records and what the call of the handler needs.
 #[derive(Clone, Copy)]
 #[doc(hidden)]
 pub struct Work<'a> {
-    /// The records of the transaction, in order.
+    /// The records of the transaction, in id order.
     pub records: &'a [&'a Record],
-    /// Those of them whose lanes may stand still because of them: with their completion these lanes go on.
+    /// Those of the records that may have stopped their lanes. With their completion these lanes go on.
     pub stopping: &'a [RecordId],
-    /// The shared values.
+    /// The values shared with all handlers.
     pub states: &'a States,
-    /// How long the handler may take.
+    /// The longest time of the handler's call.
     pub timeout: Duration,
-    /// Whether a call may start now; asked last, when the transaction is open.
+    /// Whether the call may start. Asked when the transaction is open, directly before the call.
     pub may_start: &'a (dyn Fn() -> bool + Sync),
 }
 
@@ -56,8 +56,8 @@ pub struct Work<'a> {
 #[async_trait]
 #[doc(hidden)]
 pub trait TransactionalRun: Send + Sync + 'static {
-    /// Begins, calls the handler, moves the fence row's counter on, writes the completions, commits.
+    /// Begins, calls the handler, moves the counter of the fence row on, writes the completions, commits.
     ///
-    /// A failure leaves the counter where it was. Dropping the future closes its connection.
+    /// A failure leaves the counter unchanged. Dropping the future closes the connection.
     async fn run(&self, fence: FenceRow, work: &Work<'_>) -> Transacted;
 }

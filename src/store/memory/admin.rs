@@ -1,4 +1,4 @@
-//! What people do: look, repair, clear away; the published routes; and a schema that needs nothing.
+//! The calls of the admin, the published routes, and a schema that needs no tables.
 
 use std::{cmp::Reverse, collections::BTreeMap, ops::Bound, time::Duration};
 

@@ -9,9 +9,10 @@ use crate::{
 };
 
 impl MemoryConnection {
-    /// Takes back records; the committed ones stay until the commit, but are not fetched meanwhile.
+    /// Cancels records. A committed record stays until the commit of this transaction, but is not fetched
+    /// meanwhile.
     pub(super) async fn cancel(&mut self, tables: &Tables, cancel: &Cancel) -> Result<u64, StoreError> {
-        // Whoever cancels at the same time decides by its commit or rollback.
+        // If another transaction cancels records of this key, wait for its commit or rollback.
         self.held.take("cancel", Lock::Cancelling(tables.clone(), cancel.key.clone())).await?;
         let mut freed = Vec::new();
         let client = self.client.clone();
@@ -39,7 +40,7 @@ impl MemoryConnection {
         Ok(count)
     }
 
-    /// What the same transaction has scheduled.
+    /// Cancels records that the same transaction has scheduled.
     fn cancel_own(&mut self, tables: &Tables, cancel: &Cancel, freed: &mut Vec<String>) -> u64 {
         let (before, now) = (self.writes.inserted.len(), self.client.now());
         self.writes.inserted.retain(|(of, _, row)| {
@@ -53,7 +54,7 @@ impl MemoryConnection {
     }
 }
 
-/// Never tried, and not due.
+/// Whether the record matches, was never tried, and is not due.
 fn is_cancelled(row: &Row, cancel: &Cancel, now: Instant) -> bool {
     let named = match &cancel.named {
         Named::Event(event_id) => row.new.event_id == *event_id,

@@ -1,4 +1,4 @@
-//! A client of the database in memory: how its calls reach the tables, and what befalls them on the way.
+//! A client of the database in memory: how its calls reach the tables, and the faults they meet.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -7,31 +7,32 @@ use tokio::time::Instant;
 use super::{Data, Fault, Shared, journal::Written};
 use crate::store::{ErrorClass, StoreError};
 
-/// What one client meets, as a simulation decides it. The clients of one database can meet different things.
+/// The conditions that a simulation sets for the calls of one client. The clients of one database can have
+/// different conditions.
 pub trait Conditions: fmt::Debug + Send + Sync {
-    /// How the next call of this name goes. Called once per call, before it is done.
+    /// The delays and the fault of the next call of this name. Called once per call, before its work.
     fn meet(&self, call: &'static str) -> Passage;
 
-    /// The clock of the database, which is not the clock of the client. It never goes back.
+    /// The clock of the database, which differs from the clock of the client. It never goes back.
     fn now(&self) -> Instant;
 
-    /// What a call of this client has committed in one transaction. The database is locked meanwhile: this must not
-    /// call it.
+    /// Receives the writes that one transaction of this client has committed. The database is locked
+    /// meanwhile, so the implementation must not call it.
     fn wrote(&self, written: Vec<Written>);
 }
 
-/// How one call goes.
+/// The delays and the fault of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passage {
     /// The time until the database does the work.
     pub before: Duration,
-    /// Whether the call fails.
+    /// How the call fails, or `None`.
     pub fault: Option<Fault>,
-    /// The time until the client has the answer.
+    /// The time from the work until the client has the reply.
     pub after: Duration,
 }
 
-/// The database and the way to it.
+/// The database, and the conditions of the way to it.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     pub(super) shared: Arc<Shared>,
@@ -43,7 +44,7 @@ impl Client {
         Self { shared, conditions }
     }
 
-    /// One call: all of its work in one critical section, and what befalls it before and after.
+    /// One call: its work in one critical section, with the delays before and after and the fault.
     pub(super) async fn call<T>(
         &self,
         name: &'static str,
@@ -63,7 +64,7 @@ impl Client {
         done
     }
 
-    /// The way to the database. What follows must heed the fault.
+    /// Goes to the database: waits, and returns the fault of the call, which the caller applies.
     pub(super) async fn set_out(&self, name: &'static str) -> Passage {
         // A call of a database lets other tasks run meanwhile. So must this call, or a poll loop would never
         // yield.
@@ -74,7 +75,7 @@ impl Client {
         passage
     }
 
-    /// One critical section. What it has written is told before another begins.
+    /// One critical section. Its committed writes are reported before another one begins.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Data, Instant) -> T) -> T {
         let mut data = self.shared.data();
         let done = work(&mut data, self.now());
@@ -93,14 +94,14 @@ impl Client {
     }
 }
 
-/// The way back, or nothing at all.
+/// Waits, unless the time is zero.
 pub(super) async fn wait(time: Duration) {
     if !time.is_zero() {
         tokio::time::sleep(time).await;
     }
 }
 
-/// A transaction whose server has given way to another.
+/// The error of a transaction whose server was replaced by a failover.
 pub(super) fn failed_over(call: &'static str) -> StoreError {
     StoreError::new(call, ErrorClass::Reconnect, "the server has failed over since the transaction began")
 }

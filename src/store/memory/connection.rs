@@ -1,4 +1,4 @@
-//! The connection of a user's transaction: what is written on it is kept aside until the commit.
+//! The connection of a user's transaction: its writes are kept aside until the commit.
 
 use std::sync::Arc;
 
@@ -15,40 +15,41 @@ use crate::{
     store::{ErrorClass, StoreError, Tables},
 };
 
-/// The connection of a transaction: what is written on it appears at the commit.
+/// The connection of a transaction: its writes appear at the commit.
 #[derive(Debug)]
 pub struct MemoryConnection {
     pub(super) client: Client,
-    /// The server that it began on.
+    /// The server on which the transaction began. Never changes.
     server: i64,
-    /// The number of this transaction in each outbox.
+    /// The number of this transaction in each outbox. Set at the begin and by the first insert, drained at
+    /// the end.
     numbers: Vec<(Tables, i64)>,
     pub(super) writes: Writes,
-    /// What there was to write when each open savepoint was set.
+    /// The writes at the moment of each open savepoint.
     savepoints: Vec<Writes>,
     pub(super) held: Held,
-    /// No other transaction has the same one.
+    /// Unique to this transaction. Never changes.
     mark: Arc<()>,
 }
 
-/// What a transaction writes at its commit.
+/// The writes of a transaction, applied at its commit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes {
     pub(super) inserted: Vec<(Tables, RecordId, Row)>,
     pub(super) dedup_keys: Vec<(Tables, String)>,
-    /// Records that go, and their dedup keys.
+    /// Records to delete, and the dedup keys to free.
     pub(super) cancelled: Vec<(Tables, RecordId)>,
     pub(super) freed: Vec<(Tables, String)>,
     effects: Vec<String>,
 }
 
 impl MemoryConnection {
-    /// A transaction of this client begins.
+    /// Begins a transaction of this client.
     pub(super) fn begin_on(client: &Client, data: &mut Data) -> Self {
         Self {
             client: client.clone(),
             server: data.server,
-            // As of a transaction that has written other rows first.
+            // The transaction has its numbers from the begin, as if it had written other rows first.
             numbers: data.begin_everywhere(),
             writes: Writes::default(),
             savepoints: Vec::new(),
@@ -57,8 +58,8 @@ impl MemoryConnection {
         }
     }
 
-    /// Writes a text that appears in [`MemoryPool::effects`](super::MemoryPool::effects) at the commit: the business
-    /// row of a test.
+    /// Writes a text that appears in [`MemoryPool::effects`](super::MemoryPool::effects) after the commit:
+    /// the business row of a test.
     pub fn push_effect(&mut self, effect: impl Into<String>) {
         self.writes.effects.push(effect.into());
     }
@@ -76,7 +77,7 @@ impl MemoryConnection {
         self.savepoints.pop();
     }
 
-    /// Gives up what was written since the last savepoint. Ids stay drawn, and locks stay held.
+    /// Discards the writes since the last savepoint. Ids stay drawn, and locks stay held.
     pub(super) fn roll_back_to_savepoint(&mut self) {
         let Some(before) = self.savepoints.pop() else { return };
         let given_up = std::mem::replace(&mut self.writes, before).cancelled;
@@ -84,7 +85,7 @@ impl MemoryConnection {
         self.spare(&mut shared.data(), given_up.into_iter().skip(self.writes.cancelled.len()));
     }
 
-    /// What only this transaction has.
+    /// The mark of this transaction, which no other transaction has.
     pub(super) fn mark(&self) -> Arc<()> {
         Arc::clone(&self.mark)
     }
@@ -94,12 +95,12 @@ impl MemoryConnection {
         Arc::ptr_eq(&self.mark, mark)
     }
 
-    /// A server that has taken over knows nothing of this transaction.
+    /// Fails if another server has taken over, which does not know this transaction.
     pub(super) fn on_this_server(&self, data: &Data, call: &'static str) -> Result<(), StoreError> {
         if data.server == self.server { Ok(()) } else { Err(failed_over(call)) }
     }
 
-    /// What was written so far becomes visible.
+    /// Makes the writes so far visible.
     pub(super) fn write(&mut self, data: &mut Data, now: Instant) -> Result<(), StoreError> {
         self.on_this_server(data, "commit")?;
         for (tables, id) in &self.writes.cancelled {
@@ -152,7 +153,7 @@ impl MemoryConnection {
         Ok(())
     }
 
-    /// The number comes before the id, as in PostgreSQL.
+    /// Draws the number of the transaction before the id, as PostgreSQL does.
     fn draw_id(&mut self, tables: &Tables) -> Result<RecordId, StoreError> {
         let mut data = self.client.shared.data();
         self.on_this_server(&data, "insert")?;
@@ -167,7 +168,7 @@ impl MemoryConnection {
         Ok(outbox.draw_id())
     }
 
-    /// The transaction has ended, whichever way.
+    /// Ends the transaction after a commit or a rollback.
     fn end(&mut self, data: &mut Data) {
         if data.server != self.server {
             return;
@@ -179,7 +180,7 @@ impl MemoryConnection {
         self.spare(data, cancelled);
     }
 
-    /// These records are not being cancelled any more.
+    /// Ends the cancelling of these records.
     fn spare(&self, data: &mut Data, records: impl IntoIterator<Item = (Tables, RecordId)>) {
         if data.server == self.server {
             for (tables, id) in records {
@@ -205,7 +206,7 @@ impl MemoryConnection {
         {
             return Ok(false);
         }
-        // Whoever notes it at the same time decides by its commit or rollback.
+        // If another transaction notes the same key, wait for its commit or rollback.
         self.held.take("note dedup key", Lock::DedupKey(tables.clone(), key.to_owned())).await?;
         if noted(&self.client.shared) {
             return Ok(false);

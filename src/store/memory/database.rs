@@ -1,4 +1,4 @@
-//! The memory as a [`Database`].
+//! The database in memory as a [`Database`].
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use crate::{
     store::{DeadLetter, DeadLetterCause, DeadLetterStore, Filter, StoreError},
 };
 
-/// A record as it was, why it failed, and when.
+/// A dead letter: the row of the record, the cause and the time.
 #[derive(Clone, Debug)]
 pub(super) struct DeadLetterRow {
     row: Row,

@@ -1,4 +1,4 @@
-//! Failures on demand, for tests of whatever must survive them.
+//! Failures on demand, for tests of the code that must survive them.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,15 +11,15 @@ use crate::store::{ErrorClass, StoreError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Nothing is done.
+    /// The work is not done.
     NotApplied,
-    /// It is done, but the answer is lost.
+    /// The work is done, but the reply is lost.
     LostReply,
-    /// Nothing is done, and the call panics, as nothing in the library should.
+    /// The work is not done, and the call panics, which no call of the library should do.
     Panic,
 }
 
-/// The faults still to come, by call.
+/// The faults still to come, by the name of the call.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Mutex<HashMap<String, VecDeque<Fault>>>);
 

@@ -1,4 +1,4 @@
-//! What was written, for a simulation that judges after each step.
+//! The committed writes, for a simulation that checks them after each step.
 
 use uuid::Uuid;
 
@@ -8,34 +8,34 @@ use crate::{
     record::{Lane, RecordId, Status},
 };
 
-/// One write that is committed.
+/// One committed write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
     /// A record has appeared.
     Stored {
-        /// Its id.
+        /// The id of the record.
         id: RecordId,
-        /// Its event.
+        /// The id of the event.
         event_id: Uuid,
-        /// Its lane.
+        /// The lane of the record.
         lane: Lane,
-        /// Pending or delayed.
+        /// The first status: pending or delayed.
         status: Status,
     },
     /// A record has changed its status or its count of failures.
     Changed {
-        /// Its id.
+        /// The id of the record.
         id: RecordId,
-        /// The status from now on; `None` if the row is gone.
+        /// The new status; `None` if the row is deleted.
         status: Option<Status>,
-        /// Its failures.
+        /// The count of failures.
         attempts: u32,
     },
     /// A partition has another owner, or none.
     Claimed {
         /// The partition.
         partition: Partition,
-        /// Its owner from now on.
+        /// The new owner; `None` if the partition is free.
         owner: Option<InstanceId>,
         /// The generation of the claim.
         generation: Generation,
@@ -44,12 +44,12 @@ pub enum Written {
     Member {
         /// The instance.
         instance: InstanceId,
-        /// The state from now on.
+        /// The new state.
         state: InstanceState,
     },
 }
 
-/// The writes that nobody has been told of yet. Kept only if somebody wants them.
+/// The writes that are not reported yet. `None` unless a client has conditions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journal(Option<Vec<Written>>);
 

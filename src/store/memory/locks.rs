@@ -1,4 +1,5 @@
-//! Locks that a transaction holds until its end: on keys (strict order) and on dedup keys.
+//! Locks that a transaction holds until its end: on keys (strict order), on dedup keys, and on keys whose
+//! records are being cancelled.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,23 +11,24 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use crate::store::{ErrorClass, StoreError, Tables};
 
-/// How long a transaction waits for another's lock, as servers do, before it is told to try again.
+/// The longest wait for the lock of another transaction. Then the call fails with an error to retry, as on
+/// the servers.
 const LOCK_WAIT: Duration = Duration::from_secs(50);
 
-/// What is locked.
+/// The object of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Lock {
     Key(Tables, String),
     DedupKey(Tables, String),
-    /// The records of a key that are being cancelled.
+    /// A key whose records are being cancelled.
     Cancelling(Tables, String),
 }
 
-/// The locks in use, by what they lock.
+/// The locks in use, by their objects.
 #[derive(Debug, Default)]
 pub(super) struct Locks(Mutex<HashMap<Lock, Arc<AsyncMutex<()>>>>);
 
-/// The locks of one transaction; dropping it releases them.
+/// The locks of one transaction. Dropping it releases them.
 #[derive(Debug)]
 pub(super) struct Held {
     locks: Arc<Locks>,
@@ -38,7 +40,7 @@ impl Held {
         Self { locks: Arc::clone(locks), held: BTreeMap::new() }
     }
 
-    /// Takes a lock, unless this transaction has it already.
+    /// Takes a lock, unless this transaction already has it.
     pub(super) async fn take(&mut self, call: &'static str, lock: Lock) -> Result<(), StoreError> {
         if self.held.contains_key(&lock) {
             return Ok(());

@@ -1,9 +1,9 @@
 //! The store in memory: every table of an outbox behind one mutex.
 //!
-//! A call of the store is one critical section, so statements and transactions of the store are
-//! atomic and serial by construction: an evictor that comes during a settle waits for the mutex. What
-//! a user's transaction writes is kept aside until its commit ([`connection`]), but its record ids are
-//! drawn at once, as a sequence does: a later id can become visible first.
+//! A call of the store is one critical section, so statements and transactions of the store are atomic and
+//! serial by construction: an evictor that comes during a settle waits for the mutex. The writes of a user's
+//! transaction are kept aside until its commit ([`connection`]), but its record ids are drawn at once, as
+//! from a sequence: a later id can become visible first.
 
 use std::{
     collections::BTreeMap,
@@ -40,7 +40,7 @@ pub use faults::Fault;
 pub use pool::{Memory, MemoryPool};
 pub use transaction::{MemorySavepoint, MemoryTransaction};
 
-/// What a simulation decides and learns.
+/// The conditions that a simulation sets, and the writes that it receives.
 pub mod conditions {
     pub use super::{
         client::{Conditions, Passage},
@@ -49,25 +49,26 @@ pub mod conditions {
     };
 }
 
-/// What all clones of a pool share.
+/// The state shared by all clones of a pool.
 #[derive(Debug)]
 struct Shared {
     data: Mutex<Data>,
     locks: Arc<Locks>,
     faults: Faults,
-    /// The same moment on both clocks: the database's wall clock moves as tokio's clock does.
+    /// The same moment on both clocks. The wall clock of the database advances with tokio's clock. Never
+    /// changes.
     started: (Instant, SystemTime),
 }
 
-/// Everything that is committed.
+/// The committed state.
 #[derive(Clone, Debug, Default)]
 struct Data {
     /// One outbox per prefix and schema.
     outboxes: BTreeMap<Tables, Outbox>,
     effects: Vec<String>,
-    /// Moves on when a failover has forgotten the last commits: another history of ids.
+    /// The number of the server. Moved on by a failover, after which ids and numbers have another history.
     server: i64,
-    /// Whether somebody wants to know what is written.
+    /// Whether writes are kept for a client with conditions. Set when such a client is made.
     journaled: bool,
 }
 
@@ -85,7 +86,7 @@ impl Shared {
         self.data.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A time of the wall clock on tokio's clock.
+    /// Converts a time of the wall clock to tokio's clock.
     fn instant_of(&self, time: SystemTime) -> Option<Instant> {
         let (instant, wall) = self.started;
         match time.duration_since(wall) {
@@ -101,7 +102,7 @@ impl Data {
         self.outboxes.entry(tables.clone()).or_insert_with(|| Outbox::new(server, journaled))
     }
 
-    /// The numbers of a transaction that begins.
+    /// Draws a number in each outbox for a transaction that begins.
     fn begin_everywhere(&mut self) -> Vec<(Tables, i64)> {
         self.outboxes.iter_mut().map(|(tables, outbox)| (tables.clone(), outbox.begin())).collect()
     }

@@ -1,4 +1,4 @@
-//! The tables of one outbox, and the writes that several calls share.
+//! The tables of one outbox, and the writes shared by several calls.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -27,36 +27,36 @@ use crate::{
 /// The tables of one outbox.
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
-    /// The server that the numbers and ids are of.
+    /// The server that gave out the numbers and ids. Set by a failover.
     server: i64,
-    /// Claims and members that were written.
+    /// Writes of claims and members that are not reported yet.
     journal: Journal,
     last_id: RecordId,
     last_number: i64,
-    /// The numbers of transactions that have not ended, and whether each has drawn ids.
+    /// The numbers of open transactions, and whether each has drawn ids.
     pub(super) open: BTreeMap<i64, bool>,
     pub(super) records: Rows,
-    /// Records that open transactions are about to take back.
+    /// Records that open transactions are about to cancel.
     pub(super) cancelling: BTreeSet<RecordId>,
-    /// Archived rows and when they were completed.
+    /// Archived rows and the time of their completion.
     pub(super) archive: BTreeMap<RecordId, (Row, Instant)>,
     pub(super) dead_letters: DeadLetters,
     /// Stopped lanes by the record that stops them.
     pub(super) lanes: BTreeMap<RecordId, StoppedRow>,
-    /// The record that stops each of those lanes: a lane stands still once.
+    /// The record that has stopped each of those lanes. A lane has at most one stop.
     stopped_by: HashMap<Lane, RecordId>,
     pub(super) instances: BTreeMap<InstanceId, InstanceRow>,
     pub(super) fences: BTreeMap<(InstanceId, u32), i64>,
     pub(super) claims: [Claim; PARTITION_COUNT],
-    /// When each partition was claimed last.
+    /// The time of the last claim per partition.
     pub(super) claimed: [Option<Instant>; PARTITION_COUNT],
-    /// Crashes of the owners of each partition.
+    /// Crashes of the owners per partition.
     pub(super) crashes: [u32; PARTITION_COUNT],
-    /// Calls that were noted.
+    /// Tracked calls by their records.
     pub(super) starts: BTreeMap<RecordId, StartRow>,
     pub(super) cluster_changes: i64,
     pub(super) routes: BTreeSet<Route>,
-    /// When each key was noted.
+    /// The time at which each key was noted.
     pub(super) dedup_keys: HashMap<String, Instant>,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct StoppedRow {
     pub(super) reason: StopReason,
     pub(super) held: u64,
     pub(super) since: Instant,
-    /// Up to which id the held records are pending again, while the reason is releasing.
+    /// The id up to which the held records are pending again, while the reason is releasing.
     pub(super) released_to: RecordId,
 }
 
@@ -120,18 +120,18 @@ impl Outbox {
         new
     }
 
-    /// From now on it is noted what is written.
+    /// Begins to keep the writes.
     pub(super) fn open_journal(&mut self) {
         self.journal.open();
         self.records.open_journal();
     }
 
-    /// What was written since the last time.
+    /// The writes since the last call.
     pub(super) fn take_journal(&mut self) -> impl Iterator<Item = Written> + use<> {
         self.journal.take().into_iter().chain(self.records.take_journal())
     }
 
-    /// Another server goes on from here: no transaction of the one before is open.
+    /// Continues on another server, without the open transactions of the server before.
     pub(super) fn fail_over(&mut self, server: i64, before: Option<&Self>) {
         self.server = server;
         self.last_id = before.map_or(self.last_id, |before| before.last_id);
@@ -140,7 +140,7 @@ impl Outbox {
         drop(self.take_journal());
     }
 
-    /// Writes who owns a partition.
+    /// Writes the claim of a partition.
     pub(super) fn write_claim(&mut self, partition: Partition, claim: Claim) {
         self.claims[partition.index()] = claim;
         let Claim { owner, generation } = claim;
@@ -155,13 +155,13 @@ impl Outbox {
         }
     }
 
-    /// Gives out the number of a transaction.
+    /// Draws the number of a transaction.
     pub(super) fn draw_number(&mut self) -> i64 {
         self.last_number += 1;
         self.last_number
     }
 
-    /// How far the ids are decided.
+    /// How far the ids are resolved.
     pub(super) fn horizon(&self) -> Horizon {
         let snapshot = Snapshot { end: self.last_number + 1, open: self.open.keys().copied().collect() };
         Horizon { server: self.server(), last_id: self.last_id, snapshot: Some(snapshot) }
@@ -171,37 +171,37 @@ impl Outbox {
         Server(self.server)
     }
 
-    /// A transaction begins.
+    /// Begins a transaction and returns its number.
     pub(super) fn begin(&mut self) -> i64 {
         let number = self.draw_number();
         self.open.insert(number, false);
         number
     }
 
-    /// Which of these transactions are open and have drawn no id.
+    /// Those of the transactions that are open and have drawn no id.
     pub(super) fn bystanders(&self, numbers: &[i64]) -> Bystanders {
         let stands_by = |number: &i64| self.open.get(number) == Some(&false);
         let numbers = numbers.iter().copied().filter(stands_by).collect();
         Bystanders { server: self.server(), last_id: self.last_id, numbers }
     }
 
-    /// Gives out a number that nothing else has.
+    /// The last id, and a number that no transaction has.
     pub(super) fn witness(&mut self) -> Witness {
         Witness { last_id: self.last_id, number: self.draw_number() }
     }
 
-    /// Draws an id; it is used up even if its transaction rolls back.
+    /// Draws an id. The id is used up even if its transaction rolls back.
     pub(super) fn draw_id(&mut self) -> RecordId {
         self.last_id += 1;
         self.last_id
     }
 
-    /// The fence: moves the counter on, or finds it gone.
+    /// The fence: moves the counter on. Returns false if the row does not have the expected counter.
     pub(super) fn move_fence(&mut self, fence: FenceRow) -> bool {
         self.write_fence(fence, fence.moved())
     }
 
-    /// Makes a settle whose answer was lost harmless if it has not been written.
+    /// Makes a settle with a lost reply ineffective, unless it was written.
     pub(super) fn invalidate_fence(&mut self, fence: FenceRow) {
         self.write_fence(fence, fence.invalidated());
     }
@@ -217,13 +217,13 @@ impl Outbox {
         }
     }
 
-    /// Closes the fence rows of an instance: whatever it still writes finds no counter.
+    /// Closes the fence rows of an instance, so that a later write finds no counter.
     pub(super) fn close_fences(&mut self, instance: InstanceId) {
         let rows = self.fences.range_mut((instance, 0)..=(instance, u32::MAX));
         rows.for_each(|(_, counter)| *counter = CLOSED);
     }
 
-    /// Counts the crash of an instance that was declared dead because it was silent.
+    /// Counts the crash of an instance that was evicted because it was silent.
     pub(super) fn count_crash(&mut self, instance: InstanceId) {
         for (claim, crashes) in self.claims.iter().zip(&mut self.crashes) {
             *crashes += u32::from(claim.owner == Some(instance));
@@ -238,8 +238,8 @@ impl Outbox {
         self.instances.get(&instance).is_some_and(|row| row.state.is_live())
     }
 
-    /// The lane of this record stands still from now on, or for another reason; a lane that
-    /// another record has stopped stays as it is.
+    /// Stops the lane of this record, or changes the reason of the stop. If another record has stopped the
+    /// lane, nothing changes.
     pub(super) fn stop_lane(&mut self, id: RecordId, reason: StopReason, now: Instant) {
         if let Some(stopped) = self.lanes.get_mut(&id) {
             stopped.reason = reason;
@@ -252,7 +252,7 @@ impl Outbox {
         }
     }
 
-    /// This record stops nothing any more: the records held behind it return, at once unless they are many.
+    /// Removes the stop of this record: the held records return, at once or, if they are many, in steps.
     /// Returns whether they return in steps.
     pub(super) fn resume_lane(&mut self, id: RecordId) -> bool {
         let Some(stopped) = self.lanes.get_mut(&id) else { return false };
@@ -267,7 +267,8 @@ impl Outbox {
         false
     }
 
-    /// The next held records of a releasing lane return; with the last of them the lane's row is deleted.
+    /// Returns the next held records of a releasing lane. With the last of them the row of the lane is
+    /// deleted.
     pub(super) fn release_step(&mut self, id: RecordId) {
         let releasing = |row: &&mut StoppedRow| row.reason == StopReason::Releasing;
         let Some(row) = self.lanes.get_mut(&id).filter(releasing) else { return };
@@ -287,7 +288,7 @@ impl Outbox {
         }
     }
 
-    /// A lane that is releasing is stopped by another of its records.
+    /// Stops a releasing lane by another of its records.
     pub(super) fn stop_release(&mut self, id: RecordId, by: RecordId) {
         if self.lanes.get(&id).is_some_and(|row| row.reason == StopReason::Releasing)
             && let Some(row) = self.lanes.remove(&id)
@@ -297,7 +298,7 @@ impl Outbox {
         }
     }
 
-    /// Deletes archived rows and dedup keys this old; how many there were.
+    /// Deletes archived rows and dedup keys of these ages. Returns their number.
     pub(super) fn purge_others(&mut self, older_than: Duration, dedup: Duration, now: Instant) -> u64 {
         let before = self.archive.len() + self.dedup_keys.len();
         self.archive.retain(|_, (_, at)| now.saturating_duration_since(*at) < older_than);

@@ -10,22 +10,22 @@ use super::{
 };
 use crate::store::StoreError;
 
-/// The database in memory, as [`Database`](crate::Database) names it.
+/// The database in memory as a [`Database`](crate::Database).
 #[derive(Clone, Copy, Debug)]
 pub enum Memory {}
 
-/// Stands where a database pool would. All clones share one set of tables.
+/// The pool of a database in memory. All clones share one set of tables.
 #[derive(Clone, Debug)]
 pub struct MemoryPool {
     pub(super) client: Client,
 }
 
-/// The database as it was: where a failover can go back to.
+/// A past state of the database, to which a failover can go back.
 #[derive(Clone, Debug)]
 pub struct Moment(Data);
 
 impl MemoryPool {
-    /// An empty outbox of its own.
+    /// A pool with its own empty tables.
     pub fn new() -> Self {
         Self { client: Client::new(Arc::new(Shared::new()), None) }
     }
@@ -33,7 +33,7 @@ impl MemoryPool {
     /// Begins a transaction.
     ///
     /// # Errors
-    /// Only if [`fail_next`](Self::fail_next) asked for one.
+    /// Only a fault that [`fail_next`](Self::fail_next) asked for.
     pub async fn begin(&self) -> Result<MemoryTransaction, StoreError> {
         let begun = self
             .client
@@ -46,13 +46,13 @@ impl MemoryPool {
         self.client.shared.data().effects.clone()
     }
 
-    /// Makes the next calls of this name fail as a broken connection does. The names are those in
+    /// Makes the next `times` calls of this name fail as on a broken connection. The names are those in
     /// [`StoreError::call`]: `begin`, `commit`, `fetch`, `due`, `settle`, `resolve`, `beat`, `view` …
     pub fn fail_next(&self, call: &str, times: usize, fault: Fault) {
         self.client.shared.faults.add(call, times, fault);
     }
 
-    /// The same tables, seen by a client that meets these conditions.
+    /// The same tables for a client under these conditions.
     #[doc(hidden)]
     #[must_use]
     pub fn under(&self, conditions: Arc<dyn Conditions>) -> Self {
@@ -68,8 +68,8 @@ impl MemoryPool {
         Moment(self.client.shared.data().clone())
     }
 
-    /// Another server takes over, which knows nothing of what was committed after that moment. Unless it gives
-    /// `ids_again`, the ids of the one before are used up.
+    /// Replaces the server by one that has lost all commits after that moment. If `ids_again` is not set, the
+    /// ids drawn since stay used up.
     #[doc(hidden)]
     pub fn fail_over(&self, moment: Moment, ids_again: bool) {
         let mut data = self.client.shared.data();

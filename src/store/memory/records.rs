@@ -1,4 +1,4 @@
-//! What the delivery wing reads and writes.
+//! The calls of the delivery wing.
 
 use std::collections::HashSet;
 

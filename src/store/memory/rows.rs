@@ -23,7 +23,7 @@ pub(super) struct Row {
     pub(super) created: Instant,
     pub(super) status: Status,
     pub(super) attempts: u32,
-    /// Set while the status is delayed.
+    /// The time of the next attempt. Set while the status is delayed.
     pub(super) next_attempt: Option<Instant>,
     /// The deadline.
     pub(super) expires: Option<Instant>,
@@ -31,7 +31,7 @@ pub(super) struct Row {
     pub(super) last_error: Option<String>,
 }
 
-/// All rows, and indexes of those that a worker reads, in the order in which it reads them.
+/// All rows, and indexes of the rows that a worker reads, in the order of the reads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
     journal: Journal,
@@ -102,7 +102,7 @@ impl Rows {
         self.rows.get(&id)
     }
 
-    /// Changes a row and brings the indexes along. Returns whether there is such a row.
+    /// Changes a row and updates the indexes. Returns false if there is no such row.
     pub(super) fn change(&mut self, id: RecordId, change: impl FnOnce(&mut Row)) -> bool {
         let Some(mut row) = self.take(id) else { return false };
         change(&mut row);
@@ -115,7 +115,7 @@ impl Rows {
         self.rows.iter().map(|(id, row)| (*id, row))
     }
 
-    /// The pending records of a partition, from its head.
+    /// The pending records of a partition, in id order from its head.
     pub(super) fn pending(&self, partition: Partition, now: Instant) -> impl Iterator<Item = Record> {
         let range = self.pending.range((partition, RecordId::MIN)..=(partition, RecordId::MAX));
         self.records(range.map(|(_, id)| *id), now)
@@ -147,13 +147,13 @@ impl Rows {
         self.records(range.map(|(_, _, id)| *id), now)
     }
 
-    /// The first held records of a lane above an id, as many as a step returns.
+    /// The first held records of a lane above an id, at most as many as a step returns.
     pub(super) fn held_after(&self, lane: &Lane, after: RecordId) -> Vec<RecordId> {
         let above = self.held.get(lane).into_iter().flat_map(|held| held.range(after + 1..));
         above.take(RETURNED_BY_A_STEP).copied().collect()
     }
 
-    /// Returns the first held records of a lane to the pending ones.
+    /// Makes the first held records of a lane pending again, at most `most`.
     pub(super) fn return_held(&mut self, lane: &Lane, most: usize) {
         let first: Vec<RecordId> = self.held.get(lane).into_iter().flatten().take(most).copied().collect();
         for id in first {
@@ -161,7 +161,7 @@ impl Rows {
         }
     }
 
-    /// Deletes completed rows this old; how many there were.
+    /// Deletes completed rows of this age. Returns their number.
     pub(super) fn purge_completed(&mut self, older_than: Duration, now: Instant) -> u64 {
         let old = |row: &Row| {
             row.status == Status::Completed

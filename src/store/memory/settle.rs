@@ -1,5 +1,5 @@
-//! Writing outcomes, in the order of the SQL stores: completions, failures, what is set aside,
-//! holds, and last the lanes that go on.
+//! Writing outcomes, in the order of the SQL stores: completions, failures, unroutable records, holds, and
+//! last the lanes that go on.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Outbox {
-    /// Writes outcomes if the fence row is found; `None` if it is not.
+    /// Writes outcomes. `None` if the fence row does not have the expected counter.
     pub(super) fn settle(
         &mut self,
         fence: FenceRow,
@@ -51,7 +51,7 @@ impl Outbox {
             resumed.extend((applied && goes_on).then_some(*id));
             stopped.extend(reason(change).filter(|_| applied).map(|reason| (reason, *id)));
         }
-        // Of several records that stop one lane, the first one of the first reason names it.
+        // If several records stop one lane, the stop names the first record of the first reason.
         stopped.sort_unstable();
         stopped.into_iter().for_each(|(reason, id)| self.stop_lane(id, reason, now));
         for Settlement { id, change, .. } in settlements {
@@ -65,7 +65,7 @@ impl Outbox {
         Some(settled)
     }
 
-    /// Deletes, archives or keeps a delivered record.
+    /// Deletes, archives or keeps a completed record.
     pub(super) fn complete(
         &mut self,
         id: RecordId,
@@ -90,7 +90,7 @@ impl Outbox {
         }
     }
 
-    /// The compare of every outcome: nobody else has counted an attempt or ended the record.
+    /// The comparison of every outcome: no other write has counted an attempt or ended the record.
     pub(super) fn is_open(&self, id: RecordId, failures: u32) -> bool {
         self.records.get(id).is_some_and(|row| row.is_open() && row.attempts == failures)
     }
@@ -145,7 +145,7 @@ impl Outbox {
     }
 }
 
-/// Why a lane stands still after this.
+/// The reason for which the change stops its lane, or `None`.
 fn reason(change: &Change) -> Option<StopReason> {
     match change {
         Change::Retry { stop: true, .. } => Some(StopReason::Retrying),
@@ -247,7 +247,8 @@ mod tests {
         assert_eq!(rows(&outbox), after);
     }
 
-    /// A lane goes on: the records that were held behind its first one are pending again, at once unless they are many.
+    /// If a lane goes on, the records held behind its first one are pending again, at once unless they are
+    /// many.
     #[test]
     fn much_that_is_held_returns_in_steps() {
         for (held, at_once) in [(1_000, true), (1_001, false)] {

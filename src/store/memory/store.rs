@@ -17,7 +17,7 @@ pub(super) struct MemoryStore {
     pub(super) client: Client,
     pub(super) tables: Tables,
     pub(super) completed: Completed,
-    /// The server that it is bound to, if it is.
+    /// The server that the store is bound to, if any. Never changes.
     home: Option<HomeServer>,
 }
 
@@ -26,7 +26,7 @@ impl MemoryStore {
         Self { client, tables: settings.tables, completed: settings.completed, home: None }
     }
 
-    /// One call: all of its work in one critical section, with the faults that a test asked for.
+    /// One call: its work in one critical section, with the faults that a test asked for.
     pub(super) async fn call<T>(
         &self,
         name: &'static str,
@@ -44,7 +44,7 @@ impl MemoryStore {
 #[async_trait]
 impl Store for MemoryStore {
     fn own_thread(&self) -> bool {
-        // Paused time belongs to one runtime.
+        // Paused time belongs to one runtime, so the heartbeat has no second one.
         false
     }
 

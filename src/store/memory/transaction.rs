@@ -1,4 +1,4 @@
-//! The user's transactions, and savepoints within them.
+//! The transactions of the user, and their savepoints.
 
 use std::ops::{Deref, DerefMut};
 
@@ -7,11 +7,11 @@ use tokio::time::Instant;
 use super::{Data, connection::MemoryConnection};
 use crate::store::{ErrorClass, StoreError};
 
-/// A transaction; dropping it rolls it back.
+/// A transaction. Dropping it rolls it back.
 #[derive(Debug)]
 pub struct MemoryTransaction(MemoryConnection);
 
-/// A savepoint, where sqlx has a transaction within a transaction; dropping it rolls back to it.
+/// A savepoint, which is sqlx's transaction within a transaction. Dropping it rolls back to it.
 #[derive(Debug)]
 pub struct MemorySavepoint<'a> {
     conn: &'a mut MemoryConnection,
@@ -22,7 +22,7 @@ impl MemoryConnection {
     /// Sets a savepoint.
     ///
     /// # Errors
-    /// Never; as in sqlx, so that a test can change its database.
+    /// None. The signature is sqlx's, so that a test can change its database.
     pub async fn begin(&mut self) -> Result<MemorySavepoint<'_>, StoreError> {
         self.set_savepoint();
         Ok(MemorySavepoint { conn: self, ended: false })
@@ -30,20 +30,20 @@ impl MemoryConnection {
 }
 
 impl MemorySavepoint<'_> {
-    /// Makes what was written since a part of the transaction.
+    /// Keeps the writes since the savepoint as a part of the transaction.
     ///
     /// # Errors
-    /// Never; as in sqlx.
+    /// None. The signature is sqlx's.
     pub async fn commit(mut self) -> Result<(), StoreError> {
         self.ended = true;
         self.conn.release_savepoint();
         Ok(())
     }
 
-    /// Gives up what was written since.
+    /// Discards the writes since the savepoint.
     ///
     /// # Errors
-    /// Never; as in sqlx.
+    /// None. The signature is sqlx's.
     pub async fn rollback(self) -> Result<(), StoreError> {
         drop(self);
         Ok(())
@@ -63,11 +63,11 @@ impl MemoryTransaction {
         Self(conn)
     }
 
-    /// Makes everything visible that was written on the transaction.
+    /// Makes all writes of the transaction visible.
     ///
     /// # Errors
-    /// If [`MemoryPool::fail_next`](super::MemoryPool::fail_next) asked for one, or if a savepoint is open, because it
-    /// was forgotten.
+    /// A fault that [`MemoryPool::fail_next`](super::MemoryPool::fail_next) asked for, or a savepoint that
+    /// was left open.
     pub async fn commit(mut self) -> Result<(), StoreError> {
         if self.has_savepoint() {
             let open = "the work has left a savepoint open; commit it or roll it back";
@@ -77,10 +77,10 @@ impl MemoryTransaction {
         client.call("commit", |data, now| self.write(data, now)).await?
     }
 
-    /// Gives up everything that was written on the transaction.
+    /// Discards all writes of the transaction.
     ///
     /// # Errors
-    /// Never; as in sqlx, so that a test can change its database.
+    /// None. The signature is sqlx's, so that a test can change its database.
     pub async fn rollback(self) -> Result<(), StoreError> {
         drop(self);
         Ok(())
@@ -174,7 +174,7 @@ mod tests {
         let mut tx = pool.begin().await.unwrap();
         assert!(Memory::note_dedup_key(&mut tx, &tables, "placed-1").await.unwrap());
         Memory::insert(&mut tx, &tables, &[record]).await.unwrap();
-        // Of its own records, and of committed ones.
+        // Cancels records of this transaction, then committed ones.
         for own in [true, false] {
             for last in [false, true] {
                 let mut within = tx.begin().await.unwrap();

@@ -1,4 +1,4 @@
-//! Handlers inside the transaction of their completion.
+//! Handlers in the transaction of their completion.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct MemoryTransactional {
 }
 
 impl MemoryTransactional {
-    /// Fence row, completions and commit, in one critical section.
+    /// Writes the fence row and the completions and commits, in one critical section.
     async fn complete(&self, fence: FenceRow, work: &Work<'_>, mut tx: MemoryTransaction) -> Transacted {
         let client = &self.pool.client;
         let passage = client.set_out("commit").await;

@@ -1,4 +1,4 @@
-//! What people do: look, repair, clear away; and the published routes.
+//! The calls of the admin, and the published routes.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -103,8 +103,8 @@ impl<D: Driver> AdminStore for SqlStore<D> {
     }
 
     async fn publish_routes(&self, routes: &[Route]) -> Result<(), StoreError> {
-        // In one transaction, the list first and then the count of changes: a reader who sees the change
-        // reads the whole list.
+        // One transaction writes the list first and then the count of changes: a reader who sees the new
+        // count reads the whole list.
         let mut sorted: Vec<&Route> = routes.iter().collect();
         sorted.sort_unstable();
         let json = serde_json::to_string(&sorted).map_err(|error| sqlx::Error::Encode(error.into()));
@@ -121,7 +121,8 @@ impl<D: Driver> AdminStore for SqlStore<D> {
     }
 
     async fn routes(&self) -> Result<Vec<Route>, StoreError> {
-        // Workers have a connection for this; a process that only schedules may be behind any pooler.
+        // Workers have the control connection. A process that only schedules may be behind any pooler, so it
+        // uses the plain one.
         let link = if self.proof.is_given() { &self.control } else { &self.plain };
         let rows = self.call("routes", async {
             let mut conn = link.borrow().await?;
@@ -149,7 +150,7 @@ impl<D: Driver> AdminStore for SqlStore<D> {
 }
 
 impl<D: Driver> SqlStore<D> {
-    /// One query by itself.
+    /// Runs one query outside of a transaction.
     pub(super) async fn read(
         &self,
         name: &'static str,

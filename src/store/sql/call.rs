@@ -1,4 +1,4 @@
-//! Calls of a database: within a limit of time, with errors that say what to do about them.
+//! Calls of a database: each has a time limit, and each error has a class that says what to do about it.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::store::{ErrorClass, StoreError};
 
-/// Runs a piece of work on a database within a limit of time.
+/// Runs a piece of work on a database within a time limit.
 pub(crate) async fn within<D: Driver, T>(
     name: &'static str,
     limit: Duration,
@@ -26,13 +26,13 @@ pub(crate) async fn within<D: Driver, T>(
     }
 }
 
-/// Sorts an error of sqlx: the server's by the dialect's table, all else is a broken connection
-/// or a mistake of setup.
+/// Classifies an error of sqlx. The dialect's table classifies errors of the server; any other error is a
+/// broken connection, a value that does not fit, or a mistake of setup.
 pub(crate) fn store_error<D: Driver>(call: &'static str, error: sqlx::Error) -> StoreError {
     let class = match &error {
         sqlx::Error::Database(server) => D::class_of(&**server),
         sqlx::Error::Configuration(_) | sqlx::Error::Migrate(_) | sqlx::Error::Tls(_) => ErrorClass::Setup,
-        // A certificate that is not trusted, or a server that does not trust this client.
+        // The certificate of the server is not trusted, or the server does not trust this client.
         sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => ErrorClass::Setup,
         sqlx::Error::PoolTimedOut => ErrorClass::Resource,
         sqlx::Error::Encode(_)
@@ -57,17 +57,18 @@ pub(crate) async fn query<D: Driver>(
     D::query(conn, sql, values, kinds).await
 }
 
-/// Opens a transaction that writes; the connection's fate decides about the rest.
+/// Opens a transaction that writes. If later work fails, the connection is closed, and with it the
+/// transaction.
 pub(crate) async fn begin<D: Driver>(conn: &mut D::Connection) -> Result<(), sqlx::Error> {
     D::script(conn, AssertSqlSafe(Arc::from(D::DIALECT.begin))).await
 }
 
-/// Commits it.
+/// Commits the transaction.
 pub(crate) async fn commit<D: Driver>(conn: &mut D::Connection) -> Result<(), sqlx::Error> {
     D::script(conn, AssertSqlSafe(Arc::from("COMMIT"))).await
 }
 
-/// Rolls it back, so that the connection can be kept.
+/// Rolls the transaction back, so that the connection can be kept.
 pub(crate) async fn rollback<D: Driver>(conn: &mut D::Connection) -> Result<(), sqlx::Error> {
     D::script(conn, AssertSqlSafe(Arc::from("ROLLBACK"))).await
 }

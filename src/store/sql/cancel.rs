@@ -1,8 +1,8 @@
-//! Cancelling: records that are not due yet are taken back on the user's own connection.
+//! Cancelling: deletes records that are not due yet, on the connection of the user.
 //!
-//! Who cancels locks the records first and reads the clock then. Who delivers reads the clock first, and then leaves
-//! out what is locked ([`still_due`]). So of a record whose time comes meanwhile, either the one finds it due or the
-//! other finds it locked, until the end of the transaction that cancels.
+//! A cancel locks the records first and then reads the clock. A fetch reads the clock first and then leaves
+//! out locked records ([`still_due`]). If the time of a record comes meanwhile, either the cancel finds the
+//! record due, or the fetch finds it locked until the end of the cancelling transaction.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     store::Tables,
 };
 
-/// A statement that names the records, with its parameters.
+/// A statement that finds the records to cancel, with its parameters.
 pub(super) fn naming<D: Driver>(tables: &Tables, template: &str, cancel: &Cancel) -> (Arc<str>, Vec<Value>) {
     let (column, name) = match &cancel.named {
         Named::Event(event_id) => ("event_id", uuid_value(D::FAMILY, *event_id)),
@@ -28,7 +28,7 @@ pub(super) fn naming<D: Driver>(tables: &Tables, template: &str, cancel: &Cancel
     (sql.into(), vec![partition, key_value(D::FAMILY, &cancel.key), name])
 }
 
-/// Frees the dedup keys of cancelled records: their rows have them in this column.
+/// Frees the dedup keys of cancelled records. The keys are in this column of `rows`.
 #[cfg_attr(
     not(any(feature = "mysql", feature = "sqlite")),
     expect(dead_code, reason = "PostgreSQL does it in the same statement")
@@ -47,8 +47,8 @@ pub(super) async fn free_dedup_keys<D: Driver>(
     Ok(())
 }
 
-/// Sorts out due records that were never tried and that somebody has cancelled, or is about to; those that are left,
-/// and the ids of the others.
+/// Leaves out those due records that were never tried and that another transaction has cancelled or is about
+/// to. Returns the remaining records, and the ids of the others.
 pub(super) async fn still_due<D: Driver>(
     conn: &mut D::Connection,
     sql: &Statements,
@@ -60,7 +60,7 @@ pub(super) async fn still_due<D: Driver>(
         return Ok((records, Vec::new()));
     }
     let sql = fill(&sql.still_due, &[("{ids}", list(gone.iter().copied()))]);
-    // Where rows have no locks, who writes is waited for.
+    // A database without row locks has one writer: beginning to write waits for the cancel.
     let one_writer = D::DIALECT.unlocked.is_empty();
     if one_writer {
         begin::<D>(conn).await?;

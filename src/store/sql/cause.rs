@@ -1,30 +1,30 @@
-//! What an error of sqlx says in one line, without a value of the user's in it.
+//! The one-line text of an error of sqlx, without values of the user.
 
 use super::{dialect::Family, driver::Driver};
 use crate::store::{SchemaError, StoreError};
 
-/// Where the tables are missing, the error says how they come to be.
+/// The text for missing tables: how to create them.
 const MIGRATE: &str = "the outbox tables are missing: call Outbox::migrate(), or have a DBA run the output \
                        of `keylane migrate --print`";
 
-/// What to do where a user of the database may not do something.
+/// The text for a missing right.
 const GRANT: &str = "give this user of the database the rights in docs/schema.md";
 
-/// Whether the server says that a table, or the schema that it is in, is not there.
+/// Whether the server says that a table or its schema does not exist.
 pub(super) fn lacks_table<D: Driver>(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
         .is_some_and(|server| is_missing_table(D::FAMILY, &D::code_of(server), server.message()))
 }
 
-/// Whether the server says that this user may not do something.
+/// Whether the server says that this user lacks a right.
 pub(super) fn lacks_right<D: Driver>(error: &StoreError) -> bool {
     let server = error.cause.downcast_ref().and_then(sqlx::Error::as_database_error);
     server.is_some_and(|server| is_missing_right(D::FAMILY, &D::code_of(server)))
 }
 
-/// The error in one line. Texts of the server that may quote a key or a payload are left out: of such
-/// an error the line has the code and the name of the constraint.
+/// The error in one line. If a text of the server may quote a key or a payload, the line has the code and the
+/// name of the constraint instead.
 pub(super) fn line<D: Driver>(error: &sqlx::Error) -> String {
     match error {
         sqlx::Error::Database(server) => {
@@ -44,7 +44,7 @@ pub(super) fn line<D: Driver>(error: &sqlx::Error) -> String {
             }
         }
         sqlx::Error::Configuration(cause) if cause.is::<SchemaError>() => cause.to_string(),
-        // What could not be decoded may be quoted.
+        // The text may quote the value that could not be decoded.
         sqlx::Error::ColumnDecode { index, .. } => format!("column {index} could not be decoded"),
         sqlx::Error::Decode(_) => "a value could not be decoded".to_owned(),
         other => other.to_string(),
@@ -67,11 +67,11 @@ fn is_missing_right(family: Family, code: &str) -> bool {
     }
 }
 
-/// Numbers of MySQL and MariaDB whose texts name tables, columns, users, hosts and limits only.
+/// The error numbers of MySQL and MariaDB whose texts name only tables, columns, users, hosts and limits.
 const PLAIN_ON_MYSQL: &str = "1020 1021 1040 1041 1044 1045 1047 1049 1050 1053 1054 1077 1114 1130 1142 1143 1146 \
      1153 1203 1205 1213 1226 1227 1290 1305 1364 1370 1406 1792 1836 1927 1969 3024 3572 4031";
 
-/// Whether the text is known to hold names and numbers only. An unknown text counts as one that may quote
+/// Whether the text is known to hold only names and numbers. An unknown text is treated as one that may quote
 /// values.
 fn is_plain(family: Family, code: &str, text: &str) -> bool {
     match family {
@@ -82,7 +82,7 @@ fn is_plain(family: Family, code: &str, text: &str) -> bool {
         }
         Family::MySql => PLAIN_ON_MYSQL.split(' ').any(|plain| plain == code),
         Family::Sqlite => match code.parse::<i64>().map(|code| (code, code & 0xff)) {
-            // A mistake in a statement is quoted; 1811 is a trigger's own text.
+            // A syntax error quotes the statement, and 1811 has the text of a trigger.
             Ok((_, 1)) => text.starts_with("no such"),
             Ok((1811, _)) => false,
             Ok((_, 3..=11 | 13..=17 | 19 | 21..=26)) => true,
@@ -95,7 +95,7 @@ fn constraint(family: Family, error: &dyn sqlx::error::DatabaseError) -> Option<
     if let Some(name) = error.constraint() {
         return Some(name.to_owned());
     }
-    // MySQL ends with the name, and the value stands before it.
+    // A text of MySQL has the name at the end, after the value.
     let (_, name) = error.message().rsplit_once("for key '").filter(|_| family == Family::MySql)?;
     Some(name.trim_end_matches('\'').to_owned())
 }

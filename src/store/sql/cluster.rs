@@ -18,8 +18,8 @@ use crate::{
     store::{ClusterStore, NewInstance, StoreError},
 };
 
-/// The lists that name partitions in their generations: `{partitions}` for the index, and `{claims}`,
-/// each a generation and a partition in one number.
+/// The lists for claims: `{partitions}` for the index, and `{claims}`, which has the generation and the
+/// partition of each claim in one number.
 fn claim_lists(claims: &[(Partition, Generation)]) -> [(&'static str, String); 2] {
     let number = |partition: &Partition| i64::from(partition.number());
     let partitions = list(claims.iter().map(|(partition, _)| number(partition)));
@@ -32,7 +32,7 @@ fn id(instance: InstanceId) -> Value {
 }
 
 const VIEW: &[Kind] = &[Kind::Text, Kind::Text, Kind::Text, Kind::Int, Kind::Int];
-/// What the first column of a view says of the row that tells that a beat was written.
+/// The first column of the row of a view that says that the beat was written.
 const BEATEN: &str = "beaten";
 
 fn view_of(rows: &[Row]) -> ClusterView {
@@ -197,7 +197,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
 }
 
 impl<D: Driver> SqlStore<D> {
-    /// One statement by itself.
+    /// Runs one writing statement outside of a transaction.
     pub(super) async fn write(
         &self,
         name: &'static str,

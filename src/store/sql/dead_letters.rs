@@ -1,4 +1,4 @@
-//! The table of dead letters: records come by a copy in the database, and return by another one.
+//! The table of dead letters. The database copies records into it and back.
 
 use async_trait::async_trait;
 
@@ -23,7 +23,7 @@ impl<D: Driver> DeadLetterStore for SqlStore<D> {
         let (attempts, target, error) = (i64::from(*attempts), target.as_str(), error.as_str());
         let values = vec![attempts.into(), target.into(), error.into(), class, (*kind).into(), id.into()];
         match self.write("copy to dead letters", &self.sql.copy_to_dead_letters, values).await {
-            // An owner of before was as fast.
+            // An earlier owner has copied the record.
             Err(StoreError { class: ErrorClass::Duplicate, .. }) => Ok(()),
             copied => copied.map(drop),
         }
@@ -53,7 +53,7 @@ impl<D: Driver> DeadLetterStore for SqlStore<D> {
             Kind::Int,
             Kind::Int,
         ];
-        // As with failed records: the ids first, so that no payload is sorted.
+        // The ids are read first, as for failed records, so that the database does not sort payloads.
         let ids = self.dead_letter_ids(filter, after, limit).await?;
         let sql = fill(&self.sql.dead_letters, &[("{ids}", list(ids))]);
         let rows = self.read("dead letters", sql, Vec::new(), KINDS).await?;

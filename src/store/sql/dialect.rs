@@ -1,4 +1,4 @@
-//! What differs between the databases in the text of a statement: data, not code.
+//! The fragments of statements that differ between the databases: data, not code.
 
 use crate::store::Tables;
 
@@ -13,60 +13,60 @@ pub(crate) enum Family {
 /// The fragments of one family of databases.
 #[derive(Debug)]
 pub(crate) struct Dialect {
-    /// `$1` becomes `?`; the statements name each parameter once, in order.
+    /// Whether `$1` becomes `?`. The statements name each parameter once, in order.
     pub(crate) question_marks: bool,
-    /// The database's clock.
+    /// The clock of the database.
     pub(crate) now: &'static str,
-    /// Microseconds since a time; `@` is the column.
+    /// The microseconds since a time; `@` is the column.
     pub(crate) age: &'static str,
-    /// A time that many microseconds ago; `@` is the parameter.
+    /// The time some microseconds ago; `@` is the parameter.
     pub(crate) ago: &'static str,
-    /// The time so many microseconds from now; `@` is the parameter.
+    /// The time some microseconds from now; `@` is the parameter.
     pub(crate) later: &'static str,
-    /// The time so many microseconds after 1970; `@` is the parameter.
+    /// The time some microseconds after 1970; `@` is the parameter.
     pub(crate) at: &'static str,
-    /// The end of a SELECT that leaves out rows that another transaction is about to change, and locks the others
-    /// against it. Empty where one transaction writes at a time.
+    /// The end of a SELECT that leaves out rows that another transaction is about to change, and locks the
+    /// other rows. Empty if the database has one writer at a time.
     pub(crate) unlocked: &'static str,
     /// An expression as a 64-bit integer; `@` is the expression.
     pub(crate) int: &'static str,
-    /// The start and the end of an insert that leaves an existing row alone.
+    /// The start and the end of an insert that leaves an existing row unchanged.
     pub(crate) insert_new: (&'static str, &'static str),
-    /// Locks the rows that a SELECT reads.
+    /// The end of a SELECT that locks its rows.
     pub(crate) lock: &'static str,
-    /// Makes a statement take an index whatever the statistics say; `@` is the index.
+    /// Forces an index, whatever the statistics say; `@` is the index.
     pub(crate) by: &'static str,
-    /// The start of a DELETE that takes an index whatever the statistics say; `@1` is the table, `@2` the index.
+    /// The start of a DELETE that forces an index; `@1` is the table, `@2` the index.
     pub(crate) delete: &'static str,
-    /// A text that tells the tables of this row of `meta` from all others.
+    /// A text that identifies the tables of this row of `meta` among all databases.
     pub(crate) identity: &'static str,
-    /// A number of the server that another server does not have, nor the same one once it may have forgotten
-    /// commits. 0 where a database has but one.
+    /// The number of the server. Another server has another number, and so has the same server once it may
+    /// have lost commits. 0 if the database is a single file.
     pub(crate) server: &'static str,
-    /// Opens a transaction that writes.
+    /// The statement that opens a transaction that writes.
     pub(crate) begin: &'static str,
-    /// What a transaction bears in which code of the user's runs.
+    /// The mark of a transaction in which code of the user runs.
     pub(crate) mark: Mark,
 }
 
 /// A mark that ends with its transaction.
 #[derive(Debug)]
 pub(crate) struct Mark {
-    /// Sets it.
+    /// The statement that sets the mark.
     pub(crate) set: &'static str,
-    /// Takes it away and fails without it, where that needs a statement of its own.
+    /// A statement that removes the mark and fails if there is none. `None` if a condition tests the mark.
     pub(crate) take: Option<&'static str>,
-    /// Whether that counts rows of statements before it, so that it must go by itself.
+    /// Whether the row count of `take` includes rows of earlier statements, so that it is sent by itself.
     pub(crate) counts: bool,
-    /// A condition that holds while it is there; elsewhere empty.
+    /// A condition that is true while the mark is there. Empty if `take` tests the mark.
     pub(crate) condition: &'static str,
-    /// 1 if it is there; only asked where there is a condition.
+    /// A query that returns 1 if the mark is there. Only sent if there is a condition.
     pub(crate) read: &'static str,
 }
 
 impl Dialect {
-    /// A statement for these tables. Tokens that no fragment has stay: what takes their place changes with
-    /// each call, see [`fill`](super::statements::fill).
+    /// Renders a statement for these tables. Tokens without a fragment stay: each call fills them, see
+    /// [`fill`](super::statements::fill).
     pub(crate) fn render(&self, template: &str, tables: &Tables) -> String {
         let lines = template.lines().filter(|line| !line.trim_start().starts_with("--"));
         let text = lines.collect::<Vec<_>>().join(" ");
@@ -75,12 +75,12 @@ impl Dialect {
         sql
     }
 
-    /// A parameter of a statement whose text has a token in its place.
+    /// The text of a parameter that replaces a token.
     pub(crate) fn parameter(&self, number: usize) -> String {
         if self.question_marks { "?".to_owned() } else { format!("${number}") }
     }
 
-    /// What stands for `{name}`.
+    /// The fragment of `{name}`.
     fn text(&self, name: &str) -> Option<&'static str> {
         Some(match name {
             "now" => self.now,
@@ -95,7 +95,8 @@ impl Dialect {
         })
     }
 
-    /// What stands for `{name:argument}`: `@` is the argument, `@1` and `@2` are its parts before and after ` by `.
+    /// The fragment of `{name:argument}`: `@` is the argument, `@1` and `@2` are its parts before and after `
+    /// by `.
     fn pattern(&self, name: &str) -> Option<&'static str> {
         Some(match name {
             "age" => self.age,
@@ -107,14 +108,14 @@ impl Dialect {
         })
     }
 
-    /// Appends a text with its tokens and parameters filled, from left to right, once.
+    /// Appends a text with its tokens and parameters filled, in one pass from left to right.
     fn expand(&self, mut text: &str, tables: &Tables, sql: &mut String) {
         while let Some(at) = text.find(['{', '$']) {
             sql.push_str(&text[..at]);
             text = &text[at..];
             if let Some(rest) = text.strip_prefix('$') {
                 let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
-                // A dollar is a parameter only before a digit; JSON paths have theirs before a point.
+                // A dollar is a parameter only before a digit: JSON paths have a dollar before a point.
                 let is_parameter = after.len() < rest.len();
                 let end = if is_parameter { text.len() - after.len() } else { 1 };
                 sql.push_str(if is_parameter && self.question_marks { "?" } else { &text[..end] });
@@ -142,7 +143,7 @@ impl Dialect {
     }
 }
 
-/// Where a token ends that a text begins with; an argument may hold other tokens.
+/// The end of the token at the start of a text. An argument may contain other tokens.
 fn end_of_token(text: &str) -> usize {
     let mut depth = 0;
     let closes = |(_, c): &(usize, char)| {

@@ -23,7 +23,7 @@ use crate::{
     store::{ErrorClass, FenceRow, IdScan, Notifier, Pick, SchemaError, StoreSettings, Tables},
 };
 
-/// What a column of a result is.
+/// The kind of a column of a result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Int,
@@ -32,7 +32,7 @@ pub(crate) enum Kind {
     Uuid,
 }
 
-/// A decoded column; null only where the statement allows it.
+/// A decoded column. Null only where the statement allows it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Cell {
     Null,
@@ -42,8 +42,8 @@ pub(crate) enum Cell {
     Uuid(Uuid),
 }
 
-/// A decoded row. The accessors fall back to an empty value: which kinds a statement returns is
-/// fixed beside its call, and the conformance suite runs every one of them.
+/// A decoded row. If the kind of a column does not match, an accessor returns an empty value: the kinds of a
+/// statement stand beside its call, and the conformance suite runs each call.
 #[derive(Clone, Debug)]
 pub(crate) struct Row(pub(crate) Vec<Cell>);
 
@@ -85,59 +85,61 @@ impl Row {
     }
 }
 
-/// The first column after those of a record. A row that has something there is no record: a statement tells
-/// by it what is read at the same moment, and it is null in rows that are records.
+/// The first column after those of a record. It is null in rows that are records. A row with a value there is
+/// no record: it carries what the statement reads at the same moment.
 pub(crate) const AFTER_RECORD: usize = 12;
 
-/// What a connection is used for.
+/// The use of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Fetches; reads only.
+    /// Fetches. Reads only.
     Poll,
     /// Writes outcomes.
     Settle,
-    /// Everything else.
+    /// All other calls of a worker.
     Control,
-    /// Statements that need no session: text without arguments, each by itself. No setting of the connection
-    /// is changed, so that it works behind any pooler and leaves nothing to other clients there.
+    /// Statements that need no session: text without arguments, each outside of a transaction. No setting of
+    /// the connection is changed, so that the role works behind any pooler and does not affect other clients
+    /// of the pooler.
     Plain,
 }
 
 pub(crate) type DriverResult<'c, T> = BoxFuture<'c, Result<T, sqlx::Error>>;
 
-/// One sqlx database. Everything that differs by more than a fragment of text is here.
+/// One database of sqlx, with all differences that are more than a fragment of text.
 pub(crate) trait Driver: Database {
     /// The fragments of its statements.
     const DIALECT: Dialect;
-    /// Which statements differ as a whole.
+    /// The family, which selects the statements that differ as a whole.
     const FAMILY: Family;
-    /// Reads a number that moves whenever another connection has committed, if reading it costs almost
-    /// nothing.
+    /// A statement that reads a number which changes with each commit of another connection. `None` unless
+    /// reading it costs almost nothing.
     const VERSION: Option<&'static str> = None;
 
     /// Whether statements on connections of the pool may have names on the server.
     fn may_name(_: &Self::Pool) -> bool {
         true
     }
-    /// Opens a connection beside the pool, by the options that the pool has now, set up for its role.
+    /// Opens a connection outside of the pool, with the current options of the pool, and sets it up for its
+    /// role.
     fn connect(pool: &Self::Pool, session: Session) -> DriverResult<'static, Self::Connection>;
-    /// A connection lent by the user's pool. Dropping it takes it out of the pool and closes it.
+    /// A connection lent by the pool of the user. Dropping it takes it out of the pool and closes it.
     type Lent: DerefMut<Target = Self::Connection> + Send;
-    /// Borrows a connection from the user's pool.
+    /// Borrows a connection from the pool of the user.
     fn lend(pool: &Self::Pool) -> DriverResult<'_, Self::Lent>;
-    /// Gives a clean connection back.
+    /// Returns a clean connection to the pool.
     fn give_back(lent: Self::Lent);
-    /// Closes the connection with a word to the server.
+    /// Closes the connection and tells the server.
     fn close(conn: Self::Connection) -> DriverResult<'static, ()>;
     /// Finds a pooler on the way that does not keep the session of a connection. Changes no setting.
     fn find_pooler(_: &Self::Pool) -> DriverResult<'_, Option<SchemaError>> {
         Box::pin(async { Ok(None) })
     }
-    /// What makes the server unfit, beyond its schema.
+    /// Why the server is unfit, apart from its schema. `None` if the server is fit.
     fn check_server(_: &mut Self::Connection) -> DriverResult<'_, Option<SchemaError>> {
         Box::pin(async { Ok(None) })
     }
-    /// What tells other processes of commits, if the database has such a thing.
+    /// The notifier that tells other processes of commits. `None` if the database has no notifications.
     fn notifier(_: &Self::Pool, _: &StoreSettings) -> Option<Arc<dyn Notifier>> {
         None
     }
@@ -148,16 +150,17 @@ pub(crate) trait Driver: Database {
     /// What to do about an error of the server.
     fn class_of(error: &dyn sqlx::error::DatabaseError) -> ErrorClass;
 
-    /// Begins a transaction as sqlx does, by these statements.
+    /// Begins a transaction of sqlx by these statements.
     fn begin_work<'c>(conn: &'c mut Self::Connection, sql: AssertSqlSafe<Arc<str>>) -> DriverResult<'c, ()>;
-    /// Commits it.
+    /// Commits the transaction.
     fn commit_work(conn: &mut Self::Connection) -> DriverResult<'_, ()>;
-    /// Rolls it back.
+    /// Rolls the transaction back.
     fn roll_back_work(conn: &mut Self::Connection) -> DriverResult<'_, ()>;
-    /// How many transactions are open on it, one within the other, as far as sqlx knows.
+    /// The number of nested transactions that are open on the connection, as sqlx counts them.
     fn depth(conn: &mut Self::Connection) -> DriverResult<'_, usize>;
 
-    /// Runs a statement; rows matched. Without arguments it goes as text, in one round trip.
+    /// Runs a statement. Returns the number of matched rows. A statement without arguments goes as text, in
+    /// one round trip.
     fn execute<'c>(
         conn: &'c mut Self::Connection,
         sql: AssertSqlSafe<Arc<str>>,
@@ -185,8 +188,9 @@ pub(crate) trait Driver: Database {
         partitions: &'c [Partition],
         pick: Pick<'c>,
     ) -> DriverResult<'c, Vec<Record>>;
-    /// Moves the fence row on and completes records with this count of failures in one statement; how many fence rows and records
-    /// were written, and the number of the transaction. Only called where [`Statements::settle_at_once`] is one.
+    /// Moves the fence row on and completes records with this count of failures, in one statement. Returns
+    /// the numbers of written fence rows and records, and the number of the transaction. Only called if
+    /// [`Statements::settle_at_once`] is `Some`.
     fn complete_at_once<'c>(
         _: &'c mut Self::Connection,
         _: &'c Arc<str>,
@@ -196,27 +200,28 @@ pub(crate) trait Driver: Database {
     ) -> DriverResult<'c, (i64, usize, (i64, Server))> {
         Box::pin(async { Err(sqlx::Error::Configuration("no such statement on this database".into())) })
     }
-    /// Delayed records that are due, and the number in the row before them.
+    /// Reads delayed records that are due, and the count of the cluster's changes from the row before them.
     fn fetch_due<'c>(
         conn: &'c mut Self::Connection,
         sql: &'c Arc<str>,
         partitions: PartitionSet,
         pick: Pick<'c>,
     ) -> DriverResult<'c, (Vec<Record>, i64)>;
-    /// Reads records by id and the horizon.
+    /// Reads records by id, and the horizon.
     fn scan_by_id<'c>(
         conn: &'c mut Self::Connection,
         sql: &'c Statements,
         scan: IdScan<'c>,
     ) -> DriverResult<'c, (Vec<Record>, Horizon)>;
-    /// Reads the last id, then gives out a number, on a database with numbers.
+    /// Reads the last id, then draws a number. Only on a database with numbers of transactions.
     fn draw_number<'c>(
         _: &'c mut Self::Connection,
         _: &'c Statements,
     ) -> DriverResult<'c, Option<(Witness, Server)>> {
         Box::pin(async { Ok(None) })
     }
-    /// Reads the last id, then which of these transactions have written no record, on a database with numbers.
+    /// Reads the last id, then which of these transactions have written no record. Only on a database with
+    /// numbers of transactions.
     fn find_bystanders<'c>(
         _: &'c mut Self::Connection,
         _: &'c Statements,
@@ -224,7 +229,7 @@ pub(crate) trait Driver: Database {
     ) -> DriverResult<'c, Option<Bystanders>> {
         Box::pin(async { Ok(None) })
     }
-    /// Reads where the head is.
+    /// Reads the id of the head.
     fn find_head<'c>(
         conn: &'c mut Self::Connection,
         sql: &'c Statements,
@@ -245,7 +250,7 @@ pub(crate) trait Driver: Database {
     ) -> BoxFuture<'c, Result<(), sqlx::migrate::MigrateError>>;
 }
 
-/// How a connection is set up.
+/// The settings of a connection.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(
     not(any(feature = "postgres", feature = "sqlite")),
@@ -253,8 +258,8 @@ pub(crate) trait Driver: Database {
 )]
 pub(crate) struct Session {
     pub(crate) role: Role,
-    /// The server gives up a statement after this long, so that it does not outlive its caller.
+    /// The server cancels a statement after this time, so that the statement does not outlive its caller.
     pub(crate) timeout: std::time::Duration,
-    /// Commit without waiting for the disk, where the server can.
+    /// Whether commits do not wait for the disk, on servers that offer it.
     pub(crate) async_commit: bool,
 }

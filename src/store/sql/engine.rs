@@ -1,14 +1,14 @@
-//! What a server is, by what it says of itself: engines that speak a dialect but would break a promise
-//! are refused by name.
+//! The engine of a server, by the text of its version. An engine that speaks a dialect but would break a
+//! promise is refused by name.
 //!
-//! Everything else is the same on every engine, in the strictest form that any of them needs: the fence row
-//! is written (never only locked), transactions are READ COMMITTED, and only the purge of the strict order's
-//! keys and the look for cancelled records skip locked rows.
+//! All else is the same on every engine, in the strictest form that any engine needs: the fence row is
+//! written (never only locked), transactions are READ COMMITTED, and only the purge of the strict order's
+//! keys and the check for cancelled records skip locked rows.
 
 use crate::store::SchemaError;
 
-/// Engines whose ids do not follow the order of inserts: what their version text contains, their
-/// name, and why.
+/// Engines whose ids do not follow the order of inserts: the mark in the version text, the name, and the
+/// reason.
 const REFUSED: &[(&str, &str, &str)] = &[
     ("CockroachDB", "CockroachDB", "its identity columns are not ordered"),
     ("-YB-", "YugabyteDB", "each of its servers hands out ids from a range of its own"),
@@ -16,7 +16,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("vitess", "Vitess", "each of its shards hands out ids from a range of its own"),
 ];
 
-/// Why this server cannot be used, if so. `version` is what `version()` returns.
+/// Why this server is refused, or `None`. `version` is the result of `version()`.
 pub(crate) fn refusal(version: &str) -> Option<SchemaError> {
     let text = version.to_lowercase();
     let found = REFUSED.iter().find(|(mark, ..)| text.contains(&mark.to_lowercase()));

@@ -9,7 +9,8 @@ use crate::{
     store::{IdScan, Pick, sql::records::numbers},
 };
 
-/// Rows below a scan that are read beside those in flight before another way is taken.
+/// The rows below a scan that are read in addition to the records in memory. If there are more, the rows are
+/// read by partition.
 const ROWS_BELOW: usize = 4_096;
 
 type Lists = Vec<(&'static str, String)>;
@@ -43,7 +44,7 @@ pub(super) fn scan_lists(scan: &IdScan<'_>) -> Lists {
     ]
 }
 
-/// Also the number of rows at which the statement stops.
+/// The lists of the statements that read below a scan, and the number of rows at which the statements stop.
 pub(super) fn below_lists(scan: &IdScan<'_>) -> (Lists, usize) {
     let most = scan.pick.skip.len() + ROWS_BELOW;
     let lists = vec![
@@ -55,7 +56,7 @@ pub(super) fn below_lists(scan: &IdScan<'_>) -> (Lists, usize) {
     (lists, most)
 }
 
-/// The first of the pending ids below a scan that are not in memory, if there are any.
+/// The lists of the first pending ids below a scan that are not in memory, or `None` if there are none.
 pub(super) fn late_lists(mut below: Vec<RecordId>, scan: &IdScan<'_>) -> Option<Lists> {
     let skip: HashSet<RecordId> = scan.pick.skip.iter().copied().collect();
     below.retain(|id| !skip.contains(id));
@@ -120,7 +121,7 @@ macro_rules! sqlx_fetches {
                 else {
                     return Ok((records, horizon));
                 };
-                // After the scan: whatever was committed before something that it has seen is seen here.
+                // This read follows the scan, so it sees all commits before those that the scan has seen.
                 let (lists, most) = fetches::below_lists(&scan);
                 let all = *scan.pick.handlers == crate::store::Handlers::Every;
                 let first = if all { below } else { below_of_handlers };

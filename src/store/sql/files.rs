@@ -1,11 +1,11 @@
-//! The files that a connection needs: certificates and keys of TLS.
+//! The files of a connection: certificates and keys of TLS.
 
 use std::{fs::File, io::ErrorKind};
 
 use sqlx::ConnectOptions;
 
-/// An error of connecting. If its cause is a file that cannot be read, the error names the file: waiting does
-/// not fix it, and the system's own text does not name the file. `names` are the parameters of an address
+/// Names the file in an error of connecting that comes from a file that cannot be read. Waiting does not fix
+/// this error, and the text of the system does not name the file. `names` are the parameters of an address
 /// that name files.
 pub(super) fn blame<O: ConnectOptions>(error: sqlx::Error, options: &O, names: &[&str]) -> sqlx::Error {
     let of_a_file = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::PermissionDenied);
@@ -15,7 +15,7 @@ pub(super) fn blame<O: ConnectOptions>(error: sqlx::Error, options: &O, names: &
     }
     let address = options.to_url_lossy();
     let unreadable = address.query_pairs().find_map(|(name, path)| {
-        // A certificate may also stand there itself.
+        // The parameter may also hold the certificate itself.
         let is_file = names.contains(&&*name) && !path.starts_with("-----BEGIN");
         let cause = File::open(&*path).err().filter(|_| is_file)?;
         Some(format!("{name} is {path:?}, which cannot be read ({cause}): give the path of a file that this process may read"))

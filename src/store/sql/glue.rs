@@ -1,7 +1,7 @@
-//! The same tokens for each sqlx driver: sqlx's types differ by name only, and its traits cannot be
-//! written over generically without repeating their bounds everywhere.
+//! The parts that are the same for each sqlx driver, as macros: sqlx's types differ only by name, and generic
+//! code would have to repeat the bounds of its traits everywhere.
 
-/// The dialect's own rows and values are the same tokens for each sqlx driver.
+/// The methods of a driver that are the same for each database.
 macro_rules! sqlx_driver {
     ($database:ty, $connection:ty) => {
         fn execute<'c>(
@@ -70,7 +70,8 @@ macro_rules! sqlx_driver {
         fn depth(conn: &mut $connection) -> crate::store::sql::driver::DriverResult<'_, usize> {
             use sqlx_core::transaction::TransactionManager;
             Box::pin(async {
-                // SQLite has a thread of its own, which counts a rollback when it comes to it.
+                // SQLite runs in a separate thread and counts the rollback later: the ping waits until it
+                // has.
                 if Self::FAMILY == crate::store::sql::dialect::Family::Sqlite {
                     sqlx::Connection::ping(&mut *conn).await?;
                 }
@@ -152,7 +153,8 @@ macro_rules! sqlx_codec {
             Ok(crate::store::sql::driver::Row(cells))
         }
 
-        /// Rows of `due`: the one that has the changes of the cluster is no record.
+        /// The records of the rows of `due`, and the count of the cluster's changes, which is in the one row
+        /// that is no record.
         fn records_and_changes(rows: &[Row]) -> Result<(Vec<crate::record::Record>, i64), sqlx::Error> {
             let (mut records, mut changes) = (Vec::with_capacity(rows.len()), 0);
             for row in rows {
@@ -178,7 +180,7 @@ macro_rules! sqlx_codec {
                 delivery: crate::record::Delivery {
                     id: int(0)?,
                     event_id: get::<uuid::Uuid>(row, 1)?.ok_or_else(required(1))?,
-                    // A key that is not UTF-8 was put there by hand; it no longer hashes to its partition.
+                    // A key that is not UTF-8 was written by hand. It no longer hashes to its partition.
                     key: String::from_utf8_lossy(key).as_ref().into(),
                     handler: text(4)?,
                     record_type: text(5)?,
@@ -190,7 +192,7 @@ macro_rules! sqlx_codec {
                         .map(|text| serde_json::from_str(text).unwrap_or_default())
                         .unwrap_or_default(),
                     age: micros(since(row, 10)?.unwrap_or(0)),
-                    // What has passed since the deadline is negative before it.
+                    // The time since the deadline is negative before the deadline.
                     expires_in: since(row, 11)?.map(|since| micros(since.saturating_neg())),
                 },
                 payload: get::<Vec<u8>>(row, 7)?.ok_or_else(required(7))?,
@@ -199,7 +201,7 @@ macro_rules! sqlx_codec {
     };
 }
 
-/// The public side of a database, the same tokens for each sqlx driver.
+/// The public side of a database, the same for each sqlx driver.
 macro_rules! sqlx_database {
     ($database:ty, $connection:ty, $name:literal, $check_pool:expr) => {
         impl crate::database::sealed::Sealed for $database {}

@@ -1,4 +1,4 @@
-//! Records on their way into one statement.
+//! The parameters and columns of an insert.
 
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
@@ -14,7 +14,7 @@ use crate::{
     store::Tables,
 };
 
-/// Records that share what only some have.
+/// Records of one insert. All have the same extra columns and values.
 pub(crate) struct Insert<'a> {
     pub(crate) tables: &'a Tables,
     pub(crate) rows: &'a [NewRecord],
@@ -24,16 +24,16 @@ pub(crate) struct Insert<'a> {
 /// Columns that only some records have.
 pub(crate) struct Extra {
     pub(crate) columns: &'static str,
-    /// What is written there, `@` for the parameter.
+    /// The written expression, with `@` for the parameter.
     pub(crate) expression: String,
     pub(crate) value: Value,
 }
 
-/// Parameters that every record has.
+/// The number of parameters that every record has.
 const EVERY: usize = 8;
 
 impl Insert<'_> {
-    /// The statement of a template, with the columns that only these records have.
+    /// Fills a template with the extra columns of these records.
     pub(crate) fn fill(
         &self,
         dialect: &Dialect,
@@ -60,7 +60,7 @@ impl Insert<'_> {
         values.into_iter().chain(self.extras.iter().map(|extra| extra.value.clone()))
     }
 
-    /// What follows the values that every record has: expressions of a parameter.
+    /// The expressions of the extra values, each of its parameter.
     pub(crate) fn extra_values(&self, parameter: impl Fn(usize) -> String) -> String {
         let values = self.extras.iter().zip(EVERY + 1..);
         values.map(|(extra, number)| extra.expression.replace('@', &parameter(number))).collect()
@@ -81,7 +81,7 @@ pub(crate) fn partition_value(family: Family, partition: Partition) -> Value {
     }
 }
 
-/// A key as its column takes it: bytes on MySQL, where texts have a collation.
+/// A key in the type of its column: bytes on MySQL, where texts have a collation.
 pub(crate) fn key_value(family: Family, key: &str) -> Value {
     match family {
         Family::MySql => key.as_bytes().to_vec().into(),
@@ -89,7 +89,7 @@ pub(crate) fn key_value(family: Family, key: &str) -> Value {
     }
 }
 
-/// Headers as stored: JSON text, or null when there are none.
+/// Headers in their stored form: JSON text, or `None` if there are no headers.
 pub(crate) fn headers_text(headers: &Headers) -> Option<String> {
     if headers.is_empty() { None } else { serde_json::to_string(headers).ok() }
 }

@@ -1,4 +1,4 @@
-//! A connection of the store's own, opened when it is needed and never shared after a failure.
+//! A connection of the store, opened when needed and never shared after a failure.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -21,18 +21,19 @@ use crate::{
     store::{HomeServer, OTHER_SERVER},
 };
 
-/// A place for one connection.
+/// The place of one connection.
 pub(crate) struct Link<D: Driver> {
     pool: D::Pool,
     session: Session,
-    /// The proof that settings of a connection stay with it; asked for before anything is set.
+    /// The proof that the address keeps the session of a connection. Asked for before a setting is made.
     proof: Proof,
-    /// The only server to which a connection may lead, if there is such.
+    /// The only server to which the connection may lead. `None` if the store is bound to no server.
     home: Option<HomeServer>,
     place: Mutex<Place<D>>,
 }
 
-/// An idle connection, if there is one, and when it was put back.
+/// The idle connection, and when it was put back. Written by `open_anew`, `discard`, `close_idle` and the
+/// borrower.
 struct Place<D: Driver> {
     idle: Option<D::Connection>,
     used_at: Instant,
@@ -44,7 +45,7 @@ impl<D: Driver> Link<D> {
         Self { pool, session, proof, home, place }
     }
 
-    /// Borrows the connection, opening it if there is none.
+    /// Borrows the connection. If there is none, opens it.
     pub(crate) async fn borrow(&self) -> Result<Borrowed<'_, D>, sqlx::Error> {
         let mut place = self.place.lock().await;
         let conn = match place.idle.take() {
@@ -54,7 +55,7 @@ impl<D: Driver> Link<D> {
         Ok(Borrowed { place, conn: Some(conn) })
     }
 
-    /// Opens the connection that is borrowed next. On it the server gives up a statement after `timeout`.
+    /// Opens the connection for the next borrower. The server cancels its statements after `timeout`.
     pub(crate) async fn open_anew(&self, timeout: Duration) -> Result<(), sqlx::Error> {
         let mut place = self.place.lock().await;
         let conn = self.open(Session { timeout, ..self.session }).await?;
@@ -62,12 +63,13 @@ impl<D: Driver> Link<D> {
         Ok(())
     }
 
-    /// The next borrower opens another connection.
+    /// Closes the idle connection, so that the next borrower opens another one.
     pub(crate) async fn discard(&self) {
         self.place.lock().await.idle = None;
     }
 
-    /// A connection leads to one process of a server until its end, so the server is asked for here only.
+    /// Opens a connection. A connection leads to the same process of a server until its end, so only this
+    /// function asks for the server.
     async fn open(&self, session: Session) -> Result<D::Connection, sqlx::Error> {
         if session.role == Role::Plain {
             return D::connect(&self.pool, session).await;
@@ -82,7 +84,7 @@ impl<D: Driver> Link<D> {
         Ok(conn)
     }
 
-    /// Closes the connection if nobody has used it for this long. The next borrower opens another.
+    /// Closes the connection if it was not used for this long. The next borrower opens another one.
     pub(crate) async fn close_idle(&self, unused_for: Duration) {
         let Ok(mut place) = self.place.try_lock() else { return };
         if place.used_at.elapsed() < unused_for {
@@ -91,7 +93,7 @@ impl<D: Driver> Link<D> {
         let idle = place.idle.take();
         drop(place);
         if let Some(conn) = idle {
-            // The connection is of no more use, whether the server hears of it or not.
+            // The connection is dropped either way, so an error of closing does not matter.
             drop(D::close(conn).await);
         }
     }
@@ -104,15 +106,15 @@ pub(super) async fn answering<D: Driver>(conn: &mut D::Connection) -> Result<Ser
     Ok(Server(rows.first().map_or(0, |row| row.int(0))))
 }
 
-/// A borrowed connection. Only [`keep`](Self::keep) puts it back: after an error, a timeout or a
-/// cancelled call it is closed, with whatever was still open on it.
+/// A borrowed connection. Only [`keep`](Self::keep) puts it back. After an error, a timeout or a cancelled
+/// call it is closed, with all that was open on it.
 pub(crate) struct Borrowed<'a, D: Driver> {
     place: MutexGuard<'a, Place<D>>,
     conn: Option<D::Connection>,
 }
 
 impl<D: Driver> Borrowed<'_, D> {
-    /// The work is done and the connection is clean.
+    /// Puts the connection back: the work is done and the connection is clean.
     pub(crate) fn keep(mut self) {
         *self.place = Place { idle: self.conn.take(), used_at: Instant::now() };
     }
@@ -134,8 +136,8 @@ impl<D: Driver> DerefMut for Borrowed<'_, D> {
     }
 }
 
-/// A connection lent by the user's pool. Unless it is kept, dropping it takes it out of the pool and
-/// closes it: a call that was cut off may have left anything open on it.
+/// A connection lent by the pool of the user. Dropping it takes it out of the pool and closes it, because a
+/// call that was cut off may have left anything open on it.
 pub(crate) struct Lent<DB: sqlx::Database>(Option<PoolConnection<DB>>);
 
 impl<DB: sqlx::Database> Lent<DB> {
@@ -143,7 +145,7 @@ impl<DB: sqlx::Database> Lent<DB> {
         Self(Some(conn))
     }
 
-    /// The work is done and the connection is clean.
+    /// Returns the connection to the pool: the work is done and the connection is clean.
     pub(crate) fn keep(mut self) {
         drop(self.0.take());
     }
@@ -171,17 +173,17 @@ impl<DB: sqlx::Database> DerefMut for Lent<DB> {
     }
 }
 
-/// A transaction of [`Outbox::transaction`](crate::Outbox::transaction): dropping it closes its
-/// connection, and with it the transaction.
+/// A transaction of [`Outbox::transaction`](crate::Outbox::transaction). Dropping it closes its connection,
+/// which ends the transaction.
 pub struct OpenTransaction<DB: sqlx::Database>(Lent<DB>);
 
 impl<DB: sqlx::Database> OpenTransaction<DB> {
-    /// `lent` has a transaction open.
+    /// Takes a connection that has a transaction open.
     pub(crate) fn on(lent: Lent<DB>) -> Self {
         Self(lent)
     }
 
-    /// The transaction has been committed.
+    /// Returns the connection after the commit.
     pub(crate) fn keep(self) {
         self.0.keep();
     }

@@ -1,8 +1,7 @@
 //! The store over sqlx: PostgreSQL, MySQL and MariaDB, SQLite.
 //!
-//! A database is one [`Driver`](driver::Driver). The statements stand in `statements/`, one file per
-//! statement, with tokens for what differs between databases ([`dialect`]) and for what changes with each
-//! call ([`statements`]).
+//! A database is one [`Driver`](driver::Driver). Each statement is a file in `statements/`, with tokens for
+//! the differences between databases ([`dialect`]) and for the values of each call ([`statements`]).
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -75,7 +74,7 @@ pub(crate) use call::store_error;
 pub(crate) use producer::{insert, note_dedup_key, statements_of};
 pub(crate) use transactional::SqlTransactional;
 
-/// A store on one sqlx database, over connections of its own.
+/// A store on one sqlx database, over separate connections.
 pub(crate) struct SqlStore<D: Driver> {
     settings: StoreSettings,
     sql: Arc<Statements>,
@@ -83,12 +82,12 @@ pub(crate) struct SqlStore<D: Driver> {
     poll: Link<D>,
     settle: Link<D>,
     control: Link<D>,
-    /// For a process that only schedules: it reads the list of handlers.
+    /// Reads the list of handlers in a process that only schedules.
     plain: Link<D>,
-    /// Of the reads of fetches.
+    /// The time given to the reads of fetches.
     patience: Patience,
     proof: Proof,
-    /// The server that it is bound to, if it is.
+    /// The server that the store is bound to, if any. Never changes.
     home: Option<HomeServer>,
 }
 
@@ -123,15 +122,15 @@ impl<D: Driver> SqlStore<D> {
         }
     }
 
-    /// Another store on the same database.
+    /// Another store on the same database, with separate connections.
     fn beside(&self, home: Option<HomeServer>) -> Arc<dyn Store> {
         let (pool, sql) = (self.pool.clone(), Arc::clone(&self.sql));
         Arc::new(Self::over(pool, self.settings.clone(), sql, self.proof.clone(), home))
     }
 
-    /// The only way to the database: runs `work` within the deadline. `work` borrows a connection
-    /// from a [`Link`] and keeps it only at its end: if it fails, is cut off or is dropped, the
-    /// connection is closed and nobody else ever gets it.
+    /// The only way to the database: runs `work` within the time limit. `work` borrows a connection from a
+    /// [`Link`] and keeps it at its end. If `work` fails, is cut off or is dropped, the connection is closed
+    /// and never used again.
     async fn call<T>(
         &self,
         name: &'static str,
@@ -140,9 +139,9 @@ impl<D: Driver> SqlStore<D> {
         within::<D, T>(name, self.settings.call_timeout, work).await
     }
 
-    /// As [`call`](Self::call), for a read of a fetch on its connection. What has died in the table may take longer to walk
-    /// over than a call may take, and would do so at each attempt: so a read that got no answer in time is given more time
-    /// the next time.
+    /// Runs a read of a fetch as [`call`](Self::call) does, on the fetch connection. Walking over dead rows
+    /// of the table may take longer than the time limit, at each attempt. A read without a reply in time is
+    /// therefore given more time at the next attempt.
     async fn read_patiently<T>(
         &self,
         name: &'static str,

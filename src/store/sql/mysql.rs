@@ -40,11 +40,12 @@ impl Driver for MySql {
         insert_new: ("INSERT IGNORE INTO", ""),
         lock: "FOR UPDATE",
         by: "FORCE INDEX (@)",
-        // MySQL takes a hint, and ignores FORCE INDEX in a DELETE of several tables; MariaDB, which alone reads
-        // what begins with an M, takes the index in that form only.
+        // MySQL takes a hint, and ignores FORCE INDEX in a DELETE of several tables. MariaDB takes the index
+        // only as FORCE INDEX, in a comment that begins with M, which only MariaDB reads.
         delete: "DELETE /*+ INDEX({index}@1 @2) */ /*M! {outbox}@1 */ FROM {outbox}@1 /*M! FORCE INDEX (@2) */",
         identity: "concat('made at ', created_at)",
-        // A restart keeps it: InnoDB forgets nothing that it has acknowledged, unless it is told to.
+        // A restart keeps the number, because InnoDB loses no acknowledged commit unless its settings allow
+        // it.
         server: "CAST(crc32(concat_ws(' ', @@hostname, @@port, @@server_id)) AS SIGNED)",
         begin: "START TRANSACTION",
         mark: Mark {
@@ -63,8 +64,8 @@ impl Driver for MySql {
             let connected = options.connect().await;
             let mut conn =
                 connected.map_err(|error| blame(error, &*options, &["ssl-ca", "ssl-cert", "ssl-key"]))?;
-            // Next-key locks of REPEATABLE READ would make fetches and inserts wait for one another. Long
-            // lists of ids, which MariaDB alone turns into a subquery, would make it scan the table.
+            // Next-key locks of REPEATABLE READ would make fetches and inserts wait for one another. MariaDB
+            // turns a long list of ids into a subquery, which would make it scan the table.
             let setup = format!(
                 "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
                  SET SESSION innodb_lock_wait_timeout = {wait}; \
@@ -127,29 +128,29 @@ fn number_of(error: &dyn sqlx::error::DatabaseError) -> u16 {
     error.try_downcast_ref().map_or(0, MySqlDatabaseError::number)
 }
 
-/// Whether a transaction is open that was begun by hand, or because autocommit is off: without one a savepoint
-/// is gone with its statement.
+/// Whether a transaction is open that was begun by a statement, or because autocommit is off: without a
+/// transaction, a savepoint ends with its statement.
 async fn finds_transaction(conn: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
     let asked = sqlx::raw_sql("SAVEPOINT keylane_asks; RELEASE SAVEPOINT keylane_asks").execute(conn).await;
     match asked {
         Ok(_) => Ok(true),
         Err(sqlx::Error::Database(error)) => {
             let number = error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number);
-            // There is no such savepoint.
+            // Error 1305: there is no such savepoint.
             if number == Some(1305) { Ok(false) } else { Err(sqlx::Error::Database(error)) }
         }
         Err(error) => Err(error),
     }
 }
 
-/// Major and minor of a version text such as `10.11.19-MariaDB`.
+/// The major and minor number of a version text such as `10.11.19-MariaDB`.
 fn release(version: &str) -> (u32, u32) {
     let mut numbers = version.split(['.', '-']).map(|part| part.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Locks keys until the end of the user's transaction, so that ids of a key follow its commits. `GET_LOCK`
-/// would outlive the transaction, so the row of each key is counted up.
+/// Locks keys until the end of the user's transaction, so that the ids of a key follow its commits.
+/// `GET_LOCK` would outlive the transaction, so the transaction updates the row of each key.
 async fn lock_keys(conn: &mut MySqlConnection, tables: &Tables, keys: &[&str]) -> Result<(), sqlx::Error> {
     for keys in kept_parts(keys) {
         let values = keys.iter().map(|key| key_value(MySql::FAMILY, key)).collect();
@@ -158,7 +159,7 @@ async fn lock_keys(conn: &mut MySqlConnection, tables: &Tables, keys: &[&str]) -
     Ok(())
 }
 
-/// Finds the records, locks them, and takes back those that are not due then.
+/// Finds and locks the records, then deletes those that are not due at that moment.
 async fn cancel_records(
     conn: &mut MySqlConnection,
     tables: &Tables,
@@ -185,8 +186,9 @@ fn lock_text(tables: &Tables, keys: usize) -> String {
     filled(&sql, &[("{rows}", vec!["(?, 1)"; keys].join(", "))])
 }
 
-/// What to do about an error number. Total: a number that is not listed is a refusal, because a trigger of
-/// the user's may raise any number. Numbers, not SQLSTATEs: engines of this family disagree about those.
+/// What to do about an error number. The function is total: a number that is not listed is a refusal, because
+/// a trigger of the user may raise any number. It sorts numbers, because the SQLSTATEs of the engines of this
+/// family differ.
 pub fn class_of_number(number: u16) -> ErrorClass {
     match number {
         1213 | 1205 | 1020 | 3024 | 1969 | 3572 | 6235 | 9007 => ErrorClass::Retry,
@@ -194,10 +196,10 @@ pub fn class_of_number(number: u16) -> ErrorClass {
         1040 | 1041 | 1021 | 1114 | 1203 | 1226 => ErrorClass::Resource,
         1153 | 1406 | 1366 | 1264 | 1265 | 1292 | 1048 | 1364 | 3140 | 3819 | 4025 => ErrorClass::Record,
         1062 | 1586 => ErrorClass::Duplicate,
-        // The last of them: a user that must not come in, or not in this way.
+        // The numbers from 1130 on refuse a user or the way of its login.
         1044 | 1045 | 1049 | 1050 | 1054 | 1064 | 1142 | 1143 | 1146 | 1227 | 1305 | 1370 | 1130 | 1251 | 1524
         | 1698 | 1820 | 1862 | 3118 | 4151 => ErrorClass::Setup,
-        // Shutdowns, kills, broken packets and all that a client says of a connection.
+        // Shutdowns, kills, broken packets and all errors of the client about a connection.
         0..=999
         | 1042
         | 1043
@@ -214,7 +216,7 @@ pub fn class_of_number(number: u16) -> ErrorClass {
         | 2000..=2999
         | 3169
         | 4031
-        // ProxySQL, of servers that it does not reach.
+        // ProxySQL cannot reach a server.
         | 9001 => ErrorClass::Reconnect,
         _ => ErrorClass::Refused,
     }

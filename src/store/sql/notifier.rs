@@ -19,15 +19,15 @@ use super::{
 };
 use crate::store::{ErrorClass, Listener, Notifier, StoreError, StoreSettings, Tables};
 
-/// What a listener sends to itself begins with this: nobody has committed anything.
+/// The start of a text that a listener sends to itself. It announces no commit.
 const PROBE: &str = "probe ";
 const NOTHING_ARRIVES: &str = "what is notified does not arrive here, as behind a pooler in transaction mode: give \
                                the workers a direct address, or set database.notifications to false";
 
-/// The channel of one set of tables.
+/// The notifier of one set of tables.
 pub(super) struct PgNotifier {
     channel: String,
-    /// The sender by which a listener knows its own notifications.
+    /// The text that this process sends, by which its listener skips its own notifications.
     sender: String,
     timeout: Duration,
     notifying: Link<Postgres>,
@@ -54,14 +54,14 @@ impl PgNotifier {
 }
 
 impl PgNotifier {
-    /// A pool of one connection, which is closed with its listener. It waits without an end, so it gets no
-    /// limit on statements.
+    /// A pool of one connection, which is closed with its listener. The listener waits without limit, so its
+    /// statements have no time limit.
     fn listening(&self) -> PgPool {
         let options = PgPoolOptions::new().max_connections(1).acquire_timeout(self.timeout);
         options.connect_lazy_with(sessions::options(&self.pool))
     }
 
-    /// As text, which any pooler passes on; channel and text are made of hexadecimal digits and a word.
+    /// Sends as text, which any pooler passes on. Channel and text consist of hexadecimal digits and a word.
     async fn send(&self, text: &str) -> Result<(), sqlx::Error> {
         let mut conn = self.notifying.borrow().await?;
         let notify = AssertSqlSafe(format!("SELECT pg_notify('{}', '{text}')", self.channel));
@@ -81,7 +81,7 @@ async fn recv_probe(listener: &mut PgListener, probe: &str) -> Result<(), StoreE
     }
 }
 
-/// A name of limited length, the same for all who use these tables.
+/// The channel of these tables: a hash, because the server limits the length of a name.
 fn channel(tables: &Tables) -> String {
     let name = format!("{}.{}", tables.schema().unwrap_or_default(), tables.prefix());
     format!("keylane_{:016x}", xxh3_64(name.as_bytes()))
@@ -100,14 +100,14 @@ impl Notifier for PgNotifier {
             Ok(listener)
         })
         .await?;
-        // A pooler in transaction mode takes the LISTEN, and nothing ever arrives.
+        // A pooler in transaction mode accepts the LISTEN, but no notification arrives.
         let probe = format!("{PROBE}{}", Uuid::now_v7());
         within::<Postgres, _>("notify", self.timeout, self.send(&probe)).await?;
         match tokio::time::timeout(self.timeout, recv_probe(&mut listener, &probe)).await {
             Ok(received) => received?,
             Err(_) => return Err(StoreError::new("listen", ErrorClass::Setup, NOTHING_ARRIVES)),
         }
-        // A process that only delivers does not need this connection any more.
+        // A process that only delivers does not need the notifying connection again.
         self.close_idle(Duration::ZERO).await;
         Ok(Box::new(PgNotifyListener { listener, sender: self.sender.clone() }))
     }
@@ -117,7 +117,7 @@ impl Notifier for PgNotifier {
             self.notifying.close_idle(unused_for).await;
             Ok(())
         };
-        // The connection is of no more use, whether the server hears of it or not.
+        // The connection is dropped either way, so an error of closing does not matter.
         drop(within::<Postgres, ()>("close", self.timeout, closing).await);
     }
 }
@@ -129,7 +129,7 @@ impl Listener for PgNotifyListener {
             match self.listener.try_recv().await {
                 Ok(Some(received))
                     if received.payload() == self.sender || received.payload().starts_with(PROBE) => {}
-                // None: the connection was lost and will be opened again.
+                // `None`: the connection was lost and will be opened again.
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(store_error::<Postgres>("listen", error)),
             }

@@ -1,4 +1,4 @@
-//! What PostgreSQL tells by the numbers of transactions.
+//! The numbers of transactions of PostgreSQL.
 
 use sqlx::PgConnection;
 
@@ -8,7 +8,7 @@ use crate::rules::{
     witnesses::{Snapshot, Witness},
 };
 
-/// None if two servers have answered.
+/// Reads the last id, then draws a number. `None` if two different servers have answered.
 pub(super) async fn draw_number(
     conn: &mut PgConnection,
     sql: &Statements,
@@ -19,7 +19,7 @@ pub(super) async fn draw_number(
     Ok((before == server).then_some((Witness { last_id, number }, Server(server))))
 }
 
-/// Of the text `end of what is resolved:end:open,open`.
+/// Parses the text `end of the resolved part:end:open,open`.
 pub(super) fn snapshot(text: &str) -> Result<Snapshot, sqlx::Error> {
     let parsed = || {
         let mut parts = text.splitn(3, ':').skip(1);
@@ -32,8 +32,8 @@ pub(super) fn snapshot(text: &str) -> Result<Snapshot, sqlx::Error> {
     parsed().ok_or_else(|| sqlx::Error::Decode(format!("no snapshot: {text:?}").into()))
 }
 
-/// Which of the given transactions have written no record. None if sessions draw ids in advance: they use them in any
-/// order.
+/// Those of the given transactions that have written no record. `None` if sessions draw ids in advance,
+/// because such ids are used in any order.
 pub(super) async fn find_bystanders(
     conn: &mut PgConnection,
     sql: &Statements,

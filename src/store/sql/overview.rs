@@ -110,7 +110,7 @@ impl<D: Driver> SqlStore<D> {
             Kind::Text,
             Kind::Int,
         ];
-        // A page is found by its ids alone: a database that sorts would sort payloads otherwise.
+        // The page is found by ids alone: a database that sorts would otherwise sort payloads.
         let ids = self.list_failed_ids(filter, after, limit).await?;
         let sql = fill(&self.sql.failed, &[("{ids}", list(ids))]);
         let rows = self.read("failed", sql, Vec::new(), KINDS).await?;
@@ -147,7 +147,7 @@ impl<D: Driver> SqlStore<D> {
     }
 }
 
-/// A part of a list: what fits, from where on, and how much of it.
+/// One page of a list: the filter, the id after which it starts, and the limit.
 #[derive(Clone, Copy)]
 pub(super) struct Page<'a> {
     pub(super) filter: &'a Filter,
@@ -156,8 +156,8 @@ pub(super) struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// What follows `… > $1 AND`, and all values. Only conditions that are asked for are in the text, so that
-    /// the plan is one for them.
+    /// The text after `… > $1 AND`, and all values. Only the conditions of the filter are in the text, so
+    /// that each combination has its own plan.
     pub(super) fn conditions(self, dialect: &Dialect, table: &str, id: &str) -> (String, Vec<Value>) {
         let mut values = vec![Value::Int(self.after)];
         let mut text = format!("{table}partition_no IN ({{partitions}})");
@@ -179,8 +179,8 @@ pub(super) fn lane(row: &Row, first: usize) -> Option<Lane> {
     Some(Lane { partition, key: row.text(first + 1).into(), handler: row.text(first + 2).into() })
 }
 
-/// The reason why a lane stands still. A list without the lanes of a reason that only a newer build knows
-/// would hide them.
+/// The reason of a stop. A reason that only a newer build knows is an error: leaving out such lanes would
+/// hide them.
 pub(super) fn reason(call: &'static str, row: &Row, column: usize) -> Result<StopReason, StoreError> {
     let word = row.text(column);
     let unknown = || {

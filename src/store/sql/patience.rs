@@ -1,4 +1,4 @@
-//! Reads that take longer than a call may: the next time they are given more.
+//! Reads that may take longer than the limit of a call: after a timeout the next attempt is given more time.
 
 use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use super::{call::within, driver::Driver, link::Link};
 use crate::{rules::pacing, store::StoreError};
 
-/// How many times the limit of a call each read is given. Reads that are not listed are given the limit once.
+/// The time of each read, in multiples of the limit of a call. A read that is not listed has the limit once.
+/// Written by `read`.
 #[derive(Debug, Default)]
 pub(super) struct Patience(Mutex<BTreeMap<&'static str, u32>>);
 
@@ -25,7 +26,7 @@ impl Patience {
         }
     }
 
-    /// Runs a read on the connection of a link, within `once` or as many times that as the read is given by now.
+    /// Runs a read on the connection of a link, within `once` times the current multiple of the read.
     pub(super) async fn read<D: Driver, T>(
         &self,
         name: &'static str,
@@ -35,7 +36,8 @@ impl Patience {
     ) -> Result<T, StoreError> {
         let times = self.of(name);
         if times > 1 {
-            // The connection has the limit of the server for it. To open it takes no longer than otherwise.
+            // The limit on the server is a setting of the connection, so a new one is opened. Opening has the
+            // usual limit.
             within::<D, _>(name, once, link.open_anew(once * times)).await?;
         }
         let began = Instant::now();

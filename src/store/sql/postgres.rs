@@ -31,7 +31,7 @@ use crate::{
     store::{ErrorClass, FenceRow, IdScan, Notifier, Pick, SchemaError, StoreSettings, Tables},
 };
 
-/// PgBouncer has one state for all errors of its own. Waiting does not fix those whose texts begin like this.
+/// The starts of PgBouncer's texts that waiting does not fix. PgBouncer has one SQLSTATE for all its errors.
 const REFUSED_BY_POOLERS: [&str; 3] = ["unsupported startup parameter", "no such database", "no such user"];
 
 sqlx_codec!(Postgres, PgArguments, |row, column| {
@@ -39,7 +39,7 @@ sqlx_codec!(Postgres, PgArguments, |row, column| {
 });
 sqlx_database!(Postgres, PgConnection, "PostgreSQL", |_| Ok(()));
 
-/// Of an interval without months, as the difference of two times is.
+/// The microseconds of an interval without months, such as the difference of two times.
 fn micros(interval: &PgInterval) -> i64 {
     interval.microseconds + i64::from(interval.days) * 86_400_000_000
 }
@@ -59,11 +59,12 @@ impl Driver for Postgres {
         lock: "FOR UPDATE",
         by: "",
         delete: "DELETE FROM {outbox}@1",
-        // A copy of a database has the same row, elsewhere.
+        // A copy of a database has the same row on another server.
         identity: "format('database %s of server %s, made at %s', current_database(), \
                    (SELECT system_identifier FROM pg_control_system()), extract(epoch FROM created_at))",
-        // Since when this server counts, before 1970 while it is a standby. A clean restart keeps it; a server has
-        // another after a crash, which may have forgotten the last commits, and so has each copy of a server.
+        // The time since which this server counts statistics, before 1970 while it is a standby. A clean
+        // restart keeps the time. A crash, after which the last commits may be lost, changes it, and each
+        // copy of a server has another one.
         server: "(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()) * 1000000)::int8 \
                  * (1 - 2 * pg_is_in_recovery()::int)",
         begin: "BEGIN ISOLATION LEVEL READ COMMITTED",
@@ -136,7 +137,7 @@ impl Driver for Postgres {
             let query = sqlx::query(of(sql, pick));
             let mut rows = query.bind(numbers).bind(pick.skip).bind(limit).bind(limit).fetch(conn);
             let mut records = Vec::new();
-            // Row by row: they are decoded while the server still looks for the others.
+            // Rows are decoded one by one, while the server still searches for more.
             while let Some(row) = rows.try_next().await? {
                 records.push(record(&row)?);
             }
@@ -197,7 +198,7 @@ impl Driver for Postgres {
                 .fetch(conn);
             let mut horizon = Horizon { snapshot: Some(Snapshot::default()), ..Horizon::default() };
             let mut records = Vec::with_capacity(scan.pick.limit);
-            // Row by row: they are decoded while the server still looks for the others.
+            // Rows are decoded one by one, while the server still searches for more.
             while let Some(row) = rows.try_next().await? {
                 match get::<i64>(&row, AFTER_RECORD)? {
                     Some(last_id) => {
@@ -239,7 +240,7 @@ impl Driver for Postgres {
             let drawn = numbers::draw_number(conn, sql).await?;
             let (first, seen, server): (Option<i64>, String, i64) =
                 sqlx::query_as(safe(&sql.find_head)).bind(numbers).fetch_one(conn).await?;
-            // What another server has said does not count.
+            // Numbers that another server has drawn do not count.
             let of_it = drawn.filter(|(_, of)| of.0 == server);
             let last_id = of_it.map_or(0, |(witness, _)| witness.last_id);
             let number = Some(of_it.map_or(0, |(witness, _)| witness.number));
@@ -307,7 +308,7 @@ async fn insert_many(
     query.execute(conn).await.map(|_| ())
 }
 
-/// Whether a transaction is open that was begun by hand: only in one can a savepoint be made.
+/// Whether a transaction is open that was begun by a statement: a savepoint needs one.
 async fn finds_transaction(conn: &mut PgConnection) -> Result<bool, sqlx::Error> {
     let asked = sqlx::raw_sql("SAVEPOINT keylane_asks; RELEASE SAVEPOINT keylane_asks").execute(conn).await;
     match asked {
@@ -320,7 +321,7 @@ async fn finds_transaction(conn: &mut PgConnection) -> Result<bool, sqlx::Error>
 /// The namespace of the advisory locks of the strict order level: `keyl` in ASCII.
 const LOCK_NAMESPACE: i32 = 0x6b65_796c;
 
-/// Locks keys until the end of the user's transaction, so that ids of a key follow its commits.
+/// Locks keys until the end of the user's transaction, so that the ids of a key follow its commits.
 async fn lock_keys(conn: &mut PgConnection, tables: &Tables, keys: &[&str]) -> Result<(), sqlx::Error> {
     let mut hashes: Vec<i32> = keys.iter().map(|key| lock_hash(tables, key)).collect();
     hashes.sort_unstable();
@@ -334,7 +335,7 @@ async fn lock_keys(conn: &mut PgConnection, tables: &Tables, keys: &[&str]) -> R
         .map(|_| ())
 }
 
-/// A fetch with its condition on the handlers.
+/// Fills the condition on the handlers into a fetch.
 fn of(sql: &Arc<str>, pick: Pick<'_>) -> AssertSqlSafe<Arc<str>> {
     fill(sql, &[("{handlers}", of_handlers(pick.handlers))])
 }
@@ -351,18 +352,19 @@ fn lock_text(tables: &Tables, hashes: &str) -> String {
     filled(&sql, &[("{hashes}", hashes.to_owned())])
 }
 
-/// What is locked for a key: its hash together with the names of the tables.
+/// The advisory lock of a key: a hash of the key and the names of the tables.
 fn lock_hash(tables: &Tables, key: &str) -> i32 {
     let hash = xxhash_rust::xxh3::xxh3_64(format!("{}\0{key}", tables.qualifier()).as_bytes());
     (hash & u64::from(u32::MAX)) as u32 as i32
 }
 
-/// What to do about a SQLSTATE. Total: unknown classes break the connection, which is always safe.
+/// What to do about a SQLSTATE. The function is total: an unknown class breaks the connection, which is
+/// always safe.
 pub fn class_of_state(state: &str) -> ErrorClass {
     match state {
         "40001" | "40P01" | "55P03" | "57014" => ErrorClass::Retry,
         "25006" => ErrorClass::WrongNode,
-        // A transaction in which a statement has failed already: the handler has swallowed the error.
+        // A statement has failed before in this transaction: the handler has ignored the error.
         "25P02" => ErrorClass::Record,
         "23505" => ErrorClass::Duplicate,
         "57P01" | "57P02" | "57P03" | "57P05" | "26000" | "0A000" => ErrorClass::Reconnect,
@@ -373,7 +375,7 @@ pub fn class_of_state(state: &str) -> ErrorClass {
             Some("08" | "0A" | "0B" | "25" | "26" | "57" | "58" | "F0" | "XX") | None => {
                 ErrorClass::Reconnect
             }
-            // A trigger or a function of the user's may raise any state: P0001, or one of its own making.
+            // A trigger or a function of the user may raise any state: P0001, or a custom one.
             Some(_) => ErrorClass::Refused,
         },
     }
@@ -401,7 +403,7 @@ mod tests {
                 assert_eq!(class_of_state(state), class, "{state}");
             }
         }
-        // What is no state at all breaks the connection.
+        // A text that is no SQLSTATE breaks the connection.
         for state in ["", "4"] {
             assert_eq!(class_of_state(state), Reconnect, "{state:?}");
         }

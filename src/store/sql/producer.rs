@@ -1,4 +1,4 @@
-//! The producer's side: inserting on the user's own connection.
+//! The producer's side: inserts on the connection of the user.
 
 use std::{
     sync::Arc,
@@ -17,7 +17,8 @@ use crate::{
     store::{ErrorClass, StoreError, Tables},
 };
 
-/// The most rows per statement: with eleven parameters per row at most they stay below every driver's limit.
+/// The most rows per statement. With at most eleven parameters per row, the number stays below the limit of
+/// every driver.
 const CHUNK: usize = 1000;
 
 /// Inserts records in the order given, in few statements.
@@ -37,7 +38,7 @@ pub(crate) async fn insert<D: Driver>(
     Ok(())
 }
 
-/// Notes a dedup key; false if it was there.
+/// Notes a dedup key. Returns false if the key was noted before.
 pub(crate) async fn note_dedup_key<D: Driver>(
     conn: &mut D::Connection,
     tables: &Tables,
@@ -48,7 +49,7 @@ pub(crate) async fn note_dedup_key<D: Driver>(
     Ok(noted.map_err(|error| store_error::<D>("note dedup key", error))? == 1)
 }
 
-/// The statements of one event, in their order, for those who run them by themselves.
+/// The statements of one event in their order, for users who run them without sqlx.
 pub(crate) fn statements_of<D: Driver>(
     tables: &Tables,
     records: &[NewRecord],
@@ -76,7 +77,7 @@ fn note_text<D: Driver>(tables: &Tables) -> String {
     D::DIALECT.render(template!("", note_dedup_key), tables)
 }
 
-/// What only some records have.
+/// The columns and values that only some records have.
 fn extras<D: Driver>(row: &NewRecord) -> Result<Vec<Extra>, StoreError> {
     let mut extras = Vec::new();
     let (later, at) = (D::DIALECT.later, D::DIALECT.at);

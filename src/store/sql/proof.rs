@@ -1,4 +1,4 @@
-//! That an address keeps the session of a connection, found out once for all connections of a process.
+//! The proof that an address keeps the session of a connection, made once for all connections of a process.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 use super::driver::Driver;
 use crate::store::{SchemaError, StoreError};
 
-/// Shared by the connections of a store.
+/// The result of the test, shared by the connections of a store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Proof(Arc<OnceCell<()>>);
 
@@ -15,7 +15,7 @@ impl Proof {
     /// Tests the address, unless the result is known already.
     ///
     /// # Errors
-    /// The server's, or [`SchemaError::Pooler`] within [`sqlx::Error::Configuration`].
+    /// An error of the server, or [`SchemaError::Pooler`] within [`sqlx::Error::Configuration`].
     pub(super) async fn of<D: Driver>(&self, pool: &D::Pool) -> Result<(), sqlx::Error> {
         let find = async || match D::find_pooler(pool).await? {
             Some(pooler) => Err(sqlx::Error::Configuration(Box::new(pooler))),
@@ -29,7 +29,7 @@ impl Proof {
     }
 }
 
-/// The error of the schema that an error of the store stands for.
+/// Unwraps the error of the schema that an error of the store carries.
 pub(super) fn as_schema_error(mut error: StoreError) -> SchemaError {
     match error.cause.downcast_mut() {
         Some(sqlx::Error::Configuration(cause)) => match cause.downcast_ref() {

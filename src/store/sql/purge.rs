@@ -1,5 +1,5 @@
 //! Purges rows in batches. Each batch is a short transaction that finds its rows by an index. The next round
-//! deletes what a round has left.
+//! deletes the rows that a round has left.
 
 use std::{sync::Arc, time::Duration};
 
@@ -79,13 +79,14 @@ impl<D: Driver> SqlStore<D> {
         }
     }
 
-    /// The statement that deletes rows of a table.
+    /// Renders the statement that deletes rows of a table.
     fn delete_old(&self, old: &Old<'_>, values: &[(&str, String)]) -> Arc<str> {
         let names = [("{table}", old.table.to_owned()), ("{key}", old.key.to_owned())];
         filled(&filled(&self.sql.delete_old, &names), values).into()
     }
 
-    /// The same by their keys, all of them in the text, which differs each time.
+    /// Renders the statement that deletes rows by their keys. The keys are in the text, which differs each
+    /// time.
     fn delete_by_key(&self, old: &Old<'_>, found: &[Row]) -> Arc<str> {
         let keys: Vec<String> = found.iter().filter_map(|row| row.0.first().and_then(element)).collect();
         let (column, given) = match old.kind {
@@ -96,7 +97,8 @@ impl<D: Driver> SqlStore<D> {
         self.delete_old(old, &[("{column}", column), ("{given}", given), ("{keys}", keys.join(","))])
     }
 
-    /// Keys of the strict order, once through the table: nobody misses the row of a key that is not locked.
+    /// Purges unlocked keys of the strict order, in one pass over the table. A deleted row is not missed: the
+    /// next transaction that locks the key inserts it again.
     async fn purge_keys(&self) -> Result<u64, StoreError> {
         let Some(find) = &self.sql.unlocked_keys else { return Ok(0) };
         let old = Old { table: "key", key: "record_key", kind: &[Kind::Text], find };
@@ -128,7 +130,7 @@ impl<D: Driver> SqlStore<D> {
         .await
     }
 
-    /// A batch of instances gone for long, with their fence rows.
+    /// Purges a batch of instances that are gone for long, with their fence rows.
     pub(super) async fn purge_some_instances(&self, silent_for: Duration) -> Result<usize, StoreError> {
         let values = vec![micros(silent_for), Value::Int(BATCH as i64)];
         let gone = self.read("purge instances", safe(&self.sql.old_instances), values, &[Kind::Text]).await?;
@@ -164,8 +166,9 @@ fn element(key: &Cell) -> Option<String> {
     }
 }
 
-/// The partitions in which kept records are looked for at once, from and to. The MySQL family has them by
-/// partition and id, and would read the young ones of all partitions before each batch.
+/// The ranges of partitions, both ends included, in which a batch searches for kept records. The index of the
+/// MySQL family has partition and id, so a search over all partitions would read the young records of all
+/// partitions before each batch.
 fn completed_parts(family: Family) -> Vec<(i64, i64)> {
     match family {
         Family::MySql => (0..256).map(|partition| (partition, partition)).collect(),

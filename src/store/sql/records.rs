@@ -110,7 +110,7 @@ impl<D: Driver> RecordStore for SqlStore<D> {
                 if gone.is_empty() || !full {
                     break changes;
                 }
-                // In place of what is being cancelled, others that are due.
+                // Replaces the records that are being cancelled by others that are due.
                 skip.to_mut().extend(gone);
                 skip.to_mut().extend(records.iter().map(|record: &Record| record.delivery.id));
             };

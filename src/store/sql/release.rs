@@ -1,8 +1,9 @@
-//! Lanes that go on: their held records are pending again, at once or, if they are many, in steps.
+//! Lanes that go on: their held records become pending again, at once or, if they are many, in steps.
 //!
-//! A million held records would not return within one call, and once they had, they would stand in the way of
-//! all others. The row of such a lane stays, with the reason `releasing` and how far the release has come.
-//! The owner of the partition returns the next records when it has taken most of those before.
+//! A million held records cannot return within one call, and would delay the records of all other lanes. The
+//! row of such a lane therefore stays, with the reason `releasing` and the id up to which records have
+//! returned. The owner of the partition returns the next records when it has fetched most of the returned
+//! ones.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,10 +18,10 @@ use crate::{
     store::{RETURNED_AT_ONCE, RETURNED_BY_A_STEP},
 };
 
-/// Rows that a step reads on a database without an index of the held records of one lane (MySQL).
+/// The rows that a step reads on a database without an index of the held records per lane (MySQL).
 const READ_BY_A_STEP: usize = 5_000;
 
-/// A row of `outbox_lane`, as a statement that lets lanes go on reads it.
+/// A row of `outbox_lane` that is about to go on.
 pub(super) struct StoppedRow {
     partition: i64,
     key: String,
@@ -52,8 +53,8 @@ pub(super) async fn lanes_of<D: Driver>(
     Ok(rows.iter().map(stopped).collect())
 }
 
-/// Lets lanes go on that these records have stopped. The rows go first: a hold on its way either counts
-/// before, and its records return, or finds no row. Returns how many go on in steps.
+/// Removes the stops of these records. The rows of the stops are written first: a concurrent hold either
+/// counts before, and its records return, or finds no row. Returns the number of lanes that go on in steps.
 pub(super) async fn resume_lanes<D: Driver>(
     conn: &mut D::Connection,
     sql: &Statements,
@@ -80,7 +81,7 @@ pub(super) async fn resume_lanes<D: Driver>(
     Ok(in_steps.len())
 }
 
-/// Takes each of these lanes one step further, if it is still releasing.
+/// Takes one step for each of these lanes that is still releasing.
 pub(super) async fn release_steps<D: Driver>(
     conn: &mut D::Connection,
     sql: &Statements,
@@ -116,7 +117,7 @@ async fn release_step<D: Driver>(
     let rows = query::<D>(conn, held, values, &[Kind::Int, Kind::Int]).await?;
     let mut ids: Vec<RecordId> = rows.iter().filter(|row| row.int(1) == 1).map(|row| row.int(0)).collect();
     let is_last = rows.len() < read && ids.len() <= RETURNED_BY_A_STEP;
-    // Rows of other lanes that were read need not be read again.
+    // Rows of other lanes that this step has read are not read again.
     let cut = ids.len() > RETURNED_BY_A_STEP;
     ids.truncate(RETURNED_BY_A_STEP);
     let to = if cut { ids.last().copied() } else { rows.last().map(|row| row.int(0)) };
@@ -138,12 +139,12 @@ async fn release_step<D: Driver>(
     Ok(())
 }
 
-/// Whether a record may be held behind this lane. Records that have returned already are behind nobody.
+/// Whether a record may be held behind this lane. A record that has returned is not held again.
 pub(super) fn takes_holds_of(lane: &StoppedRow, id: RecordId) -> bool {
     !lane.releasing || id > lane.released_to
 }
 
-/// Lanes that were about to go on are stopped by other records of theirs.
+/// Stops lanes that are releasing by other records of theirs.
 pub(super) async fn stop_releases<D: Driver>(
     conn: &mut D::Connection,
     sql: &Arc<str>,

@@ -12,9 +12,10 @@ impl Insert<'_> {
     }
 }
 
-/// Parts whose sizes are powers of two, the largest first: so few texts that all of them can stay
-/// prepared. On MySQL, one that is prepared anew is closed after use, and whatever comes next on the
-/// connection waits 40 ms for that packet, which has no answer, to be acknowledged.
+/// Splits into parts whose sizes are powers of two, the largest first. The number of different texts stays
+/// low enough that all can stay prepared. On MySQL, a text that is prepared anew is closed after use. The
+/// packet that closes it has no reply, and the next packet on the connection waits 40 ms for its
+/// acknowledgement.
 pub(crate) fn kept_parts<T>(mut all: &[T]) -> impl Iterator<Item = &[T]> {
     const LARGEST: usize = 128;
     std::iter::from_fn(move || {

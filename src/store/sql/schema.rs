@@ -1,4 +1,4 @@
-//! Migrations and the checks before anything runs.
+//! Migrations, and the checks before work begins.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -26,14 +26,14 @@ use crate::{
 /// The schema version that this build makes: the number of its last migration.
 pub(crate) const SCHEMA_VERSION: i64 = 4;
 
-/// A migration may take long on a busy server.
+/// The longest time of a migration, which may take long on a busy server.
 const MIGRATION_LIMIT: std::time::Duration = std::time::Duration::from_secs(300);
-/// How often a migration that met another one is tried again.
+/// The most tries of a migration that meets another one.
 const MIGRATION_TRIES: u32 = 20;
 
 macro_rules! migrations {
     ($($number:literal $name:literal),* $(,)?) => {
-        /// Number, name and text of each migration.
+        /// The number, name and text of each migration.
         fn migrations(family: Family) -> Vec<(i64, &'static str, &'static str)> {
             vec![$((
                 $number,
@@ -65,7 +65,8 @@ impl<D: Driver> SchemaStore for SqlStore<D> {
             let from = match found {
                 Found::Nothing => 0,
                 Found::NoVersion => match self.take_over().await {
-                    // MySQL commits each table by itself: another process may be about to go on.
+                    // MySQL commits each table separately: another process may be in the middle of its
+                    // migration.
                     Err(SchemaError::Differs { .. }) if D::FAMILY == Family::MySql => 0,
                     taken => return taken,
                 },
@@ -145,13 +146,13 @@ impl<D: Driver> SchemaStore for SqlStore<D> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Nothing,
-    /// Tables that do not say their version.
+    /// The tables have no row that says their version.
     NoVersion,
     Version(i64),
 }
 
 impl<D: Driver> SqlStore<D> {
-    /// Tested before anything is set: the address keeps the session of a connection.
+    /// Tests that the address keeps the session of a connection, before a setting is made.
     async fn prove(&self) -> Result<(), SchemaError> {
         let proven = self.call("find pooler", self.proof.of::<D>(&self.pool)).await;
         proven.map_err(as_schema_error)
@@ -173,7 +174,7 @@ impl<D: Driver> SqlStore<D> {
         .await
     }
 
-    /// Whether the tables have what this build needs. A version that is newer than it knows may have more.
+    /// Checks that the tables have what this build needs. Tables of a newer version may have more.
     async fn fits(&self) -> Result<(), SchemaError> {
         if let Found::Version(found) = self.found().await?
             && found > *SCHEMA_VERSIONS.end()
@@ -189,19 +190,19 @@ impl<D: Driver> SqlStore<D> {
         }
     }
 
-    /// Notes the version of tables that have the shape of this build's.
+    /// Writes the version of tables that have the shape of this build's.
     async fn take_over(&self) -> Result<(), SchemaError> {
         self.fits().await?;
         let count = PARTITION_COUNT as i64;
         let values = vec![SCHEMA_VERSION.into(), count.into(), PARTITION_HASH.into()];
         match self.write("note version", &self.sql.note_version, values).await {
-            // Another process has come first.
+            // Another process has written the version first.
             Err(StoreError { class: ErrorClass::Duplicate, .. }) => Ok(()),
             noted => Ok(noted.map(drop)?),
         }
     }
 
-    /// Whether a migration that has failed may succeed at once: the server may answer otherwise, or another
+    /// Whether a failed migration may succeed if tried at once: the class of the error allows it, or another
     /// process has migrated meanwhile. SQLite has no lock around migrations.
     async fn may_go_on(&self, error: &StoreError, before: Found) -> bool {
         match error.class {
@@ -233,8 +234,8 @@ impl<D: Driver> SqlStore<D> {
         }
     }
 
-    /// Runs the migrations after a version. The tables say what was done before, for those that a DBA has made have
-    /// no history.
+    /// Runs the migrations after a version. The version comes from the tables, because tables that a DBA has
+    /// made have no history of sqlx.
     async fn migrate_from(&self, from: i64) -> Result<(), StoreError> {
         let tables = &self.settings.tables;
         let migrations = migrations(D::FAMILY).into_iter().filter(|(number, ..)| *number > from);
@@ -254,13 +255,13 @@ impl<D: Driver> SqlStore<D> {
                 create_schema::<D>(&mut conn, schema).await?;
             }
             if D::FAMILY == Family::MySql {
-                // sqlx asks for its lock with a time limit of -1, which MariaDB does not take: it goes
-                // on without one. This one is given back when the connection is closed.
+                // sqlx asks for its lock with a time limit of -1, which MariaDB does not accept: sqlx then
+                // goes on without a lock. This lock is released when the connection is closed.
                 let (name, limit) = (tables.prefix(), MIGRATION_LIMIT.as_secs());
                 let lock = AssertSqlSafe(Arc::from(format!("DO GET_LOCK('keylane {name}', {limit})")));
                 D::script(&mut conn, lock).await?;
             }
-            // The server's error is sorted and told like that of any other statement.
+            // The error of the server is classified as that of any other statement.
             D::migrate(&mut conn, &migrator).await.map_err(|error| match error {
                 MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => error,
                 other => other.into(),
@@ -270,8 +271,8 @@ impl<D: Driver> SqlStore<D> {
     }
 }
 
-/// Creates a schema of PostgreSQL that is not there: `IF NOT EXISTS` needs the right to create one also
-/// where it exists, and fails where another process creates it at the same time.
+/// Creates a schema of PostgreSQL if it does not exist. `IF NOT EXISTS` needs the right to create even if the
+/// schema exists, and fails if another process creates the schema at the same time.
 async fn create_schema<D: Driver>(conn: &mut D::Connection, schema: &str) -> Result<(), sqlx::Error> {
     if has_schema::<D>(conn, schema).await? {
         return Ok(());
@@ -289,7 +290,7 @@ async fn has_schema<D: Driver>(conn: &mut D::Connection, schema: &str) -> Result
     Ok(found.first().is_some_and(|row| row.int(0) > 0))
 }
 
-/// The mysql client sends what comes before a delimiter: around the body of a procedure it needs another one.
+/// Adds delimiters for the mysql client, which would otherwise split the body of a procedure.
 fn for_mysql_client(text: &str) -> String {
     text.replace("\nCREATE PROCEDURE", "\nDELIMITER //\nCREATE PROCEDURE")
         .replace("\nEND;\n", "\nEND//\nDELIMITER ;\n")

@@ -1,8 +1,8 @@
 //! Sessions on PostgreSQL: the settings of the workers, and the proof that an address keeps a session.
 //!
-//! A pooler between may lend a connection of the server for one transaction or one statement only. What one
-//! client sets on such a connection then holds for other clients, and not for itself. No statement tells
-//! whether there is such a pooler, so it is found by its behaviour.
+//! A pooler on the way may lend a connection of the server for one transaction or one statement only. A
+//! setting that one client makes on such a connection then holds for other clients, and not for the client
+//! that made it. No statement tells whether there is such a pooler, so it is found by its behaviour.
 
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool, Row, postgres::PgConnectOptions};
 use uuid::Uuid;
@@ -13,21 +13,22 @@ use super::{
 };
 use crate::store::SchemaError;
 
-/// How often two connections trade places. On a quiet pooler the first time tells; on a busy pooler each time
-/// tells with a probability of at least a half.
+/// How often two connections trade places. On a quiet pooler the first round shows it; on a busy pooler each
+/// round shows it with a probability of at least a half.
 const ROUNDS: usize = 16;
-/// More than any connection of the workers prepares.
+/// The capacity of the statement cache: more than any connection of the workers prepares.
 const STATEMENTS: usize = 100;
 const BACKEND: &str = "SELECT pg_backend_pid()";
 const BEGIN: &str = "BEGIN; SELECT pg_backend_pid()";
 const ROLLBACK: &str = "ROLLBACK";
 const STANDBY: &str = "the server is a standby: connect to the primary";
-/// What a pooler in statement mode says to `BEGIN`, before it hangs up.
+/// The error text of a pooler in statement mode about `BEGIN`. The pooler then closes the connection.
 const NO_TRANSACTIONS: &str = "statement pooling mode";
 
-/// The options of the pool, for a connection of the workers. A pooler refuses what it does not know in the
-/// start-up packet, so nothing is added there; the precision of floats, which sqlx asks for, is of no use here.
-/// Their statements are few, and are prepared once where sessions are kept, whatever the pool does.
+/// The options of the pool for a connection of the workers. A pooler refuses unknown parameters in the
+/// start-up packet, so none is added; the precision of floats, which sqlx asks for, is removed because it is
+/// not needed. The workers have few statements, which are prepared once where sessions are kept, whatever the
+/// pool does.
 pub(super) fn options(pool: &PgPool) -> PgConnectOptions {
     let options = (*pool.connect_options()).clone().application_name("keylane").extra_float_digits(None);
     options.statement_cache_capacity(STATEMENTS)
@@ -38,20 +39,20 @@ pub(super) async fn open(options: &PgConnectOptions) -> Result<PgConnection, sql
     opened.map_err(|error| blame(error, options, &["sslrootcert", "sslcert", "sslkey"]))
 }
 
-/// Whether connections of the pool keep prepared statements: not so behind a pooler that forgets them. The
-/// options tell it in their address only.
+/// Whether connections of the pool keep prepared statements, which is not so behind a pooler that forgets
+/// them. The options show this setting only in their address.
 pub(super) fn caches_statements(pool: &PgPool) -> bool {
     let address = pool.connect_options().to_url_lossy();
     address.query_pairs().all(|(name, value)| name != "statement-cache-capacity" || value != "0")
 }
 
-/// Sets a connection up for its role, in one round trip.
+/// Sets up a connection for its role, in one round trip.
 pub(super) async fn set_up(conn: &mut PgConnection, session: Session) -> Result<(), sqlx::Error> {
     if session.role == Role::Plain {
         return Ok(());
     }
     let rows = sqlx::raw_sql(AssertSqlSafe(settings(session))).fetch_all(conn).await?;
-    // On a standby writes fail by themselves; but its reads show the past.
+    // Writes on a standby fail by themselves, but reads on a standby would show the past.
     let standby = session.role == Role::Poll
         && rows.last().is_some_and(|row| row.try_get_unchecked(0).unwrap_or(false));
     match standby {
@@ -67,8 +68,8 @@ fn settings(session: Session) -> String {
          SET default_transaction_isolation = 'read committed'; "
     );
     if session.role != Role::Control {
-        // The statistics of a queue table are always wrong: read the index in its order whatever
-        // they say, plan once, and never compile.
+        // The statistics of a queue table are always wrong: read the index in order whatever they say, plan
+        // once, and never compile.
         sql.push_str(
             "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
              SET enable_bitmapscan = off; SET enable_sort = off; SET jit = off; ",
@@ -77,7 +78,7 @@ fn settings(session: Session) -> String {
     sql.push_str(match session.role {
         Role::Poll => "SELECT pg_is_in_recovery()",
         Role::Settle if session.async_commit => "SET synchronous_commit = off",
-        // Claims and evictions must not be forgotten, whatever is the default of the server.
+        // Claims and evictions must not be lost, whatever the default of the server.
         _ => {
             "SELECT set_config('synchronous_commit', 'on', false) \
               WHERE current_setting('synchronous_commit') = 'off'"
@@ -87,7 +88,7 @@ fn settings(session: Session) -> String {
 }
 
 /// Finds a pooler that does not keep sessions. Two connections begin and end transactions by turns. If
-/// sessions are kept, each connection stays on its own process of the server. Nothing is set meanwhile that
+/// sessions are kept, each connection stays on the same process of the server. The test makes no setting that
 /// other clients could find.
 pub(super) async fn find_pooler(pool: &PgPool) -> Result<Option<SchemaError>, sqlx::Error> {
     let options = options(pool);
@@ -99,15 +100,15 @@ pub(super) async fn find_pooler(pool: &PgPool) -> Result<Option<SchemaError>, sq
         }
         Err(error) => return Err(error),
     };
-    // The connections are of no more use, whether the server hears of it or not.
+    // The connections are dropped either way, so an error of closing does not matter.
     for conn in [one, other] {
         drop(sqlx::Connection::close(conn).await);
     }
     Ok(mode.map(|mode| SchemaError::Pooler { mode }))
 }
 
-/// Whether both stay on the process of the server that they had first, each on its own. Who begins and who ends
-/// first is left to chance: others on the pooler could move in step with a fixed order.
+/// Whether both connections stay on the processes of the server that they had first. The order of begins and
+/// ends is random, because other clients of the pooler could move in step with a fixed order.
 async fn stay(one: &mut PgConnection, other: &mut PgConnection) -> Result<bool, sqlx::Error> {
     let home = ask(one, BACKEND).await?;
     let others_home = ask(other, BEGIN).await?;

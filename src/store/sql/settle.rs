@@ -1,4 +1,4 @@
-//! Writing outcomes: the fence row first, then everything of the batch, in one transaction.
+//! Writing outcomes: the fence row first, then the whole batch, in one transaction.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,21 +20,22 @@ use crate::{
     store::{Completed, FenceRow, SettleError, Settled, StoreError},
 };
 
-/// A batch sorted by what is written.
+/// The changes of a batch, sorted by the statement that writes them.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// Completed ids by their count of failures.
+    /// Completed ids per count of failures.
     completed: BTreeMap<u32, Vec<RecordId>>,
     failures: Vec<FailureRow>,
     retrying: Vec<RecordId>,
     blocked: Vec<RecordId>,
     unroutable: Vec<RecordId>,
-    /// Held ids by the record that stops their lane.
+    /// Held ids per record that has stopped their lane.
     held: BTreeMap<RecordId, Vec<RecordId>>,
     resumed: BTreeSet<RecordId>,
-    /// Lanes that go one step on, by their records.
+    /// Releasing lanes that take a step, by the records that stopped them.
     released: BTreeSet<RecordId>,
-    /// Lanes that were releasing, by their records, and what stops them.
+    /// Releasing lanes that are stopped again: the record that stopped each lane, and the record that stops
+    /// it now.
     stopped_again: Vec<(RecordId, RecordId)>,
 }
 
@@ -43,10 +44,10 @@ pub(super) struct Batch {
 struct FailureRow {
     id: RecordId,
     attempts: u32,
-    /// 1 if this one counts.
+    /// 1 if the failed attempt counts, else 0.
     counted: u32,
     status: i64,
-    /// Microseconds.
+    /// The delay until the next attempt, in microseconds.
     delay: Option<u64>,
     error: String,
 }
@@ -100,13 +101,13 @@ impl Batch {
         }
     }
 
-    /// How many records should be written, other than holds.
+    /// The number of outcomes to write, without holds.
     fn outcomes(&self) -> usize {
         self.completed.values().map(Vec::len).sum::<usize>() + self.failures.len() + self.unroutable.len()
     }
 
-    /// Leaves out records that another has settled: their outcomes write nothing, stop no lane and
-    /// let none go on. `found`: attempts and status of the records as they are.
+    /// Leaves out records that another write has settled: they write nothing, stop no lane and release none.
+    /// `found` has the current attempts and status per record.
     fn leave_out_stale(&mut self, found: &BTreeMap<RecordId, (i64, i64)>) {
         let open = [Status::Pending.code(), Status::Delayed.code()];
         let is_open = |id: RecordId, failures: u32| {
@@ -131,7 +132,7 @@ impl Batch {
         self.held.retain(|_, ids| !ids.is_empty());
     }
 
-    /// The count of failures and the ids, if there is nothing but completions with the same count.
+    /// The count of failures and the ids, if the batch has only completions with one count.
     fn completes_alike(&self) -> Option<(u32, &[RecordId])> {
         let alone = self.failures.is_empty()
             && self.unroutable.is_empty()
@@ -158,7 +159,7 @@ impl<D: Driver> SqlStore<D> {
         done.ok_or(SettleError::Fenced)
     }
 
-    /// Fence row and completions with one count of failures in one statement.
+    /// Writes the fence row and completions with one count of failures in one statement.
     async fn settle_at_once(
         &self,
         sql: &Arc<str>,
@@ -175,7 +176,7 @@ impl<D: Driver> SqlStore<D> {
         .await
     }
 
-    /// Fence row first, then one statement per kind of outcome, then the commit.
+    /// Writes the fence row first, then runs one statement per kind of outcome, then commits.
     async fn settle_in_steps(
         &self,
         fence: FenceRow,
@@ -191,8 +192,8 @@ impl<D: Driver> SqlStore<D> {
             }
             let (mut settled, is_as_expected) = self.write_batch(&mut conn, &batch).await?;
             if !is_as_expected {
-                // The counts do not tell which records differed, so the settle begins again and reads them
-                // first.
+                // The counts do not tell which records differ, so the settle begins again and reads the
+                // records first.
                 rollback::<D>(&mut conn).await?;
                 begin::<D>(&mut conn).await?;
                 if !move_fence::<D>(&mut conn, &self.sql.move_fence, fence).await? {
@@ -210,8 +211,7 @@ impl<D: Driver> SqlStore<D> {
         .await
     }
 
-    /// What became of records, what stops lanes, and what is held behind them; and whether all records were as
-    /// expected.
+    /// Writes outcomes, stops and holds. Returns also whether all records were as expected.
     async fn write_batch(
         &self,
         conn: &mut D::Connection,
@@ -226,14 +226,14 @@ impl<D: Driver> SqlStore<D> {
         Ok((Settled { applied, held, ..Settled::default() }, is_counted && applied == batch.outcomes()))
     }
 
-    /// Writes what became of the records themselves; how many were as expected.
+    /// Writes the outcomes of records. Returns the number of records that were as expected.
     async fn write_outcomes(&self, conn: &mut D::Connection, batch: &Batch) -> Result<usize, sqlx::Error> {
         Ok(complete::<D>(conn, &self.sql, self.settings.completed, &batch.completed).await?
             + self.write_failures(conn, batch).await?
             + self.set_aside(conn, &batch.unroutable).await?)
     }
 
-    /// Attempts and status of the records of a batch, locked.
+    /// Locks the records of a batch and reads their attempts and status.
     async fn read_records(
         &self,
         conn: &mut D::Connection,
@@ -274,7 +274,7 @@ impl<D: Driver> SqlStore<D> {
         Ok(())
     }
 
-    /// Takes records out of the pending set.
+    /// Takes records out of the pending set. Returns their number.
     async fn set_aside(&self, conn: &mut D::Connection, ids: &[RecordId]) -> Result<usize, sqlx::Error> {
         if ids.is_empty() {
             return Ok(0);
@@ -283,8 +283,9 @@ impl<D: Driver> SqlStore<D> {
         Ok(D::execute(conn, fill(&self.sql.set_aside, &ids), Vec::new()).await? as usize)
     }
 
-    /// Holds records behind lanes that still stand still; the others stay pending. How many, and whether the lanes
-    /// have counted them rightly: not if one was not open any more.
+    /// Holds records behind lanes that are still stopped; the other records stay pending. Returns the number
+    /// of held records, and whether the counts of the lanes are right: they are not if a record was not open
+    /// any more.
     async fn write_holds(
         &self,
         conn: &mut D::Connection,
@@ -307,7 +308,7 @@ impl<D: Driver> SqlStore<D> {
     }
 }
 
-/// Completes records, by their counts of failures; how many were as expected.
+/// Completes records per count of failures. Returns the number of records that were as expected.
 pub(super) async fn complete<D: Driver>(
     conn: &mut D::Connection,
     sql: &Statements,
@@ -316,8 +317,8 @@ pub(super) async fn complete<D: Driver>(
 ) -> Result<usize, sqlx::Error> {
     let mut applied = 0;
     for (failures, ids) in records {
-        // All values are in the text. The text differs each time, so preparing it would cost a round trip in
-        // vain.
+        // All values are in the text. The text differs each time, so preparing it would cost a round trip
+        // without gain.
         let lists = [("{ids}", list(ids.iter().copied())), ("{attempts}", failures.to_string())];
         let write = match completed {
             Completed::Keep => &sql.complete_keep,
@@ -332,7 +333,7 @@ pub(super) async fn complete<D: Driver>(
     Ok(applied as usize)
 }
 
-/// The fence: moves the counter on; false if it was not found.
+/// The fence: moves the counter on. Returns false if the row does not have the expected counter.
 pub(super) async fn move_fence<D: Driver>(
     conn: &mut D::Connection,
     sql: &Arc<str>,

@@ -61,7 +61,7 @@ impl Driver for Sqlite {
     };
 
     fn connect(pool: &sqlx::SqlitePool, session: Session) -> DriverResult<'static, SqliteConnection> {
-        // A writer waits for other writers for a shorter time than its caller waits for it.
+        // A writer waits for other writers for less time than its caller waits for it.
         let busy = session.timeout.mul_f64(0.8).max(Duration::from_millis(50));
         let options = (*pool.connect_options()).clone();
         let lazy = session.role == Role::Settle && session.async_commit;
@@ -69,7 +69,7 @@ impl Driver for Sqlite {
             .journal_mode(SqliteJournalMode::Wal)
             .busy_timeout(busy)
             .foreign_keys(true)
-            // Claims and evictions must not be forgotten, whatever the pool's connections are told.
+            // Claims and evictions must not be lost, whatever the setting of the pool's connections.
             .synchronous(if lazy { SqliteSynchronous::Normal } else { SqliteSynchronous::Full });
         Box::pin(async move { options.connect().await })
     }
@@ -77,7 +77,7 @@ impl Driver for Sqlite {
     fn class_of(error: &dyn sqlx::error::DatabaseError) -> ErrorClass {
         let code = error.code().and_then(|code| code.parse().ok()).unwrap_or(0);
         match class_of_code(code) {
-            // SQLite has one code for every mistake in a statement.
+            // SQLite has one code for all mistakes in a statement.
             _ if code == 1 && error.message().starts_with("no such") => ErrorClass::Setup,
             class => class,
         }
@@ -98,7 +98,7 @@ async fn read(
     rows.iter().map(record).collect()
 }
 
-/// Whether a transaction is open that was begun by hand: then another cannot begin.
+/// Whether a transaction is open that was begun by a statement: then a second one cannot begin.
 async fn finds_transaction(conn: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
     match sqlx::raw_sql("BEGIN").execute(&mut *conn).await {
         Ok(_) => sqlx::raw_sql("ROLLBACK").execute(conn).await.map(|_| false),
@@ -107,12 +107,12 @@ async fn finds_transaction(conn: &mut SqliteConnection) -> Result<bool, sqlx::Er
     }
 }
 
-/// Nothing to lock: SQLite has one writer at a time, so ids follow commits by themselves.
+/// Locks nothing: SQLite has one writer at a time, so ids follow commits.
 async fn lock_keys(_: &mut SqliteConnection, _: &Tables, _: &[&str]) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// Cancels, and then frees the dedup keys.
+/// Cancels records, then frees their dedup keys.
 async fn cancel_records(
     conn: &mut SqliteConnection,
     tables: &Tables,
@@ -124,8 +124,8 @@ async fn cancel_records(
     Ok(cancelled.len() as u64)
 }
 
-/// What to do about a result code, extended or not. Total: unknown codes break the connection,
-/// which is always safe.
+/// What to do about a result code, extended or not. The function is total: an unknown code breaks the
+/// connection, which is always safe.
 pub fn class_of_code(code: i64) -> ErrorClass {
     match (code, code & 0xff) {
         (2067 | 1555 | 2579, _) => ErrorClass::Duplicate,

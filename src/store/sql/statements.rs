@@ -1,5 +1,5 @@
-//! Every statement: a file in `statements/`, rendered once for its database and its tables, and filled with what
-//! changes for each call.
+//! All statements: each is a file in `statements/`, rendered once per store for its database and tables, and
+//! filled per call with the values of the call.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
 
 macro_rules! statements {
     (shared: $($shared:ident)*; own: $($own:ident)*; postgres: $($postgres:ident)*; mysql: $($mysql:ident)*;) => {
-        /// The statements of one store, ready but for what changes with each call.
+        /// The statements of one store, rendered up to the tokens that each call fills.
         #[derive(Debug)]
         pub(crate) struct Statements {
             $(pub(crate) $shared: Arc<str>,)*
@@ -38,7 +38,7 @@ macro_rules! statements {
                 }
             }
 
-            /// Each with its name.
+            /// All statements with their names.
             pub(crate) fn named(&self) -> Vec<(&'static str, Arc<str>)> {
                 let everywhere = [
                     $((stringify!($shared), &self.$shared),)*
@@ -82,7 +82,7 @@ statements! {
 }
 
 impl Statements {
-    /// Fence row and completions in one statement, where a database can.
+    /// The statement that writes the fence row and completions at once, on databases that can.
     pub(crate) fn settle_at_once(&self, completed: Completed) -> Option<&Arc<str>> {
         match completed {
             Completed::Delete => self.settle_delete.as_ref(),
@@ -92,18 +92,18 @@ impl Statements {
     }
 }
 
-/// A rendered statement. Its text holds our own words, validated names and integers, nothing else.
+/// Declares a rendered statement as safe. Its text holds only words of the library, validated names and
+/// integers.
 pub(crate) fn safe(sql: &Arc<str>) -> AssertSqlSafe<Arc<str>> {
     AssertSqlSafe(Arc::clone(sql))
 }
 
-/// A rendered statement with what changes with each call in place of its last tokens: lists of integers, or
-/// parameters.
+/// Fills the last tokens of a rendered statement for one call: lists of integers, or parameters.
 pub(crate) fn fill(sql: &str, values: &[(&str, String)]) -> AssertSqlSafe<Arc<str>> {
     AssertSqlSafe(Arc::from(filled(sql, values)))
 }
 
-/// The same as a text.
+/// Fills tokens as [`fill`] does, into a text.
 pub(crate) fn filled(sql: &str, values: &[(&str, String)]) -> String {
     let mut sql = sql.to_owned();
     for (token, value) in values {
@@ -112,7 +112,7 @@ pub(crate) fn filled(sql: &str, values: &[(&str, String)]) -> String {
     sql
 }
 
-/// Integers of our own as a list in a statement; an empty list matches nothing.
+/// Integers of the library as a list in a statement. An empty list matches nothing.
 pub(crate) fn list(numbers: impl IntoIterator<Item = i64>) -> String {
     let mut text = String::new();
     for number in numbers {
@@ -124,8 +124,8 @@ pub(crate) fn list(numbers: impl IntoIterator<Item = i64>) -> String {
     if text.is_empty() { "NULL".to_owned() } else { text }
 }
 
-/// A condition on the handler; empty if the records of all handlers are meant. Ids of handlers need no
-/// quoting: they are valid names, as the builder has checked.
+/// A condition on the handler, empty for all handlers. Ids of handlers need no quoting: they are valid names,
+/// as the builder has checked.
 pub(crate) fn of_handlers(handlers: &Handlers) -> String {
     let quoted = |name: &Name| format!("'{}'", name.as_str().replace('\'', "''"));
     match handlers {

@@ -1,4 +1,4 @@
-//! Handlers inside the transaction of their completion.
+//! Handlers in the transaction of their completion.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,12 +21,12 @@ use crate::{
     },
 };
 
-/// Runs a transactional handler on connections out of the user's pool.
+/// Runs a transactional handler on connections from the pool of the user.
 pub(crate) struct SqlTransactional<D: Driver> {
     pool: D::Pool,
     settings: StoreSettings,
     sql: Arc<Statements>,
-    /// Whether statements on connections of the pool may have names on the server.
+    /// Whether the server may keep named statements of the pool's connections.
     named: bool,
     /// The statements that complete one record, prepared once.
     complete_one: Vec<Arc<str>>,
@@ -60,10 +60,12 @@ impl<D: Driver> SqlTransactional<D> {
         .await
     }
 
-    /// After a failure that the handler reported itself, the connection is clean once rolled back.
+    /// Rolls back after a failure that the handler has returned. The connection is then clean and goes back
+    /// to the pool.
     async fn take_back(&self, mut conn: D::Lent) {
         let limit = self.settings.call_timeout;
-        // A transaction that the handler has left open within this one would take the rollback for itself.
+        // If the handler has left an inner transaction open, the rollback would end only that one: the
+        // connection is closed.
         let rolled_back = within::<D, _>("rollback", limit, async {
             let outermost = D::depth(&mut conn).await? == 1;
             if outermost {
@@ -76,8 +78,8 @@ impl<D: Driver> SqlTransactional<D> {
         }
     }
 
-    /// The fence and the completions, last before the commit so that the fence row is held briefly. A
-    /// record that is not there as expected is another owner's.
+    /// Writes the fence row and the completions, directly before the commit so that the fence row is locked
+    /// briefly. If a record is not as expected, another owner has settled it.
     async fn complete(
         &self,
         conn: &mut D::Connection,
@@ -120,7 +122,7 @@ impl<D: Driver> TransactionalRun for SqlTransactional<D> {
             Ok(conn) => conn,
             Err(error) => return Transacted::Aborted(error),
         };
-        // Until the commit, dropping the connection rolls everything back.
+        // Until the commit, dropping the connection rolls back the whole transaction.
         if !may_start() {
             self.take_back(conn).await;
             return Transacted::Untried;

@@ -1,10 +1,10 @@
-//! Transactions in which code of the user's runs.
+//! Transactions in which code of the user runs.
 //!
-//! They are opened through sqlx, so that a `begin` of the user's on the same connection is a savepoint. The
+//! They are opened through sqlx, so that a `begin` of the user on the same connection is a savepoint. The
 //! user's code may still end the transaction by a statement of its own: `COMMIT`, or DDL on MySQL, which
-//! commits. A transaction that a fence is to move in therefore bears a mark that ends with it: a savepoint, or
-//! on PostgreSQL, where a savepoint would cost a number, a setting of the transaction. Without its mark the
-//! fence does not move.
+//! commits. If a fence row is to move in a transaction, the transaction therefore has a mark that ends with
+//! it: a savepoint, or on PostgreSQL a setting of the transaction, because a savepoint there would cost a
+//! number. Without the mark the fence row does not move.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use super::{
 };
 use crate::store::{ErrorClass, FenceRow, StoreError};
 
-/// What the mark is called in an error about it.
+/// The name of the mark in an error of the server.
 const MARK: &str = "keylane_work";
 
-/// Why the fence has not moved.
+/// Whether the fence row has moved, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fence {
-    /// It has: the same transaction is open, and the fence row was as expected.
+    /// The same transaction is open, and the fence row had the expected counter.
     Moved,
-    /// The fence row was closed or moved on by another.
+    /// Another process has closed the fence row or moved it on.
     Lost,
-    /// The user's code has ended the transaction.
+    /// The code of the user has ended the transaction.
     Ended,
-    /// The user's code has left a transaction open that it began within this one.
+    /// The code of the user has left an inner transaction open.
     Nested,
 }
 
@@ -38,13 +38,13 @@ pub(crate) async fn begin<D: Driver>(conn: &mut D::Connection) -> Result<(), sql
     D::begin_work(conn, AssertSqlSafe(Arc::from(D::DIALECT.begin))).await
 }
 
-/// Opens one that bears the mark.
+/// Opens a transaction with the mark.
 pub(super) async fn begin_marked<D: Driver>(conn: &mut D::Connection) -> Result<(), sqlx::Error> {
     let sql = format!("{}; {}", D::DIALECT.begin, D::DIALECT.mark.set);
     D::begin_work(conn, AssertSqlSafe(Arc::from(sql))).await
 }
 
-/// Refuses to commit while the work has a transaction of its own open: sqlx would end that one only.
+/// Refuses to commit while the work has an inner transaction open, because sqlx would end only that one.
 pub(crate) async fn check<D: Driver>(conn: &mut D::Connection) -> Result<(), StoreError> {
     let depth = D::depth(conn).await.map_err(|error| store_error::<D>("commit", error))?;
     let problem = match depth {
@@ -55,7 +55,7 @@ pub(crate) async fn check<D: Driver>(conn: &mut D::Connection) -> Result<(), Sto
     Err(StoreError::new("commit", ErrorClass::Setup, problem))
 }
 
-/// Moves the fence row on in a marked transaction, and takes the mark away.
+/// Moves the fence row on in a marked transaction, and removes the mark.
 pub(super) async fn move_marked_fence<D: Driver>(
     conn: &mut D::Connection,
     sql: &Arc<str>,
@@ -93,7 +93,7 @@ pub(super) async fn move_marked_fence<D: Driver>(
             Err(error) => Err(error),
         }
     } else {
-        // One round trip: the values are the library's own, a uuid and three integers.
+        // One round trip without parameters: the values are a uuid and three integers of the library.
         let numbers = [slot, counter, home].map(|number| number.to_string());
         let [slot, counter, home] = numbers;
         let both = format!("{take}; {}", with([format!("'{instance}'"), slot, counter, home]));
