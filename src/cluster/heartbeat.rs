@@ -1,5 +1,5 @@
-//! The heartbeat: on a thread, a runtime and a connection of its own, so that busy handlers cannot delay it.
-//! A watchdog stops it when the runtime of the workers hangs.
+//! The heartbeat: runs on a separate thread, runtime and connection, so that busy handlers cannot delay it.
+//! If the runtime of the workers hangs, a watchdog stops the beats.
 
 use std::{
     sync::{
@@ -22,15 +22,15 @@ use crate::{
     wake::Wake,
 };
 
-/// After a failed beat the next one is tried this much sooner than usual.
+/// After a failed beat, the pause is the interval divided by this number.
 const RETRY_SHARE: u32 = 5;
 
-/// The pulse of the worker runtime: moved on by a task there, watched by the heartbeat.
+/// The pulse of the worker runtime: a task there moves the counter on, and the heartbeat watches it.
 #[derive(Clone, Default)]
 pub(crate) struct Pulse(Arc<AtomicU64>);
 
 impl Pulse {
-    /// Moves the pulse on until dropped.
+    /// Moves the counter on until the future is dropped.
     pub(crate) async fn keep(self, interval: Duration) {
         loop {
             self.0.fetch_add(1, SeqCst);
@@ -39,14 +39,14 @@ impl Pulse {
     }
 }
 
-/// A running heartbeat; dropping it stops it.
+/// A running heartbeat. Dropping it stops it.
 pub(crate) struct Heartbeat {
     stop: watch::Sender<bool>,
     task: Option<JoinHandle<()>>,
     views: watch::Receiver<Option<ViewSnapshot>>,
 }
 
-/// The cluster at some time of this instance's clock, as a beat has brought it.
+/// A view of the cluster that came with a beat, and its time on this instance's clock.
 #[derive(Clone)]
 pub(crate) struct ViewSnapshot {
     pub(super) at: Duration,
@@ -54,7 +54,7 @@ pub(crate) struct ViewSnapshot {
 }
 
 impl ViewSnapshot {
-    /// The partitions that no living instance owns.
+    /// The partitions that no live instance owns.
     fn unowned(&self) -> PartitionSet {
         let owner = |partition: &Partition| self.view.claims[partition.index()].owner;
         let lives = |owner: InstanceId| self.view.members.iter().any(|member| member.id == owner);
@@ -62,7 +62,7 @@ impl ViewSnapshot {
     }
 }
 
-/// What the heartbeat works with.
+/// The task of the heartbeat.
 pub(crate) struct HeartbeatTask {
     store: Arc<dyn Store>,
     me: InstanceId,
@@ -75,10 +75,10 @@ pub(crate) struct HeartbeatTask {
 }
 
 impl Heartbeat {
-    /// Starts to beat. `evicted` is nudged when the instance row says so.
+    /// Starts the beats. `evicted` is nudged when a beat finds that this instance has been evicted.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// The system cannot start a runtime or a thread.
     pub(crate) fn start(
         store: &Arc<dyn Store>,
         me: InstanceId,
@@ -110,14 +110,14 @@ impl Heartbeat {
         Ok(Self { stop, task: None, views })
     }
 
-    /// What the beats bring.
+    /// The views that come with the beats.
     pub(crate) fn views(&self) -> watch::Receiver<Option<ViewSnapshot>> {
         self.views.clone()
     }
 }
 
 impl Heartbeat {
-    /// Notes what nobody owns, view by view. Never ends.
+    /// Writes the unowned partitions of each view into `vitals`. Never ends.
     pub(crate) async fn note_unowned(&self, vitals: &Vitals) {
         let mut views = self.views();
         while views.changed().await.is_ok() {
@@ -138,7 +138,7 @@ impl Drop for Heartbeat {
 }
 
 impl HeartbeatTask {
-    /// Beats until it is stopped or the instance is evicted, and closes its connection.
+    /// Beats until the heartbeat is stopped or the instance is evicted, then closes the connection.
     async fn run(self, stopped: watch::Receiver<bool>) {
         self.keep_beating(stopped).await;
         self.store.close_idle(Duration::ZERO).await;
@@ -152,7 +152,7 @@ impl HeartbeatTask {
             if now != pulse.0 {
                 pulse = (now, Instant::now());
             }
-            // A runtime that hangs delivers nothing: let other instances have its partitions.
+            // A runtime that hangs delivers nothing: without beats, other instances take its partitions over.
             let wedged = pulse.1.elapsed() > limit;
             let pause = match wedged {
                 true => self.config.heartbeat_interval,
@@ -168,12 +168,13 @@ impl HeartbeatTask {
         }
     }
 
-    /// One beat. Returns the pause until the next, or `None` if this instance has been evicted.
+    /// Sends one beat. Returns the pause until the next, or `None` if this instance has been evicted.
     async fn beat(&self) -> Option<Duration> {
         let sent_at = self.ownership.clock().now();
         match self.store.beat(self.me).await {
             Ok(Some(view)) => {
-                // Read after the answer: no window of silence begins before the beat that opens it was read.
+                // The clock is read after the reply: a window of silence must not begin before the reading of
+                // the beat that opens it.
                 let at = self.ownership.clock().now();
                 self.views.send_replace(Some(ViewSnapshot { at, view }));
                 self.ownership.renew(sent_at, self.config.stale_instance_timeout);
@@ -208,7 +209,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// Each call is done at once, and its answer takes eight seconds.
+    /// The work of each call is done at once, and its reply takes eight seconds.
     #[derive(Debug)]
     struct SlowAnswers;
 
@@ -224,7 +225,7 @@ mod tests {
         fn wrote(&self, _: Vec<Written>) {}
     }
 
-    /// The heartbeat of a member, whose answers come late.
+    /// The heartbeat of a member whose replies come late.
     async fn late() -> (HeartbeatTask, watch::Receiver<Option<ViewSnapshot>>) {
         let (tables, completed, call_timeout) = (Tables::default(), Completed::Delete, s(60));
         let settings = StoreSettings { tables, completed, call_timeout, async_settle: false };
@@ -246,7 +247,7 @@ mod tests {
         (task, seen)
     }
 
-    /// The others may have seen the beat eight seconds before its answer came.
+    /// The others may have seen the beat eight seconds before its reply came.
     #[tokio::test(start_paused = true)]
     async fn trust_counts_from_when_the_beat_was_sent() {
         let (task, views) = late().await;
@@ -267,7 +268,7 @@ mod tests {
         task.evicted.nudged().await;
     }
 
-    /// A runtime that hangs delivers nothing, so the others are to take over.
+    /// A runtime that hangs delivers nothing, so the other instances are to take over.
     #[tokio::test(start_paused = true)]
     async fn without_a_pulse_of_the_workers_there_is_no_beat() {
         let (task, views) = late().await;

@@ -9,13 +9,13 @@
 //! ```
 //!
 //! There is no leader. Every instance computes the same assignment from the same view and carries out its own
-//! part; views that differ cost a lost compare-and-set, never two owners. Liveness is a beat counter watched
-//! with the observer's own clock. An instance stops trusting itself before the others may declare it dead.
-//! The transaction that declares it dead also closes its fence rows: even an instance that sleeps long
-//! between its last check of the lease and its write changes nothing.
+//! part. If views differ, a compare-and-set fails; a partition never has two owners. Liveness is a beat
+//! counter, which the observer watches with its own clock. An instance stops trusting its lease before
+//! another instance may declare it dead. The transaction that declares it dead also closes its fence rows: if
+//! an instance sleeps long between its last check of the lease and its write, the write changes nothing.
 //!
-//! Words: to *evict* is to turn a live instance DEAD; *draining* is a partition (or an instance) that
-//! finishes what it has and starts nothing; *overdue* is an instance that beats but does not let go.
+//! Words: to *evict* is to declare a live instance dead; a *draining* partition or instance finishes its work
+//! and starts nothing; an *overdue* instance beats but does not release partitions that others wait for.
 
 use std::time::Duration;
 
@@ -27,31 +27,32 @@ mod rebalancer;
 pub(crate) use heartbeat::{Heartbeat, Pulse};
 pub(crate) use rebalancer::{Departure, Rebalancer};
 
-/// How partitions are shared.
+/// The settings of the cluster: heartbeats, takeover and shutdown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ClusterConfig {
     /// Time between two heartbeats. Default 5 s. At most a little less than half of
-    /// [`stale_instance_timeout`](field@Self::stale_instance_timeout); each beat is a statement per instance.
+    /// [`stale_instance_timeout`](field@Self::stale_instance_timeout). Each beat is one statement per
+    /// instance.
     #[serde(with = "crate::duration::heartbeat_interval")]
     pub heartbeat_interval: Duration,
-    /// An instance whose beat stands still this long is declared dead. It stops itself a tenth earlier.
-    /// Default 30 s. A shorter time means a faster takeover after a crash, and evictions after shorter pauses
-    /// of a process. Nine tenths of it must be at least two heartbeats, and all of it two rebalance
-    /// intervals.
+    /// The time after which an instance whose beat does not move is declared dead. The instance stops itself
+    /// a tenth earlier. Default 30 s. A shorter time means a faster takeover after a crash, and evictions
+    /// after shorter pauses of a process. Nine tenths of the time must be at least two heartbeats, and the
+    /// whole time at least two rebalance intervals.
     #[serde(with = "crate::duration::stale_instance_timeout")]
     pub stale_instance_timeout: Duration,
     /// The longest time between two checks of cluster membership. Normally each heartbeat includes one, and
     /// polls tell of changes. Default 10 s.
     #[serde(with = "crate::duration::rebalance_interval")]
     pub rebalance_interval: Duration,
-    /// How long a stopping instance finishes what it has before it cancels the rest. Default 15 s. Give it
-    /// the time of your slowest handler, and the supervisor of the process more.
+    /// The time in which a stopping instance may finish its calls before it cancels the rest. Default 15 s.
+    /// Set it to the time of your slowest handler, and give the supervisor of the process more.
     #[serde(with = "crate::duration::graceful_shutdown_timeout")]
     pub graceful_shutdown_timeout: Duration,
-    /// An instance that beats, but does not release partitions that others wait for, is evicted after this
-    /// time. Default 1 min. Must be longer than any handler's timeout plus
+    /// The time after which an instance is evicted that beats, but does not release partitions that others
+    /// wait for. Default 1 min. Must be longer than any handler's timeout plus
     /// [`DatabaseConfig::call_timeout`](crate::DatabaseConfig::call_timeout).
     #[serde(with = "crate::duration::handover_timeout")]
     pub handover_timeout: Duration,
@@ -91,8 +92,8 @@ impl ClusterConfig {
         }
     }
 
-    /// If two views are further apart than this, the observer counts as interrupted. The limit is well above
-    /// the usual distance of two views, and so low that an outage this long brings no beat near its limit.
+    /// The time between two views above which the observer counts as interrupted. The limit is well above the
+    /// usual distance of two views, and so low that an outage of this length brings no beat near its limit.
     pub(crate) fn gap_limit(&self) -> Duration {
         (self.stale_instance_timeout / 2).max(self.rebalance_interval * 3 / 2)
     }

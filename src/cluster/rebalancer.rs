@@ -1,10 +1,10 @@
-//! The rebalancer: one view of the cluster after another, and this instance's part of what follows.
+//! The rebalancer: reads views of the cluster and carries out this instance's part of each assignment.
 //!
-//! Each heartbeat brings a view of the cluster, in the same statement. That view is good enough to see that
-//! there is nothing to do. Before anything is done, a fresh view is read. (By the heartbeat's view an
-//! instance could take a partition for its own that it has released since.) Such a view is read when a beat's
-//! view asks for it, when the delivery wing's polls say that the cluster has changed, again and again while
-//! others hold what this instance is to own, and when no beat has come for an interval.
+//! Each heartbeat brings a view of the cluster in the same statement. That view suffices to see that there is
+//! nothing to do. Before a change, a fresh view is read. (The heartbeat's view may be older than a release of
+//! this instance: the instance would take a released partition for its own.) A fresh view is read when a
+//! beat's view shows work, when the polls of the delivery wing say that the cluster has changed, repeatedly
+//! while others hold partitions assigned to this instance, and when no beat has come for an interval.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,19 +27,18 @@ use crate::{
     telemetry::{Observers, Signal},
 };
 
-/// Why a rebalancer came to its end.
+/// Why a rebalancer has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Departure {
-    /// Another instance has declared this one dead, or owns what this one works on.
+    /// Another instance has evicted this one, or owns partitions that this one works on.
     Evicted,
-    /// It was asked to drain, and all its partitions are released.
+    /// The instance was told to drain, and all its partitions are released.
     Drained,
 }
 
-/// The share of the usual time between two views after which an instance that waits for others reads the next
-/// view.
+/// An instance that waits for others reads the next view after the interval divided by this number.
 const AWAITING_SHARE: u32 = 10;
-/// The share after which the next view may be read when the cluster is known to have changed.
+/// If the cluster has changed, the next view may be read after the interval divided by this number.
 const CHANGED_SHARE: u32 = 20;
 
 /// The result of a view.
@@ -48,30 +47,30 @@ enum Ticked {
     Evicted,
     /// A person has told this instance to drain.
     Drained,
-    /// It is to own partitions that others still hold.
+    /// Other instances still hold partitions that are assigned to this one.
     Awaiting,
     Settled,
 }
 
-/// The task that takes and gives away the partitions of one instance.
+/// The task that claims and releases the partitions of one instance.
 pub(crate) struct Rebalancer {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) me: InstanceId,
     pub(crate) config: ClusterConfig,
-    /// How long a view may be late before the windows start afresh.
+    /// The longest time between two views before the windows of silence start again.
     pub(crate) gap_limit: Duration,
     pub(crate) ownership: Ownership,
     pub(crate) observers: Observers,
-    /// Turns true when this instance is to leave.
+    /// Turns true when this instance is told to leave. Set by the runtime.
     pub(crate) draining: watch::Receiver<bool>,
-    /// This wing tells here that a person has told the instance to drain.
+    /// Set to true by this task when a person has told the instance to drain.
     pub(crate) drained: watch::Sender<bool>,
-    /// What the heartbeats bring.
+    /// The views that come with the heartbeats.
     pub(crate) views: watch::Receiver<Option<ViewSnapshot>>,
 }
 
 impl Rebalancer {
-    /// Takes part until evicted or drained.
+    /// Claims and releases partitions until this instance is evicted or drained.
     pub(crate) async fn run(mut self) -> Departure {
         let mut observations = Observations::default();
         let mut changes = self.ownership.changes();
@@ -101,8 +100,9 @@ impl Rebalancer {
         }
     }
 
-    /// Waits for the next tick, releasing what has drained meanwhile. It comes sooner when the cluster
-    /// has changed, but not before `soonest`, and later as long as beats say that there is nothing to do.
+    /// Waits for the next tick and releases drained partitions meanwhile. If the cluster has changed, the
+    /// tick comes sooner, but not before `soonest`. As long as beats show that there is nothing to do, it
+    /// comes later.
     async fn wait_until(
         &mut self,
         mut next: Instant,
@@ -130,7 +130,7 @@ impl Rebalancer {
         }
     }
 
-    /// Whether there is nothing to do by the view that the last beat has brought.
+    /// Whether the view of the last beat shows that there is nothing to do.
     fn is_at_rest(&mut self, observations: &mut Observations) -> bool {
         let Some(ViewSnapshot { at, view }) = self.views.borrow_and_update().clone() else { return false };
         if self.state_in(&view) != Some(InstanceState::Active) {
@@ -150,12 +150,12 @@ impl Rebalancer {
             && [claim, release, awaited].iter().all(PartitionSet::is_empty)
     }
 
-    /// What a view says of this instance, if it is among the living.
+    /// The state of this instance in a view, or `None` if it is not live.
     fn state_in(&self, view: &ClusterView) -> Option<InstanceState> {
         view.members.iter().find(|member| member.id == self.me).map(|member| member.state)
     }
 
-    /// This instance's part of what is to be done.
+    /// The moves of this instance by a view.
     fn moves(&self, view: &ClusterView) -> Moves {
         let alive = |wanted: fn(InstanceState) -> bool| -> BTreeSet<InstanceId> {
             view.members.iter().filter(|member| wanted(member.state)).map(|member| member.id).collect()
@@ -165,7 +165,7 @@ impl Rebalancer {
         moves(self.me, &assignment, &alive(InstanceState::is_live), &view.claims)
     }
 
-    /// Those who have been silent for too long at the time of a view.
+    /// The other instances that have been silent for too long at the time of a view.
     fn suspects(&self, view: &ClusterView, at: Duration, observations: &mut Observations) -> Vec<Suspect> {
         let stale = self.config.stale_instance_timeout;
         let (suspects, interrupted) = observations.observe(&view.members, at, stale, self.gap_limit);
@@ -175,7 +175,7 @@ impl Rebalancer {
         suspects.into_iter().filter(|suspect| suspect.id != self.me).collect()
     }
 
-    /// One view and what follows.
+    /// Reads one view and carries out this instance's part.
     async fn tick(&self, observations: &mut Observations) -> Result<Ticked, StoreError> {
         let mut view = self.store.view().await?;
         let Some(state) = self.state_in(&view) else { return Ok(Ticked::Evicted) };
@@ -185,8 +185,8 @@ impl Rebalancer {
         if state == InstanceState::Draining {
             return Ok(Ticked::Drained);
         }
-        // A claim whose answer was lost may have been written. Nobody else wants such a partition, so without
-        // this nobody would work on it.
+        // A claim whose reply was lost may have been written. No other instance wants such a partition, so
+        // without this grant no instance would work on it.
         let own = |partition: &Partition| view.claims[partition.index()].owner == Some(self.me);
         let claim = |partition: Partition| (partition, view.claims[partition.index()].generation);
         self.grant(&Partition::all().filter(own).map(claim).collect::<Vec<_>>());
@@ -197,17 +197,17 @@ impl Rebalancer {
         Ok(if moves.awaited.is_empty() { Ticked::Settled } else { Ticked::Awaiting })
     }
 
-    /// Whether somebody else has taken, or the database has forgotten, what this instance works on: an
-    /// operator has moved it, a backup was restored, a failover has lost the last claims. All claims were
-    /// acknowledged before this view was asked for, so the view is right. The fence rows are the same for all
-    /// partitions, so all of them are given up: then no late outcome of this instance can be written.
+    /// Whether a partition that this instance works on was taken by another, or its claim is gone: a person
+    /// has moved it, a backup was restored, or a failover has lost the last claims. All claims were
+    /// acknowledged before this view was read, so the view is right. The fence rows are shared by all
+    /// partitions, so the instance gives up all of them: then none of its late outcomes can be written.
     fn has_lost_claims(&self, view: &ClusterView) -> bool {
         let is_other = |partition: &Partition| {
             let claim = view.claims[partition.index()];
             claim.owner != Some(self.me) || self.ownership.generation(*partition) != Some(claim.generation)
         };
         let lost: PartitionSet = self.ownership.held().iter().filter(is_other).collect();
-        // No work goes on there: the partition was released, and only the answer was lost.
+        // The partition was released, and only the reply was lost: no work goes on there.
         let released = PartitionSet::from_iter(lost.iter().filter(|p| self.ownership.drained().contains(*p)));
         self.ownership.clear(released);
         let partitions = lost.without(released);
@@ -227,8 +227,8 @@ impl Rebalancer {
                 let silent_for = Some(suspect.silent_for);
                 self.observers.emit(Signal::PeerEvicted { instance: suspect.id, silent_for });
             }
-            // Evicted by us or by another, or alive after all: the next view tells. Its partitions
-            // are claimed by compare-and-set, so a wrong guess costs nothing.
+            // The suspect was evicted by this instance or another, or is alive after all: the next view shows
+            // it. Its partitions are claimed by compare-and-set, so a wrong guess does no harm.
             view.members.retain(|member| member.id != suspect.id);
         }
         Ok(())
@@ -296,7 +296,7 @@ impl Rebalancer {
         }
     }
 
-    /// Drains everything and releases each partition as it goes idle.
+    /// Drains all partitions, and releases each one when it has no permits.
     async fn leave(&self) -> Departure {
         let pause = self.config.heartbeat_interval / 5;
         while let Err(error) = self.store.drain(self.me).await {
@@ -334,7 +334,7 @@ mod tests {
         telemetry::Observer,
     };
 
-    /// What one member and the database have, and the claims that the member was told to be lost.
+    /// A member with its database, and the claims that were signalled as lost.
     struct Stage {
         rebalancer: Rebalancer,
         other: InstanceId,
@@ -385,14 +385,14 @@ mod tests {
             self.rebalancer.tick(&mut Observations::default()).await.unwrap()
         }
 
-        /// The first partition that is owned, with its generation.
+        /// The first owned partition and its generation.
         fn first(&self) -> (Partition, Generation) {
             let ownership = &self.rebalancer.ownership;
             let first = ownership.held().iter().next().unwrap();
             (first, ownership.generation(first).unwrap())
         }
 
-        /// The database forgets this claim.
+        /// Removes this claim from the database.
         async fn forget(&self, claim: (Partition, Generation)) {
             let Rebalancer { store, me, .. } = &self.rebalancer;
             assert_eq!(store.release(*me, &[claim]).await.unwrap(), 1);
@@ -418,7 +418,7 @@ mod tests {
         assert!(matches!(stage.tick().await, Ticked::Evicted));
     }
 
-    /// The partition came back in a later generation: whoever had it meanwhile may have worked on it.
+    /// The partition came back in a later generation: the owner between may have worked on it.
     #[tokio::test(start_paused = true)]
     async fn a_member_whose_claim_is_of_another_generation_gives_everything_up() {
         let stage = Stage::new().await;
@@ -429,7 +429,7 @@ mod tests {
         assert!(matches!(stage.tick().await, Ticked::Evicted));
     }
 
-    /// Its release was written, and only the answer was lost.
+    /// The release was written, and only the reply was lost.
     #[tokio::test(start_paused = true)]
     async fn a_partition_that_was_drained_may_be_gone() {
         let stage = Stage::new().await;
