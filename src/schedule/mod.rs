@@ -1,4 +1,4 @@
-//! Scheduling: from an event to rows in the user's own transaction.
+//! Scheduling: writes an event as rows in the transaction of the user.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,20 +17,20 @@ use crate::{
     store::StoreError,
 };
 
-/// What was scheduled.
+/// The result of scheduling one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Scheduled {
     /// The identity of the event.
     pub event_id: Uuid,
-    /// Records written: one per handler of the type. 0 for a duplicate.
+    /// The number of records written: one per handler of the type. 0 for a duplicate.
     pub records: usize,
-    /// The dedup key was seen before; nothing was written.
+    /// Whether the dedup key was seen before, so that nothing was written.
     pub duplicate: bool,
 }
 
-/// Why an event was not scheduled. Nothing was written, and the user's transaction is as usable as
-/// the database leaves it.
+/// Why an event was not scheduled. Nothing was written. Whether the user's transaction can go on depends on
+/// the database.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
@@ -40,23 +40,23 @@ pub enum ScheduleError {
     /// The key is too long.
     #[error("record key has {length} bytes, the limit is 255: shorten it or hash its tail")]
     KeyTooLong {
-        /// In bytes of UTF-8.
+        /// The length in bytes of UTF-8.
         length: usize,
     },
-    /// The key has a NUL in it.
+    /// The key has a NUL character.
     #[error(
         "record key has a NUL character at byte {position}, which databases cannot store in text: take it out"
     )]
     NulInKey {
-        /// 0 is the first byte.
+        /// The position in bytes, from 0.
         position: usize,
     },
-    /// The record type is no valid name.
+    /// The record type is not a valid name.
     #[error(
         "record type {record_type:?} is not valid: it needs 1 to 128 bytes of letters, digits and . _ - : /"
     )]
     RecordType {
-        /// As given.
+        /// The record type as given.
         record_type: String,
     },
     /// The content type is empty, too long or not plain.
@@ -64,7 +64,7 @@ pub enum ScheduleError {
         "content type {content_type:?} is not valid: it needs 1 to 128 bytes of printable ASCII, such as application/json"
     )]
     ContentType {
-        /// As given.
+        /// The content type as given.
         content_type: String,
     },
     /// The payload is too large.
@@ -72,31 +72,31 @@ pub enum ScheduleError {
         "payload has {bytes} bytes, the limit is {limit} (schedule.max_payload_bytes): store it elsewhere and send its address, or raise the limit"
     )]
     PayloadTooLarge {
-        /// In bytes, encoded.
+        /// The size of the encoded payload in bytes.
         bytes: usize,
-        /// The setting.
+        /// The limit in bytes, from the settings.
         limit: usize,
     },
     /// The headers are too large.
     #[error("headers have {bytes} bytes, the limit is {limit} (schedule.max_header_bytes)")]
     HeadersTooLarge {
-        /// Names and values together.
+        /// The size of names and values together in bytes.
         bytes: usize,
-        /// The setting.
+        /// The limit in bytes, from the settings.
         limit: usize,
     },
-    /// The dedup key is empty, too long or has a NUL.
+    /// The dedup key is empty, too long or has a NUL character.
     #[error("dedup key has {length} bytes; it needs 1 to 255 without NUL")]
     DedupKey {
-        /// In bytes.
+        /// The length in bytes.
         length: usize,
     },
-    /// Nobody has declared a handler for the type.
+    /// No handler is declared for the type.
     #[error(
         "no handler takes record type {record_type:?}: register one and start it once, so that outbox_handler lists it; nothing was scheduled"
     )]
     NoHandler {
-        /// The type.
+        /// The record type.
         record_type: String,
     },
     /// The connection is in no transaction.
@@ -104,26 +104,26 @@ pub enum ScheduleError {
         "the connection is in no transaction, so the event would be kept even if the work it tells of is not: begin one (pool.begin()) and schedule on it, use Outbox::transaction, or set schedule.require_transaction to false"
     )]
     NoTransaction,
-    /// Too many distinct keys for the strict order level.
+    /// Too many distinct keys for one call at the strict order level.
     #[error(
         "{keys} distinct keys in one call, the limit is 4096 with schedule.order = \"strict\": split the call"
     )]
     TooManyKeys {
-        /// Distinct keys.
+        /// The number of distinct keys.
         keys: usize,
     },
-    /// The event could not be encoded.
+    /// The event could not be encoded as JSON.
     #[error("event could not be encoded as JSON: {0}")]
     Encode(serde_json::Error),
-    /// The event could not be encoded by its codec, which is not JSON.
+    /// A codec other than JSON could not encode the event.
     #[error("event could not be encoded as {content_type}: {problem}")]
     Codec {
         /// The media type of the codec.
         content_type: &'static str,
-        /// What the codec says.
+        /// The error of the codec.
         problem: BoxedError,
     },
-    /// The database refused.
+    /// The database refused a statement or could not be reached.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -186,33 +186,35 @@ impl ScheduleOptions {
         self
     }
 
-    /// Delivers this long after the insert, by the database's clock. A delayed record does not hold back its
-    /// key: until it is due, later records go first; then it goes before those still pending.
+    /// Delivers the event after this delay from the insert, by the database's clock. A delayed record does
+    /// not hold back its key: until the record is due, later records are delivered first. Once due, it is
+    /// delivered before the records still pending.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.due = Due::After(delay);
         self
     }
 
-    /// Delivers not before this time, by the database's clock; see [`after`](Self::after).
+    /// Delivers the event not before this time, by the database's clock; see [`after`](Self::after).
     #[must_use]
     pub fn at(mut self, time: SystemTime) -> Self {
         self.due = Due::At(time);
         self
     }
 
-    /// The event expires this long after the insert, by the database's clock, whatever retries are left and
-    /// whether it was due or not. Its handlers are not called any more then: it has failed with class `expired`.
-    /// A fallback handler is called with that failure. Without one the record is failed, and
-    /// `on_failure` decides about its lane: `block` stops the key for an event that nobody wants any more, so
-    /// give handlers of such events `on_failure = "continue"`.
+    /// Lets the event expire after this time from the insert, by the database's clock, whether retries are
+    /// left or not and whether the event was due or not. From then on its handlers are not called: the record
+    /// has failed with class `expired`. A fallback handler is called with that failure. Without a fallback
+    /// handler the record is failed, and `on_failure` decides about its lane. `block` stops the key for an
+    /// event that is of no use any more, so give handlers of such events `on_failure = "continue"`.
     #[must_use]
     pub fn expires_after(mut self, time: Duration) -> Self {
         self.deadline = Some(Deadline::After(time));
         self
     }
 
-    /// The event expires at this time, by the database's clock; see [`expires_after`](Self::expires_after).
+    /// Lets the event expire at this time, by the database's clock; see
+    /// [`expires_after`](Self::expires_after).
     #[must_use]
     pub fn expires_at(mut self, time: SystemTime) -> Self {
         self.deadline = Some(Deadline::At(time));
@@ -232,7 +234,7 @@ impl ScheduleOptions {
     }
 }
 
-/// An event already encoded, for types that this process has no Rust type of.
+/// An encoded event, for types without a Rust type in this process.
 ///
 /// ```
 /// use keylane::RawEvent;
@@ -244,11 +246,11 @@ impl ScheduleOptions {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RawEvent {
-    /// What it is.
+    /// The record type.
     pub record_type: Name,
-    /// What orders it.
+    /// The key that orders the event.
     pub key: String,
-    /// The media type of the payload; typed handlers decode `application/json` and the one of the
+    /// The media type of the payload. Typed handlers decode `application/json` and the media type of the
     /// event's [`Codec`](crate::encoding::Codec).
     pub content_type: Name,
     /// The encoded event.
@@ -256,7 +258,7 @@ pub struct RawEvent {
 }
 
 impl RawEvent {
-    /// An event of this type and key, whose payload is JSON.
+    /// An event with this type and key, whose payload is JSON.
     pub fn new(record_type: impl Into<Name>, key: impl Into<String>, payload: impl Into<Vec<u8>>) -> Self {
         let (record_type, key, payload) = (record_type.into(), key.into(), payload.into());
         Self { record_type, key, content_type: Name::from_static(codec::JSON), payload }

@@ -1,4 +1,4 @@
-//! Which handlers take which record type, as those who schedule know it.
+//! The published handlers of each record type, as a producer knows them.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,23 +14,23 @@ use crate::{
     store::{Store, StoreError},
 };
 
-/// The pause after a list of handlers that could not be read.
+/// The pause after a failed read of the list of handlers.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Which handlers take which record type, as published; shared by all users of an outbox.
+/// The published handlers per record type, shared by all users of an outbox.
 pub(crate) struct Routes {
-    /// The handlers of this process, known without asking.
+    /// The handlers of this process, known without a read. Never changes.
     own: BTreeSet<Route>,
     published: RwLock<Published>,
-    /// When reading the list has last failed. The task that reads the list holds this lock, so that the
-    /// others wait for its result instead of reading the list, too.
+    /// The time of the last failed read of the list. The task that reads the list holds this lock, so that
+    /// the others wait for its result instead of reading the list, too.
     reading: Mutex<Option<Instant>>,
 }
 
 struct Published {
-    /// The handlers of each type, sorted, those of every type included.
+    /// The handlers per type, sorted, those of every type included.
     handlers: HashMap<String, Arc<[Name]>>,
-    /// Those of the types that a pattern stands for.
+    /// The handlers of patterns: each pattern and its handler.
     patterns: Vec<(String, Name)>,
     refreshed: Option<Instant>,
 }
@@ -51,12 +51,12 @@ impl Routes {
         Self { own, published, reading: Mutex::new(None) }
     }
 
-    /// Reads the list and takes it over, unless a younger one came in meanwhile.
+    /// Reads the list and keeps it, unless a younger list has come meanwhile.
     ///
     /// # Errors
-    /// What the store says; the list is left as it is.
+    /// The error of the store. The list stays unchanged.
     pub(crate) async fn refresh(&self, store: &dyn Store) -> Result<(), StoreError> {
-        // Taken before the answer: handlers that were published since may not be in it.
+        // The time is taken before the reply, because the reply may lack handlers that were published since.
         let asked = Instant::now();
         let published = store.routes().await?;
         let read = Published::new(self.own.iter().chain(&published), Some(asked));
@@ -67,17 +67,17 @@ impl Routes {
         Ok(())
     }
 
-    /// The list, if it was ever read, was current at this time.
+    /// Notes that the list was current at this time, if it was ever read.
     pub(crate) fn confirm(&self, at: Instant) {
         let mut published = self.published.write().unwrap_or_else(PoisonError::into_inner);
         published.refreshed = published.refreshed.map(|refreshed| refreshed.max(at));
     }
 
-    /// Reads the list if it is older than this. A list that cannot be read is left as it is, for a
-    /// second: the database is away, and the insert will say so.
+    /// Reads the list if it is older than `max_age`. If the read fails, the old list stays valid for another
+    /// second: if the database is unreachable, the insert reports it.
     ///
     /// # Errors
-    /// If it was never read: the handlers of this process may not be all there are.
+    /// The list was never read: other processes may have more handlers than this one.
     pub(super) async fn keep_fresh(&self, store: &dyn Store, max_age: Duration) -> Result<(), StoreError> {
         if !self.is_stale(max_age) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The scheduling half of an outbox: events are checked, get their handlers and become records.
+//! The scheduling half of an outbox: checks events, resolves their handlers and writes records.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     store::{Store, Tables},
 };
 
-/// Distinct keys that one call may lock in the strict order level.
+/// The most distinct keys that one call may lock at the strict order level.
 const STRICT_KEYS: usize = 4_096;
 
 /// The scheduling half of an outbox.
@@ -25,12 +25,12 @@ pub(crate) struct Scheduler {
     pub(crate) config: ScheduleConfig,
     pub(crate) routes: Arc<Routes>,
     pub(crate) store: Arc<dyn Store>,
-    /// Whether statements on connections of the pool may have names on the server.
+    /// Whether the server may keep named statements of the pool's connections.
     pub(crate) named: bool,
 }
 
 impl Scheduler {
-    /// Checks the events, resolves their handlers and inserts their records, in the order given.
+    /// Checks the events, resolves their handlers and inserts their records in the given order.
     pub(crate) async fn schedule<DB: Database>(
         &self,
         conn: &mut DB::Connection,
@@ -52,7 +52,8 @@ impl Scheduler {
         Ok(scheduled)
     }
 
-    /// Checks an event and resolves its handlers: what [`schedule`](Self::schedule) would insert.
+    /// Checks an event and resolves its handlers. Returns the records that [`schedule`](Self::schedule) would
+    /// insert.
     pub(crate) async fn records_of(
         &self,
         event: RawEvent,
@@ -63,7 +64,7 @@ impl Scheduler {
         Ok(self.resolve(events, options).await?.1)
     }
 
-    /// A record for each handler of each event.
+    /// One record per event and handler.
     async fn resolve(
         &self,
         events: Vec<RawEvent>,
@@ -81,7 +82,8 @@ impl Scheduler {
         Ok((scheduled, records))
     }
 
-    /// False if the dedup key was there: nothing is written.
+    /// Notes the dedup key, locks keys if the order is strict, and inserts the records. If the dedup key was
+    /// noted before, writes nothing and returns false.
     async fn write<DB: Database>(
         &self,
         conn: &mut DB::Connection,
@@ -105,7 +107,7 @@ impl Scheduler {
         Ok(true)
     }
 
-    /// Takes back records that are not due yet; how many.
+    /// Cancels records that are not due yet. Returns their number.
     pub(crate) async fn cancel<DB: Database>(
         &self,
         conn: &mut DB::Connection,
@@ -120,7 +122,7 @@ impl Scheduler {
         Ok(with_names(self.named, DB::cancel(conn, &self.tables, &cancel)).await?)
     }
 
-    /// What can be checked without the database.
+    /// Checks all that needs no database.
     fn check(&self, events: &[RawEvent], options: &ScheduleOptions) -> Result<(), ScheduleError> {
         let bytes: usize = options.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         let limit = self.config.max_header_bytes;
@@ -148,12 +150,13 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The handlers of a type: by the list in memory, and if that has none, by the table itself.
+    /// The handlers of a type by the list in memory. If the list has none, reads the table.
     async fn handlers_of(&self, record_type: &str) -> Result<Arc<[Name]>, ScheduleError> {
         let mut handlers = self.routes.of(record_type);
         if handlers.is_empty() {
-            // Not on the user's connection: reading there first would make SQLite refuse the insert
-            // if anybody wrote meanwhile, and MySQL would read as of the start of the transaction.
+            // The read does not use the connection of the user: a read before the insert would make SQLite
+            // refuse the insert if another process wrote meanwhile, and MySQL would read the state at the
+            // start of the transaction.
             self.routes.refresh(&*self.store).await?;
             handlers = self.routes.of(record_type);
         }
@@ -173,7 +176,7 @@ fn check_key(key: &str) -> Result<(), ScheduleError> {
     }
 }
 
-/// Adds one record per handler. Most events have one handler and become its record.
+/// Adds one record per handler. Most events have one handler, and the record takes the event's contents.
 fn add_records(
     records: &mut Vec<NewRecord>,
     event: RawEvent,
