@@ -1,4 +1,4 @@
-//! The records of a batch as events.
+//! Decoding the records of a batch into events.
 
 use super::{
     error::{FailureKind, HandlerError},
@@ -11,11 +11,11 @@ use crate::{
 
 /// A batch decoded up to the first record that cannot be decoded.
 pub struct DecodedBatch<'a, E> {
-    /// The events, in order.
+    /// The events in the order of the records.
     pub events: Vec<E>,
-    /// What the handler is told about each of them.
+    /// The delivery of each event, in the same order.
     pub deliveries: Vec<&'a Delivery>,
-    /// What comes after them.
+    /// The decode error of the record after the last event, if there is one.
     pub undecodable: Undecodable,
 }
 
@@ -24,7 +24,7 @@ pub struct DecodedBatch<'a, E> {
 pub struct Undecodable(Option<HandlerError>);
 
 impl<'a, E: OutboxEvent> DecodedBatch<'a, E> {
-    /// Decodes the records in order.
+    /// Decodes the records in order, up to the first that cannot be decoded.
     pub fn of(records: &[&'a Record]) -> Self {
         let mut batch = Self { events: Vec::new(), deliveries: Vec::new(), undecodable: Undecodable(None) };
         for record in records {
@@ -43,15 +43,15 @@ impl<'a, E: OutboxEvent> DecodedBatch<'a, E> {
 }
 
 impl Undecodable {
-    /// Refuses the batch if it must be handled as a whole and a record cannot be decoded.
+    /// Refuses the batch if a record cannot be decoded. For handlers that handle a batch as a whole.
     ///
     /// # Errors
-    /// The decode error.
+    /// The decode error of a record.
     pub fn check(self) -> Result<(), HandlerError> {
         self.0.map_or(Ok(()), Err)
     }
 
-    /// Adds the decode error to the handler's results, once all of its `count` events were tried.
+    /// Adds the decode error to the handler's results, if the results cover all of its `count` events.
     pub fn close(self, mut results: BatchResults, count: usize) -> BatchResults {
         results.truncate(count);
         if results.len() == count {

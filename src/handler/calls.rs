@@ -1,4 +1,4 @@
-//! The forms of a handler made object-safe: what the macros implement, and the plain forms wrapped.
+//! The object-safe forms of a handler, which the macros implement, and wrappers for the plain forms.
 
 use std::{future::Future, marker::PhantomData, pin::Pin};
 
@@ -28,7 +28,7 @@ pub trait BatchCall: Send + Sync + 'static {
     fn call<'a>(&'a self, records: &'a [&'a Record], states: &'a States) -> BoxFuture<'a, BatchResults>;
 }
 
-/// A handler inside the transaction of its completion, object-safe.
+/// A handler in the transaction of its completion, object-safe.
 pub trait TransactionalCall<DB: Database>: Send + Sync + 'static {
     /// Handles the record of the context through `tx`.
     fn call<'a>(
@@ -38,9 +38,9 @@ pub trait TransactionalCall<DB: Database>: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<(), HandlerError>>;
 }
 
-/// A handler of several records inside the transaction of their completions, object-safe.
+/// A handler of several records in the transaction of their completions, object-safe.
 pub trait TransactionalBatchCall<DB: Database>: Send + Sync + 'static {
-    /// Handles the records through `tx`, in order: all of them, or none.
+    /// Handles the records through `tx`, in order: all or none.
     fn call<'a>(
         &'a self,
         records: &'a [&'a Record],
@@ -65,7 +65,7 @@ pub(super) struct Batch<H>(pub(super) H);
 pub(super) struct GenericBatch<H>(pub(super) H);
 pub(super) struct InTransaction<DB, H>(H, PhantomData<fn() -> DB>);
 pub(super) struct BatchInTransaction<DB, H>(H, PhantomData<fn() -> DB>);
-/// One record after the other.
+/// Calls a single-record handler for one record after the other.
 pub(super) struct Each<C>(pub(super) C);
 
 impl<DB, H> InTransaction<DB, H> {

@@ -1,4 +1,4 @@
-//! What a call is given: the record and the shared state.
+//! The arguments of a call: the record and the shared values.
 
 use std::{
     any::{Any, TypeId, type_name},
@@ -12,7 +12,7 @@ use crate::{
     record::{Delivery, OutboxEvent, Record},
 };
 
-/// A value shared with handlers, given to the builder by `state(value)` and cloned for each call.
+/// A value shared with handlers. Given to the builder by `state(value)` and cloned per call.
 ///
 /// ```
 /// use keylane::{OutboxEvent, State, outbox_handler};
@@ -32,7 +32,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct State<T>(pub T);
 
-/// The shared values of one outbox, by their types.
+/// The shared values of one outbox, by their Rust types.
 #[derive(Clone, Default)]
 pub struct States(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
 
@@ -45,8 +45,8 @@ impl States {
         self.0.contains_key(&id)
     }
 
-    /// The value of this type. If the registration has declared that it needs the type, its absence is an
-    /// error of [`build`](crate::OutboxBuilder::build); if not, the call fails here.
+    /// The value of this type. If the value is missing and the registration has declared the type,
+    /// [`build`](crate::OutboxBuilder::build) returns an error; otherwise the call fails here.
     pub fn get<T: Clone + Send + Sync + 'static>(&self) -> Result<State<T>, HandlerError> {
         let value = self.0.get(&TypeId::of::<T>()).and_then(|value| value.downcast_ref::<T>());
         match value {
@@ -59,7 +59,7 @@ impl States {
     }
 }
 
-/// One record on its way into a handler.
+/// The record and the shared values of one call.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     record: &'a Record,
@@ -74,8 +74,8 @@ impl<'a> Context<'a> {
     /// The payload decoded into an event.
     ///
     /// # Errors
-    /// A failure of kind [`FailureKind::Decode`], which is not retried: the record waits for another build, or has
-    /// failed; see [`RetryPolicy::undecodable`](crate::RetryPolicy::undecodable).
+    /// A failure of kind [`FailureKind::Decode`], which is not retried: the record waits for another build or
+    /// has failed; see [`RetryPolicy::undecodable`](crate::RetryPolicy::undecodable).
     pub fn event<E: OutboxEvent>(&self) -> Result<E, HandlerError> {
         codec::decode(&self.record.delivery.content_type, &self.record.payload)
             .map_err(|error| HandlerError::of_kind(FailureKind::Decode, error))
@@ -86,7 +86,7 @@ impl<'a> Context<'a> {
         self.record
     }
 
-    /// What the handler is told about the record.
+    /// The delivery of the record: its identity, lane and headers.
     pub fn delivery(&self) -> &'a Delivery {
         &self.record.delivery
     }

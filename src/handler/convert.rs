@@ -1,4 +1,4 @@
-//! How the macros turn what a function returned into a [`HandlerError`].
+//! Converts the error that a function returned into a [`HandlerError`], for the macros.
 //!
 //! A function may return [`HandlerError`] itself, an error that implements [`ClassifiedError`], or
 //! any other error. Method lookup prefers the first of these three traits that applies to
@@ -16,7 +16,7 @@ use std::{cell::RefCell, error::Error};
 
 use super::error::{ClassifiedError, HandlerError};
 
-/// An error as returned by the user's function; it is taken out once.
+/// An error that the user's function returned. It is taken out once.
 #[derive(Debug)]
 pub struct Returned<E>(RefCell<Option<E>>);
 
@@ -46,7 +46,7 @@ impl ViaHandlerError for &&Returned<HandlerError> {
     }
 }
 
-/// The function returned an error that knows how it should be retried.
+/// The function returned an error that implements [`ClassifiedError`].
 pub trait ViaClassifiedError {
     /// The error with its class, permanence and delay.
     fn into_handler_error(&self) -> HandlerError;
@@ -58,7 +58,7 @@ impl<E: ClassifiedError> ViaClassifiedError for &Returned<E> {
     }
 }
 
-/// The function returned any other error, boxed ones and texts included.
+/// The function returned any other error, such as a boxed error or a text.
 pub trait ViaError {
     /// The error without a class.
     fn into_handler_error(&self) -> HandlerError;

@@ -16,12 +16,12 @@ use crate::{
     store::{DeadLetterCause, Store},
 };
 
-/// How soon a record whose dead letter could not be written is tried again.
+/// The time until a record is tried again whose dead letter could not be written.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The table `outbox_dead_letter` of an outbox, for fallback handlers: each is given it as `State<DeadLetterTable>`,
-/// without a word to the builder. [`Registration::dead_letter_table`](super::Registration::dead_letter_table) is for
-/// handlers all of whose dead letters go there.
+/// The table `outbox_dead_letter` of an outbox, for fallback handlers. A fallback handler gets the table as
+/// `State<DeadLetterTable>`; the builder needs no call for it. If all dead letters of a handler go to the
+/// table, use [`Registration::dead_letter_table`](super::Registration::dead_letter_table).
 ///
 /// ```
 /// use keylane::{Failure, HandlerError, Record, handler::{BoxFuture, Context, DeadLetterTable, FallbackCall, State}};
@@ -46,15 +46,16 @@ pub struct DeadLetterTable(Arc<OnceLock<Arc<dyn Store>>>);
 
 impl DeadLetterTable {
     pub(crate) fn open(&self, store: &Arc<dyn Store>) {
-        // A table is opened once, by the builder that has made it.
+        // A table is opened once, by its builder.
         let _ = self.0.set(Arc::clone(store));
     }
 
-    /// Writes a record and why it has failed into the table, unless it is there. `target` says where the record was to
-    /// go. If the database does not take it, no attempt counts, and the record is tried again a second later.
+    /// Writes a record and its failure into the table, unless the record is there. `target` is the target of
+    /// the dead letter, such as a topic or an address. If the write fails, no attempt counts, and the record
+    /// is tried again a second later.
     ///
     /// # Errors
-    /// The database has not taken it.
+    /// The database did not accept the write.
     pub async fn keep(&self, record: &Record, failure: &Failure, target: &str) -> Result<(), HandlerError> {
         let store = self.0.get().ok_or_else(|| HandlerError::new("the outbox is not built"))?;
         let cause = DeadLetterCause {
@@ -75,7 +76,7 @@ impl fmt::Debug for DeadLetterTable {
     }
 }
 
-/// A fallback handler that keeps every dead letter, with the handler as the target.
+/// A fallback handler that writes every dead letter into the table, with the handler id as the target.
 pub(super) struct KeepAll;
 
 impl FallbackCall for KeepAll {

@@ -1,13 +1,12 @@
-//! What a handler returns when it fails, and what a fallback handler is told about it.
+//! The error of a handler, and the failure that a fallback handler receives.
 
 use std::{borrow::Cow, error::Error, fmt, time::Duration};
 
 use crate::{record::Delivery, rules::retry::Fault, unwind::caught};
 
-/// Errors that know how they should be retried.
+/// An error that declares how it is retried.
 ///
-/// The macros find an implementation of this trait by themselves; plain handlers say
-/// [`HandlerError::classified`].
+/// The macros find an implementation of this trait. Plain handlers call [`HandlerError::classified`].
 ///
 /// ```
 /// # use std::time::Duration;
@@ -39,23 +38,24 @@ pub trait ClassifiedError: Error + Send + Sync + 'static {
         None
     }
 
-    /// Whether trying again is useless, whatever the policy says.
+    /// Whether no retry can succeed. If so, the policy is not asked.
     fn is_permanent(&self) -> bool {
         false
     }
 
-    /// How long to wait before the next attempt, as a broker's or server's `Retry-After` asks.
+    /// The delay until the next attempt, such as the `Retry-After` of a server.
     fn retry_after(&self) -> Option<Duration> {
         None
     }
 
-    /// Whether the handler's target is away, so that no attempt is to count; see [`HandlerError::unavailable`].
+    /// Whether the handler's target is unreachable, so that no attempt counts; see
+    /// [`HandlerError::unavailable`].
     fn is_unavailable(&self) -> bool {
         false
     }
 }
 
-/// A failed attempt. `?` turns any error into one; the handler's policy then decides about retries.
+/// A failed attempt. `?` turns any error into one. The handler's policy then decides about retries.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -92,7 +92,7 @@ pub enum FailureKind {
     Panic,
     /// The payload could not be decoded into the handler's event.
     Decode,
-    /// The deadline of the record had passed: the handler was not called.
+    /// The deadline of the record had passed, and the handler was not called.
     Expired,
 }
 
@@ -122,12 +122,12 @@ impl HandlerError {
         }
     }
 
-    /// An error that no retry can fix: straight to the fallback handler, or FAILED.
+    /// An error that no retry can fix: the fallback handler is called, or the record is FAILED.
     pub fn permanent(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { permanent: true, ..Self::new(error) }
     }
 
-    /// An error that says by itself how it is to be retried.
+    /// An error that declares how it is retried.
     pub fn classified<E: ClassifiedError>(error: E) -> Self {
         Self {
             class: error.class().map(Cow::Borrowed),
@@ -138,9 +138,9 @@ impl HandlerError {
         }
     }
 
-    /// The handler's target is away (a broker, a mail server): no attempt counts, the record is tried again `after`
-    /// this time, at least 100 ms and at most the policy's `max_delay`, and its lane waits. Once the record is older than
-    /// the policy's `max_unavailable`, the failure counts like any other.
+    /// The handler's target is unreachable (a broker, a mail server). No attempt counts, the lane waits, and
+    /// the record is tried again `after` this time, at least 100 ms and at most the policy's `max_delay`.
+    /// Once the record is older than the policy's `max_unavailable`, the failure counts like any other.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -158,7 +158,7 @@ impl HandlerError {
         Self::new("the target is unavailable").uncounted(after)
     }
 
-    /// As [`HandlerError::unavailable`], with an error that says more.
+    /// Makes this error uncounted as [`HandlerError::unavailable`] is, with this error's text.
     #[must_use]
     pub fn uncounted(mut self, after: Duration) -> Self {
         (self.unavailable, self.retry_after) = (true, Some(after));
@@ -172,7 +172,7 @@ impl HandlerError {
         self
     }
 
-    /// Asks for this delay before the next attempt, cut to the policy's longest.
+    /// Sets the delay before the next attempt. The policy's `max_delay` is the upper limit.
     #[must_use]
     pub fn retry_after(mut self, delay: Duration) -> Self {
         self.retry_after = Some(delay);
@@ -188,13 +188,13 @@ impl HandlerError {
         Self::of_kind(FailureKind::Timeout, format!("no result within {} ms", limit.as_millis()))
     }
 
-    /// In place of a call whose record has expired.
+    /// The failure of a record that has expired, in place of a call.
     pub(crate) fn expired() -> Self {
         let text = "expired: the deadline of the record passed before this call";
         Self::of_kind(FailureKind::Expired, text).class("expired")
     }
 
-    /// What a panic leaves behind.
+    /// The failure of a call that panicked.
     pub(crate) fn panicked(text: String) -> Self {
         Self::of_kind(FailureKind::Panic, text)
     }
@@ -204,7 +204,7 @@ impl HandlerError {
         self.kind
     }
 
-    /// What the retry rule needs to know.
+    /// The facts of the failure for the retry rule.
     pub fn fault(&self) -> Fault<'_> {
         Fault {
             permanent: self.permanent,
@@ -227,7 +227,7 @@ impl HandlerError {
         texts
     }
 
-    /// The error and its sources in one line, cut to `limit` bytes, control characters taken out.
+    /// The error and its sources in one line without control characters, cut to `limit` bytes.
     pub fn text(&self, limit: usize) -> String {
         one_line(&self.to_string(), &self.chain(), limit)
     }
@@ -245,10 +245,10 @@ fn one_line(error: &str, chain: &[String], limit: usize) -> String {
     text
 }
 
-/// The longest chain of causes that is followed: an error may name itself as its source.
+/// The longest chain of causes that is read, because an error may name itself as its source.
 const CHAIN_LIMIT: usize = 32;
 
-/// An error of the user's. Its text, its causes and its drop may panic.
+/// An error of the user. Its text, its causes and its drop may panic.
 struct Source(Option<Box<dyn Error + Send + Sync>>);
 
 impl Source {
@@ -264,7 +264,7 @@ impl Source {
 impl Drop for Source {
     fn drop(&mut self) {
         let error = self.0.take();
-        // Nobody waits for the result of the drop.
+        // The result of the drop is of no use.
         let _ = caught(move || drop(error));
     }
 }
@@ -301,32 +301,32 @@ impl fmt::Debug for HandlerError {
     }
 }
 
-/// What a fallback handler is told about the record it takes over.
+/// The failure of a record, for its fallback handler.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Failure {
-    /// The record, as its handler was told.
+    /// The delivery of the record, as the handler received it.
     pub delivery: Delivery,
-    /// How often the handler was tried.
+    /// The number of attempts of the handler.
     pub attempts: u32,
     /// The text of the last error.
     pub error: String,
-    /// The texts of its sources, outermost first.
+    /// The texts of the last error's sources, outermost first.
     pub chain: Vec<String>,
     /// The class that the last error declared.
     pub class: Option<String>,
     /// What ended the last attempt.
     pub kind: FailureKind,
-    /// Whether the retries were spent (else the error was not one to retry).
+    /// Whether the retries were spent. If not, the error was one that is not retried.
     pub retries_exhausted: bool,
-    /// From scheduling to the end of the last attempt, by the database's and then this process's clock.
+    /// The age of the record at its fetch, by the database's clock, plus the duration of the last attempt.
     pub since_scheduled: Duration,
-    /// How long the last attempt took.
+    /// The duration of the last attempt.
     pub last_attempt_took: Duration,
 }
 
 impl Failure {
-    /// The error and its sources in one line of at most 1,000 bytes, control characters taken out.
+    /// The error and its sources in one line of at most 1,000 bytes, without control characters.
     pub fn text(&self) -> String {
         one_line(&self.error, &self.chain, FAILURE_LIMIT_BYTES)
     }

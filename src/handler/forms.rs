@@ -1,4 +1,4 @@
-//! The plain-trait forms: what to implement when no macro is wanted.
+//! The plain traits: the forms of a handler without a macro.
 
 use std::future::Future;
 
@@ -28,11 +28,11 @@ use crate::{
 /// # }
 /// ```
 pub trait Handler: Send + Sync + 'static {
-    /// The event it takes.
+    /// The type of the event.
     type Event: OutboxEvent;
 
-    /// Handles one event. It may be called again for the same event (at least once): use
-    /// [`Delivery::event_id`] to make it idempotent.
+    /// Handles one event. The same event may come again (at least once): use [`Delivery::event_id`] to make
+    /// the handler idempotent.
     ///
     /// # Cancel safety
     /// The future is dropped at its timeout and when this instance loses the partition.
@@ -62,18 +62,18 @@ pub trait Handler: Send + Sync + 'static {
 /// # }
 /// ```
 pub trait GenericHandler: Send + Sync + 'static {
-    /// Handles one record, payload as stored.
+    /// Handles one record with the payload as stored.
     fn handle(&self, record: &Record) -> impl Future<Output = Result<(), HandlerError>> + Send;
 }
 
-/// One result per record of a batch, in the order given. If you return fewer results than records, the
-/// remaining records are delivered again, and no attempt of theirs counts.
+/// One result per record of a batch, in the order of the records. If you return fewer results than records,
+/// the remaining records are delivered again without counting an attempt.
 pub type BatchResults = Vec<Result<(), HandlerError>>;
 
 /// Handles several events at once. Register it with [`Registration::batch`](super::Registration::batch).
 ///
-/// Under stop-on-first-failure the results after the first failure of a lane do not count: those records are
-/// delivered again after it, in order. So handle each lane in order, and stop at its first failure.
+/// Under stop-on-first-failure, the results after the first failure of a lane do not count: these records are
+/// delivered again later, in order. So handle each lane in order, and stop at its first failure.
 ///
 /// ```
 #[doc = include_str!("../doc/outbox.txt")]
@@ -93,7 +93,7 @@ pub type BatchResults = Vec<Result<(), HandlerError>>;
 /// # }
 /// ```
 pub trait BatchHandler: Send + Sync + 'static {
-    /// The event it takes.
+    /// The type of the event.
     type Event: OutboxEvent;
 
     /// Handles the events; `deliveries` has the same length and order.
@@ -104,12 +104,12 @@ pub trait BatchHandler: Send + Sync + 'static {
     ) -> impl Future<Output = BatchResults> + Send;
 }
 
-/// Handles records of any type at once, of many keys: what a relay to a broker is made of. Register it with
-/// [`Registration::generic_batch`](super::Registration::generic_batch).
+/// Handles several records at once, of any type and of many keys: the form for a relay to a broker. Register
+/// it with [`Registration::generic_batch`](super::Registration::generic_batch).
 ///
-/// Each key's records are in order among the others. Under stop-on-first-failure the results after the first
-/// failure of a key do not count: those records are delivered again after it. So keep the order of each key,
-/// and hand on nothing of a key behind its first failure. If the target is away, return
+/// The records of each key are in order. Under stop-on-first-failure, the results after the first failure of
+/// a key do not count: these records are delivered again later. So keep the order of each key, and after the
+/// first failure of a key pass on no later record of that key. If the target is unreachable, return
 /// [`HandlerError::unavailable`] for each record.
 ///
 /// ```
@@ -128,16 +128,15 @@ pub trait BatchHandler: Send + Sync + 'static {
 /// }
 /// ```
 pub trait GenericBatchHandler: Send + Sync + 'static {
-    /// Handles the records, payloads as stored.
+    /// Handles the records with their payloads as stored.
     ///
     /// # Cancel safety
     /// The future is dropped at its timeout and when this instance loses its lease.
     fn handle(&self, records: &[&Record]) -> impl Future<Output = BatchResults> + Send;
 }
 
-/// Handles one event inside the transaction in which its completion is written: what it writes
-/// through `tx` happens exactly once. Register it with
-/// [`Registration::transactional`](super::Registration::transactional).
+/// Handles one event in the transaction that writes its completion: writes through `tx` happen exactly once.
+/// Register it with [`Registration::transactional`](super::Registration::transactional).
 ///
 /// ```
 #[doc = include_str!("../doc/outbox.txt")]
@@ -162,10 +161,10 @@ pub trait GenericBatchHandler: Send + Sync + 'static {
 /// # }
 /// ```
 pub trait TransactionalHandler<DB: Database>: Send + Sync + 'static {
-    /// The event it takes.
+    /// The type of the event.
     type Event: OutboxEvent;
 
-    /// Handles one event. Write through `tx` only, and neither commit the transaction nor roll it back.
+    /// Handles one event. Write only through `tx`, and neither commit the transaction nor roll it back.
     fn handle(
         &self,
         event: Self::Event,
@@ -174,12 +173,11 @@ pub trait TransactionalHandler<DB: Database>: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), HandlerError>> + Send;
 }
 
-/// Handles several events inside the transaction in which all of their completions are written: one
-/// commit for all. Register it with
-/// [`Registration::transactional_batch`](super::Registration::transactional_batch).
+/// Handles several events in the transaction that writes all their completions: one commit for all. Register
+/// it with [`Registration::transactional_batch`](super::Registration::transactional_batch).
 ///
-/// A failure rolls everything back. Then each half of the batch is tried in a transaction of its own, down to
-/// the record that fails: only that record's attempt counts.
+/// A failure rolls the whole transaction back. Then each half of the batch is tried in a separate
+/// transaction, down to the record that fails: only the attempt of that record counts.
 ///
 /// ```
 #[doc = include_str!("../doc/outbox.txt")]
@@ -205,11 +203,11 @@ pub trait TransactionalHandler<DB: Database>: Send + Sync + 'static {
 /// # }
 /// ```
 pub trait TransactionalBatchHandler<DB: Database>: Send + Sync + 'static {
-    /// The event it takes.
+    /// The type of the event.
     type Event: OutboxEvent;
 
-    /// Handles the events, each lane's in order; `deliveries` has the same length and order. Write through
-    /// `tx` only, and neither commit the transaction nor roll it back.
+    /// Handles the events, in order per lane. `deliveries` has the same length and order. Write only through
+    /// `tx`, and neither commit the transaction nor roll it back.
     fn handle(
         &self,
         events: Vec<Self::Event>,
@@ -240,10 +238,11 @@ pub trait TransactionalBatchHandler<DB: Database>: Send + Sync + 'static {
 /// # }
 /// ```
 pub trait FallbackHandler: Send + Sync + 'static {
-    /// The event it takes.
+    /// The type of the event.
     type Event: OutboxEvent;
 
-    /// Success completes the record; an error makes it FAILED.
+    /// Handles one event that the handler could not deliver. Success completes the record; an error makes it
+    /// FAILED.
     fn handle(
         &self,
         event: Self::Event,
@@ -251,8 +250,8 @@ pub trait FallbackHandler: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), HandlerError>> + Send;
 }
 
-/// Takes the records of all handlers without a fallback of their own that could not deliver them. Register it
-/// with [`Registration::default_fallback`](super::Registration::default_fallback).
+/// Takes the undelivered records of all handlers without a fallback handler of their own. Register it with
+/// [`Registration::default_fallback`](super::Registration::default_fallback).
 ///
 /// ```
 #[doc = include_str!("../doc/outbox.txt")]
@@ -271,7 +270,8 @@ pub trait FallbackHandler: Send + Sync + 'static {
 /// # }
 /// ```
 pub trait GenericFallbackHandler: Send + Sync + 'static {
-    /// Success completes the record; an error makes it FAILED.
+    /// Handles one record that its handler could not deliver. Success completes the record; an error makes it
+    /// FAILED.
     fn handle(
         &self,
         record: &Record,

@@ -1,4 +1,4 @@
-//! The guard around the user's code: whatever a call does, it ends as a result.
+//! The guard around the user's code: each call ends as a result.
 
 use std::{
     future::Future,
@@ -10,8 +10,8 @@ use std::{
 use super::{calls::BoxFuture, error::HandlerError};
 use crate::unwind::caught;
 
-/// Makes a call and runs it within its time. A panic is a failure with the panic's text, whether it comes
-/// before there is a future, in the future, or when the future is dropped at its timeout.
+/// Makes a call and runs it within its timeout. A panic becomes a failure with the text of the panic: a panic
+/// before the future exists, in the future, or when the future is dropped at its timeout.
 pub(crate) async fn guarded<'a, T>(
     timeout: Duration,
     call: impl FnOnce() -> BoxFuture<'a, T>,
@@ -25,7 +25,7 @@ pub(crate) async fn guarded<'a, T>(
     returned.unwrap_or_else(|_| Err(HandlerError::timed_out(timeout)))
 }
 
-/// A future of the user's whose panics stay inside.
+/// A future of the user whose panics are caught.
 struct Contained<'a, T>(Option<BoxFuture<'a, T>>);
 
 impl<T> Future for Contained<'_, T> {
@@ -43,7 +43,7 @@ impl<T> Future for Contained<'_, T> {
 impl<T> Drop for Contained<'_, T> {
     fn drop(&mut self) {
         let future = self.0.take();
-        // The call has its result, or nobody wants a result any more.
+        // The call has its result, or its result is no longer wanted.
         let _ = caught(move || drop(future));
     }
 }

@@ -1,16 +1,16 @@
-//! Handlers: the user's code, in each form that Keylane can call.
+//! Handlers: the code of the user, in each form that Keylane can call.
 //!
 //! | form | trait | given | returns |
 //! | --- | --- | --- | --- |
 //! | typed | [`Handler`] | one event | `Result<(), E>` |
 //! | generic | [`GenericHandler`] | one record, payload as bytes | `Result<(), E>` |
-//! | batch | [`BatchHandler`] | a run of one key, or a mix across keys | one result a record |
+//! | batch | [`BatchHandler`] | a run of one key, or a mix across keys | one result per record |
 //! | transactional | [`TransactionalHandler`] | one event and the transaction of its completion | `Result<(), E>` |
 //! | transactional batch | [`TransactionalBatchHandler`] | several events and the transaction of their completions | `Result<(), E>` |
 //! | fallback | [`FallbackHandler`], [`GenericFallbackHandler`] | the event and its [`Failure`] | `Result<(), E>` |
 //!
-//! `#[outbox_handler]` and `#[outbox_fallback_handler]` write the same [`Registration`] from an
-//! `async fn`; they use nothing that is not public here.
+//! `#[outbox_handler]` and `#[outbox_fallback_handler]` generate the same [`Registration`] from an `async
+//! fn`, and use only public items.
 
 mod batch;
 mod calls;

@@ -1,13 +1,13 @@
-//! Which record types a handler takes.
+//! The record types that a handler takes.
 
 use std::any::type_name;
 
 use crate::record::OutboxEvent;
 
-/// Stands for any text in the record types of a handler, and by itself for every type.
+/// Matches any text in a record type of a handler. By itself it stands for every type.
 pub(crate) const ANY_TEXT: char = '*';
 
-/// Which record types a handler takes.
+/// The record types that a handler takes.
 ///
 /// ```
 /// use keylane::RecordTypes;
@@ -20,7 +20,7 @@ pub(crate) const ANY_TEXT: char = '*';
 pub struct RecordTypes {
     /// `None` for every record type.
     pub(crate) record_types: Option<Vec<String>>,
-    /// The Rust type that the handler decodes them into, if it is one.
+    /// The Rust type that the handler decodes, or `None` if it takes raw records.
     pub(crate) event: Option<&'static str>,
 }
 
@@ -40,7 +40,7 @@ impl RecordTypes {
         Self { record_types: None, event: None }
     }
 
-    /// These and those.
+    /// The types of both.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         match (self.record_types, others.record_types) {
@@ -49,19 +49,19 @@ impl RecordTypes {
         }
     }
 
-    /// Their names and patterns; `None` for every record type.
+    /// The names and patterns; `None` for every record type.
     pub fn patterns(&self) -> Option<&[String]> {
         self.record_types.as_deref()
     }
 
-    /// Whether this record type is one of them.
+    /// Whether the handler takes this record type.
     pub fn takes(&self, record_type: &str) -> bool {
         let types = self.record_types.as_ref();
         types.is_none_or(|types| types.iter().any(|pattern| is_of_pattern(record_type, pattern)))
     }
 }
 
-/// Whether a record type is of this pattern.
+/// Whether a record type matches this pattern.
 pub(crate) fn is_of_pattern(record_type: &str, pattern: &str) -> bool {
     let Some((start, rest)) = pattern.split_once(ANY_TEXT) else { return pattern == record_type };
     let Some(text) = record_type.strip_prefix(start) else { return false };

@@ -21,53 +21,53 @@ use crate::{
 /// The record type under which a handler of every type is published.
 pub(crate) const EVERY_TYPE: &str = "*";
 
-/// What is wrong with the handlers given to a builder.
+/// An error in the handlers given to a builder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// Two handlers have one id.
+    /// Two handlers have the same id.
     #[error("handler id {id:?} is used twice; ids are stored with records, so each must be unique")]
     DuplicateHandler {
-        /// The id.
+        /// The handler id.
         id: String,
     },
-    /// A handler id or record type is empty, too long, or not plain.
+    /// A handler id or record type is empty, too long, or has a character that is not allowed.
     #[error(
         "{what} {name:?} is not valid: it needs 1 to 128 bytes of letters, digits and . _ - : / (it has {length})"
     )]
     Name {
         /// `handler id` or `record type`.
         what: &'static str,
-        /// The name.
+        /// The name as given.
         name: String,
-        /// Its length in bytes.
+        /// The length in bytes.
         length: usize,
     },
-    /// Two Rust types claim one record type.
+    /// Two Rust types have the same record type.
     #[error("record type {record_type:?} is declared twice, by {first} and by {second}; rename one of them")]
     DuplicateEvent {
         /// The record type.
         record_type: String,
-        /// A Rust type.
+        /// One Rust type.
         first: &'static str,
-        /// Another Rust type.
+        /// The other Rust type.
         second: &'static str,
     },
-    /// A handler needs a shared value that the builder was not given.
+    /// A handler needs a shared value that the builder does not have.
     #[error("handler {handler:?} needs State<{state}>, but the builder was given none: add .state(value)")]
     MissingState {
-        /// The handler, or its fallback.
+        /// The id of the handler, also for its fallback handler.
         handler: String,
-        /// The Rust type.
+        /// The Rust type of the value.
         state: &'static str,
     },
-    /// A fallback names a handler that is not there.
+    /// A fallback handler names a handler that is not registered.
     #[error("fallback handler of {of:?}: there is no handler with that id")]
     UnknownHandler {
-        /// The id it names.
+        /// The handler id that it names.
         of: String,
     },
-    /// A handler has two fallbacks.
+    /// A handler has two fallback handlers.
     #[error("handler {of:?} has two fallback handlers; keep one")]
     DuplicateFallback {
         /// The handler id, or `every handler` for the default.
@@ -76,9 +76,9 @@ pub enum RegistryError {
     /// A transactional handler was written for another database.
     #[error("handler {handler:?} takes a transaction of {wanted}, but this outbox is on {database}")]
     WrongDatabase {
-        /// The handler.
+        /// The handler id.
         handler: String,
-        /// The database it was written for.
+        /// The database that the handler was written for.
         wanted: &'static str,
         /// The database of the outbox.
         database: &'static str,
@@ -86,14 +86,14 @@ pub enum RegistryError {
     /// An option of a handler is out of range.
     #[error("handler {handler:?}: {problem}")]
     Option {
-        /// The handler.
+        /// The handler id.
         handler: String,
-        /// The sentence.
+        /// The problem, as a sentence.
         problem: String,
     },
 }
 
-/// What applies to handlers that do not say otherwise.
+/// The options of handlers that do not set their own.
 #[derive(Clone, Debug)]
 pub(crate) struct Defaults {
     pub(crate) retry: RetryPolicy,
@@ -102,7 +102,7 @@ pub(crate) struct Defaults {
     pub(crate) on_failure: Option<OnFailure>,
 }
 
-/// How a handler is called.
+/// The form of a call.
 #[derive(Clone)]
 pub(crate) enum Form {
     Single(Arc<dyn Call>),
@@ -121,32 +121,32 @@ impl Form {
         }
     }
 
-    /// Whether each call is made in a transaction of its own, under a fence row of its own.
+    /// Whether each call has a separate transaction under a separate fence row.
     pub(crate) fn is_transactional(&self) -> bool {
         matches!(self, Self::Transactional { .. })
     }
 }
 
-/// One handler with everything needed to call it and to judge the result.
+/// One handler with its options, as calls and their results need them.
 pub(crate) struct Entry {
     pub(crate) id: String,
-    /// Its place among the handlers of this registry.
+    /// The index of the handler in this registry.
     pub(crate) number: usize,
     pub(crate) takes: RecordTypes,
     pub(crate) form: Form,
     pub(crate) retry: RetryPolicy,
     pub(crate) timeout: Duration,
-    /// The most runs under way.
+    /// The most runs of the handler at once.
     pub(crate) concurrency: Option<usize>,
     pub(crate) rate: Option<Rate>,
     pub(crate) lane_rules: LaneRules,
     pub(crate) fallback: Option<Arc<dyn FallbackCall>>,
 }
 
-/// Which handler takes which record type, as stored in `outbox_handler`.
+/// A record type and a handler that takes it, as stored in `outbox_handler`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct Route {
-    /// A record type, in which `*` stands for any text; `*` alone for every type.
+    /// A record type, in which `*` matches any text. `*` alone stands for every type.
     pub record_type: String,
     /// The handler id.
     pub handler: String,
@@ -158,7 +158,8 @@ pub(crate) struct Registry {
     pub(crate) states: States,
 }
 
-/// Turns a declared transactional handler into one that can be run, or names its database.
+/// Converts a declared transactional handler to the form of the database, or returns the name of the
+/// handler's database.
 pub(crate) type Adopt<'a> =
     &'a dyn Fn(&(dyn std::any::Any + Send + Sync)) -> Option<Arc<dyn TransactionalRun>>;
 
@@ -236,7 +237,7 @@ impl Registry {
         self.entries.values()
     }
 
-    /// Which handler takes which record type, as published for those who schedule.
+    /// The routes of all handlers, as published for producers.
     pub(crate) fn routes(&self) -> BTreeSet<Route> {
         let routes = self.entries.values().flat_map(|entry| {
             let every = || vec![EVERY_TYPE.to_owned()];
@@ -265,7 +266,7 @@ fn entry(id: String, takes: RecordTypes, form: Form, options: Options, defaults:
     }
 }
 
-/// Whether a handler id or record type is short and plain.
+/// Whether a handler id or record type has 1 to 128 bytes of allowed characters.
 pub(crate) fn is_valid_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:/".contains(&byte);
     (1..=NAME_LIMIT_BYTES).contains(&name.len()) && name.bytes().all(plain)
