@@ -1,10 +1,9 @@
-//! Who should own which partition.
+//! The assignment of partitions to instances.
 //!
-//! Wanted, and tested as properties: *total* (every partition has an owner while anyone lives),
-//! *balanced* (shares differ by at most one), *minimal* (no partition moves unless balance or a
-//! death demands it), *idempotent* (an assignment assigned again does not change, nor does one that
-//! is carried out in part), and *the same for every observer* of the same view, so that no leader is
-//! needed.
+//! Properties, all tested: *total* (if any instance lives, every partition has an owner), *balanced* (shares
+//! differ by at most one), *minimal* (a partition moves only for balance or after a death), *idempotent* (an
+//! assignment assigned again does not change, nor does one that is carried out in part), and *the same for
+//! every observer* of the same view, so that no leader is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,24 +15,24 @@ use crate::{
 /// The wanted owner of each partition, by its number.
 pub type Assignment = [Option<InstanceId>; PARTITION_COUNT];
 
-/// What one instance has to do to get from the present claims to an assignment.
+/// The moves of one instance from the present claims to an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Moves {
-    /// Free (or left behind by the dead) and meant for this instance: claim now.
+    /// Partitions to claim now: assigned to this instance, and free or owned by a dead instance.
     pub claim: PartitionSet,
-    /// Owned by this instance and meant for another: drain, then release.
+    /// Partitions to drain and then release: owned by this instance and assigned to another.
     pub release: PartitionSet,
-    /// Meant for this instance, but a live instance still holds them.
+    /// Partitions to wait for: assigned to this instance, but held by a live instance.
     pub awaited: PartitionSet,
 }
 
 /// Assigns all partitions to the live instances, starting from the present claims.
 ///
-/// Everyone keeps what it has up to its share, the lowest numbers first; what is over or free goes
-/// to those below their share, in the order of their ids. The shares that are one larger go first to
-/// those who hold more than the smaller share, which makes the moves minimal, and then to the others, both
-/// in the order of their ids. How much anybody holds beyond that does not count: it changes while the
-/// moves are carried out, and the assignment must not.
+/// Each instance keeps its partitions up to its share, the lowest numbers first. The other partitions go to
+/// the instances below their share, in the order of their ids. If the shares cannot be equal, the larger
+/// shares go first to the instances with more partitions than the smaller share, which makes the moves
+/// minimal, and then to the others, both in the order of their ids. Further differences between the holdings
+/// do not count: they change while the moves are carried out, and the assignment must not.
 pub fn assign(live: &BTreeSet<InstanceId>, claims: &[Claim; PARTITION_COUNT]) -> Assignment {
     let mut assignment = [None; PARTITION_COUNT];
     if live.is_empty() {
@@ -56,7 +55,7 @@ pub fn assign(live: &BTreeSet<InstanceId>, claims: &[Claim; PARTITION_COUNT]) ->
     assignment
 }
 
-/// How many partitions each live instance should own; the sum is 256.
+/// The number of partitions for each live instance. The sum is 256.
 fn shares(live: &BTreeSet<InstanceId>, claims: &[Claim; PARTITION_COUNT]) -> BTreeMap<InstanceId, usize> {
     let mut held: BTreeMap<InstanceId, usize> = live.iter().map(|id| (*id, 0)).collect();
     for owner in claims.iter().filter_map(|claim| claim.owner) {
@@ -73,8 +72,8 @@ fn shares(live: &BTreeSet<InstanceId>, claims: &[Claim; PARTITION_COUNT]) -> BTr
 
 /// The part of an assignment that `me` carries out.
 ///
-/// `may_own` are the instances whose claims still count: active and draining ones. A claim of
-/// anyone else is free.
+/// `may_own` has the instances whose claims count: active and draining ones. A partition that any other
+/// instance has claimed is free.
 pub fn moves(
     me: InstanceId,
     assignment: &Assignment,
@@ -158,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_larger_share_stays_where_it_is() {
-        // 256 among three: one has 86, which need not be the first.
+        // Of 256 partitions among three instances, one has 86. That instance need not be the first.
         let larger = |number: u128| {
             let mut claims = settled(3);
             let moved = claims.iter_mut().find(|claim| claim.owner == Some(id(1))).unwrap();

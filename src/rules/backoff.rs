@@ -1,4 +1,4 @@
-//! How the delay between attempts grows, and how it is written in settings.
+//! The growth of the delay between attempts, and its form in settings.
 
 use std::{fmt, time::Duration};
 
@@ -20,19 +20,19 @@ pub enum Backoff {
     },
     /// `initial + (failures - 1) * increment`.
     Linear {
-        /// After the first failure.
+        /// The delay after the first failure.
         #[serde(with = "crate::duration::linear_initial")]
         initial: Duration,
-        /// Added per further failure.
+        /// The growth per further failure.
         #[serde(with = "crate::duration::linear_increment")]
         increment: Duration,
     },
     /// `initial * multiplier ^ (failures - 1)`.
     Exponential {
-        /// After the first failure.
+        /// The delay after the first failure.
         #[serde(with = "crate::duration::exponential_initial")]
         initial: Duration,
-        /// At least 1.
+        /// The factor per further failure, at least 1.
         multiplier: f64,
     },
 }

@@ -1,27 +1,27 @@
-//! Records that kill their process: what crashes say about the records that were being handled.
+//! Records that crash their process: how crashes count against records.
 //!
-//! A crash tells nothing of its cause, so it counts against everything that the process was at. Whoever
-//! declares an instance dead counts the crash for its partitions. From the second on, calls there are noted
-//! before they begin, and the next crash counts against those that had not ended. Such a record runs alone:
-//! of many that were under way, each further crash then tells one.
+//! A crash does not name its cause, so it counts against all work of the process. The evictor counts the
+//! crash for each partition of the instance. From the second crash on, calls in the partition are tracked,
+//! and the next crash counts against the tracked calls that had not ended. Such a record runs alone, because
+//! each further crash then counts against one record only.
 
-/// Crashes of a partition's owners from which on its calls are noted.
+/// The number of crashes of a partition's owners from which on its calls are tracked.
 const NOTED_FROM: u32 = 2;
 
-/// How a record is run.
+/// How careful a record is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Care {
     /// Like any other record.
     #[default]
     Usual,
-    /// Its call is noted before it begins.
+    /// The call is tracked.
     Noted,
-    /// Noted, and no other such record of this instance is run meanwhile.
+    /// The call is tracked, and no other record with this care runs in the instance meanwhile.
     Alone,
 }
 
-/// How to run a record during whose calls the process has crashed `crashes` times. With `limit` 0 no call is
-/// ever noted.
+/// How to run a record that `crashes` crashes count against, in a partition with `partition_crashes` crashes.
+/// If `limit` is 0, no call is tracked.
 pub fn care(partition_crashes: u32, crashes: u32, limit: u32) -> Care {
     match (partition_crashes, crashes) {
         _ if limit == 0 => Care::Usual,
@@ -31,7 +31,7 @@ pub fn care(partition_crashes: u32, crashes: u32, limit: u32) -> Care {
     }
 }
 
-/// Whether a record has ended so many processes that it is not tried again.
+/// Whether so many crashes count against a record that it is not tried again.
 pub fn is_spent(crashes: u32, limit: u32) -> bool {
     limit > 0 && crashes >= limit
 }

@@ -1,9 +1,9 @@
-//! How long an instance may trust its own last heartbeat.
+//! How long an instance may trust its last acknowledged heartbeat.
 //!
-//! An observer may declare an instance dead no earlier than the stale timeout after it last saw the
-//! beat move, and it cannot see a beat before it was sent. So the deadline counts from when the last
-//! acknowledged heartbeat was *sent*, not from when its answer came, less a margin for clock rates
-//! and for the work between the check and its effect.
+//! An observer may declare an instance dead no earlier than the stale timeout after the observer last saw the
+//! beat move, and a beat cannot be seen before it was sent. The deadline therefore counts from when the last
+//! acknowledged heartbeat was *sent*, not from its reply, less a margin for clock rates and for the work
+//! between the check and its effect.
 
 use std::time::Duration;
 
@@ -12,28 +12,27 @@ pub fn margin(stale_timeout: Duration) -> Duration {
     stale_timeout / 10
 }
 
-/// Until when, on the clock that gave `sent_at`, the instance may act on its ownership.
+/// The end of the lease, on the clock of `sent_at`: until then the instance may act on its ownership.
 pub fn trusted_until(sent_at: Duration, stale_timeout: Duration) -> Duration {
     sent_at + stale_timeout.saturating_sub(margin(stale_timeout))
 }
 
-/// The longest time for which a partition may be held after another instance has asked for it: the call that
-/// has just begun runs to its timeout, and then its outcome is written. Nothing else begins meanwhile but a
-/// fallback that [fits](fallback_fits) into the same time. In the transaction of a handler two calls of the
-/// database follow, the completion and the commit.
+/// The longest time for which a partition may be held after another instance has asked for it: a call that
+/// has just begun runs to its timeout, and then its outcome is written. Meanwhile nothing else begins but a
+/// fallback that [fits](fallback_fits) into the same time. A transactional handler is followed by two calls
+/// of the database, the completion and the commit.
 pub fn longest_hold(timeout: Duration, call_timeout: Duration, transactional: bool) -> Duration {
     timeout.saturating_add(call_timeout * if transactional { 2 } else { 1 })
 }
 
-/// Whether a fallback may still be called if another instance has asked for the partition during the
-/// handler's call. The time of that call and the whole timeout of the fallback together must not exceed
-/// `limit`.
+/// Whether a fallback may be called if another instance has asked for the partition during the handler's
+/// call. The duration of that call and the timeout of the fallback must not exceed `limit` together.
 pub fn fallback_fits(took: Duration, timeout: Duration, limit: Duration) -> bool {
     took.saturating_add(timeout) <= limit
 }
 
-/// Whether two readings of the wall clock and of the monotonic clock disagree by more than the
-/// tolerance: the process or its machine was stopped in a way that the monotonic clock missed.
+/// Whether the wall clock has advanced more than the monotonic clock by more than the tolerance: the process
+/// or its machine was stopped, and the monotonic clock did not count the time.
 ///
 /// Each pair is `(wall, monotonic)`.
 pub fn clocks_jumped(before: (Duration, Duration), after: (Duration, Duration), tolerance: Duration) -> bool {

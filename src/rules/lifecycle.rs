@@ -1,47 +1,47 @@
-//! What follows from an attempt, and what is written about it.
+//! The next step after an attempt, and the change that is written.
 
 use std::time::Duration;
 
 use super::retry::{Fault, RetryPolicy};
 use crate::record::{Change, OnFailure};
 
-/// What follows from one attempt.
+/// The next step after one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Delivered.
+    /// The record is completed.
     Complete,
-    /// Try again after the delay.
+    /// The record is tried again after the delay.
     Retry {
-        /// From the database's clock.
+        /// The time from the write, by the database's clock.
         delay: Duration,
     },
-    /// Its target is away: try again after the delay, without an attempt counted.
+    /// The target is unreachable: the record is tried again after the delay, and no attempt counts.
     Wait {
-        /// From the database's clock.
+        /// The time from the write, by the database's clock.
         delay: Duration,
     },
-    /// This build cannot decode it: it is left to another, without an attempt counted.
+    /// This build cannot decode the record: it waits for another build, and no attempt counts.
     Leave,
-    /// Retries are spent: call the fallback handler.
+    /// The retries are spent: the fallback handler is called.
     Fallback,
-    /// Retries are spent and there is no fallback, or it failed too.
+    /// The record has failed: the retries are spent, and there is no fallback or the fallback has failed.
     Fail {
-        /// Whether it counts as a failed attempt: what has expired was not attempted.
+        /// Whether the last attempt counts. An expired record was not attempted.
         counted: bool,
     },
 }
 
-/// How the lanes of a handler behave around failures.
+/// The rules of a handler's lanes after failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneRules {
-    /// A failed record stops the later ones of its lane.
+    /// Whether a failing record stops the later records of its lane.
     pub stop_on_first_failure: bool,
     /// What becomes of the lane when a record has failed for good.
     pub on_failure: OnFailure,
 }
 
-/// What follows from an attempt of the handler. `failures` counts this attempt if it failed; `age` is the time since
-/// the record was scheduled.
+/// The next step after an attempt of the handler. `failures` includes this attempt if it failed. `age` is the
+/// time since the record was scheduled.
 pub fn after_handler(
     fault: Option<Fault<'_>>,
     failures: u32,
@@ -67,16 +67,16 @@ pub fn after_handler(
     }
 }
 
-/// What follows from a call of the fallback handler, whose target can be away as well. `counted`: the handler was
-/// called before it.
+/// The next step after a call of the fallback handler, whose target can be unreachable, too. `counted` is
+/// whether the handler was called before.
 pub fn after_fallback(fault: Option<Fault<'_>>, age: Duration, policy: &RetryPolicy, counted: bool) -> Step {
     let Some(fault) = fault else { return Step::Complete };
     policy.wait(fault, age).map_or(Step::Fail { counted }, |delay| Step::Wait { delay })
 }
 
-/// What to write for a step. `stopped_lane`: this record had stopped its lane before.
+/// The change to write for a step. `stopped_lane` is whether this record has stopped its lane.
 ///
-/// [`Step::Fallback`] is no end, so it has no change.
+/// [`Step::Fallback`] is not the end of a record, so it has no change.
 pub fn change(step: Step, stopped_lane: bool, rules: LaneRules, error: &str) -> Option<Change> {
     let error = error.to_owned();
     match step {

@@ -1,8 +1,8 @@
-//! Which instances have gone silent, and which hold on to what is no longer theirs.
+//! Which instances have gone silent, and which do not release partitions that others wait for.
 //!
-//! An observer watches beat *counters* with its own monotonic clock; timestamps of other hosts play
-//! no part. Whenever the observer itself was interrupted (the database was away, it was paused), its
-//! windows start afresh: otherwise the first to come back after an outage would evict everybody.
+//! An observer watches beat *counters* with its own monotonic clock. Timestamps of other hosts are not used.
+//! If the observer itself was interrupted (the database was unreachable, or the process was paused), its
+//! windows start again: otherwise the first observer after an outage would evict all others.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     partition::PartitionSet,
 };
 
-/// What an observer remembers between its views.
+/// The observations that are kept between views.
 #[derive(Clone, Debug, Default)]
 pub struct Observations {
     observed_at: Option<Duration>,
@@ -19,22 +19,23 @@ pub struct Observations {
     awaited: BTreeMap<InstanceId, Duration>,
 }
 
-/// An instance that should be evicted, and the beat at which it was seen to be silent.
+/// An instance that should be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspect {
-    /// Who.
+    /// The id of the instance.
     pub id: InstanceId,
-    /// The beat last seen. An eviction succeeds only if the beat has not moved since.
+    /// The last beat seen. An eviction succeeds only if the beat has not moved since.
     pub beat: i64,
-    /// How long the observer has seen the beat unchanged.
+    /// The time for which the observer has seen the beat unchanged.
     pub silent_for: Duration,
 }
 
 impl Observations {
-    /// Takes in a view of the live members at `now` and names those silent for `stale_timeout`.
+    /// Observes a view of the live members at `now`. Returns the members that have been silent for
+    /// `stale_timeout`.
     ///
-    /// If more than `gap_limit` passed since the last view, every window starts at `now`; the second
-    /// value tells so.
+    /// If more than `gap_limit` has passed since the last view, every window starts at `now`, and the second
+    /// value is true.
     pub fn observe(
         &mut self,
         members: &[Member],
@@ -63,8 +64,8 @@ impl Observations {
         (silent.filter(|suspect| suspect.silent_for >= stale_timeout).collect(), interrupted)
     }
 
-    /// Takes in which live instances hold partitions that others wait for, and names those that
-    /// have held on for `limit`: they beat, but they do not let go, so they are evicted whole.
+    /// Observes which live instances hold partitions that others wait for. Returns those that have held such
+    /// partitions for `limit`: they beat, but do not release, so the whole instance is evicted.
     pub fn overdue(
         &mut self,
         holders: &BTreeMap<InstanceId, PartitionSet>,

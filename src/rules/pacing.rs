@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::partition::PARTITION_COUNT;
 
-/// What limits one fetch.
+/// The limits of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchLimits {
     /// The most records per fetch.
@@ -15,38 +15,38 @@ pub struct FetchLimits {
     pub max_in_flight_bytes: usize,
 }
 
-/// How many records to fetch next, 0 when there is no room.
+/// The number of records to fetch next, 0 if there is no room.
 ///
-/// `mean_bytes` is the mean payload seen lately: the byte limit is kept by fetching fewer records.
+/// `mean_bytes` is the mean payload of recent records in bytes. The byte limit is kept by fetching fewer
+/// records.
 pub fn fetch_size(limits: FetchLimits, in_flight: usize, in_flight_bytes: usize, mean_bytes: usize) -> usize {
     let slots = limits.max_in_flight.saturating_sub(in_flight);
     let bytes = limits.max_in_flight_bytes.saturating_sub(in_flight_bytes);
     let by_bytes = bytes / mean_bytes.max(1);
-    // An empty pipeline always fetches one, however large, so that nothing waits for ever.
+    // If no record is in flight, one is fetched, however large, so that no record waits for ever.
     let least = usize::from(in_flight == 0);
     limits.batch_size.min(slots).min(by_bytes).max(least)
 }
 
-/// Processor time that one task of runs should take, and the most runs in it.
+/// The processor time that one task of runs should take, and the most runs per task.
 const TASK_TIME: Duration = Duration::from_micros(500);
 const TASK_RUNS: usize = 32;
 
-/// How many runs share a task, by the processor time that one run took lately until it ended or waited for
-/// the first time. One task per run would cost more than a short run does, and long runs must not queue
-/// behind one another.
+/// The number of runs per task, by the mean processor time of recent runs until their end or their first
+/// wait. A task per run would cost more than a short run does, and long runs must not queue behind one
+/// another.
 pub fn runs_per_task(mean: Duration) -> usize {
     let runs = TASK_TIME.as_nanos() / mean.as_nanos().max(1);
     usize::try_from(runs).unwrap_or(usize::MAX).clamp(1, TASK_RUNS)
 }
 
-/// The pause before the next fetch when nothing wakes the poller: the interval, a tenth to either
-/// side by `roll` (0 to 1), so that replicas do not poll in step.
+/// The pause before the next fetch if nothing wakes the poller: the interval, changed by up to a tenth by
+/// `roll` (0 to 1), so that replicas do not poll in step.
 pub fn pause(poll_interval: Duration, roll: f64) -> Duration {
     poll_interval.mul_f64(0.9 + 0.2 * roll.clamp(0.0, 1.0))
 }
 
-/// The shortest pause between fetches for what other processes schedule, and the part of their silence that it
-/// is otherwise.
+/// The shortest pause between fetches for records of other processes, and the divisor of their silence.
 const SHORTEST: Duration = Duration::from_millis(5);
 const PART: u32 = 4;
 
@@ -58,45 +58,47 @@ pub fn pause_of_silence(silence: Duration, poll_interval: Duration) -> Duration 
     (silence / PART).max(SHORTEST).min(poll_interval)
 }
 
-/// The pause between two steps of releases while others are busy, and the part of memory that others have to take
-/// for that.
+/// The pause between two steps of releases while other lanes are busy, and the part of memory above which
+/// they count as busy.
 const STEP_PAUSE: Duration = Duration::from_millis(200);
 const BUSY_PART: usize = 8;
 
-/// The pause between two steps of releases, with this many records in memory. Held records that return in
-/// steps take time of the database and of this process: while other lanes are busy, each step waits a little.
+/// The pause between two steps of releases, with `in_flight` records in memory. Held records that return in
+/// steps cost time of the database and of this process: while other lanes are busy, each step waits.
 pub fn step_pause(in_flight: usize, max_in_flight: usize) -> Duration {
     if in_flight > max_in_flight / BUSY_PART { STEP_PAUSE } else { Duration::ZERO }
 }
 
-/// The first and the longest pause between tries while the database is away.
+/// The first and the longest pause between tries while the database is unreachable.
 const FIRST_TRY: Duration = Duration::from_millis(100);
 const LAST_TRY: Duration = Duration::from_secs(5);
 
-/// The pause after this many failed tries to reach the database: it doubles up to a limit, and `roll` (0 to
-/// 1) takes up to half of it away, so that replicas do not come back in step.
+/// The pause after `tries` failed tries to reach the database. It doubles up to a limit, and `roll` (0 to 1)
+/// removes up to half of it, so that replicas do not return in step.
 pub fn pause_after(tries: u32, roll: f64) -> Duration {
     let doubled = FIRST_TRY.saturating_mul(1 << tries.saturating_sub(1).min(16));
     doubled.min(LAST_TRY).mul_f64(1.0 - 0.5 * roll.clamp(0.0, 1.0))
 }
 
-/// What a search for the head may take, and the fewest partitions of one, so that a slow network does not stop it.
+/// The longest time of a search for the head, and the fewest partitions per search, so that a slow network
+/// does not stop the search.
 const SEARCH_TIME: Duration = Duration::from_millis(50);
 const LEAST_SEARCH: usize = 4;
 
-/// In how many partitions to look for a head at once, after it has taken so long in so many.
+/// The number of partitions per search for a head, after a search of `partitions` partitions that took this
+/// long.
 pub fn partitions_a_search(partitions: usize, took: Duration) -> usize {
     let fit = SEARCH_TIME.as_nanos().saturating_mul(partitions as u128) / took.as_nanos().max(1);
     usize::try_from(fit).unwrap_or(PARTITION_COUNT).clamp(LEAST_SEARCH, PARTITION_COUNT)
 }
 
-/// The most times its limit that a read is given.
+/// The largest multiple of its limit that a read is given.
 const MOST_PATIENCE: u32 = 16;
 
-/// How many times the limit of a call a read is given, after it was given so many: twice as many if it got no answer in
-/// all that time, once if it got one within the limit.
+/// The next multiple of the limit of a call that a read is given, after it was given `times`: doubled if the
+/// read got no reply in that time, one if it got a reply within the limit, else unchanged.
 pub fn patience(times: u32, limit: Duration, took: Duration, answered: bool) -> u32 {
-    // The server's own limit may come a moment before ours.
+    // The limit of the server may end the read shortly before the limit of this process.
     let in_vain = !answered && took >= (limit * times).mul_f64(0.9);
     match (in_vain, answered && took <= limit) {
         (true, _) => (times * 2).min(MOST_PATIENCE),

@@ -1,16 +1,17 @@
 //! How often a handler may be called.
 //!
-//! The rule is the generic cell rate algorithm (ITU-T I.371): calls are an interval apart on average, and some may
-//! come early. It needs one number of memory, the time at which the calls so far are paid for.
+//! The rule is the generic cell rate algorithm (ITU-T I.371): calls are one interval apart on average, and
+//! some may come early. Its state is one number, the time until which the calls so far are paid for.
 
 use std::time::Duration;
 
-/// So many of the calls of a period may come at once: one in this many.
+/// The divisor of a period's calls that gives the size of a burst.
 const BURST_PART: u32 = 10;
 
-/// At most so many calls in a period, on average; see [`Registration::rate`](crate::Registration::rate).
+/// A limit on the calls per period, on average; see [`Registration::rate`](crate::Registration::rate).
 ///
-/// A tenth of them, at least one, may come at once. So no period has more than eleven tenths of the calls.
+/// A tenth of the calls, at least one, may come at once. A period therefore has at most eleven tenths of the
+/// calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     calls: u32,
@@ -18,7 +19,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// So many calls in a period.
+    /// At most `calls` calls per `period`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -30,28 +31,28 @@ impl Rate {
         Self { calls, period }
     }
 
-    /// So many calls in a second.
+    /// At most `calls` calls per second.
     pub const fn per_second(calls: u32) -> Self {
         Self::new(calls, Duration::from_secs(1))
     }
 
-    /// So many calls in a minute.
+    /// At most `calls` calls per minute.
     pub const fn per_minute(calls: u32) -> Self {
         Self::new(calls, Duration::from_secs(60))
     }
 
-    /// What is wrong with it, if anything.
+    /// Why the rate is not valid, or `None`.
     pub(crate) fn problem(&self) -> Option<String> {
         let Self { calls, period } = self;
         let is_good = *calls > 0 && !period.is_zero();
         (!is_good).then(|| format!("rate is {calls} calls in {period:?}, but both must be more than zero"))
     }
 
-    /// Whether a call may begin `now`, when the calls so far are paid for until `paid_to`: until when they are with
-    /// this one, or else when it may begin. All times are since one and the same moment.
+    /// Takes a call at `now`, if the calls so far are paid for until `paid_to`. Returns the time until which
+    /// the calls are paid for, this one included. All times count from the same moment.
     ///
     /// # Errors
-    /// When the call may begin.
+    /// The time from which on the call may begin.
     pub fn take(&self, paid_to: Duration, now: Duration) -> Result<Duration, Duration> {
         let interval = self.period / self.calls.max(1);
         let burst = self.calls.div_ceil(BURST_PART).max(1);
@@ -91,8 +92,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// However calls are asked for, no period has more than its calls and their burst; and who asks all the time
-        /// has them all.
+        /// However calls are asked for, no period has more than its calls and their burst. A caller that asks
+        /// all the time gets all its calls.
         #[test]
         fn no_period_has_too_many_calls(calls in 1_u32..60, pauses in prop::collection::vec(0_u64..40, 1..400)) {
             let (rate, period) = (Rate::per_second(calls), Duration::from_secs(1));

@@ -1,5 +1,5 @@
-//! One reading of pending records: which statements it takes, one after another. And what is known from one reading to
-//! the next.
+//! One reading of pending records: the statements that it takes, one after another. And the knowledge that is
+//! kept between readings.
 
 use super::{
     watermark::{Bystanders, Head, Horizon, LowWatermark, Plan, Server},
@@ -7,33 +7,34 @@ use super::{
 };
 use crate::{partition::PartitionSet, record::RecordId};
 
-/// So many statements of a reading may find that they begin too late, because a transaction has ended meanwhile. Then
-/// the partitions are fetched by themselves, which needs no knowledge.
+/// The most plans of one reading. A statement may find that it has begun too late, because a transaction has
+/// ended meanwhile. After this many plans the partitions are fetched by partition, which needs no knowledge.
 const MOST_PLANS: u32 = 8;
 
-/// What a reading asks the database next.
+/// The next statement of a reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
-    /// The last id, and after that the number of a transaction.
+    /// Reads the last id, then draws the number of a transaction.
     DrawNumber,
-    /// Which of these transactions have written no record.
+    /// Finds those of these transactions that have written no record.
     FindBystanders(Vec<i64>),
-    /// Where the head of these partitions is.
+    /// Finds the head of these partitions.
     FindHead(PartitionSet),
-    /// Pending records in id order, and the horizon of the same moment.
+    /// Reads pending records in id order, and the horizon of the same moment.
     ScanById {
         /// The first id.
         from: RecordId,
-        /// How many ids.
+        /// The number of ids.
         reach: i64,
-        /// Numbers of transactions. If one of them has ended, what is read does not count.
+        /// Numbers of transactions. If one of them has ended, the result is discarded.
         open: Vec<i64>,
     },
-    /// Pending records of each partition from its head. The reading ends with it.
+    /// Reads pending records of each partition from its head. Ends the reading.
     FetchByPartition,
 }
 
-/// One reading. [`Reading::next`] is asked for a statement, and its answer is given back, until one ends the reading.
+/// One reading. The caller asks [`Reading::next`] for a statement and gives its result back, until a
+/// statement ends the reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     watermark: LowWatermark,
@@ -89,30 +90,30 @@ impl Reading {
         }
     }
 
-    /// The answer to [`Statement::DrawNumber`]; `None` where numbers do not count.
+    /// Takes the result of [`Statement::DrawNumber`]: `None` on a database without numbers.
     pub fn drew(&mut self, drawn: Option<(Witness, Server)>) {
         if let Some((witness, server)) = drawn {
             self.watermark.wrote(witness.last_id, witness.number, server);
         }
     }
 
-    /// The answer to [`Statement::FindBystanders`]; `None` where numbers do not count.
+    /// Takes the result of [`Statement::FindBystanders`]: `None` on a database without numbers.
     pub fn bystanders_found(&mut self, found: Option<Bystanders>) {
         if let Some(found) = found {
             self.watermark.found_bystanders(found);
         }
     }
 
-    /// The answer to [`Statement::FindHead`].
+    /// Takes the result of [`Statement::FindHead`].
     pub fn head_found(&mut self, head: &Head) {
         if let Next::Then(Plan::FindHead(of)) = self.next {
             self.next = Next::Then(self.watermark.head_found(of, self.owned, head));
         }
     }
 
-    /// The answer to [`Statement::ScanById`]: how many records, of at most `limit`, and the id of the last one. Returns
-    /// whether there may be more, and so the reading has ended; `None`: it has begun too late, and what it has read
-    /// does not count.
+    /// Takes the result of [`Statement::ScanById`]: the number of records, of at most `limit`, and the id of
+    /// the last one. If the scan counts, the reading has ended: returns whether there may be more records. If
+    /// the scan has begun too late, returns `None`, and its records are discarded.
     pub fn scanned(
         &mut self,
         limit: usize,
@@ -128,33 +129,33 @@ impl Reading {
     }
 }
 
-/// What is known from one reading to the next, and what settles have told of the transactions that are open.
+/// The knowledge that is kept between readings, and the numbers of settles, which bound open transactions.
 #[derive(Clone, Debug, Default)]
 pub struct Readings {
     watermark: LowWatermark,
-    /// The number of the last settle and its server, and the last id that was known before it. From the end of
-    /// that settle to the next reading.
+    /// The last id before the last settle, and the settle's number and server. Set when a settle ends, taken
+    /// by the next reading.
     wrote: Option<(RecordId, (i64, Server))>,
-    /// The last id that was known when the settle under way began, and the server that had told it.
+    /// The last known id and its server. Set when a settle begins.
     settle_began_at: (RecordId, Server),
 }
 
 impl Readings {
-    /// A settle begins.
+    /// Notes the last known id before a settle.
     pub fn settle_begins(&mut self) {
         self.settle_began_at = self.watermark.last_id();
     }
 
-    /// It has ended, in a transaction of this number.
+    /// Notes the number of the settle's transaction.
     pub fn settle_ends(&mut self, number: Option<(i64, Server)>) {
         let (last_id, server) = self.settle_began_at;
-        // The last id of one server and a number of another do not belong together.
+        // If the last id and the number are of different servers, they prove nothing together.
         let number = number.filter(|(_, of)| *of == server);
         self.wrote = number.map(|number| (last_id, number)).or(self.wrote);
     }
 
-    /// A reading of these partitions begins. `missed`: where something below the watermark may be pending;
-    /// `leaves_out`: it does not bring the records of all handlers.
+    /// Begins a reading of the owned partitions. Records of `missed` below the watermark may be pending.
+    /// `leaves_out` is whether the reading leaves out records of some handlers.
     pub fn begin(&mut self, owned: PartitionSet, missed: PartitionSet, leaves_out: bool) -> Reading {
         if let Some((last_id, (number, server))) = self.wrote.take() {
             self.watermark.wrote(last_id, number, server);
@@ -164,17 +165,17 @@ impl Readings {
         Reading::new(self.watermark.clone(), owned)
     }
 
-    /// It has ended without an error.
+    /// Keeps the knowledge of a reading that has ended without an error.
     pub fn end(&mut self, reading: &Reading) {
         self.watermark = reading.watermark.clone();
     }
 
-    /// What was known may be of another database.
+    /// Discards all knowledge, which may be of another database.
     pub fn discard(&mut self) {
         *self = Self::default();
     }
 
-    /// The next reading is of each partition by itself.
+    /// Makes the next reading fetch by partition.
     pub fn fetch_by_partition_next(&mut self) {
         self.watermark.fetch_by_partition_next();
     }

@@ -6,38 +6,37 @@ use serde::{Deserialize, Serialize};
 
 pub use super::backoff::Backoff;
 
-/// The longest duration of any setting, ten years: longer than anybody waits, and it can be added to
-/// any clock.
+/// The longest duration of any setting, ten years: longer than any useful wait, and it can be added to any
+/// clock.
 pub(crate) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// A retry policy: data, so that it prints, compares and can be tested.
+/// A retry policy, as plain data: it can be printed, compared and tested.
 ///
-/// The defaults are those of Namastack Outbox: exponential from 2 s, doubling, at most 1 min, three
-/// retries, no jitter, every error retried.
+/// The defaults are those of Namastack Outbox: exponential from 2 s, doubling, at most 1 min, three retries,
+/// no jitter, every error is retried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RetryPolicy {
     /// How the delay grows. Default: exponential, 2 s and doubling.
     pub backoff: Backoff,
-    /// Attempts after the first. Default 3; 0 means never retried.
+    /// The number of attempts after the first. Default 3; with 0 a record is never retried.
     pub max_retries: u32,
     /// The longest delay, before jitter and also for `Retry-After`. Default 1 min.
     #[serde(with = "crate::duration::max_delay")]
     pub max_delay: Duration,
-    /// A share of the delay, 0 to 1: the delay is drawn from `delay * (1 ± jitter)`. Default 0. Raise it if
-    /// many records fail at once and would return at once.
+    /// A share of the delay, from 0 to 1: the delay is drawn from `delay * (1 ± jitter)`. Default 0. Raise it
+    /// if many records fail at the same time and would be retried at the same time.
     pub jitter: f64,
-    /// If not empty, only errors of these classes are retried. Default: empty.
+    /// The classes of errors that are retried. If empty, all are. Default: empty.
     pub retry_on: Vec<String>,
-    /// Errors of these classes are never retried; stronger than `retry_on`. Default: empty.
+    /// The classes of errors that are never retried, even if `retry_on` has them. Default: empty.
     pub never_on: Vec<String>,
-    /// How old a record may become, from when it was scheduled, while its target is away. Until then such
-    /// failures do not count; after it they are failed attempts like all others. Default 24 h. With 0 they
-    /// always count.
+    /// The age of a record, from its scheduling, up to which failures of an unreachable target do not count.
+    /// After it, they are failed attempts like all others. Default 24 h. With 0 they always count.
     #[serde(with = "crate::duration::max_unavailable")]
     pub max_unavailable: Duration,
-    /// What becomes of a record whose payload this build cannot decode. Default [`OnUndecodable::Wait`].
+    /// What becomes of a record that this build cannot decode. Default [`OnUndecodable::Wait`].
     pub undecodable: OnUndecodable,
 }
 
@@ -56,40 +55,40 @@ impl Default for RetryPolicy {
     }
 }
 
-/// What becomes of a record whose payload its handler's build cannot decode. In settings: `wait` or `fail`.
+/// What becomes of a record that the build of its handler cannot decode. In settings: `wait` or `fail`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnUndecodable {
-    /// It waits, with its key, for a build that can decode it: no attempt counts.
+    /// The record waits, with its key, for a build that can decode it. No attempt counts.
     #[default]
     Wait,
-    /// It has failed: its fallback handler is called, or it is FAILED.
+    /// The record has failed: its fallback handler is called, or it is FAILED.
     Fail,
 }
 
-/// What the rule needs to know of a failure.
+/// The facts of a failure that the rule needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Fault<'a> {
-    /// The error said that trying again is of no use.
+    /// Whether the error said that no retry can succeed.
     pub permanent: bool,
     /// The class that the error declared.
     pub class: Option<&'a str>,
-    /// The error asked to wait this long.
+    /// The delay that the error asked for.
     pub retry_after: Option<Duration>,
-    /// The error said that the handler's target is away: whatever it is asked now would fail.
+    /// Whether the error said that the handler's target is unreachable, so that each call would fail now.
     pub unavailable: bool,
-    /// The payload could not be decoded.
+    /// Whether the payload could not be decoded.
     pub undecodable: bool,
-    /// The deadline of the record had passed: the handler was not called.
+    /// Whether the deadline of the record had passed, so that the handler was not called.
     pub expired: bool,
 }
 
-/// The shortest wait for a target that is away: many lanes ask it at once.
+/// The shortest wait for an unreachable target, because many lanes ask it at the same time.
 const LEAST_WAIT: Duration = Duration::from_millis(100);
 
 impl RetryPolicy {
-    /// Exponential back-off with the defaults: 2 s, doubling.
+    /// Exponential backoff with the defaults: 2 s, doubling.
     pub fn exponential() -> Self {
         Self::default()
     }
@@ -104,7 +103,7 @@ impl RetryPolicy {
         Self { backoff: Backoff::Linear { initial, increment }, ..Self::default() }
     }
 
-    /// No retries at all.
+    /// No retries.
     pub fn never() -> Self {
         Self { max_retries: 0, ..Self::default() }
     }
@@ -126,7 +125,7 @@ impl RetryPolicy {
         self
     }
 
-    /// Sets the factor of exponential back-off; makes the back-off exponential.
+    /// Makes the backoff exponential with this factor.
     #[must_use]
     pub fn multiplier(mut self, multiplier: f64) -> Self {
         let (Backoff::Fixed { delay: initial }
@@ -136,7 +135,7 @@ impl RetryPolicy {
         self
     }
 
-    /// Sets how often a record is tried again.
+    /// Sets the number of attempts after the first.
     #[must_use]
     pub fn max_retries(mut self, retries: u32) -> Self {
         self.max_retries = retries;
@@ -171,35 +170,35 @@ impl RetryPolicy {
         self
     }
 
-    /// Sets how long a record may wait for a target that is away.
+    /// Sets the age up to which failures of an unreachable target do not count.
     #[must_use]
     pub fn max_unavailable(mut self, limit: Duration) -> Self {
         self.max_unavailable = limit;
         self
     }
 
-    /// Sets what becomes of a record whose payload this build cannot decode.
+    /// Sets what becomes of a record that this build cannot decode.
     #[must_use]
     pub fn undecodable(mut self, becomes: OnUndecodable) -> Self {
         self.undecodable = becomes;
         self
     }
 
-    /// Whether a failure leaves the record to another build.
+    /// Whether the record of a failure waits for another build.
     pub fn leaves(&self, fault: Fault<'_>) -> bool {
         fault.undecodable && self.undecodable == OnUndecodable::Wait
     }
 
-    /// How long to wait for a target that is away, or `None` when the failure counts. `age` is the time since the
-    /// record was scheduled.
+    /// The time to wait for an unreachable target, or `None` if the failure counts. `age` is the time since
+    /// the record was scheduled.
     pub fn wait(&self, fault: Fault<'_>, age: Duration) -> Option<Duration> {
         let wanted = fault.retry_after.unwrap_or(LEAST_WAIT).min(self.max_delay).max(LEAST_WAIT);
         (fault.unavailable && !fault.permanent && age < self.max_unavailable).then_some(wanted)
     }
 
-    /// The delay before the next attempt, or `None` when there is none.
+    /// The delay before the next attempt, or `None` if the record is not retried.
     ///
-    /// `failures` counts this one, so it is at least 1. `roll` is a number in `0..1`.
+    /// `failures` includes this one, so it is at least 1. `roll` is a number in `0..1`.
     pub fn delay(&self, failures: u32, fault: Fault<'_>, roll: f64) -> Option<Duration> {
         if fault.permanent || failures > self.max_retries || !self.retries_class(fault.class) {
             return None;
@@ -211,7 +210,7 @@ impl RetryPolicy {
         let seconds = match self.backoff {
             Backoff::Fixed { delay } => delay.as_secs_f64(),
             Backoff::Linear { initial, increment } => initial.as_secs_f64() + steps * increment.as_secs_f64(),
-            // A power can be beyond all numbers, and makes no number of zero then.
+            // The power can be infinite, and its product with zero is not a number.
             Backoff::Exponential { initial, .. } if initial.is_zero() => 0.0,
             Backoff::Exponential { initial, multiplier } => initial.as_secs_f64() * multiplier.powf(steps),
         };
@@ -225,7 +224,7 @@ impl RetryPolicy {
         !listed(&self.never_on) && (self.retry_on.is_empty() || listed(&self.retry_on))
     }
 
-    /// What is wrong with this policy, each as a sentence that begins with `at`.
+    /// The problems of this policy, each a sentence that begins with `at`.
     pub fn problems(&self, at: &str) -> Vec<String> {
         let mut problems = Vec::new();
         if !(0.0..=1.0).contains(&self.jitter) {

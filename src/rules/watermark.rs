@@ -1,13 +1,13 @@
-//! From which id on a fetch must read, so that it need not begin at the head of the table each time.
+//! The id at which a fetch must begin, so that not every fetch begins at the head of the table.
 //!
-//! Ids are drawn in order, but become visible in the order of commits: a reader that goes on behind
-//! the last id it saw passes over what commits late. An id is *resolved* once its transaction has
-//! ended, whichever way. The low watermark only ever moves over ids that are resolved, on evidence from the
-//! database: an id that was drawn before transaction `x` got its number is resolved once no transaction
-//! below `x` is open. While one stays open, [`witnesses`](super::witnesses) tell how far a fetch may go on
-//! nevertheless. Whatever else can make an earlier id pending again (a lane released, a
-//! partition claimed, a record given up by this process) makes partitions unknown, and the next
-//! fetch asks the database where their head is.
+//! Ids are drawn in order, but become visible in the order of commits: a reader that goes on behind the last
+//! id it saw misses records that are committed late. An id is *resolved* once its transaction has ended, by
+//! commit or by rollback. The low watermark moves only over resolved ids, on evidence from the database: an
+//! id that was drawn before transaction `x` got its number is resolved once no transaction below `x` is open.
+//! While such a transaction stays open, [`witnesses`](super::witnesses) show how far a fetch may go on behind
+//! the low watermark. Other events can make an earlier id pending again: a lane is released, a partition is
+//! claimed, this process gives up a record. Their partitions become unknown, and the next fetch asks the
+//! database for their head.
 
 use super::witnesses::{Snapshot, Witness, Witnesses};
 use crate::{partition::PartitionSet, record::RecordId};
@@ -17,30 +17,30 @@ const LEAST_REACH: i64 = 4_096;
 const MOST_REACH: i64 = 65_536;
 /// If a scan finds fewer records than one per this many ids, a fetch by partition is cheaper.
 const LEAN: i64 = 16;
-/// After such a scan this many fetches by partition follow before a scan is tried again.
+/// The number of fetches by partition after such a scan, before a scan is tried again.
 const BY_PARTITION_FETCHES: u32 = 16;
-/// If the newest witness is this many ids old, a fetch asks for another.
+/// If the newest witness is this many ids old, a fetch draws another.
 const OLD_WITNESS: i64 = 16_384;
 
-/// Which server has said something: another number is another history of ids, after a failover or a crash. A
-/// database that has only one history leaves it at the default.
+/// The server behind a result. After a failover or a crash the number differs, and ids have another history.
+/// A database with only one history keeps the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Server(pub i64);
 
-/// How far the ids of a database are decided.
+/// How far the ids of a database are resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Horizon {
-    /// Who says so.
+    /// The server that answered.
     pub server: Server,
     /// The last id that was drawn.
     pub last_id: RecordId,
-    /// Which transactions the same statement sees. Not given by a database whose scans see to it
-    /// themselves that no id is passed over: then every id that was drawn is resolved.
+    /// The snapshot of the same statement. `None` on a database whose scans miss no id by themselves: then
+    /// every drawn id is resolved.
     pub snapshot: Option<Snapshot>,
 }
 
 impl Horizon {
-    /// No transaction with a number below this is open.
+    /// The lowest number that an open transaction can have.
     pub fn open_from(&self) -> Option<i64> {
         self.snapshot.as_ref().map(Snapshot::open_from)
     }
@@ -51,70 +51,77 @@ impl Horizon {
 pub struct Head {
     /// The first pending record, if any.
     pub first: Option<RecordId>,
-    /// Its `last_id` was read before `number` was given out, and its snapshot was taken afterwards.
+    /// The horizon. Its `last_id` was read before `number` was drawn, and its snapshot was taken afterwards.
     pub horizon: Horizon,
-    /// The number of a transaction that was given out for this, where numbers count.
+    /// The number of a transaction that was drawn for this query. `None` on a database without numbers.
     pub number: Option<i64>,
 }
 
 /// Open transactions that have written no record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bystanders {
-    /// Who says so.
+    /// The server that answered.
     pub server: Server,
-    /// The last id. It was read before they were looked at.
+    /// The last id, read before the transactions were.
     pub last_id: RecordId,
-    /// Their numbers. One that has ended since may be among them.
+    /// The numbers of the transactions. A transaction that has ended since may be among them.
     pub numbers: Vec<i64>,
 }
 
-/// How to fetch.
+/// How to fetch next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// Each partition by itself, from its head on.
+    /// Read each partition from its head.
     ByPartition,
-    /// First find out where the head of these partitions is.
+    /// Find the head of these partitions first.
     FindHead(PartitionSet),
-    /// The ids from `from` on, `reach` of them.
+    /// Scan `reach` ids from `from` on.
     ScanById {
         /// The first id.
         from: RecordId,
-        /// How many ids.
+        /// The number of ids.
         reach: i64,
     },
 }
 
-/// Up to where every pending record of the owned partitions is in memory.
+/// The low watermark: all pending records of the owned partitions up to it are in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LowWatermark {
-    /// The server of all that is known.
+    /// The server of all knowledge. Set by `observe`.
     server: Server,
+    /// The last id that is known to be drawn. Set by `observe`.
     last_id: RecordId,
-    /// Ids up to the first are resolved once no transaction below the second is open.
+    /// An id and a number: ids up to the id are resolved once no transaction below the number is open. Set by
+    /// `wrote`, cleared by `observe`.
     waiting: Option<(RecordId, i64)>,
-    /// All ids up to here are resolved.
+    /// All ids up to this one are resolved. Raised by `observe`.
     resolved_to: RecordId,
+    /// The first id that resolved ids leave to read. `None` if it is unknown.
     next: Option<RecordId>,
-    /// How far fetches may go on behind it.
+    /// The bounds by which fetches may go on behind the low watermark.
     witnesses: Witnesses,
-    /// How far scans have read at most, since anything is known.
+    /// The highest id that scans have read. Raised by `scanned`, reset when knowledge is lost.
     furthest: RecordId,
-    /// The last id when bystanders were asked for, and what is known of them and counts from the next scan on.
+    /// The last id at the last query for bystanders, and its result, which the next scan takes.
     asked_at: RecordId,
     bystanders: Option<Bystanders>,
+    /// The partitions that this knowledge holds for. Set by `plan` and `head_found`, lowered by `reset`.
     covers: PartitionSet,
+    /// The ids that the next scan covers at least. Adapted by `scanned`.
     reach: i64,
+    /// The number of fetches by partition before the next scan. Counted down by `plan`.
     by_partition: u32,
+    /// Whether fetches leave out some handlers. Set by `leave_out`.
     leaves_out: bool,
 }
 
 impl LowWatermark {
-    /// The last id that is known to have been drawn, and by which server.
+    /// The last id that is known to be drawn, and its server.
     pub(super) fn last_id(&self) -> (RecordId, Server) {
         (self.last_id, self.server)
     }
 
-    /// How to fetch from these partitions next.
+    /// How to fetch from the owned partitions next.
     pub(super) fn plan(&mut self, owned: PartitionSet) -> Plan {
         let unknown = owned.without(self.covers);
         self.covers = owned.without(unknown);
@@ -129,30 +136,30 @@ impl LowWatermark {
         }
     }
 
-    /// A record of these partitions below the low watermark may be pending again.
+    /// Makes these partitions unknown: a record of theirs below the low watermark may be pending again.
     pub(super) fn reset(&mut self, partitions: PartitionSet) {
         self.covers = self.covers.without(partitions);
     }
 
-    /// The next fetch is by partition. What is known stays so.
+    /// Makes the next fetch one by partition. All knowledge is kept.
     pub(super) fn fetch_by_partition_next(&mut self) {
         self.by_partition = self.by_partition.max(1);
     }
 
-    /// Whether fetches leave out some handlers whose records may be many. A fetch by partition walks over all of
-    /// those each time, a scan only once: so there are scans only.
+    /// Sets whether fetches leave out handlers that may have many records. A fetch by partition would walk
+    /// over these records each time, a scan only once: all fetches are then scans.
     pub(super) fn leave_out(&mut self, some: bool) {
         self.leaves_out = some;
     }
 
-    /// A number is to be given out, so that the next fetch need not go back far.
+    /// Whether to draw a number, so that the next fetch need not go back far.
     pub(super) fn wants_number(&self) -> bool {
         let old = |witness: Witness| self.last_id - witness.last_id > OLD_WITNESS;
         self.witnesses.newest().is_some_and(old)
     }
 
-    /// Transactions whose end would lead a scan far back, if they have written records: it is to be asked whether they
-    /// have.
+    /// The transactions whose end would move a scan far back if they have written records. The caller asks
+    /// the database whether they have.
     pub(super) fn wants_bystanders(&mut self) -> Vec<i64> {
         if self.last_id - self.asked_at < OLD_WITNESS {
             return Vec::new();
@@ -161,13 +168,13 @@ impl LowWatermark {
         self.witnesses.may_lower(self.furthest.saturating_sub(OLD_WITNESS))
     }
 
-    /// It was asked. That a transaction is still open, the snapshot of the next scan shows.
+    /// Takes the bystanders found. The snapshot of the next scan shows which of them are still open.
     pub(super) fn found_bystanders(&mut self, found: Bystanders) {
         self.bystanders = Some(found).filter(|found| found.server == self.server);
     }
 
-    /// A transaction of this process got its number after `last_id` was seen to be drawn. Numbers of
-    /// another server say nothing about the ids of this one.
+    /// Notes that a transaction of this process got its number after `last_id` was drawn. A number of another
+    /// server proves nothing about the ids of this one.
     pub(super) fn wrote(&mut self, last_id: RecordId, number: i64, server: Server) {
         if server == self.server {
             self.waiting.get_or_insert((last_id, number));
@@ -175,7 +182,7 @@ impl LowWatermark {
         }
     }
 
-    /// The database has told where the head of some of the owned partitions is. Returns how to fetch now.
+    /// Takes the head of some of the owned partitions. Returns how to fetch now.
     pub(super) fn head_found(&mut self, of: PartitionSet, owned: PartitionSet, head: &Head) -> Plan {
         let horizon = &head.horizon;
         self.observe(horizon);
@@ -185,7 +192,7 @@ impl LowWatermark {
             self.observe(horizon);
         }
         if horizon.last_id == 0 && head.number.is_some() {
-            // Nothing is known: sessions draw ids in advance, or none was drawn yet.
+            // There is no evidence: sessions draw ids in advance, or no id was drawn yet.
             self.by_partition = if asked_before { BY_PARTITION_FETCHES } else { 0 };
             self.unknown();
             return Plan::ByPartition;
@@ -208,8 +215,7 @@ impl LowWatermark {
         self.first().map_or(Plan::ByPartition, |from| self.scan(from))
     }
 
-    /// The transactions whose end means that a scan from this id on begins too late: what it reads then does
-    /// not count.
+    /// The transactions whose end makes a scan from this id begin too late, so that its result is discarded.
     pub(super) fn may_lower(&self, from: RecordId) -> Vec<i64> {
         match self.next {
             Some(next) if from <= next => Vec::new(),
@@ -217,7 +223,8 @@ impl LowWatermark {
         }
     }
 
-    /// How to fetch instead, if a scan from this id on has begun too late for what it saw.
+    /// How to fetch instead, if a scan from this id has begun too late for its horizon. `None` if the scan
+    /// counts.
     pub(super) fn begins_too_late(
         &mut self,
         from: RecordId,
@@ -243,7 +250,7 @@ impl LowWatermark {
         })
     }
 
-    /// The first id of the next scan: whatever is known to be enough.
+    /// The first id of the next scan: the higher of the two known bounds.
     fn first(&self) -> Option<RecordId> {
         self.next.max(self.witnesses.beginning())
     }
@@ -258,7 +265,7 @@ impl LowWatermark {
         self.furthest = 0;
     }
 
-    /// If nothing else is known, one scan over all that lies behind the low watermark costs less than a fetch by
+    /// If no witness gives a bound, one scan over all ids behind the low watermark costs less than a fetch by
     /// partition, which visits the same dead rows in no order.
     fn scan(&self, from: RecordId) -> Plan {
         let alone = self.is_held_back() && self.witnesses.first().is_none();
@@ -270,8 +277,8 @@ impl LowWatermark {
         self.waiting.is_some() && self.last_id - self.resolved_to > LEAST_REACH
     }
 
-    /// A scan from `from` over `reach` ids, which has not begun too late, has found `found` records, of at
-    /// most `limit`, up to the id `last`. Returns whether there may be more.
+    /// Takes the result of a scan that has not begun too late: over `reach` ids from `from` on, it has found
+    /// `found` records, of at most `limit`, up to the id `last`. Returns whether there may be more.
     pub(super) fn scanned(
         &mut self,
         (from, reach): (RecordId, i64),
@@ -282,7 +289,7 @@ impl LowWatermark {
         self.observe(horizon);
         let full = found >= limit;
         let complete_to = if full { last } else { from.saturating_add(reach - 1) };
-        // The rows and the horizon were read at the same moment, so they agree.
+        // The rows and the horizon are of the same moment, so they agree.
         let next = self.is_resolved_at_all().then(|| complete_to.min(self.resolved_to) + 1);
         self.next = self.next.max(next);
         if let Some(snapshot) = &horizon.snapshot {
@@ -291,7 +298,8 @@ impl LowWatermark {
                 self.witnesses.stand_by(&numbers, last_id);
             }
         }
-        // What was read before is walked over because a transaction has ended: it tells nothing of others.
+        // Ids are scanned again because a transaction has ended. Such a scan finds few records, and does not
+        // show that scans are too dear.
         let again = complete_to < self.furthest;
         self.furthest = self.furthest.max(complete_to.min(horizon.last_id));
         let cut = from.saturating_add(reach) <= horizon.last_id;
@@ -314,7 +322,7 @@ impl LowWatermark {
 
     fn observe(&mut self, horizon: &Horizon) {
         if horizon.server != self.server {
-            // A failover or a restart, whether a connection has broken or not.
+            // A failover or a restart, with or without a broken connection.
             *self = Self { server: horizon.server, covers: self.covers, ..Self::default() };
         }
         let Some(open_from) = horizon.open_from() else {
@@ -323,7 +331,7 @@ impl LowWatermark {
             return;
         };
         if horizon.last_id < self.last_id {
-            // The sequence has gone back: this is another history than the one that was seen.
+            // The sequence has gone back: ids have another history than the known one.
             *self = Self { server: self.server, by_partition: self.by_partition, ..Self::default() };
         }
         self.last_id = horizon.last_id;
@@ -348,7 +356,8 @@ mod tests {
 
     const EVERY: PartitionSet = PartitionSet::ALL;
 
-    /// A query of the head has found this first record and that the ids up to `last_id` are resolved.
+    /// A watermark after a query of the head that has found this first record, with the ids up to `last_id`
+    /// resolved.
     fn decided(last_id: RecordId, first: Option<RecordId>) -> LowWatermark {
         let mut watermark = LowWatermark::default();
         assert_eq!(watermark.plan(EVERY), Plan::FindHead(EVERY));
@@ -357,7 +366,7 @@ mod tests {
         watermark
     }
 
-    /// The next fetch, which is a scan that finds so many records up to an id. Returns its first id, its
+    /// The next fetch, which is a scan that finds this many records up to an id. Returns the first id, the
     /// reach, and whether there may be more.
     fn scan(
         watermark: &mut LowWatermark,
@@ -429,7 +438,7 @@ mod tests {
             assert_eq!(watermark.plan(EVERY), Plan::ByPartition);
         }
         assert_eq!(watermark.plan(EVERY), Plan::FindHead(EVERY));
-        // One in sixteen is worth it.
+        // One record per sixteen ids is worth a scan.
         let mut watermark = decided(1_000_000, Some(1));
         let rich = (0..10).map(|_| scan(&mut watermark, (4_096, 1), horizon(1_000_000, 3)).1).max();
         assert_eq!(rich, Some(MOST_REACH));
@@ -445,7 +454,7 @@ mod tests {
         assert_eq!(watermark.plan(EVERY), Plan::ScanById { from: 11, reach: 2 * LEAST_REACH + 9_989 });
     }
 
-    /// Unless some handlers are left out: then each fetch by partition would walk over all that they have.
+    /// If some handlers are left out, no fetch is by partition: each would walk over all their records.
     #[test]
     fn a_fetch_by_partition_is_asked_for_once() {
         let mut watermark = decided(10, None);
@@ -476,7 +485,7 @@ mod tests {
         let (from, ..) = scan(&mut watermark, (0, 0), open(100_000, 1_000, &[8]));
         assert!(from > 99_000, "{from}");
         assert!(watermark.next.is_some_and(|next| next <= 1_000), "{:?}", watermark.next);
-        // It ends: what was read without its records does not count, and lies in reach of some scans.
+        // Number 8 ends: scans without its records are discarded, and its records are in reach of some scans.
         let Plan::ScanById { from, .. } = watermark.plan(EVERY) else { panic!("it is known") };
         assert_eq!(watermark.may_lower(from), [8]);
         let ended = open(100_000, 1_001, &[]);
@@ -531,8 +540,8 @@ mod tests {
         let mut watermark = decided(10_000, None);
         watermark.wrote(20_000, 7, Server(2));
         assert_eq!((watermark.waiting, watermark.witnesses.newest().unwrap().number), (None, 1));
-        // Another has taken over, and has more ids than the first: nothing else tells. What it has below what
-        // was read from the first is not known.
+        // Another server has taken over and has more ids than the first. Only the number of the server shows
+        // it. The records of the new server below the id read so far are unknown.
         let other = Horizon { server: Server(2), ..horizon(20_000, 900) };
         assert_eq!(watermark.begins_too_late(10_001, &other, EVERY), Some(Plan::FindHead(EVERY)));
         assert_eq!((watermark.resolved_to, watermark.server), (0, Server(2)));

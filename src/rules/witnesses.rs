@@ -1,82 +1,82 @@
-//! From which id on a fetch must read although transactions stay open.
+//! The id at which a fetch must begin while transactions stay open.
 //!
-//! The low watermark waits for the oldest transaction of the server. What lies behind it was read before, and
-//! only transactions that have ended *since* can add to it. A *witness* bounds what they add: the last id `l` was
-//! read, then number `n` was given out. A transaction gets its number before it draws an id, so one that is
-//! numbered `n` or above draws only ids above `l`.
+//! The low watermark waits for the oldest transaction of the server. The ids behind it were read before, and
+//! only transactions that have ended *since* can add records to them. A *witness* bounds the ids of these
+//! records: the last id `l` was read, then number `n` was drawn. A transaction gets its number before it
+//! draws an id, so a transaction with number `n` or above draws only ids above `l`.
 //!
-//! A fetch remembers its snapshot and how far it has read. The next fetch begins behind that, or at the least
-//! id of the transactions that the old snapshot does not see and its own does. Whatever lies below was seen by
-//! the fetch before. Both snapshots are those of the statements that read the records: a snapshot of another
-//! moment would let a later record pass an earlier one that became visible in between.
+//! A fetch remembers its snapshot and how far it has read. The next fetch begins behind that id, or at the
+//! least id of the transactions that its own snapshot sees and the old one does not. The fetch before saw all
+//! records below. Both snapshots are those of the statements that read the records: with a snapshot of
+//! another moment, a later record could pass an earlier one that became visible in between.
 
 use crate::record::RecordId;
 
-/// So many witnesses are kept. With fewer, bounds are lower, but never wrong.
+/// The most witnesses that are kept. With fewer witnesses, bounds are lower, but never wrong.
 const MOST_WITNESSES: usize = 8;
 
-/// If the end of a transaction would move the beginning of a fetch down by no more ids than these, the fetch begins there
-/// at once: to walk over as many costs less than to repeat a statement that has begun too late.
+/// The most ids by which a fetch begins earlier, because the end of an open transaction would move its beginning there.
+/// To walk over that many ids costs less than to repeat a statement that has begun too late.
 const NEAR: i64 = 128;
 
-/// Which transactions a statement sees, by their numbers.
+/// Which transactions a statement sees as ended, by their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// No transaction from this number on is seen, whether it has begun or not.
+    /// The end: transactions from this number on are not seen, whether they have begun or not.
     pub end: i64,
-    /// Nor are these below it, which were open. In ascending order.
+    /// The open transactions below the end, which are not seen. In ascending order.
     pub open: Vec<i64>,
 }
 
 impl Snapshot {
-    /// Whether a transaction had ended. What it has committed is then seen.
+    /// Whether a transaction had ended. If it had committed, its writes are seen.
     pub fn sees(&self, number: i64) -> bool {
         number < self.end && self.open.binary_search(&number).is_err()
     }
 
-    /// All below this number are seen.
+    /// The lowest number that is not seen.
     pub fn open_from(&self) -> i64 {
         self.open.first().map_or(self.end, |first| self.end.min(*first))
     }
 }
 
-/// A last id that was read before a number was given out.
+/// A last id that was read before a number was drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Witness {
     /// The last id that was drawn.
     pub last_id: RecordId,
-    /// The number of a transaction, given out afterwards.
+    /// The number of a transaction, drawn afterwards.
     pub number: i64,
 }
 
-/// What the last complete fetch has read.
+/// The extent of the last complete fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Read {
-    /// The end of its snapshot.
+    /// The end of the fetch's snapshot.
     end: i64,
-    /// The transactions that were open, and the least id that each may draw. `None`: any.
+    /// The transactions that were open, and the least id that each may draw. `None` means any id.
     open: Vec<(i64, Option<RecordId>)>,
-    /// Every pending record that the snapshot sees up to this id was brought then or before.
+    /// All pending records up to this id that the snapshot sees were read by this fetch or before.
     to: RecordId,
 }
 
-/// The witnesses, and what was read last.
+/// The witnesses, and the extent of the last fetch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Witnesses {
-    /// Numbers and ids ascend.
+    /// The witnesses, ascending by numbers and ids.
     ladder: Vec<Witness>,
     read: Option<Read>,
 }
 
 impl Witnesses {
-    /// A number was given out after the last id was read.
+    /// Adds a witness, unless the newest one is as new.
     pub fn add(&mut self, witness: Witness) {
         let newer = |last: &Witness| last.number < witness.number && last.last_id < witness.last_id;
         if !self.ladder.last().is_none_or(newer) {
             return;
         }
         if self.ladder.len() >= MOST_WITNESSES {
-            // The first of them bounds the transactions that the last snapshot does not see.
+            // The first witness stays: it bounds the transactions that the last snapshot does not see.
             self.ladder.remove(MOST_WITNESSES / 2);
         }
         self.ladder.push(witness);
@@ -87,14 +87,14 @@ impl Witnesses {
         self.ladder.last().copied()
     }
 
-    /// The least id that transactions from this number on may draw. `None`: any.
+    /// The least id that transactions from this number on may draw. `None` means any id.
     fn least_id(&self, number: i64) -> Option<RecordId> {
         let witness = self.ladder.iter().rev().find(|witness| witness.number <= number);
         witness.map(|witness| witness.last_id.saturating_add(1))
     }
 
-    /// Where the next fetch may begin, unless transactions have ended that were open: see
-    /// [`Witnesses::first_under`]. `None`: it is not known.
+    /// The id at which the next fetch may begin, unless open transactions have ended: see
+    /// [`Witnesses::first_under`]. `None` if it is unknown.
     pub fn first(&self) -> Option<RecordId> {
         let read = self.read.as_ref()?;
         Some(read.to.saturating_add(1)).min(self.least_id(read.end))
@@ -114,19 +114,19 @@ impl Witnesses {
         open.filter(|(_, least)| *least < Some(first)).map(|(number, _)| *number).collect()
     }
 
-    /// Where a fetch with this snapshot must begin at the latest. `None`: it is not known.
+    /// The highest id at which a fetch with this snapshot may begin. `None` if it is unknown.
     pub fn first_under(&self, snapshot: &Snapshot) -> Option<RecordId> {
         let read = self.read.as_ref()?;
         if snapshot.end < read.end {
-            // Numbers have gone back: another history than the one that was seen.
+            // Numbers have gone back: they have another history than the known one.
             return None;
         }
         let ended = read.open.iter().filter(|(number, _)| snapshot.sees(*number));
         ended.map(|(_, least)| *least).fold(self.first(), Option::min)
     }
 
-    /// A fetch with this snapshot has brought everything pending up to an id. It began where
-    /// [`Witnesses::first_under`] says or below, or at the first pending record of all.
+    /// Takes the extent of a fetch with this snapshot, which has read all pending records up to `to`. The
+    /// fetch began at [`Witnesses::first_under`] or below, or at the first pending record.
     pub fn read(&mut self, snapshot: &Snapshot, to: RecordId) {
         let before = self.read.take();
         let known = |number: i64| {
@@ -136,14 +136,14 @@ impl Witnesses {
         };
         let open = snapshot.open.iter().map(|number| (*number, self.least_id(*number).max(known(*number))));
         self.read = Some(Read { end: snapshot.end, open: open.collect(), to });
-        // The transactions that will be open in later snapshots are those of this one, whose bounds are kept beside
-        // them, and those from its end on.
+        // Transactions that are open in later snapshots are open in this one, with their bounds beside them,
+        // or have numbers from its end on.
         let needed = self.ladder.iter().rposition(|witness| witness.number <= snapshot.end);
         self.ladder.drain(..needed.unwrap_or(0));
     }
 
-    /// These transactions held no id of a record when `last_id` had been read. Those of them that were open in the
-    /// snapshot that was read last draw only ids above it.
+    /// Notes that these transactions had no record id when `last_id` was read. Those that were open in the
+    /// last snapshot draw only ids above `last_id`.
     pub fn stand_by(&mut self, numbers: &[i64], last_id: RecordId) {
         for (number, least) in self.read.iter_mut().flat_map(|read| &mut read.open) {
             if numbers.contains(number) {
@@ -152,14 +152,14 @@ impl Witnesses {
         }
     }
 
-    /// What was read covers records up to an id below this one only.
+    /// Lowers the extent of the last fetch to the ids below this one.
     pub fn lower(&mut self, id: RecordId) {
         if let Some(read) = &mut self.read {
             read.to = read.to.min(id.saturating_sub(1));
         }
     }
 
-    /// What was read does not count any more.
+    /// Drops the extent of the last fetch.
     pub fn reset(&mut self) {
         self.read = None;
     }
