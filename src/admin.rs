@@ -1,4 +1,4 @@
-//! What people look at and do: instances and partitions, keys that stand still, records that have failed.
+//! The administration by people: instances and partitions, stopped lanes, failed records.
 //!
 //! ```
 //! use keylane::{Outbox, admin::Filter, memory::MemoryPool};
@@ -41,12 +41,12 @@ pub use crate::{
     store::{Counts, DeadLetter, FailedRecord, Filter, Instance, PartitionOwner, Rights, StoppedLane},
 };
 
-/// The most failed records that one call of [`Admin::retry_all`] and its like reads. Up to a thousand held
-/// records may return to delivery behind each of them, in the same transaction.
+/// The most failed records that one call of [`Admin::retry_all`] or a similar method reads. Up to a thousand
+/// held records may return behind each of them in the same transaction.
 const STEP: usize = 100;
 
-/// The administration of an outbox: see the [module](self). It needs no handlers and no workers, is cheap to
-/// clone, and every method is one call to the database unless it says otherwise.
+/// The administration of an outbox: see the [module](self). It needs no handlers and no workers and is cheap
+/// to clone. A method is one call to the database unless its doc says otherwise.
 #[derive(Clone)]
 pub struct Admin {
     pub(crate) store: Arc<dyn Store>,
@@ -55,13 +55,14 @@ pub struct Admin {
     pub(crate) announcer: Option<Arc<Announcer>>,
 }
 
-/// What one step over many failed records has done.
+/// The result of one step over many failed records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
-    /// How many records the step has changed: fewer than it has read, if somebody else was faster.
+    /// The number of records that the step has changed. It is lower than the number of records read if
+    /// another process was faster.
     pub changed: usize,
-    /// The record after which the next step begins. `None` if no fitting record is left.
+    /// The record after which the next step begins. `None` if no matching record is left.
     pub next: Option<RecordId>,
 }
 
@@ -79,7 +80,7 @@ impl Admin {
         self.store.counts().await
     }
 
-    /// Lists live instances, then those that have ended, the latest first. Rows of ended instances stay for
+    /// Lists live instances, then stopped and dead ones, the latest first. Rows of ended instances stay for
     /// `cluster.purge_instances_after`.
     ///
     /// ```
@@ -94,7 +95,7 @@ impl Admin {
         self.store.instances(limit).await
     }
 
-    /// Lists all partitions with their owners, by their numbers.
+    /// Lists all partitions with their owners, in the order of their numbers.
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]
@@ -107,13 +108,13 @@ impl Admin {
         self.store.partitions().await
     }
 
-    /// Drains an instance: it finishes what it has begun, hands its partitions over to the others, and stops,
-    /// as if its service had called [`shutdown`](crate::Running::shutdown). The instance does not join again
-    /// until its process starts workers anew. Its service is told by
+    /// Drains an instance: it finishes its calls, hands its partitions over to the other instances, and
+    /// stops, as if its service had called [`shutdown`](crate::Running::shutdown). The instance does not join
+    /// again until its process starts workers again. Its service learns of it by
     /// [`Finished::Drained`](crate::Finished::Drained). Returns false if no active instance has this id.
     ///
-    /// An instance that is evicted before it has read this (its connection to the database was away) joins
-    /// again with a new id. If the drained instance was the only one, nothing is delivered any more.
+    /// If the instance is evicted before it has read the request (its connection to the database was lost),
+    /// it joins again with a new id. If the drained instance was the only one, nothing is delivered.
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]
@@ -126,7 +127,7 @@ impl Admin {
         self.store.drain(instance).await
     }
 
-    /// Lists lanes that stand still, by the id of the record that stops them, above `after`.
+    /// Lists stopped lanes whose stopping record has an id above `after`, in the order of these ids.
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]
@@ -145,8 +146,8 @@ impl Admin {
         self.store.stopped_lanes(filter, after, limit).await
     }
 
-    /// Lists records that have failed for good, with their payloads, by id, above `after`. A page is held in
-    /// memory: keep `limit` small where payloads are large. Two statements.
+    /// Lists failed records with an id above `after` and their payloads, in id order. A page is held in
+    /// memory: if payloads are large, keep `limit` small. Two statements.
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]
@@ -166,7 +167,7 @@ impl Admin {
     }
 
     /// Delivers a failed record again, from attempt 1. If the record blocks its lane, the lane goes on after
-    /// it. Returns false if there is no such failed record.
+    /// it. Returns false if no failed record has this id.
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]
@@ -179,7 +180,7 @@ impl Admin {
     }
 
     /// Deletes a failed record. If the record blocks its lane, the lane goes on without it. Returns false if
-    /// there is no such failed record.
+    /// no failed record has this id.
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]
@@ -192,7 +193,7 @@ impl Admin {
         self.repair(record, Repair::Discard).await
     }
 
-    /// As [`retry`](Self::retry), with another payload.
+    /// Does as [`retry`](Self::retry), with another payload.
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]
@@ -204,8 +205,8 @@ impl Admin {
         self.repair(record, Repair::Replace(payload)).await
     }
 
-    /// [Retries](Self::retry) the next failed records above `after`, a hundred of them, in one transaction.
-    /// Call it again with [`Step::next`] until there is none.
+    /// [Retries](Self::retry) the next hundred failed records above `after` in one transaction. Call it again
+    /// with [`Step::next`] until there is none.
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]
@@ -221,7 +222,8 @@ impl Admin {
         self.repair_step(filter, after, &Repair::Retry).await
     }
 
-    /// [Discards](Self::discard) the next failed records above `after`, as [`retry_all`](Self::retry_all).
+    /// [Discards](Self::discard) the next failed records above `after`, in steps as
+    /// [`retry_all`](Self::retry_all).
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]
@@ -234,9 +236,9 @@ impl Admin {
         self.repair_step(filter, after, &Repair::Discard).await
     }
 
-    /// [Replaces the payloads](Self::replace_payload) of the next failed records above `after`, each by what
-    /// `corrected` makes of it; `None` leaves the record as it is. A hundred of them, each in a transaction of
-    /// its own: after an error, those before it are replaced.
+    /// [Replaces the payloads](Self::replace_payload) of the next hundred failed records above `after` by the
+    /// results of `corrected`. If the result is `None`, the record stays unchanged. Each record has a
+    /// separate transaction: after an error, the records before it are replaced.
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]
@@ -262,8 +264,9 @@ impl Admin {
         Ok(Step { changed, next: next_of(page.iter().map(|record| record.id)) })
     }
 
-    /// Takes a handler out of the published list: nothing more is scheduled for it. Its records stay, and are
-    /// unroutable while no build has the handler. Returns false if the handler was not listed.
+    /// Removes a handler from the published list, so that nothing more is scheduled for the handler. Its
+    /// records stay, and are unroutable while no build has the handler. Returns false if the handler was not
+    /// listed.
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]
@@ -275,9 +278,9 @@ impl Admin {
         self.store.retire_handler(handler).await
     }
 
-    /// Deletes completed, archived and dedup rows older than their settings, and keys of the strict order
-    /// that nobody has locked, in batches. Returns how many rows it has deleted. The workers purge by
-    /// themselves; this is for a purge at once.
+    /// Deletes completed, archived and dedup rows older than their settings, and unlocked keys of the strict
+    /// order, in batches. Returns the number of deleted rows. The workers purge regularly; this method purges
+    /// at once.
     ///
     /// ```
     #[doc = include_str!("doc/failed.txt")]
@@ -324,7 +327,7 @@ impl Admin {
     }
 }
 
-/// Where the next step begins: nothing follows a page that is not full.
+/// The record after which the next step begins: `None` after a page that is not full.
 fn next_of(ids: impl ExactSizeIterator<Item = RecordId>) -> Option<RecordId> {
     if ids.len() < STEP { None } else { ids.last() }
 }

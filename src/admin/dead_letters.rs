@@ -1,4 +1,4 @@
-//! What people do with the table of dead letters.
+//! The administration of the table of dead letters.
 
 use super::{Admin, STEP, Step, next_of};
 use crate::{
@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl Admin {
-    /// Lists dead letters, with their payloads, by the ids that their records had, above `after`. A page is held in
-    /// memory: keep `limit` small where payloads are large. Two statements.
+    /// Lists dead letters with an id above `after` and their payloads, in the order of their records' ids. A
+    /// page is held in memory: if payloads are large, keep `limit` small. Two statements.
     ///
     /// ```
     #[doc = include_str!("../doc/failed.txt")]
@@ -27,8 +27,8 @@ impl Admin {
         self.store.dead_letters(filter, after, limit).await
     }
 
-    /// Schedules one dead letter again, as [`retry_dead_letters`](Self::retry_dead_letters) does. Returns false if there
-    /// is no dead letter of this record.
+    /// Schedules one dead letter again, as [`retry_dead_letters`](Self::retry_dead_letters) does. Returns
+    /// false if no dead letter has this id.
     ///
     /// ```
     #[doc = include_str!("../doc/failed.txt")]
@@ -40,7 +40,7 @@ impl Admin {
         self.take_dead_letter(record, true).await
     }
 
-    /// Deletes one dead letter. Returns false if there is no dead letter of this record.
+    /// Deletes one dead letter. Returns false if no dead letter has this id.
     ///
     /// ```
     #[doc = include_str!("../doc/failed.txt")]
@@ -52,9 +52,9 @@ impl Admin {
         self.take_dead_letter(record, false).await
     }
 
-    /// Schedules the next dead letters above `after` again, a hundred of them, in one transaction and in their order:
-    /// as new records of the same events, for the same handlers, without deadlines. They come behind what their keys
-    /// have pending. Call it again with [`Step::next`] until there is none.
+    /// Schedules the next hundred dead letters above `after` again, in one transaction and in their order: as
+    /// new records of the same events, for the same handlers, without deadlines. They come behind the pending
+    /// records of their keys. Call it again with [`Step::next`] until there is none.
     ///
     /// ```
     #[doc = include_str!("../doc/failed.txt")]
@@ -70,7 +70,8 @@ impl Admin {
         self.take_dead_letters(filter, after, true).await
     }
 
-    /// Deletes the next dead letters above `after`, as [`retry_dead_letters`](Self::retry_dead_letters).
+    /// Deletes the next dead letters above `after`, in steps as
+    /// [`retry_dead_letters`](Self::retry_dead_letters).
     ///
     /// ```
     #[doc = include_str!("../doc/failed.txt")]
