@@ -1,4 +1,4 @@
-//! The outbox: the handle that a service holds.
+//! The outbox: the value that a service holds.
 
 mod deploy;
 
@@ -21,8 +21,8 @@ use crate::{
     store::StoreError,
 };
 
-/// An outbox in one database: schedules records in the user's transactions, and starts the workers
-/// that deliver them. Cheap to clone; a process may hold several.
+/// An outbox in one database: schedules records in the user's transactions, and starts the workers that
+/// deliver them. Cheap to clone. A process may have several.
 pub struct Outbox<DB: Database> {
     pub(crate) inner: Arc<Parts<DB>>,
 }
@@ -37,13 +37,13 @@ impl<DB: Database> Clone for Outbox<DB> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransactionError<E> {
-    /// No transaction could be opened; the work was not run.
+    /// The transaction could not be opened, and the work was not run.
     #[error("transaction could not begin: {0}")]
     Begin(StoreError),
-    /// The work failed; everything was rolled back.
+    /// The work failed, and the transaction was rolled back.
     #[error("the work in the transaction failed: {0}")]
     Work(E),
-    /// The commit failed or its answer was lost: it may have happened or not.
+    /// The commit failed or its reply was lost: the transaction may be committed or not.
     #[error("whether the commit happened is not known: {0}")]
     Commit(StoreError),
 }
@@ -80,7 +80,7 @@ impl<DB: Database> Outbox<DB> {
         self.schedule_with(conn, event, ScheduleOptions::new()).await
     }
 
-    /// As [`schedule`](Self::schedule), with headers, a due time, an event id or a dedup key.
+    /// Does as [`schedule`](Self::schedule), with headers, a due time, an event id or a dedup key.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -98,7 +98,7 @@ impl<DB: Database> Outbox<DB> {
         self.schedule_raw(conn, RawEvent::encode(event)?, options).await
     }
 
-    /// As [`schedule`](Self::schedule), delivered not before a time of the database's clock.
+    /// Does as [`schedule`](Self::schedule), and delivers not before `time` of the database's clock.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -116,7 +116,7 @@ impl<DB: Database> Outbox<DB> {
         self.schedule_with(conn, event, ScheduleOptions::new().at(time)).await
     }
 
-    /// As [`schedule`](Self::schedule), delivered after a delay by the database's clock.
+    /// Does as [`schedule`](Self::schedule), and delivers after a delay by the database's clock.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -134,7 +134,7 @@ impl<DB: Database> Outbox<DB> {
         self.schedule_with(conn, event, ScheduleOptions::new().after(delay)).await
     }
 
-    /// Schedules many events in few statements, in the order given.
+    /// Schedules many events in few statements, in the given order.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -153,7 +153,7 @@ impl<DB: Database> Outbox<DB> {
         self.inner.scheduler.schedule::<DB>(conn, events, &ScheduleOptions::new()).await
     }
 
-    /// Schedules an event that is already encoded.
+    /// Schedules an encoded event.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -173,12 +173,13 @@ impl<DB: Database> Outbox<DB> {
         Ok(scheduled.into_iter().next().unwrap_or_else(none))
     }
 
-    /// Takes back an event that is not due yet, in the user's transaction: if that commits, the event is not
-    /// delivered. Returns how many of its records were cancelled, one for each handler.
+    /// Cancels an event that is not due yet, in the user's transaction: if the transaction commits, the event
+    /// is not delivered. Returns the number of cancelled records, one per handler.
     ///
-    /// 0 says that there was nothing to cancel: the event is due, was tried before, was delivered, has failed, or was
-    /// never scheduled under this key. Nothing is changed then. A dedup key with which the event was scheduled is free
-    /// again. Cancelling waits for whoever else is cancelling the same event.
+    /// 0 means that there was nothing to cancel, and nothing is changed: the event is due, was tried before,
+    /// was delivered, has failed, or was never scheduled under this key. If the event was scheduled with a
+    /// dedup key, the dedup key is free again. If another transaction cancels the same event, the call waits
+    /// for its end.
     ///
     /// ```
     /// # use keylane::{Outbox, ScheduleError, memory::{Memory, MemoryConnection}};
@@ -196,7 +197,7 @@ impl<DB: Database> Outbox<DB> {
     /// ```
     ///
     /// # Errors
-    /// [`ScheduleError`], of the key, the transaction or the database.
+    /// A [`ScheduleError`] about the key, the transaction or the database.
     pub async fn cancel(
         &self,
         conn: &mut DB::Connection,
@@ -206,7 +207,7 @@ impl<DB: Database> Outbox<DB> {
         self.inner.scheduler.cancel::<DB>(conn, key, Named::Event(event_id)).await
     }
 
-    /// As [`cancel`](Self::cancel), by the dedup key with which the event was scheduled for later.
+    /// Does as [`cancel`](Self::cancel), by the dedup key with which the event was scheduled for later.
     ///
     /// ```
     /// # use keylane::{Outbox, ScheduleError, memory::{Memory, MemoryConnection}};
@@ -217,7 +218,7 @@ impl<DB: Database> Outbox<DB> {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`cancel`](Self::cancel).
     pub async fn cancel_dedup_key(
         &self,
         conn: &mut DB::Connection,
@@ -260,8 +261,8 @@ impl<DB: Database> Outbox<DB> {
         Ok(done)
     }
 
-    /// Tells the workers of this process that there may be work, and with `database.notifications` those of
-    /// other processes, too. The call is cheap: many calls count as one.
+    /// Wakes the workers of this process and, with `database.notifications`, those of other processes,
+    /// because there may be work. The call is cheap: many calls count as one.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -279,7 +280,8 @@ impl<DB: Database> Outbox<DB> {
         }
     }
 
-    /// Joins the cluster and starts to deliver. Waits, with back-off, while the database is down.
+    /// Joins the cluster and starts to deliver. While the database is unreachable, waits and tries again with
+    /// growing pauses.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -296,7 +298,7 @@ impl<DB: Database> Outbox<DB> {
         start(&self.inner).await
     }
 
-    /// Looks after the outbox: instances, keys that stand still, records that have failed.
+    /// The administration of the outbox: instances, stopped lanes, failed records.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -316,7 +318,7 @@ impl<DB: Database> Outbox<DB> {
         }
     }
 
-    /// The settings it was built with.
+    /// The settings of the outbox.
     pub fn config(&self) -> &Config {
         &self.inner.config
     }

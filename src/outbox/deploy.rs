@@ -1,4 +1,4 @@
-//! What a deploy does with an outbox before its first worker runs: tables, rights, handlers.
+//! The calls of a deploy before its first worker runs: tables, rights, handlers.
 
 use std::ops::RangeInclusive;
 
@@ -9,9 +9,9 @@ use crate::{
 };
 
 impl<DB: Database> Outbox<DB> {
-    /// Creates the tables or brings them up to this build's version. Several processes may do so
-    /// at once. Tables that a DBA has made from [`migration_script`](Self::migration_script) are taken over,
-    /// whatever their version; those of a newer build are left as they are.
+    /// Creates the tables or upgrades them to this build's version. Several processes may migrate at once.
+    /// Tables that a DBA has made from [`migration_script`](Self::migration_script) are taken over, whatever
+    /// their version. Tables of a newer build stay unchanged.
     ///
     /// ```
     #[doc = include_str!("../doc/outbox.txt")]
@@ -27,14 +27,15 @@ impl<DB: Database> Outbox<DB> {
         self.inner.store.migrate().await
     }
 
-    /// The versions of the schema that this build works with, the oldest and the newest. The build makes the
-    /// last but one: each build works with the schema of the next, so that a deploy may migrate first, and a
-    /// rollback over one version needs no change of the tables.
+    /// The versions of the schema that this build works with, the oldest and the newest. The migrations of
+    /// this build make the version before the newest. Each build works with the schema of the next build: a
+    /// deploy may migrate first, and a rollback over one version needs no change of the tables.
     pub const SCHEMA_VERSIONS: RangeInclusive<i64> = SCHEMA_VERSIONS;
 
-    /// The statements of [`migrate`](Self::migrate) for tables of version `from`, 0 for none, for a DBA to run by
-    /// hand. Nothing is connected to; a pool that was made with `connect_lazy` is enough. For MariaDB and MySQL they
-    /// are for their clients, with `DELIMITER` lines around procedures, which a driver does not know.
+    /// The statements of [`migrate`](Self::migrate) for tables of version `from`, for a DBA to run by hand.
+    /// Version 0 means no tables. No connection is opened, so a pool made with `connect_lazy` is enough. For
+    /// MariaDB and MySQL, the statements are for their command-line clients: `DELIMITER` lines stand around
+    /// procedures, which a driver does not know.
     ///
     /// ```
     #[doc = include_str!("../doc/outbox.txt")]
@@ -46,8 +47,8 @@ impl<DB: Database> Outbox<DB> {
         self.inner.store.script(from)
     }
 
-    /// The statements that give a user of the database the rights of a role, for a DBA to run. `to` stands in them
-    /// as given: `app` or `'app'@'10.0.%'`. Nothing is connected to.
+    /// The statements that give a database user the rights of a role, for a DBA to run. `to` is not quoted:
+    /// `app` or `'app'@'10.0.%'`. No connection is opened.
     ///
     /// ```
     #[doc = include_str!("../doc/outbox.txt")]
@@ -62,8 +63,9 @@ impl<DB: Database> Outbox<DB> {
         self.inner.store.grants(rights, to)
     }
 
-    /// Checks what [`start`](Self::start) checks before it joins: the server, that the tables fit this build, and
-    /// that it may write. Changes nothing, and does not wait for a database that is away.
+    /// Checks what [`start`](Self::start) checks before it joins: the server, that the tables fit this build,
+    /// and that the database accepts writes. Changes nothing. If the database is unreachable, returns an
+    /// error at once.
     ///
     /// ```
     #[doc = include_str!("../doc/outbox.txt")]
@@ -78,8 +80,8 @@ impl<DB: Database> Outbox<DB> {
         self.inner.store.check().await
     }
 
-    /// Lists the handlers of this outbox where producers look them up, as [`start`](Self::start) does, without
-    /// starting to deliver. Events can then be scheduled before the first worker runs, and wait for it.
+    /// Publishes the handlers of this outbox for producers, as [`start`](Self::start) does, without starting
+    /// to deliver. Events can then be scheduled before the first worker runs, and wait for it.
     ///
     /// ```
     #[doc = include_str!("../doc/outbox.txt")]
