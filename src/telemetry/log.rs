@@ -1,4 +1,4 @@
-//! The observer that is always there.
+//! The observer that writes the log. Every outbox has it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,8 +8,8 @@ use super::{
 };
 use crate::clock::Clock;
 
-/// Writes signals to `tracing`, target `keylane`. An outage of the database is one line when it begins, one
-/// line per minute and one when it ends, however many calls fail.
+/// Writes signals to `tracing`, target `keylane`. An outage of the database writes one line when it begins,
+/// one line per minute and one when it ends, however many calls fail.
 #[derive(Debug, Default)]
 pub struct LogObserver(Mutex<Outage>);
 
@@ -80,7 +80,7 @@ impl Observer for LogObserver {
     }
 }
 
-/// Writes the signals that a person is to act on. Returns whether this was one.
+/// Writes the signals that call for action by a person. Returns whether the signal was one of them.
 fn alarm(signal: &Signal) -> bool {
     match signal {
         Signal::RecordFailed { record, event_id, trace_id, lane, attempts, error, blocked } => {

@@ -1,7 +1,8 @@
-//! Signals: everything that happens, named once. Logs, metrics, tests and pages listen to the same.
+//! Signals: all events of the workers, each with one name. Logs, metrics, tests and pages observe the same
+//! signals.
 //!
-//! Payloads never appear in a signal, and keys only in the lane of a signal, which the log writes
-//! without the key. The text of a handler's error is the handler's own.
+//! A payload never appears in a signal. A key appears only in a lane, which the log writes without the key.
+//! The text of a handler's error comes from the handler.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -19,191 +20,189 @@ use crate::{
     unwind::caught,
 };
 
-/// Something that happened.
+/// An event of the workers.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Signal {
     /// This process has joined the cluster.
     Joined {
-        /// As whom.
+        /// The id of this process.
         instance: InstanceId,
     },
-    /// This process was evicted by another; it joins again under a new identity.
+    /// This process was evicted by another. It joins again with a new id.
     Evicted {
-        /// Who it was.
+        /// The old id of this process.
         instance: InstanceId,
     },
-    /// This process has left.
+    /// This process has left the cluster.
     Left {
-        /// Who it was.
+        /// The id of this process.
         instance: InstanceId,
     },
-    /// The last heartbeats got no answer in time: nothing is dispatched until one does.
+    /// The last heartbeats got no reply in time: no call of a handler begins until one does.
     LeaseLapsed,
-    /// This instance owns these partitions from now on.
+    /// This instance owns further partitions.
     PartitionsGranted {
-        /// Which.
+        /// The new partitions.
         partitions: PartitionSet,
     },
-    /// This instance has given these partitions back.
+    /// This instance has released partitions.
     PartitionsReleased {
-        /// Which.
+        /// The released partitions.
         partitions: PartitionSet,
     },
-    /// The database does not name this instance as the owner of these partitions, which it was: somebody
-    /// has moved them, or a restore or a failover has forgotten its claims. It joins again under a new
-    /// identity.
+    /// The database no longer names this instance as the owner of these partitions: a person has moved them,
+    /// or a restore or a failover has lost the claims. This instance joins again with a new id.
     ClaimsLost {
-        /// Which.
+        /// The lost partitions.
         partitions: PartitionSet,
     },
-    /// Another server of the database answers than the one on which this instance has joined, or the server has
-    /// crashed: it may have forgotten the last commits. The instance gives up what it knows and joins again under a
-    /// new identity.
+    /// The server that answers is not the one on which this instance has joined, or the server has crashed:
+    /// the last commits may be lost. The instance drops its state and joins again with a new id.
     ServerChanged {
-        /// Who it was.
+        /// The old id of this process.
         instance: InstanceId,
     },
-    /// This instance has declared another dead.
+    /// This instance has declared another instance dead.
     PeerEvicted {
-        /// Whom.
+        /// The id of the evicted instance.
         instance: InstanceId,
-        /// How long its beat stood still. `None`: it beats, but did not release its partitions.
+        /// The time for which its beat did not move. `None` if it beats, but did not release its partitions.
         silent_for: Option<Duration>,
     },
-    /// This observer was interrupted; its windows start afresh and nobody is suspected.
+    /// This observer was interrupted: its windows start again, and no instance is suspected.
     ObservationInterrupted,
     /// A fetch has brought records.
     Fetched {
-        /// How many.
+        /// The number of records.
         records: usize,
     },
     /// Outcomes are durable.
     Settled {
-        /// How many records.
+        /// The number of records.
         records: usize,
     },
-    /// A record failed and will be tried again.
+    /// An attempt of a record has failed, and the record will be tried again.
     RetryScheduled {
-        /// The record.
+        /// The id of the record.
         record: RecordId,
-        /// Its lane.
+        /// The lane of the record.
         lane: Lane,
-        /// Failed attempts so far.
+        /// The failed attempts so far.
         attempts: u32,
-        /// Until the next.
+        /// The time until the next attempt.
         delay: Duration,
     },
-    /// A handler has said that its target is away: the record is tried again, no attempt counts.
+    /// A handler has said that its target is unreachable: the record is tried again, and no attempt counts.
     TargetUnavailable {
-        /// The record.
+        /// The id of the record.
         record: RecordId,
-        /// Its lane.
+        /// The lane of the record.
         lane: Lane,
-        /// Until the next try.
+        /// The time until the next try.
         delay: Duration,
     },
-    /// The fallback handler took a record over.
+    /// The fallback handler of a record is about to be called.
     FallbackTaken {
-        /// The record.
+        /// The id of the record.
         record: RecordId,
-        /// Its lane.
+        /// The lane of the record.
         lane: Lane,
     },
     /// A record has failed for good.
     RecordFailed {
-        /// The record.
+        /// The id of the record.
         record: RecordId,
         /// The identity of its event.
         event_id: Uuid,
-        /// Its trace id, if it was scheduled with one.
+        /// The trace id, if the event was scheduled with one.
         trace_id: Option<String>,
-        /// Its lane, which has the handler.
+        /// The lane of the record, which names the handler.
         lane: Lane,
-        /// Failed attempts.
+        /// The failed attempts.
         attempts: u32,
         /// The last error and its causes in one line of at most 1,000 bytes, as it is stored.
         error: String,
-        /// Whether the lane stands still now.
+        /// Whether the record stops its lane now.
         blocked: bool,
     },
-    /// Earlier owners of these partitions have crashed, or a call of a record there has not outlived its
-    /// process: calls are noted before they begin, and suspected records run one at a time.
+    /// Earlier owners of these partitions have crashed, or a tracked call there has not outlived its process:
+    /// calls are tracked, and suspected records run one at a time.
     CrashesSuspected {
-        /// Where.
+        /// The partitions.
         partitions: PartitionSet,
     },
-    /// No handler here for a record: its lane waits for an instance that has one.
+    /// This build has no handler for a record: the lane waits for an instance that has one.
     Unroutable {
-        /// The record.
+        /// The id of the record.
         record: RecordId,
-        /// Its lane.
+        /// The lane of the record.
         lane: Lane,
-        /// Its record type.
+        /// The type of the record.
         record_type: String,
     },
-    /// This build cannot decode the payload of a record: its lane waits for an instance that can.
+    /// This build cannot decode the payload of a record: the lane waits for an instance that can.
     Undecodable {
-        /// The record.
+        /// The id of the record.
         record: RecordId,
-        /// Its lane.
+        /// The lane of the record.
         lane: Lane,
-        /// Its record type.
+        /// The type of the record.
         record_type: String,
-        /// Why. It names places, never the payload's content.
+        /// The decode error. It names positions, never the payload's content.
         error: String,
     },
-    /// A record stood in a partition that is not its key's: set aside as failed.
+    /// A record was in a partition that is not its key's: it is set aside as failed.
     Quarantined {
-        /// The record.
+        /// The id of the record.
         record: RecordId,
-        /// Where it stood.
+        /// The stored partition.
         partition: Partition,
-        /// Where its key belongs.
+        /// The partition of the key.
         belongs: Partition,
     },
-    /// A database call failed; it is tried again.
+    /// A database call has failed and is tried again.
     StoreFailed {
-        /// Which call.
+        /// The name of the call.
         call: &'static str,
-        /// The error and its sources.
+        /// The error and its cause in one line.
         error: String,
     },
-    /// Other processes cannot be told of commits, or their notifications do not arrive, on this address: polls go on alone.
+    /// On this address, notifications cannot be sent or do not arrive: this process relies on polls.
     NotificationsAbsent {
-        /// Why, and what to do.
+        /// The cause, and what to do.
         error: String,
     },
-    /// A heartbeat was answered: the database works.
+    /// A heartbeat got a reply: the database works.
     BeatAnswered,
-    /// A settle whose reply was lost was cleared up.
+    /// A settle whose reply was lost was resolved.
     LostReplyResolved {
-        /// Whether it had been written.
+        /// Whether the settle had been written.
         applied: bool,
     },
-    /// What `start` has returned was dropped without a shutdown: this process delivers nothing more, and
-    /// the others take over after the stale timeout.
+    /// The value that `start` returned was dropped without a shutdown: this process delivers nothing more,
+    /// and the other instances take over after the stale timeout.
     WorkersDropped {
-        /// Who it was.
+        /// The id of this process.
         instance: InstanceId,
     },
-    /// The workers have ended though nobody asked them to: this process delivers nothing more, and the others
+    /// The workers have ended without a request: this process delivers nothing more, and the other instances
     /// take over after the stale timeout.
     WorkersDied {
-        /// Who it was.
+        /// The id of this process.
         instance: InstanceId,
-        /// Why.
+        /// The cause.
         error: String,
     },
-    /// Handlers did not end within the shutdown timeout and were cancelled.
+    /// Handlers have not ended within the shutdown timeout and were cancelled.
     ShutdownForced {
-        /// How many records were still in flight.
+        /// The number of records still in flight.
         records: usize,
     },
 }
 
-/// Listens to signals. The workers call it on their own tasks: be quick and never block. A panic is caught
-/// and logged; the workers and the other observers go on.
+/// Observes signals. The workers call it on their own tasks: be quick and never block. A panic is caught and
+/// logged, and the workers and the other observers go on.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -222,7 +221,7 @@ pub enum Signal {
 /// }
 /// ```
 pub trait Observer: Send + Sync + 'static {
-    /// Something happened.
+    /// Called once per signal.
     fn on(&self, signal: &Signal);
 }
 
@@ -234,7 +233,7 @@ impl Observers {
     pub(crate) fn emit(&self, signal: Signal) {
         for observer in self.0.iter() {
             if caught(|| observer.on(&signal)).is_err() {
-                // The log is one of the observers, so writing to it may panic as well.
+                // The log is one of the observers, so writing to the log may panic as well.
                 let _ = caught(|| tracing::error!(target: "keylane", "an observer panicked at a signal"));
             }
         }

@@ -1,11 +1,11 @@
-//! How few lines tell of an outage.
+//! The lines that the log writes about an outage.
 
 use std::time::Duration;
 
-/// The time between two lines of an outage. An outage that was quiet for longer is over.
+/// The time between two lines of an outage. If no call fails for longer, the outage is over.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// What is to be written.
+/// The line to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Begins,
@@ -13,7 +13,7 @@ pub(super) enum Line {
     Ends { lasted: Duration, failures: u64 },
 }
 
-/// Whether calls of the database fail at the moment.
+/// The current outage of the database, if any.
 #[derive(Debug, Default)]
 pub(super) struct Outage(Option<Current>);
 
@@ -23,14 +23,14 @@ struct Current {
     told: Duration,
     last: Duration,
     failures: u64,
-    /// Whether a beat was answered after the last failure.
+    /// Whether a beat got a reply after the last failure. Written by `failed` and `answered`.
     answered: bool,
 }
 
 impl Outage {
-    /// A call has failed at this time of the process clock.
+    /// Notes a failed call at this time of the process clock. Returns the line to write.
     pub(super) fn failed(&mut self, now: Duration) -> Option<Line> {
-        // Without heartbeats, nothing says that an outage has ended.
+        // Without heartbeats, no reply shows that an outage has ended.
         self.0.take_if(|current| now.saturating_sub(current.last) > EVERY);
         let Some(current) = &mut self.0 else {
             self.0 = Some(Current { began: now, told: now, last: now, failures: 1, answered: false });
@@ -45,8 +45,8 @@ impl Outage {
         Some(Line::GoesOn { lasted: current.lasted(), failures: current.failures })
     }
 
-    /// A beat was answered. Two of them without a failure in between end the outage: one alone may come
-    /// while other connections, or other statements, still fail.
+    /// Notes the reply of a beat. Two replies without a failure between them end the outage: a single reply
+    /// may come while other connections or other statements still fail.
     pub(super) fn answered(&mut self) -> Option<Line> {
         let current = self.0.as_mut()?;
         if !current.answered {
