@@ -1,4 +1,4 @@
-//! Records: what a service schedules, what a handler is given, and the words for their lives.
+//! Records: what a service schedules, what a handler receives, and the statuses and outcomes of records.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, time::Duration};
 
@@ -21,10 +21,10 @@ pub(crate) const TRACE_ID_HEADER: &str = "trace_id";
 /// Headers of a record: short text pairs that travel with the payload.
 pub type Headers = BTreeMap<String, String>;
 
-/// An event that a service schedules. `#[derive(OutboxEvent)]` writes this.
+/// An event that a service schedules. `#[derive(OutboxEvent)]` implements it.
 ///
-/// The record type is stored with every record and names the event for years: choose it by hand and
-/// never rename it. The key orders: records of one key are delivered one after another.
+/// The record type is stored with every record and names the event for years: choose it by hand and never
+/// rename it. The key gives the order: records of one key are delivered one after another.
 ///
 /// ```
 /// use std::borrow::Cow;
@@ -52,21 +52,22 @@ pub trait OutboxEvent: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The stable name of this event, 1 to 128 bytes, such as `order.placed`.
     const RECORD_TYPE: &'static str;
 
-    /// The version of the payload's form, 1 and up. It is stored in the media type of the record (from 2 on as in
-    /// `application/json; version=2`), so that a build with an older version does not misread a newer payload: the record
-    /// waits for a build that can read it.
+    /// The version of the payload's form, from 1 on. The media type of the record stores it (from 2 on, as in
+    /// `application/json; version=2`), so that a build with an older version does not misread a newer
+    /// payload: the record waits for a build that can read it.
     const VERSION: u32 = 1;
 
-    /// How the payload is encoded. In the derive: `codec = cbor`, or `message_pack`, `protobuf`, or a constant of your own.
+    /// The codec of the payload. In the derive: `codec = cbor`, `message_pack`, `protobuf`, or a constant of
+    /// yours.
     const CODEC: Codec<Self> = Codec::json();
 
     /// The key of this event, 1 to 255 bytes without NUL, such as `order-42`.
     fn key(&self) -> Cow<'_, str>;
 
-    /// Brings a payload of version `from`, which is below [`OutboxEvent::VERSION`], to this version's form.
+    /// Converts a payload of version `from`, which is below [`OutboxEvent::VERSION`], to this version's form.
     ///
     /// # Errors
-    /// What is wrong with the payload. The text is logged and stored: it must not contain the payload. The record
+    /// The problem of the payload. The text is logged and stored: it must not contain the payload. The record
     /// then counts as one that cannot be decoded.
     fn upcast(from: u32, payload: serde_json::Value) -> Result<serde_json::Value, BoxedError> {
         drop(payload);
@@ -81,11 +82,11 @@ pub type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Status {
-    /// Waits to be delivered; the only status that a poll reads.
+    /// Waits for delivery. The only status that a scan reads.
     Pending = 0,
-    /// Delivered, and kept because `completed = "keep"`.
+    /// Completed, and kept because of `completed = "keep"`.
     Completed = 1,
-    /// Its retries and its fallback are spent; a person decides.
+    /// The retries and the fallback are spent; a person decides.
     Failed = 2,
     /// Waits behind a record that has stopped its lane.
     Held = 3,
@@ -125,10 +126,10 @@ impl fmt::Display for Status {
     }
 }
 
-/// The database's own sequence number of a record: the only order there is.
+/// The sequence number of a record in its database. It gives the order.
 pub type RecordId = i64;
 
-/// What a handler is told about the record it is given.
+/// All that a handler receives of a record, except the payload.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Delivery {
@@ -146,16 +147,16 @@ pub struct Delivery {
     pub content_type: Name,
     /// The partition of the key.
     pub partition: Partition,
-    /// The generation under which this instance owns the partition: a fencing token for systems
-    /// that can compare one.
+    /// The generation under which this instance owns the partition: a fencing token for systems that can
+    /// compare tokens.
     pub generation: Generation,
-    /// 1 for the first attempt.
+    /// The number of the attempt, from 1 on.
     pub attempt: u32,
     /// The headers given at scheduling.
     pub headers: Headers,
-    /// How long ago the record was scheduled, by the database's clock, when it was fetched.
+    /// The time since the record was scheduled, by the database's clock at the fetch.
     pub age: Duration,
-    /// How long until the record expires, by the database's clock, when it was fetched; `None` if it has no
+    /// The time until the record expires, by the database's clock at the fetch. `None` if the record has no
     /// deadline.
     pub expires_in: Option<Duration>,
 }
@@ -167,17 +168,17 @@ impl Delivery {
     }
 }
 
-/// A record out of the database, ready to be handled.
+/// A record as read from the database.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Everything but the payload.
+    /// All but the payload.
     pub delivery: Delivery,
     /// The encoded event.
     pub payload: Vec<u8>,
 }
 
 impl Record {
-    /// Failures counted so far.
+    /// The number of failures counted so far.
     pub fn failures(&self) -> u32 {
         self.delivery.attempt - 1
     }
@@ -192,7 +193,7 @@ impl Record {
     }
 }
 
-/// A lane: the queue of one key for one handler, the unit of order.
+/// A lane: all records of one key for one handler, the unit of order.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lane {
     /// The partition of the key.
@@ -203,24 +204,24 @@ pub struct Lane {
     pub handler: Name,
 }
 
-/// Keys can be personal data: the debug form shows the partition and the handler only.
+/// The debug form shows only the partition and the handler, because keys can be personal data.
 impl fmt::Debug for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Lane({}, {}, key of {} bytes)", self.partition, self.handler, self.key.len())
     }
 }
 
-/// Why a lane stands still.
+/// Why a lane is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// A record waits for its next attempt.
+    /// The record waits for its next attempt.
     Retrying,
-    /// A record has failed for good; a person decides.
+    /// The record has failed for good; a person decides.
     Blocked,
-    /// This build has no such handler; an instance that has it takes the lane up.
+    /// This build has no handler for the record, or cannot decode it. An instance that can continues the lane.
     Unroutable,
-    /// Nothing stops it any more, but so much is held that it returns in steps.
+    /// The stop is over, but so many records are held that they return in steps.
     Releasing,
 }
 
@@ -248,88 +249,90 @@ impl fmt::Display for StopReason {
     }
 }
 
-/// A stopped lane as stored: a row exists only while the lane stands still.
+/// A stopped lane as stored. The row exists while the lane is stopped or its records return in steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// Which lane.
+    /// The lane.
     pub lane: Lane,
-    /// Why.
+    /// The reason of the stop.
     pub reason: StopReason,
-    /// The record that stops it.
+    /// The record that has stopped the lane.
     pub record: RecordId,
-    /// Whether that record still exists. If not, nothing stops the lane any more.
+    /// Whether that record still exists. If not, the lane can go on.
     pub record_exists: bool,
-    /// Up to which id its held records are pending again, while it is releasing.
+    /// The id up to which the held records are pending again, while the lane is releasing.
     pub released_to: RecordId,
 }
 
 impl Stop {
-    /// Whether nothing of the lane is to be delivered.
+    /// Whether no record of the lane is to be delivered.
     pub(crate) fn stands_still(&self) -> bool {
         self.reason != StopReason::Releasing
     }
 }
 
-/// What is written about one record after it was handled.
+/// The change to write about one record after its call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {
-    /// Which record.
+    /// The id of the record.
     pub id: RecordId,
-    /// Failures counted when the record was fetched. The write is refused if another instance has counted one
-    /// since.
+    /// The count of failures at the fetch. If another instance has counted a failure since, the write is
+    /// refused.
     pub failures: u32,
-    /// What to write.
+    /// The change to write.
     pub change: Change,
 }
 
-/// The possible outcomes as the database sees them.
+/// The possible outcomes of a record in the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Delivered: delete, archive or keep, as configured.
+    /// Completed: the row is deleted, archived or kept, as configured.
     Complete,
-    /// As `Complete`, and the lane that this record had stopped goes on: its held records return.
+    /// Completed, and the lane that this record had stopped goes on: its held records return.
     CompleteAndResume,
-    /// Nothing stops the lane any more (the record was completed in its handler's own transaction,
-    /// or this build knows its handler): its held records return.
+    /// The lane that this record had stopped goes on (the record was completed by the transaction of its
+    /// handler, or this build knows its handler): its held records return.
     Resume,
-    /// The lane that is releasing under the name of this record: the next of its held records return.
+    /// A step of the releasing lane that this record had stopped: the next held records return.
     Release,
-    /// The same lane stands still again, stopped by another of its records: nothing more of it returns.
+    /// The releasing lane that this record had stopped is stopped again by another record: no more held
+    /// records return.
     StopRelease {
-        /// That record.
+        /// The other record.
         by: RecordId,
     },
-    /// Failed, another attempt after the delay. `stop`: later records of the lane wait for it.
+    /// An attempt has failed, and another follows after the delay. If `stop`, later records of the lane wait.
     Retry {
-        /// From the database's clock.
+        /// The time from the write, by the database's clock.
         delay: Duration,
-        /// Why it failed, cut to a limit.
+        /// The error of the attempt, cut to a limit.
         error: String,
-        /// Whether the lane stands still meanwhile.
+        /// Whether the lane is stopped meanwhile.
         stop: bool,
-        /// Whether it counts as a failed attempt.
+        /// Whether the attempt counts.
         counted: bool,
     },
-    /// Failed for good.
+    /// The record has failed for good.
     Fail {
-        /// Why it failed, cut to a limit.
+        /// The error of the last attempt, cut to a limit.
         error: String,
         /// What becomes of the lane.
         lane: OnFailure,
-        /// Whether it counts as a failed attempt.
+        /// Whether the attempt counts.
         counted: bool,
     },
-    /// No handler here: the lane stands still, no attempt is counted.
+    /// This build has no handler for the record, or cannot decode it: the lane is stopped, and no attempt
+    /// counts.
     Unroutable,
-    /// A later record of a lane that stands still: it leaves the pending set until the lane goes on.
+    /// A later record of a stopped lane: it leaves the pending set until the lane goes on.
     Hold {
-        /// The record that stops the lane; the hold is refused if it no longer does.
+        /// The record that has stopped the lane. If that stop is over, the hold is refused.
         behind: RecordId,
     },
 }
 
 impl Change {
-    /// Whether the change is about a lane: the record that names the lane stays as it is.
+    /// Whether the change concerns only a lane: the record that names the lane is not changed.
     pub(crate) fn is_of_lane(&self) -> bool {
         matches!(self, Self::Resume | Self::Release | Self::StopRelease { .. })
     }
@@ -340,8 +343,8 @@ impl Change {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnFailure {
-    /// It stands still until someone retries, discards or rewrites the record.
+    /// The lane is stopped until a person retries, discards or replaces the record.
     Block,
-    /// It goes on, and if this record had stopped it, its held records return.
+    /// The lane goes on. If this record had stopped it, its held records return.
     Continue,
 }

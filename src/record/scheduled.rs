@@ -1,4 +1,4 @@
-//! Records on their way into the database, and those that are taken back.
+//! Records to be inserted, and records to be cancelled.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,10 +10,10 @@ use crate::{name::Name, partition::Partition};
 /// When a record may be delivered for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Due {
-    /// At once.
+    /// At the insert.
     #[default]
     Now,
-    /// This long after the database's clock at the insert.
+    /// This long after the insert, by the database's clock.
     After(Duration),
     /// Not before this time, by the database's clock.
     At(SystemTime),
@@ -28,49 +28,50 @@ pub enum Deadline {
     At(SystemTime),
 }
 
-/// A record on its way into the database: one event for one handler.
+/// A record to be inserted: one event for one handler.
 #[derive(Clone, Debug)]
 pub struct NewRecord {
-    /// Identity given to handlers, brokers and inboxes; a uuid v7.
+    /// The identity of the event for handlers, brokers and inboxes, by default a uuid v7.
     pub event_id: Uuid,
-    /// Where it goes.
+    /// The partition of the key.
     pub partition: Partition,
-    /// What orders it.
+    /// The key that orders the record.
     pub key: String,
-    /// Who takes it.
+    /// The handler that takes the record.
     pub handler: Name,
-    /// What it is.
+    /// The record type.
     pub record_type: Name,
-    /// How the payload is encoded, as a media type.
+    /// The media type of the payload.
     pub content_type: Name,
     /// The encoded event.
     pub payload: Vec<u8>,
-    /// Headers, as stored.
+    /// The headers as stored.
     pub headers: Headers,
-    /// When it may be delivered.
+    /// The time of the first delivery.
     pub due: Due,
-    /// After this its handler is not called any more.
+    /// The time after which the handler is not called any more.
     pub deadline: Option<Deadline>,
-    /// The dedup key of its event, kept with a record that is not due yet: to be free if that is cancelled.
+    /// The dedup key of the event. Kept only with a record that is not due yet, so that cancelling the record
+    /// frees the key.
     pub dedup_key: Option<String>,
 }
 
-/// Which records that are not due yet are cancelled.
+/// The records to cancel, if they are not due yet.
 #[derive(Clone, Debug)]
 pub struct Cancel {
-    /// That of the key.
+    /// The partition of the key.
     pub partition: Partition,
-    /// What orders them.
+    /// The key of the records.
     pub key: String,
-    /// What they have in common.
+    /// The event id or dedup key of the records.
     pub named: Named,
 }
 
-/// How a caller names an event.
+/// The name of an event.
 #[derive(Clone, Debug)]
 pub enum Named {
-    /// By its id.
+    /// The event id.
     Event(Uuid),
-    /// By the dedup key with which it was scheduled.
+    /// The dedup key with which the event was scheduled.
     DedupKey(String),
 }
