@@ -1,4 +1,4 @@
-//! Building an outbox: everything is checked here, nothing is connected.
+//! Building an outbox: all settings and handlers are checked, and no connection is opened.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     wake::Wake,
 };
 
-/// Why an outbox could not be built.
+/// Why an outbox was not built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -31,10 +31,10 @@ pub enum BuildError {
     /// The handlers have problems.
     #[error("handlers have {} problem(s): {}", .problems.len(), join(.problems))]
     Handlers {
-        /// All of them.
+        /// All problems, at least one.
         problems: Vec<RegistryError>,
     },
-    /// The database cannot be used as it was given.
+    /// The database cannot be used with these settings.
     #[error(transparent)]
     Database(#[from] OpenError),
 }
@@ -102,11 +102,11 @@ impl<DB: Database> OutboxBuilder<DB> {
         self
     }
 
-    /// Gives the workers another address of the same database, for a pool whose address leads through a
-    /// pooler in transaction mode. The connections of the workers, of the heartbeat and of notifications, and
-    /// all calls of the outbox that are not part of your transactions, take the options of this pool.
-    /// Transactions (your own, those of [`Outbox::transaction`] and of transactional handlers) stay with the
-    /// pool of the outbox.
+    /// Gives the workers a pool with another address of the same database. Use it if the address of the
+    /// outbox's pool leads through a pooler in transaction mode. The connections of the workers, of the
+    /// heartbeat and of notifications, and all calls of the outbox outside of your transactions, take the
+    /// options of this pool. Transactions (your own, those of [`Outbox::transaction`] and of transactional
+    /// handlers) use the pool of the outbox.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -120,9 +120,9 @@ impl<DB: Database> OutboxBuilder<DB> {
         self
     }
 
-    /// Shares a value with handlers that ask for `State<T>`: one value per type, and exactly that type. If
-    /// the type has parameters, name them where the value is made (`unbounded_channel::<Order>()`): they
-    /// cannot be inferred from here.
+    /// Shares a value with handlers that take `State<T>`: one value per type, and exactly that type. If the
+    /// type has parameters, name them where the value is made (`unbounded_channel::<Order>()`), because they
+    /// cannot be inferred here.
     ///
     /// ```
     /// # use keylane::{memory::MemoryPool, *};
@@ -186,7 +186,7 @@ impl<DB: Database> OutboxBuilder<DB> {
         self
     }
 
-    /// Adds an observer of signals beside the log.
+    /// Adds an observer of signals in addition to the log.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -210,8 +210,9 @@ impl<DB: Database> OutboxBuilder<DB> {
     }
 
     /// Shuts the workers down when the token is cancelled, as [`Running::shutdown`](crate::Running::shutdown)
-    /// does: for a service whose parts all listen to one token. [`Running::finished`](crate::Running::finished)
-    /// waits for the end, and `start` waits for no database after that.
+    /// does. For a service whose parts all listen to one token.
+    /// [`Running::finished`](crate::Running::finished) waits for the end. After the cancelling, `start` does
+    /// not wait for the database.
     ///
     /// ```
     /// # use keylane::{Finished, Outbox, Registration, memory::MemoryPool, tokio_util::sync::CancellationToken};
@@ -229,7 +230,7 @@ impl<DB: Database> OutboxBuilder<DB> {
         self
     }
 
-    /// Checks everything and builds. No connection is opened.
+    /// Checks the settings and handlers and builds the outbox. No connection is opened.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -300,7 +301,8 @@ impl<DB: Database> OutboxBuilder<DB> {
     }
 }
 
-/// If a handler could take longer than others wait for its partition, its instance would be evicted.
+/// Refuses a handler that may take longer than others wait for its partition, because its instance would be
+/// evicted.
 fn check_timeouts(config: &Config, registry: &Registry) -> Result<(), ConfigError> {
     let (handover, call) = (config.cluster.handover_timeout, config.database.call_timeout);
     let hold = |entry: &Arc<Entry>| lease::longest_hold(entry.timeout, call, entry.form.is_transactional());

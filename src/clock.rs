@@ -1,21 +1,21 @@
-//! The process clock. Trust in a lease is measured by it, so it counts suspended time where the system
-//! has such a clock; where it has none, the wall clock beside it tells of a suspend.
+//! The clock of the process, by which the lease is measured. If the system has a clock that counts suspended
+//! time, it is used. If not, the wall clock shows a suspend.
 
 use std::time::{Duration, SystemTime};
 
-/// A monotonic clock; its zero has no meaning.
+/// A monotonic clock. Its zero is arbitrary.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Clock {
-    /// The system's clock, which goes on while the machine is suspended if there is one that does.
+    /// The clock of the system, one that counts suspended time if there is one.
     Boot,
-    /// tokio's clock, which tests can pause.
+    /// The clock of tokio, which tests can pause.
     Tokio(tokio::time::Instant),
-    /// Both clocks as a test sets them.
+    /// A clock and a wall clock, set by a test.
     #[cfg(test)]
     Set(&'static SetClock),
 }
 
-/// A clock, and a wall clock beside it that goes its own way.
+/// A clock, and a separate wall clock.
 #[cfg(test)]
 #[derive(Debug, Default)]
 pub(crate) struct SetClock {
@@ -24,7 +24,7 @@ pub(crate) struct SetClock {
 }
 
 impl Clock {
-    /// A clock that stands still when tokio's is paused.
+    /// A clock that stops when tokio's is paused.
     pub(crate) fn pausable() -> Self {
         Self::Tokio(tokio::time::Instant::now())
     }
@@ -39,7 +39,7 @@ impl Clock {
         }
     }
 
-    /// The wall clock, since 1970. A clock that can be paused is its own wall clock.
+    /// The wall clock, since 1970. A pausable clock is its own wall clock.
     pub(crate) fn wall(self) -> Duration {
         match self {
             Self::Boot => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
@@ -56,10 +56,10 @@ mod system {
 
     use rustix::time::{ClockId, clock_gettime};
 
-    /// The one that counts suspended time; `CLOCK_MONOTONIC` stands still during a suspend here.
+    /// `CLOCK_BOOTTIME` counts suspended time. `CLOCK_MONOTONIC` does not on these systems.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const CLOCK: ClockId = ClockId::Boottime;
-    /// On macOS and OpenBSD it counts suspended time.
+    /// On macOS and OpenBSD, `CLOCK_MONOTONIC` counts suspended time.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     const CLOCK: ClockId = ClockId::Monotonic;
 

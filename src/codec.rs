@@ -1,4 +1,4 @@
-//! How events become bytes and bytes become events: with the version of the event in the media type.
+//! Encoding and decoding of events, with the version of the event in the media type.
 
 use serde::de::DeserializeOwned;
 
@@ -10,42 +10,42 @@ use crate::{
 
 /// The media type of JSON.
 pub(crate) const JSON: &str = "application/json";
-/// What follows the media type of a later version of an event, before its number. A build that knows no versions
-/// refuses it.
+/// The text between the media type and the number of a later version. A build without versions refuses such a
+/// media type.
 const VERSION: &str = "; version=";
 
-/// Why an event could not be encoded.
+/// Why an event was not encoded.
 #[derive(Debug)]
 pub enum EncodeError {
-    /// It cannot be written as JSON.
+    /// The event cannot be written as JSON.
     Json(serde_json::Error),
-    /// Its codec refuses it.
+    /// The codec has refused the event.
     Other {
         /// The media type of the codec.
         content_type: &'static str,
-        /// What the codec says.
+        /// The error of the codec.
         problem: BoxedError,
     },
 }
 
-/// Why a payload could not be decoded. The text names places, never the payload's content.
+/// Why a payload was not decoded. The text names positions, never the payload's content.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The payload is not in a form this build can read.
+    /// The media type of the payload is none that this build can read.
     #[error("content type {content_type:?} cannot be decoded into an event; take it with a generic handler")]
     ContentType {
         /// The media type stored with the record.
         content_type: String,
     },
-    /// The payload is of a later version of the event than this build has.
+    /// The payload has a later version of the event than this build.
     #[error(
         "payload has version {version} of the event, this build has version {known}; a later build can read it"
     )]
     Version {
-        /// Of the payload.
+        /// The version of the payload.
         version: u32,
-        /// Of the event in this build.
+        /// The version of the event in this build.
         known: u32,
     },
     /// The event's upcast has refused an older payload.
@@ -53,29 +53,29 @@ pub enum DecodeError {
         "payload has version {version} of the event, which its upcast to version {known} refuses: {reason}"
     )]
     Upcast {
-        /// Of the payload.
+        /// The version of the payload.
         version: u32,
-        /// Of the event in this build.
+        /// The version of the event in this build.
         known: u32,
-        /// What the upcast says.
+        /// The error of the upcast.
         reason: String,
     },
-    /// The payload does not fit the event, in another codec than JSON.
+    /// The payload does not fit the event, in a codec other than JSON.
     #[error("payload does not fit the event as {content_type}: {problem}")]
     Codec {
         /// The media type of the codec.
         content_type: &'static str,
-        /// What the codec says.
+        /// The error of the codec.
         problem: String,
     },
-    /// The payload does not fit the event.
+    /// The payload does not fit the event, in JSON.
     #[error("payload does not fit the event: {category} at line {line}, column {column}")]
     Json {
-        /// Syntax, data or end of input.
+        /// The kind of the error: syntax, data or end of input.
         category: &'static str,
-        /// 1 and up; 0 after an upcast.
+        /// The line, from 1 on; 0 after an upcast.
         line: usize,
-        /// 1 and up; 0 after an upcast.
+        /// The column, from 1 on; 0 after an upcast.
         column: usize,
     },
 }
@@ -89,7 +89,7 @@ pub(crate) fn content_type<E: OutboxEvent>() -> Name {
     }
 }
 
-/// Encodes an event by its codec.
+/// Encodes an event with its codec.
 pub fn encode<E: OutboxEvent>(event: &E) -> Result<Vec<u8>, EncodeError> {
     match E::CODEC.other() {
         None => serde_json::to_vec(event).map_err(EncodeError::Json),
@@ -99,8 +99,9 @@ pub fn encode<E: OutboxEvent>(event: &E) -> Result<Vec<u8>, EncodeError> {
     }
 }
 
-/// Decodes a payload by its media type, through the event's upcast if it is of an older version. JSON is read whatever
-/// the codec of the event is: the event may have been stored before it had one.
+/// Decodes a payload by its media type. If the payload has an older version, the event's upcast converts it
+/// first. JSON is read whatever the codec of the event is, because the event may have been stored before it
+/// had the codec.
 pub fn decode<E: OutboxEvent>(content_type: &str, payload: &[u8]) -> Result<E, DecodeError> {
     let known = E::VERSION.max(1);
     let refused = || DecodeError::ContentType { content_type: content_type.to_owned() };
@@ -130,7 +131,7 @@ pub fn decode<E: OutboxEvent>(content_type: &str, payload: &[u8]) -> Result<E, D
     serde_json::from_value(upcast).map_err(|error| unfit(&error))
 }
 
-/// The media type without the version, and the version.
+/// Splits a media type into the part without the version, and the version.
 fn parts(content_type: &str) -> Option<(&str, u32)> {
     match content_type.rsplit_once(VERSION) {
         None => Some((content_type, 1)),
@@ -204,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Two bytes; and a codec whose payloads an upcast can read.
+    /// Two bytes, with a codec whose payloads an upcast can read.
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Pair(u8, u8);
 
@@ -256,7 +257,7 @@ mod tests {
     mod by_feature {
         use super::*;
 
-        /// What is wrong with a payload is told without what is in it.
+        /// An error of decoding does not quote the payload.
         #[test]
         fn codecs_tell_places_and_categories() {
             #[derive(Debug, PartialEq, Clone, Serialize, Deserialize)]

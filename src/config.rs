@@ -1,4 +1,4 @@
-//! Settings: plain structs with serde, defaults and a check that reports every problem at once.
+//! Settings: plain structs with serde, defaults and a check that reports all problems at once.
 
 use std::{fmt, time::Duration};
 
@@ -16,7 +16,8 @@ use crate::{
     store::{Completed, StoreSettings, Tables},
 };
 
-/// All settings of an outbox, out of a file or in code. In a file, durations are written as in `5s`, `1m 30s`.
+/// All settings of an outbox, from a file or from code. In a file, durations are written as in `5s`, `1m
+/// 30s`.
 ///
 /// ```
 /// use keylane::{Config, DeliveryConfig, OrderLevel, RetryPolicy, ScheduleConfig};
@@ -47,19 +48,19 @@ use crate::{
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
-    /// What the name of each table begins with: 1 to 32 lower-case letters, digits and underscores. Default
-    /// `outbox_`. Change it for a second outbox in one database.
+    /// The start of each table's name: 1 to 32 lower-case letters, digits and underscores. Default `outbox_`.
+    /// Change it for a second outbox in one database.
     pub table_prefix: String,
-    /// The schema (PostgreSQL) or database (MySQL, MariaDB) of the tables. Default: that of the connection.
-    /// SQLite has none.
+    /// The schema (PostgreSQL) or database (MySQL, MariaDB) of the tables. Default: the one of the
+    /// connection. SQLite has none.
     pub schema: Option<String>,
     /// What `schedule` accepts and promises.
     pub schedule: ScheduleConfig,
     /// How records are delivered.
     pub delivery: DeliveryConfig,
-    /// How partitions are shared.
+    /// How partitions are shared in the cluster.
     pub cluster: ClusterConfig,
-    /// The retry policy of handlers that have none of their own.
+    /// The retry policy of handlers without one of their own.
     pub retry: RetryPolicy,
     /// What becomes of completed records.
     pub retention: RetentionConfig,
@@ -92,8 +93,8 @@ pub enum OrderLevel {
     /// one transaction is kept. Costs nothing.
     #[default]
     Causal,
-    /// As [`OrderLevel::Causal`]. Besides, transactions that schedule for one key wait for one another, so
-    /// that delivery follows the order of commits.
+    /// Does as [`OrderLevel::Causal`]. In addition, transactions that schedule for one key wait for one
+    /// another, so that delivery follows the order of commits.
     Strict,
 }
 
@@ -104,18 +105,18 @@ pub enum OrderLevel {
 pub struct ScheduleConfig {
     /// How strongly the order of a key follows the order of commits. Default [`OrderLevel::Causal`].
     pub order: OrderLevel,
-    /// The largest encoded payload, in bytes. Default 1 MiB. Lower it to keep large data out of the tables;
-    /// workers hold payloads in memory ([`DeliveryConfig::max_in_flight_bytes`]).
+    /// The largest encoded payload in bytes. Default 1 MiB. Lower it to keep large data out of the tables.
+    /// Workers hold payloads in memory ([`DeliveryConfig::max_in_flight_bytes`]).
     pub max_payload_bytes: usize,
     /// The largest sum of the header names and values of a record, in bytes. Default 8 KiB.
     pub max_header_bytes: usize,
-    /// The greatest age of the list of published handlers that `schedule` uses. Default 10 s. A new handler
-    /// gets events of running producers after this time at the latest; a shorter time costs more reads of a
-    /// small table.
+    /// The greatest age of the list of published handlers that `schedule` uses. Default 10 s. Running
+    /// producers schedule for a new handler after this time at the latest. A shorter time costs more reads of
+    /// a small table.
     #[serde(with = "crate::duration::route_refresh")]
     pub route_refresh: Duration,
-    /// Refuse to schedule on a connection that is in no transaction. Default true. Set it to false only for
-    /// events that stand for themselves: their insert is committed alone.
+    /// Whether `schedule` refuses a connection without an open transaction. Default true. Set it to false
+    /// only for events that belong to no other write: their insert is committed alone.
     pub require_transaction: bool,
 }
 
@@ -139,15 +140,15 @@ pub struct RetentionConfig {
     /// What becomes of a completed record. Default [`Completed::Delete`]. `Archive` and `Keep` give a history
     /// and cost table space until [`completed_for`](field@Self::completed_for).
     pub completed: Completed,
-    /// How long archived and kept records stay. Default 7 days.
+    /// The time for which archived and kept records stay. Default 7 days.
     #[serde(with = "crate::duration::completed_for")]
     pub completed_for: Duration,
-    /// How long a dedup key is remembered. Default 7 days. Choose it longer than the time in which a producer
-    /// may repeat itself.
+    /// The time for which a dedup key is kept. Default 7 days. Set it longer than the time within which a
+    /// producer may repeat an event.
     #[serde(with = "crate::duration::dedup_for")]
     pub dedup_for: Duration,
-    /// How often the owner of partition 0 clears old rows away. Default 10 min. Shorten it if many rows grow
-    /// old at once.
+    /// The time between two purges of old rows by the owner of partition 0. Default 10 min. Shorten it if
+    /// many rows expire at once.
     #[serde(with = "crate::duration::purge_interval")]
     pub purge_interval: Duration,
 }
@@ -168,19 +169,19 @@ impl Default for RetentionConfig {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DatabaseConfig {
-    /// How long one call of the database may take; after that its connection is closed. Default 5 s. Must be
-    /// shorter than [`ClusterConfig::stale_instance_timeout`], and with the timeout of any handler shorter
-    /// than [`ClusterConfig::handover_timeout`].
+    /// The longest time of one call to the database. After it, the connection of the call is closed. Default
+    /// 5 s. Must be shorter than [`ClusterConfig::stale_instance_timeout`], and together with the timeout of
+    /// any handler shorter than [`ClusterConfig::handover_timeout`].
     #[serde(with = "crate::duration::call_timeout")]
     pub call_timeout: Duration,
-    /// Commit outcomes without waiting for the disk (PostgreSQL and SQLite). Default true. A crash of the
-    /// database may forget the last moments of outcomes, and those records are delivered again; set it to
-    /// false if that is worse than slower settles.
+    /// Whether outcomes are committed without waiting for the disk (PostgreSQL and SQLite). Default true. A
+    /// crash of the database may lose the latest outcomes, and their records are delivered again. If that is
+    /// worse than slower settles, set it to false.
     pub async_settle: bool,
-    /// Tell other processes of commits at once (PostgreSQL; the other databases poll). Default true. `NOTIFY`
-    /// is sent outside the transactions, at most every 3 ms, on a connection that is closed when it was not
-    /// used for 10 s. A process that delivers listens on another connection. If notifications cannot work,
-    /// polls go on alone. A process that owns all partitions tells nobody.
+    /// Whether other processes are notified of commits at once (PostgreSQL; the other databases poll).
+    /// Default true. `NOTIFY` is sent outside of the transactions, at most every 3 ms, on a connection that
+    /// is closed after 10 s without use. A process that delivers listens on another connection. If
+    /// notifications cannot work, polls find the records. A process that owns all partitions notifies nobody.
     pub notifications: bool,
 }
 
@@ -245,7 +246,7 @@ setters! { DatabaseConfig {
     notifications: bool
 } }
 
-/// Everything that is wrong with a configuration.
+/// All problems of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub struct ConfigError {
@@ -260,7 +261,7 @@ impl fmt::Display for ConfigError {
 }
 
 impl Config {
-    /// Checks every value and what must hold between them.
+    /// Checks every value and the relations between values.
     ///
     /// # Errors
     /// [`ConfigError`] with all problems, not only the first.

@@ -1,4 +1,4 @@
-//! The database seam on the user's side: pools, connections and transactions.
+//! The database seam on the side of the user: pools, connections and transactions.
 
 use std::{ops::DerefMut, sync::Arc};
 
@@ -15,15 +15,15 @@ pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// A database that an outbox can live in: `sqlx::Postgres`, `sqlx::MySql`, `sqlx::Sqlite` or
+/// A database that can hold an outbox: `sqlx::Postgres`, `sqlx::MySql`, `sqlx::Sqlite` or
 /// [`Memory`](crate::memory::Memory). Sealed.
 pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
-    /// Its name in messages.
+    /// The name of the database in messages.
     const NAME: &'static str;
-    /// What the builder is given.
+    /// The pool that the builder takes.
     type Pool: Pool<Database = Self> + Clone + Send + Sync + 'static;
-    /// What [`schedule`](crate::Outbox::schedule) is given; `&mut` of a transaction of the pool
-    /// coerces to `&mut` of it.
+    /// The connection that [`schedule`](crate::Outbox::schedule) takes. `&mut` of a transaction of the pool
+    /// coerces to it.
     type Connection: Send + 'static;
     /// A transaction of the pool.
     type Transaction: DerefMut<Target = Self::Connection> + Send;
@@ -32,18 +32,18 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
     #[doc(hidden)]
     fn begin(pool: &Self::Pool) -> BoxFuture<'_, Result<Self::Transaction, StoreError>>;
 
-    /// Commits it.
+    /// Commits the transaction.
     #[doc(hidden)]
     fn commit(tx: Self::Transaction) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Whether the connection is in a transaction. One that sqlx has begun costs nothing; any other costs a
-    /// round trip.
+    /// Whether the connection has an open transaction. The answer costs nothing for a transaction of sqlx,
+    /// else a round trip.
     #[doc(hidden)]
     fn in_transaction(_: &mut Self::Connection) -> BoxFuture<'_, Result<bool, StoreError>> {
         Box::pin(async { Ok(true) })
     }
 
-    /// Inserts records on the user's connection, in the order given.
+    /// Inserts records on the user's connection, in the given order.
     #[doc(hidden)]
     fn insert<'a>(
         conn: &'a mut Self::Connection,
@@ -51,7 +51,7 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
         records: &'a [NewRecord],
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Notes a dedup key on the user's connection; false if it was there already.
+    /// Notes a dedup key on the user's connection. Returns false if the key was noted before.
     #[doc(hidden)]
     fn note_dedup_key<'a>(
         conn: &'a mut Self::Connection,
@@ -59,7 +59,7 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
         dedup_key: &'a str,
     ) -> BoxFuture<'a, Result<bool, StoreError>>;
 
-    /// Takes the locks of the strict order level for these keys, sorted and distinct.
+    /// Takes the locks of the strict order level for these keys, which are sorted and distinct.
     #[doc(hidden)]
     fn lock_keys<'a>(
         conn: &'a mut Self::Connection,
@@ -67,7 +67,7 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
         keys: &'a [&'a str],
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Takes back records that are not due yet, on the user's connection; how many.
+    /// Cancels records that are not due yet, on the user's connection. Returns their number.
     #[doc(hidden)]
     fn cancel<'a>(
         conn: &'a mut Self::Connection,
@@ -75,23 +75,23 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
         cancel: &'a Cancel,
     ) -> BoxFuture<'a, Result<u64, StoreError>>;
 
-    /// The largest size of the pool, if it has one.
+    /// The largest size of the pool, or `None` if it has none.
     #[doc(hidden)]
     fn pool_size(_: &Self::Pool) -> Option<u32> {
         None
     }
 
-    /// Whether statements on connections of the pool may have names on the server.
+    /// Whether the server may keep named statements of the pool's connections.
     #[doc(hidden)]
     fn names_statements(_: &Self::Pool) -> bool {
         true
     }
 
-    /// Opens the store of the workers. Opens no connection yet.
+    /// Creates the store of the workers. Opens no connection.
     #[doc(hidden)]
     fn open(pool: &Self::Pool, settings: StoreSettings) -> Result<Arc<dyn Store>, OpenError>;
 
-    /// Prepares a transactional handler.
+    /// Converts the call of a transactional handler to its form for this database.
     #[doc(hidden)]
     fn transactional(
         pool: &Self::Pool,
@@ -100,9 +100,9 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
     ) -> Arc<dyn TransactionalRun>;
 }
 
-/// A database that is spoken to in SQL: all but [`Memory`](crate::memory::Memory).
+/// A database with SQL: all but [`Memory`](crate::memory::Memory).
 pub trait SqlDatabase: Database {
-    /// The statements of the records of one event.
+    /// The statements that schedule one event.
     #[doc(hidden)]
     fn statements(
         tables: &Tables,
@@ -112,14 +112,13 @@ pub trait SqlDatabase: Database {
     ) -> Result<Vec<Statement>, StoreError>;
 }
 
-/// A pool that says which database it is of, so that `Outbox::builder(pool)` needs no annotation.
+/// A pool whose type names its database, so that `Outbox::builder(pool)` needs no annotation.
 pub trait Pool: sealed::Sealed {
     /// The database of the pool.
     type Database: Database<Pool = Self>;
 }
 
-/// A connection that says which database it is to, so that a transactional handler needs only
-/// name the connection it takes.
+/// A connection whose type names its database, so that a transactional handler only names its connection.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a connection of an outbox database",
     note = "take a connection such as `&mut sqlx::PgConnection`, `&mut sqlx::MySqlConnection` or `&mut sqlx::SqliteConnection`"

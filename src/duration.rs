@@ -1,4 +1,4 @@
-//! How durations are written in settings: one module per key, so that a mistake is told with the key's path.
+//! Durations in settings: one module per key, so that an error names the path of the key.
 
 use std::{fmt, time::Duration};
 

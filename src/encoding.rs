@@ -1,14 +1,14 @@
-//! How the payload of an event is written and read: JSON, or what the event chooses.
+//! The codecs of payloads: JSON, or the choice of the event.
 
 use std::error::Error;
 
 type Refusal = Box<dyn Error + Send + Sync>;
 type Read<T> = fn(&[u8]) -> Result<T, Refusal>;
 
-/// How the payload of an event is encoded: JSON, unless the event says otherwise.
+/// The codec of an event's payload: JSON, unless the event chooses another.
 ///
-/// The media type is stored with each record, and the record's media type decides how it is read. So an event can
-/// change its codec: what is stored as JSON is still read.
+/// Each record stores its media type, and the media type decides how the payload is read. An event can
+/// therefore change its codec: stored JSON is still read.
 ///
 /// ```
 /// use keylane::{OutboxEvent, encoding::Codec};
@@ -34,12 +34,12 @@ type Read<T> = fn(&[u8]) -> Result<T, Refusal>;
 /// ```
 pub struct Codec<E>(Option<Other<E>>);
 
-/// A codec that is not JSON.
+/// A codec other than JSON.
 pub(crate) struct Other<E> {
     pub(crate) content_type: &'static str,
     pub(crate) encode: fn(&E) -> Result<Vec<u8>, Refusal>,
     pub(crate) decode: Read<E>,
-    /// For an upcast, if the encoding says by itself what is in it.
+    /// Decodes a payload for an upcast. `None` if the encoding does not describe its content.
     pub(crate) value: Option<Read<serde_json::Value>>,
 }
 
@@ -49,8 +49,9 @@ impl<E> Codec<E> {
         Self(None)
     }
 
-    /// A codec of your own: the media type without parameters, and a function each way. Their errors are logged and
-    /// stored: they must not contain the payload. An older version of the event cannot be read.
+    /// A custom codec: a media type without parameters, and a function for each direction. The errors of the
+    /// functions are logged and stored: they must not contain the payload. Payloads of older versions of the
+    /// event cannot be read.
     pub const fn new(
         content_type: &'static str,
         encode: fn(&E) -> Result<Vec<u8>, Refusal>,
@@ -59,7 +60,7 @@ impl<E> Codec<E> {
         Self(Some(Other { content_type, encode, decode, value: None }))
     }
 
-    /// The codec, if it is not JSON.
+    /// The codec, or `None` for JSON.
     pub(crate) fn other(self) -> Option<Other<E>> {
         self.0
     }
@@ -73,8 +74,8 @@ mod cbor {
     use super::{Codec, Other, Refusal};
 
     impl<E: Serialize + DeserializeOwned> Codec<E> {
-        /// CBOR, by serde: `application/cbor`. Structs are maps with the names of their fields. An upcast gets the payload
-        /// as JSON has it, so that a payload with byte strings cannot be brought to a later version.
+        /// CBOR, by serde: `application/cbor`. Structs are maps with the names of their fields. An upcast
+        /// gets the payload converted to JSON, so a payload with byte strings cannot be upcast.
         #[cfg_attr(docsrs, doc(cfg(feature = "cbor")))]
         pub const fn cbor() -> Self {
             let (encode, decode, value) = (encode::<E>, decode::<E>, decode::<serde_json::Value>);
@@ -90,7 +91,7 @@ mod cbor {
 
     fn decode<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Refusal> {
         let mut rest = payload;
-        // The texts of the library can have what is in the payload.
+        // The error texts of the library can quote the payload.
         let problem = match ciborium::from_reader(&mut rest) {
             Ok(event) if rest.is_empty() => return Ok(event),
             Ok(_) => "bytes behind its end".to_owned(),
@@ -111,8 +112,8 @@ mod message_pack {
     use super::{Codec, Other, Refusal};
 
     impl<E: Serialize + DeserializeOwned> Codec<E> {
-        /// MessagePack, by serde: `application/vnd.msgpack`. Structs are maps with the names of their fields. An upcast gets
-        /// the payload as JSON has it, so that a payload with binaries cannot be brought to a later version.
+        /// MessagePack, by serde: `application/vnd.msgpack`. Structs are maps with the names of their fields.
+        /// An upcast gets the payload converted to JSON, so a payload with binaries cannot be upcast.
         #[cfg_attr(docsrs, doc(cfg(feature = "message-pack")))]
         pub const fn message_pack() -> Self {
             let (encode, decode, value) = (encode::<E>, decode::<E>, decode::<serde_json::Value>);
@@ -126,7 +127,7 @@ mod message_pack {
 
     fn decode<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Refusal> {
         let mut rest = payload;
-        // The texts of the library can have what is in the payload.
+        // The error texts of the library can quote the payload.
         let problem = match rmp_serde::from_read(&mut rest) {
             Ok(event) if rest.is_empty() => return Ok(event),
             Ok(_) => "bytes behind its end",
@@ -147,8 +148,8 @@ mod protobuf {
     use super::{Codec, Other, Refusal};
 
     impl<E: Message + Default> Codec<E> {
-        /// Protobuf, by prost 0.14: `application/protobuf`. Protobuf has its own rules for changes, so an event needs no
-        /// version: a payload of an older version cannot be brought to a later one.
+        /// Protobuf, by prost 0.14: `application/protobuf`. Protobuf has its own rules for changes, so an
+        /// event needs no version, and a payload of an older version cannot be upcast.
         #[cfg_attr(docsrs, doc(cfg(feature = "protobuf")))]
         pub const fn protobuf() -> Self {
             let (encode, decode) = (encode::<E>, decode::<E>);
@@ -156,7 +157,7 @@ mod protobuf {
         }
     }
 
-    // A vector takes any message, so there is no error.
+    // A vector takes a message of any size, so there is no error.
     fn encode<E: Message>(event: &E) -> Result<Vec<u8>, Refusal> {
         Ok(event.encode_to_vec())
     }

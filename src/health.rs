@@ -1,15 +1,15 @@
-//! How workers are, as plain values: for a readiness page, an alarm or a person.
+//! The health of workers as plain values: for a readiness page, an alarm or a person.
 
 use std::{fmt, time::Duration};
 
 use crate::{ownership::Ownership, partition::PartitionSet};
 
-/// The shortest time that a failure must last before it counts as a reason, however short the poll interval.
+/// The shortest time that a failure must last to count as a reason.
 const LEAST: Duration = Duration::from_secs(1);
-/// How many poll intervals it must last.
+/// The same time in poll intervals, if that is longer.
 const POLLS: u32 = 3;
 
-/// The state of the workers at one time, known without a query.
+/// The health of the workers at one moment, known without a query.
 ///
 /// ```
 /// # use keylane::Running;
@@ -22,58 +22,62 @@ const POLLS: u32 = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// False if the workers have died: only a new start brings them back. Outages do not make it false.
+    /// Whether the workers are alive. If false, only a new start brings them back. Outages do not make it
+    /// false.
     pub live: bool,
-    /// The workers deliver what is theirs: they have joined, their lease holds, and they are not leaving.
+    /// Whether the workers deliver the records of their partitions: they have joined, their lease holds, and
+    /// they are not stopping.
     pub ready: bool,
-    /// Whether anything is amiss.
+    /// The reasons for degraded work, if any.
     pub state: HealthState,
 }
 
-/// Whether anything is amiss.
+/// Healthy, or degraded with reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HealthState {
-    /// Nothing is amiss.
+    /// There is no reason.
     Healthy,
-    /// Something is amiss: all reasons, at least one.
+    /// All reasons, at least one.
     Degraded(Vec<Degradation>),
 }
 
-/// Something that is amiss.
+/// A reason for degraded work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Degradation {
-    /// The workers have ended, or are about to: [`Running::finished`](crate::Running::finished) tells why.
+    /// The workers have ended, or are about to: [`Running::finished`](crate::Running::finished) returns the
+    /// reason.
     Stopping,
-    /// This process is in no cluster: it joins, or joins again after an eviction.
+    /// This process has not joined the cluster: it joins, or joins again after an eviction.
     NotJoined,
-    /// Heartbeats get no answer in time: nothing is dispatched until one does.
+    /// Heartbeats get no reply in time: no call of a handler begins until one does.
     LeaseLapsed {
-        /// Since when.
+        /// The time since the end of the lease.
         lapsed_for: Duration,
     },
-    /// Fetches fail: nothing new is found.
+    /// Fetches fail: no new records are found.
     FetchesFail {
-        /// Since the first that failed.
+        /// The time since the first failed fetch.
         failing_for: Duration,
     },
-    /// Outcomes wait to be written.
+    /// A write of outcomes takes long.
     SettleWaits {
-        /// Since the write began.
+        /// The time since the write began.
         waiting_for: Duration,
     },
-    /// Nobody in the cluster owns these partitions.
+    /// No live instance owns these partitions.
     PartitionsUnowned {
-        /// Which.
+        /// The partitions.
         partitions: PartitionSet,
     },
-    /// Notifications are wanted, but other processes cannot be heard: their commits are found by polls alone.
+    /// Notifications are enabled, but this process cannot listen: it finds the commits of other processes by
+    /// polls only.
     NotificationsAbsent,
 }
 
 impl Health {
-    /// The health of workers with or without a session, which poll at this interval.
+    /// The health of workers. `session` is `None` while they are not in the cluster.
     pub(crate) fn of(
         (live, stopping): (bool, bool),
         session: Option<&Ownership>,
@@ -97,7 +101,7 @@ impl Health {
     }
 }
 
-/// What is amiss in a session. Failures that have lasted no longer than the limit are left out.
+/// The reasons in a session. Failures that have lasted no longer than the limit are left out.
 fn amiss(session: &Ownership, lease_holds: bool, limit: Duration) -> impl Iterator<Item = Degradation> {
     let vitals = session.vitals();
     let long = |lasted: &Duration| *lasted > limit;

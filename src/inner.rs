@@ -1,5 +1,5 @@
-//! What the other members of this workspace and the tests use beyond the public API: the seam of the store and
-//! the words of its rows. No version number promises anything about this module.
+//! The items that other crates of this workspace and the tests use in addition to the public API: the seam of
+//! the store and the values of its rows. No version number covers this module.
 
 #[cfg(feature = "sqlite")]
 pub use crate::store::sql::class_of_code;

@@ -1,4 +1,4 @@
-//! Instances: the running processes that share the partitions, and what they see of one another.
+//! Instances: the running processes that share the partitions, and the views they have of one another.
 
 use std::{cell::Cell, fmt, hash::BuildHasher, str::FromStr};
 
@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::partition::PARTITION_COUNT;
 
-/// The identity of one running process, new at each start.
+/// The identity of one running process. Each start has a new one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(Uuid);
 
@@ -23,11 +23,13 @@ impl InstanceId {
 }
 
 thread_local! {
-    /// The seed of the identities that this thread makes, and how many it has made; `None` but in a simulation.
+    /// The seed of the identities made on this thread, and the number made so far. `None` outside of a
+    /// simulation.
     static SEED: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
 
-/// The identities that this thread makes from now on follow from the seed: a simulation can make them again.
+/// Derives the identities that this thread makes from now on from a seed, so that a simulation can repeat
+/// them.
 pub fn seed_identities(seed: u64) {
     SEED.set(Some((seed, 0)));
 }
@@ -35,7 +37,7 @@ pub fn seed_identities(seed: u64) {
 fn identity() -> Uuid {
     let Some((seed, count)) = SEED.get() else { return Uuid::now_v7() };
     SEED.set(Some((seed, count + 1)));
-    // Sorted by their start, as all identities are; only the last bits look like chance.
+    // Identities sort by their start, as all others do. Only the last bits look random.
     let chance = foldhash::fast::FixedState::with_seed(seed).hash_one(count);
     Uuid::from_u64_pair(count, chance)
 }
@@ -66,18 +68,18 @@ impl fmt::Debug for InstanceId {
     }
 }
 
-/// The life of an instance row. `Stopped` and `Dead` are final: a process declared dead comes
-/// back under a new identity.
+/// The states of an instance row. `Stopped` and `Dead` are final: a process that was declared dead joins
+/// again with a new identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InstanceState {
-    /// Beats, and takes its share of the partitions.
+    /// Beats, and owns its share of the partitions.
     Active,
-    /// Beats, finishes what it has, takes nothing more.
+    /// Beats, finishes its work and claims nothing.
     Draining,
-    /// Left by itself; its partitions are free.
+    /// Has left. Its partitions are free.
     Stopped,
-    /// Evicted by another instance; its partitions are free and its fence rows are closed.
+    /// Evicted by another instance. Its partitions are free and its fence rows are closed.
     Dead,
 }
 
@@ -109,40 +111,40 @@ impl FromStr for InstanceState {
     }
 }
 
-/// How often a partition has changed its owner. Grows by exactly one at each claim.
+/// The number of claims of a partition. Grows by exactly one per claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Generation(pub i64);
 
-/// One instance as another sees it.
+/// A live instance, as another instance reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Who.
+    /// The id of the instance.
     pub id: InstanceId,
-    /// Its state as stored.
+    /// The stored state.
     pub state: InstanceState,
-    /// Its beat counter. Observers watch whether it moves, never what time it was written.
+    /// The beat counter. Observers watch whether it moves, and ignore when it was written.
     pub beat: i64,
 }
 
-/// Who owns a partition, and since which generation.
+/// The owner of a partition, and the generation of the claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Claim {
-    /// The owner, or `None` when the partition is free.
+    /// The owner, or `None` if the partition is free.
     pub owner: Option<InstanceId>,
-    /// The generation of this claim.
+    /// The generation of the last claim.
     pub generation: Generation,
 }
 
-/// Everything an instance reads at a rebalance tick, from one statement snapshot per table.
+/// The data that an instance reads at a rebalance tick, from one statement snapshot per table.
 #[derive(Clone, Debug)]
 pub struct ClusterView {
     /// All live instances.
     pub members: Vec<Member>,
-    /// The claim of each partition, by its number.
+    /// The claim of each partition, indexed by its number.
     pub claims: [Claim; PARTITION_COUNT],
 }
 
-/// The name of a process that was given none.
+/// The default name of a process: the host name and the process id.
 pub(crate) fn default_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = if host.trim().is_empty() { "instance" } else { host.trim() };

@@ -1,4 +1,5 @@
-//! One stay of an instance in the cluster: from its join until it leaves, is evicted, or finds another server.
+//! One stay of an instance in the cluster: from its join until it leaves, is evicted, or finds another
+//! server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,18 +11,18 @@ use crate::{
     store::{ErrorClass, FenceRow, NewInstance, Store, StoreError},
 };
 
-/// What belongs to one stay.
+/// The parts of one stay. Fixed at the join.
 pub(crate) struct Membership {
     pub(crate) me: InstanceId,
-    /// Bound to the server on which the instance has joined.
+    /// The store, bound to the server on which the instance has joined.
     pub(crate) store: Arc<dyn Store>,
     pub(crate) ownership: Ownership,
     server: Server,
 }
 
 impl Membership {
-    /// Joins. The server is asked for first, so that the rows are written where this stay is bound to. `tried`: where
-    /// an earlier try may have written them, without an answer.
+    /// Joins. Asks for the server first, so that the rows are written on the server to which this stay is
+    /// bound. `tried` is the server on which an earlier try without a reply may have written the rows.
     pub(crate) async fn begin(
         store: &dyn Store,
         instance: &mut NewInstance,
@@ -31,13 +32,13 @@ impl Membership {
         store.close_idle(Duration::ZERO).await;
         let store = store.bound_to(server);
         if tried.is_some_and(|before| before != server) {
-            // An identity is of one server. This one may have a copy of the rows.
+            // An identity belongs to one server. This server may have a copy of the rows of the earlier try.
             store.leave(instance.id).await?;
             instance.id = InstanceId::generate();
         }
         *tried = Some(server);
         match store.join(instance).await {
-            // The identity is new, so the row is of the earlier try.
+            // The identity is new, so the earlier try has written the row.
             Err(error) if error.class == ErrorClass::Duplicate => {}
             joined => joined?,
         }
@@ -45,7 +46,7 @@ impl Membership {
         Ok(Self { me: instance.id, store, ownership: Ownership::new(clock), server })
     }
 
-    /// The fence row of the settler as it is after the join.
+    /// The fence row of the settler, with its counter as of the join.
     pub(crate) fn fence(&self) -> FenceRow {
         FenceRow::of_settler(self.me, self.server)
     }

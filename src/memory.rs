@@ -1,12 +1,11 @@
 //! An outbox in memory: the semantics of the databases on tokio's clock, for tests and simulations.
 //!
-//! [`MemoryPool`] takes the place of a database pool, [`MemoryTransaction`] that of a transaction:
-//! records get their ids when they are scheduled and appear when the transaction commits, fences
-//! refuse, lanes stop. Time is [`tokio::time::Instant`], so under `#[tokio::test(start_paused = true)]`
-//! an hour of retries takes no time. Everything ends with the last clone of the pool.
+//! [`MemoryPool`] replaces a database pool and [`MemoryTransaction`] its transaction: records get their ids
+//! when they are scheduled and appear when the transaction commits, fences refuse, lanes stop. Time is
+//! [`tokio::time::Instant`], so under `#[tokio::test(start_paused = true)]` an hour of retries takes no time.
+//! The data is dropped with the last clone of the pool.
 //!
-//! Handlers in a transaction have one thing to write besides records: [effects], texts that appear
-//! at the commit.
+//! A transaction can write one thing besides records: [effects], texts that appear at the commit.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), keylane::StoreError> {

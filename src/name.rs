@@ -27,7 +27,7 @@ impl Name {
         &self.0
     }
 
-    /// A text of the program itself, which is never copied.
+    /// A name from a text of the program, which is not copied.
     pub(crate) const fn from_static(text: &'static str) -> Self {
         Self(SmolStr::new_static(text))
     }
@@ -47,7 +47,7 @@ impl AsRef<str> for Name {
     }
 }
 
-/// A map by names is asked by a `&str`: both hash and compare alike.
+/// A map with names as keys can be searched by a `&str`, because both hash and compare alike.
 impl Borrow<str> for Name {
     fn borrow(&self) -> &str {
         &self.0

@@ -1,14 +1,14 @@
-//! Whether statements on the user's connections may have names on the server.
+//! Whether the server may keep named statements of the user's connections.
 //!
-//! A pool whose `statement_cache_capacity` is 0 goes through a pooler that forgets them. sqlx names
-//! statements all the same, and does not tell of a connection what the options of its pool were. So the
-//! caller who begins the work says it for all statements within.
+//! A pool whose `statement_cache_capacity` is 0 uses a pooler that forgets named statements. sqlx names
+//! statements nevertheless, and a connection does not show the options of its pool. The caller that begins
+//! the work therefore sets the answer for all statements within.
 
 tokio::task_local! {
     static UNNAMED: ();
 }
 
-/// Runs work whose statements have names on the server, or have none.
+/// Runs work whose statements are named if `named` is set.
 pub(crate) async fn with_names<T>(named: bool, work: impl Future<Output = T>) -> T {
     match named {
         true => work.await,
@@ -16,7 +16,7 @@ pub(crate) async fn with_names<T>(named: bool, work: impl Future<Output = T>) ->
     }
 }
 
-/// Whether statements of the work that runs here may have names.
+/// Whether statements of the current work may be named.
 #[cfg_attr(
     not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
     expect(dead_code, reason = "no database has statements")

@@ -1,6 +1,7 @@
-//! Telling other processes of commits, and being told of theirs: a hint that saves the wait for a poll.
+//! Notifications between processes about commits: a hint that saves the wait for a poll.
 //!
-//! It is sent outside the user's transactions: inside, it would make their commits wait for one another.
+//! A notification is sent outside of the user's transactions: inside, their commits would wait for one
+//! another.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,33 +16,33 @@ use crate::{
     wake::Wake,
 };
 
-/// The least time between two notifications of a process: what is committed in between shares one.
+/// The shortest time between two notifications of a process. Commits within it share one notification.
 const GAP: Duration = Duration::from_millis(3);
-/// The pause after a notification that could not be sent, and before the next try to listen.
+/// The pause after a notification that was not sent, and before the next try to listen.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The same pause after an error that only a person can fix.
+/// The pause after an error that only a person can fix.
 const LONG_PAUSE: Duration = Duration::from_secs(60);
-/// A connection that has notified nobody for this long is closed.
+/// The time after which an unused notifying connection is closed.
 const UNUSED_FOR: Duration = Duration::from_secs(10);
 
-/// What the workers of this process own, as long as they run.
+/// The ownership of this process's workers. Set at each join, `None` while they are not in the cluster.
 pub(crate) type Owned = Arc<watch::Sender<Option<Ownership>>>;
 
-/// Whether no other process delivers anything. A process that takes a partition later fetches from it by
-/// itself.
+/// Whether this process owns all partitions, so that no other process delivers. A process that claims a
+/// partition later fetches from it at once.
 fn is_alone(owned: &Owned) -> bool {
     owned.borrow().as_ref().is_some_and(|ownership| ownership.owned() == PartitionSet::ALL)
 }
 
-/// Notifies the other processes, from a task of its own. The task tells of the last commit, too, after
-/// this is dropped.
+/// Notifies other processes from a separate task. After the announcer is dropped, the task still sends the
+/// last notification.
 pub(crate) struct Announcer {
     committed: watch::Sender<()>,
     owned: Owned,
 }
 
 impl Announcer {
-    /// Returns `None` outside a runtime.
+    /// Starts the task. Returns `None` outside of a runtime.
     pub(crate) fn start(notifier: Arc<dyn Notifier>, owned: Owned, observers: Observers) -> Option<Self> {
         let runtime = tokio::runtime::Handle::try_current().ok()?;
         let (committed, mut commits) = watch::channel(());
@@ -66,16 +67,17 @@ impl Announcer {
         Some(Self { committed, owned })
     }
 
-    /// Something was committed: the first of several is told at once, the others together.
+    /// Announces a commit. The first of several commits is notified at once, the others together.
     pub(crate) fn announce(&self) {
-        // The task is not even woken: it would compete with the workers for a thread.
+        // If no other process delivers, the task is not woken: it would compete with the workers for a
+        // thread.
         if !is_alone(&self.owned) {
             self.committed.send_replace(());
         }
     }
 }
 
-/// Nudges `wake` whenever another process has announced something. Never ends.
+/// Nudges `wake` for each notification of another process. Never ends.
 pub(crate) async fn listen(
     notifier: &dyn Notifier,
     wake: &Wake,
@@ -89,7 +91,7 @@ pub(crate) async fn listen(
             absence.over();
             listen_state.set(true);
             loop {
-                // Also before the first: something may have been announced meanwhile.
+                // The nudge also precedes the first notification: a commit may have been announced meanwhile.
                 wake.nudge();
                 listener.recv().await?;
             }
@@ -101,20 +103,20 @@ pub(crate) async fn listen(
     }
 }
 
-/// Whether it was said that notifications cannot work here.
+/// Whether the absence of notifications was reported.
 #[derive(Default)]
 struct Absence {
     told: bool,
 }
 
 impl Absence {
-    /// It works. The pause until the next.
+    /// Notes a success. Returns the pause until the next notification.
     fn over(&mut self) -> Duration {
         self.told = false;
         GAP
     }
 
-    /// It does not: said once where only a person can fix it. The pause until the next try.
+    /// Reports a failure, only once if only a person can fix it. Returns the pause until the next try.
     fn report(&mut self, observers: &Observers, error: &StoreError) -> Duration {
         if !matches!(error.class, ErrorClass::Setup | ErrorClass::WrongNode | ErrorClass::Record) {
             observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });

@@ -1,9 +1,9 @@
-//! Ownership: the joint between the wings. The cluster wing grants and drains; the delivery wing
+//! Ownership: the seam between the wings. The cluster wing grants and drains partitions; the delivery wing
 //! takes permits.
 //!
-//! A permit rides with a record from the fetch until its outcome is durable: a partition is drained
-//! exactly when its permits are gone. The lease is one deadline for all partitions; when it passes,
-//! every permit stops being valid without a message.
+//! A permit goes with a record from the fetch until its outcome is durable: a partition is drained exactly
+//! when it has no permits. The lease is one deadline for all partitions. When it passes, every permit becomes
+//! invalid without a message.
 
 use std::{
     sync::{
@@ -25,10 +25,11 @@ use crate::{
     wake::Wake,
 };
 
-/// If the wall clock runs ahead of the monotonic one by more than this, the process stood still.
+/// The largest lead of the wall clock over the monotonic clock since a heartbeat. With a larger lead, the
+/// process was stopped meanwhile.
 const JUMP_TOLERANCE: Duration = Duration::from_millis(500);
 
-/// What this instance may act on.
+/// The partitions and the lease of this instance.
 #[derive(Clone)]
 pub(crate) struct Ownership(Arc<Shared>);
 
@@ -38,29 +39,29 @@ struct Shared {
     clock: Clock,
     lease: CachePadded<Lease>,
     slots: CachePadded<[Slot; PARTITION_COUNT]>,
-    /// Permits that are out, by partition.
+    /// The number of permits per partition. Raised by `permit`, lowered when a permit is dropped.
     permits: CachePadded<[AtomicU32; PARTITION_COUNT]>,
     returned: Notify,
     changed: Wake,
-    /// How often the cluster has changed, as the delivery wing has last seen it.
+    /// The count of the cluster's changes at the last poll. Set by `note_changes`.
     changes: watch::Sender<i64>,
-    /// When this instance last had a view, in microseconds on the clock.
+    /// The time of the delivery wing's last poll, in microseconds on the clock. Set by `note_changes`.
     polled_at: AtomicU64,
     vitals: Vitals,
 }
 
 #[derive(Default)]
 struct Lease {
-    /// Microseconds on the clock; 0 when there is no lease.
+    /// The end of the lease, in microseconds on the clock; 0 without a lease. Set by `renew` and `lose`.
     trusted_until: AtomicU64,
-    /// Both clocks at the last heartbeat, in microseconds.
+    /// Both clocks at the last renewal, in microseconds. Set by `renew`.
     wall_at: AtomicU64,
     clock_at: AtomicU64,
 }
 
 #[derive(Default)]
 struct Slot {
-    /// 0 when not owned: a claim makes it at least 1.
+    /// The generation of the claim, at least 1; 0 if the partition is not owned. Set by `grant` and `clear`.
     generation: AtomicI64,
     draining: AtomicBool,
 }
@@ -88,37 +89,38 @@ impl Ownership {
         self.0.clock
     }
 
-    /// What both wings note of their health.
+    /// The health of both wings, written by them.
     pub(crate) fn vitals(&self) -> &Vitals {
         &self.0.vitals
     }
 
-    /// Fires when partitions were granted or taken, or the lease was renewed or lost.
+    /// Wakes when partitions were granted, drained or cleared, or the lease was renewed after a lapse or
+    /// lost.
     pub(crate) fn changed(&self) -> &Wake {
         &self.0.changed
     }
 
-    /// The delivery wing sees at every poll how often the cluster has changed.
+    /// Notes the count of the cluster's changes from a poll of the delivery wing.
     pub(crate) fn note_changes(&self, changes: i64) {
         self.0.polled_at.store(self.0.clock.now().as_micros() as u64, SeqCst);
         self.0.changes.send_if_modified(|seen| std::mem::replace(seen, changes) != changes);
     }
 
-    /// How often the cluster has changed; wakes whoever waits for it to change.
+    /// The count of the cluster's changes. The receiver wakes when it changes.
     pub(crate) fn changes(&self) -> watch::Receiver<i64> {
         self.0.changes.subscribe()
     }
 
-    /// Whether the delivery wing has seen it since this time of the clock.
+    /// Whether the delivery wing has polled since this time of the clock.
     pub(crate) fn has_polled_since(&self, time: Duration) -> bool {
         Duration::from_micros(self.0.polled_at.load(SeqCst)) >= time
     }
 
-    /// A heartbeat sent at `sent_at` was acknowledged.
+    /// Renews the lease after a heartbeat that was sent at `sent_at`.
     pub(crate) fn renew(&self, sent_at: Duration, stale_timeout: Duration) {
         let held = self.lease_holds();
         let until = lease::trusted_until(sent_at, stale_timeout).as_micros() as u64;
-        // In this order: a reader between the two sees less wall time, not more.
+        // The wall clock is stored first: a reader between the two stores sees less wall time, not more.
         self.0.lease.wall_at.store(self.0.clock.wall().as_micros() as u64, SeqCst);
         self.0.lease.clock_at.store(self.0.clock.now().as_micros() as u64, SeqCst);
         self.0.lease.trusted_until.fetch_max(until, SeqCst);
@@ -127,19 +129,19 @@ impl Ownership {
         }
     }
 
-    /// Ends the lease: this instance has been evicted or stops.
+    /// Ends the lease, because this instance was evicted or stops.
     pub(crate) fn lose(&self) {
         self.0.lease.trusted_until.store(0, SeqCst);
         self.0.changed.nudge();
     }
 
-    /// How long the lease still holds.
+    /// The time until the end of the lease.
     pub(crate) fn lease_left(&self) -> Duration {
         let until = Duration::from_micros(self.0.lease.trusted_until.load(SeqCst));
         until.saturating_sub(self.0.clock.now())
     }
 
-    /// How long ago the time of the lease was over.
+    /// The time since the end of the lease.
     pub(crate) fn lapsed_for(&self) -> Duration {
         let until = Duration::from_micros(self.0.lease.trusted_until.load(SeqCst));
         self.0.clock.now().saturating_sub(until)
@@ -149,7 +151,7 @@ impl Ownership {
         self.0.trusted_now().is_some()
     }
 
-    /// Takes over what the database says is owned.
+    /// Takes over the claims of this instance from the database. Returns the partitions whose claim is new.
     pub(crate) fn grant(&self, owned: &[(Partition, Generation)]) -> PartitionSet {
         let mut granted = PartitionSet::EMPTY;
         for (partition, generation) in owned {
@@ -165,7 +167,7 @@ impl Ownership {
         granted
     }
 
-    /// From now on no permit is given for these, and no new call starts under an old one.
+    /// Drains partitions: no permit is given for them, and no new call starts under an old permit.
     pub(crate) fn drain(&self, partitions: PartitionSet) {
         for partition in partitions.iter() {
             self.0.slots[partition.index()].draining.store(true, SeqCst);
@@ -173,7 +175,7 @@ impl Ownership {
         self.0.changed.nudge();
     }
 
-    /// The draining partitions for which no permit is out.
+    /// The draining partitions without permits.
     pub(crate) fn drained(&self) -> PartitionSet {
         let idle = |partition: &Partition| {
             let slot = &self.0.slots[partition.index()];
@@ -183,7 +185,7 @@ impl Ownership {
         Partition::all().filter(idle).collect()
     }
 
-    /// Clears partitions after they were released.
+    /// Clears partitions after their release.
     pub(crate) fn clear(&self, partitions: PartitionSet) {
         for partition in partitions.iter() {
             let slot = &self.0.slots[partition.index()];
@@ -196,12 +198,12 @@ impl Ownership {
         }
     }
 
-    /// Owned, draining or not, whatever the lease.
+    /// The owned partitions, draining or not, whatever the lease.
     pub(crate) fn held(&self) -> PartitionSet {
         Partition::all().filter(|partition| self.generation(*partition).is_some()).collect()
     }
 
-    /// What may be worked on now.
+    /// The partitions that may be worked on now: owned, not draining, and the lease holds.
     pub(crate) fn owned(&self) -> PartitionSet {
         if !self.lease_holds() {
             return PartitionSet::EMPTY;
@@ -209,7 +211,7 @@ impl Ownership {
         Partition::all().filter(|partition| self.is_open(*partition)).collect()
     }
 
-    /// Of the partitions that may be worked on now, those for which no permit is out.
+    /// The partitions that may be worked on now and have no permits.
     pub(crate) fn idle(&self) -> PartitionSet {
         self.owned().iter().filter(|partition| self.permits(*partition) == 0).collect()
     }
@@ -224,8 +226,7 @@ impl Ownership {
         (generation != 0).then_some(Generation(generation))
     }
 
-    /// A permit to work on one record of the partition. It says nothing of the lease, which is checked before
-    /// each call.
+    /// A permit to work on one record of the partition. The lease is not checked here, but before each call.
     pub(crate) fn permit(&self, partition: Partition) -> Option<Permit> {
         let slot = &self.0.slots[partition.index()];
         self.0.permits[partition.index()].fetch_add(1, SeqCst);
@@ -236,24 +237,24 @@ impl Ownership {
         (generation.0 != 0 && !slot.draining.load(SeqCst)).then_some(permit)
     }
 
-    /// Permits of this partition that are out.
+    /// The number of permits of this partition.
     pub(crate) fn permits(&self, partition: Partition) -> usize {
         self.0.permits[partition.index()].load(SeqCst) as usize
     }
 
-    /// Permits that are out.
+    /// The number of permits of all partitions.
     pub(crate) fn permits_out(&self) -> usize {
         self.0.permits.iter().map(|permits| permits.load(SeqCst) as usize).sum()
     }
 
-    /// Returns after a permit was given back. Cancel safe.
+    /// Returns after a permit was dropped. Cancel safe.
     pub(crate) async fn permit_returned(&self) {
         self.0.returned.notified().await;
     }
 }
 
 impl Shared {
-    /// The time on the clock, if the lease holds at it.
+    /// The time on the clock, if the lease holds now.
     fn trusted_now(&self) -> Option<Duration> {
         let before =
             [&self.lease.wall_at, &self.lease.clock_at].map(|at| Duration::from_micros(at.load(SeqCst)));
@@ -265,7 +266,7 @@ impl Shared {
     }
 }
 
-/// The right to work on one record, until it is dropped.
+/// The right to work on one record, as long as it lives.
 pub(crate) struct Permit(Ticket);
 
 impl Permit {
@@ -277,7 +278,8 @@ impl Permit {
         self.0.generation
     }
 
-    /// The time on the clock, if a handler call may start now: same owner, not draining, lease good.
+    /// The time on the clock, if a handler call may start now: the claim is the same, the partition is not
+    /// draining, and the lease holds.
     pub(crate) fn starts_at(&self) -> Option<Duration> {
         self.0.is_current().then(|| self.0.shared.trusted_now()).flatten()
     }
@@ -287,23 +289,23 @@ impl Permit {
         self.starts_at().is_some()
     }
 
-    /// Whether what has begun may go on: same owner, draining or not, and the lease is good.
+    /// Whether work that has begun may go on: the claim is the same, draining or not, and the lease holds.
     pub(crate) fn may_go_on(&self) -> bool {
         self.0.is_owned() && self.0.shared.trusted_now().is_some()
     }
 
-    /// Whether the partition is owned as it was when the permit was given, and not draining.
+    /// Whether the claim is the same as when the permit was given, and the partition is not draining.
     pub(crate) fn is_current(&self) -> bool {
         self.0.is_current()
     }
 
-    /// The same question for later, without the right.
+    /// A ticket that answers the same question later, without the right.
     pub(crate) fn ticket(&self) -> Ticket {
         self.0.clone()
     }
 }
 
-/// What a permit is for. It keeps nobody from taking the partition.
+/// The claim of a permit. A ticket does not keep the partition from being handed over.
 #[derive(Clone)]
 pub(crate) struct Ticket {
     shared: Arc<Shared>,
@@ -312,7 +314,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Whether a handler call may start now, as [`Permit::may_start`].
+    /// Whether a handler call may start now, as [`Permit::may_start`] does.
     pub(crate) fn may_start(&self) -> bool {
         self.is_current() && self.shared.trusted_now().is_some()
     }
@@ -357,7 +359,7 @@ mod tests {
         (ownership, partition)
     }
 
-    /// Whether calls may start when so much time has passed on the clock and on the wall clock, in milliseconds.
+    /// Whether calls may start after so much time on the clock and on the wall clock, in milliseconds.
     fn trusts_after(clock: u64, wall: i64) -> bool {
         const HOUR: Duration = Duration::from_secs(3_600);
         let set = Box::leak(Box::new(SetClock { wall: Mutex::new(HOUR), ..SetClock::default() }));

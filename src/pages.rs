@@ -1,4 +1,4 @@
-//! The pages of the repository, so that their code is compiled as that of the docs is.
+//! The pages of the repository, so that their code is compiled as the code of the docs is.
 
 #[doc = include_str!("../README.md")]
 pub struct Readme;

@@ -4,20 +4,21 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The number of partitions. It is part of the stored data: it never changes for a given outbox.
+/// The number of partitions. It is part of the stored data and never changes.
 pub const PARTITION_COUNT: usize = 256;
 
 /// The name of the hash, as stored in `outbox_meta` beside the partition count.
 pub const PARTITION_HASH: &str = "xxh3_64";
 
-/// One of the 256 partitions. The type is the range check.
+/// One of the 256 partitions. A value of the type is always in range.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partition(u8);
 
 impl Partition {
     /// The partition of a record key: `xxh3_64(key bytes, seed 0) % 256`.
     ///
-    /// Stable for ever; golden vectors in the tests pin it, and so does `outbox_partition_of` in SQL.
+    /// The result never changes: golden vectors in the tests pin it, and so does `outbox_partition_of` in
+    /// SQL.
     ///
     /// ```
     /// assert_eq!(keylane::Partition::of("order-1").number(), 118);
@@ -36,7 +37,7 @@ impl Partition {
         self.0
     }
 
-    /// Its place in an array of [`PARTITION_COUNT`] entries.
+    /// The index in an array of [`PARTITION_COUNT`] entries.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -74,7 +75,7 @@ impl PartitionSet {
         self.0[partition.index() / 64] |= 1 << (partition.index() % 64);
     }
 
-    /// Takes a partition out.
+    /// Removes a partition.
     pub fn remove(&mut self, partition: Partition) {
         self.0[partition.index() / 64] &= !(1 << (partition.index() % 64));
     }
@@ -84,7 +85,7 @@ impl PartitionSet {
         self.0[partition.index() / 64] & (1 << (partition.index() % 64)) != 0
     }
 
-    /// How many partitions are in the set.
+    /// The number of partitions in the set.
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
@@ -94,7 +95,7 @@ impl PartitionSet {
         *self == Self::EMPTY
     }
 
-    /// A bit for each partition, the lowest bit of the first byte for partition 0.
+    /// One bit per partition. The lowest bit of the first byte is partition 0.
     pub fn to_bytes(&self) -> [u8; PARTITION_COUNT / 8] {
         let mut bytes = [0; PARTITION_COUNT / 8];
         for (eight, word) in bytes.chunks_exact_mut(8).zip(self.0) {

@@ -1,4 +1,4 @@
-//! What an outbox consists of: the builder makes it, the outbox holds it, the runtime starts from it.
+//! The parts of an outbox: the builder makes them, the outbox holds them, the runtime starts from them.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ pub(crate) struct Parts<DB: Database> {
     pub(crate) pool: DB::Pool,
     pub(crate) config: Config,
     pub(crate) store: Arc<dyn Store>,
-    /// The tables that the pool leads to, if the workers have another one: they must be the same.
+    /// The store over the outbox's pool, if the workers have another pool. Both must lead to the same tables.
     pub(crate) own: Option<Arc<dyn Store>>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) scheduler: Scheduler,
     pub(crate) wake: Wake,
-    /// How to be told of the commits of other processes, if asked for.
+    /// The notifier for commits of other processes, if notifications are enabled.
     pub(crate) notifier: Option<Arc<dyn Notifier>>,
     pub(crate) announcer: Option<Arc<Announcer>>,
     pub(crate) owned: Owned,
     pub(crate) observers: Observers,
-    /// Cancelled when the workers are to shut down.
+    /// Cancelled by the service when the workers are to shut down.
     pub(crate) shutdown: CancellationToken,
 }

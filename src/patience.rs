@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{delivery::roll, instance::InstanceId, rules::pacing};
 
-/// How often the database was tried in vain.
+/// The pauses between tries to reach the database, and the number of failed tries.
 pub(crate) struct Patience {
     seed: i64,
     tries: u32,
@@ -18,7 +18,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// The pause before the next try.
+    /// Counts a failed try, and returns the pause before the next one.
     pub(crate) fn next(&mut self) -> Duration {
         self.tries = self.tries.saturating_add(1);
         pacing::pause_after(self.tries, roll(self.seed, self.tries))

@@ -1,4 +1,4 @@
-//! Workers that run, as their service holds them.
+//! Running workers, as their service holds them.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -13,66 +13,67 @@ use crate::{
     unwind::outlived,
 };
 
-/// What a shutdown came to.
+/// The result of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// Everything in flight was finished and handed over in time.
+    /// Whether all work in flight was finished and handed over in time.
     pub graceful: bool,
-    /// Records that were in flight, whose handlers were cancelled or not called any more; another
-    /// instance delivers them again.
+    /// The number of records in flight whose handlers were cancelled or not called. Another instance delivers
+    /// them again.
     pub cancelled: usize,
 }
 
-/// Why workers deliver nothing any more.
+/// Why the workers have ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finished {
-    /// They were shut down.
+    /// The service has shut the workers down.
     Shutdown {
-        /// What it came to.
+        /// The result of the shutdown.
         report: ShutdownReport,
     },
     /// A person has drained this instance: see [`Admin::drain`](crate::admin::Admin::drain).
     Drained {
-        /// What it came to.
+        /// The result of the shutdown.
         report: ShutdownReport,
     },
-    /// A panic has ended them. Others take over after `cluster.stale_instance_timeout`.
+    /// A panic has ended the workers. Other instances take over after `cluster.stale_instance_timeout`.
     Panicked {
-        /// Its text.
+        /// The text of the panic.
         error: String,
     },
-    /// The system gave no thread for the heartbeat when the workers joined again after an eviction.
+    /// The workers were to join again after an eviction, and the system could not start the thread of the
+    /// heartbeat.
     NoThread {
-        /// What the system said.
+        /// The error of the system.
         error: String,
     },
-    /// They were dropped, or their runtime has ended.
+    /// The workers were dropped, or their runtime has ended.
     Dropped,
 }
 
-/// The workers of an outbox. Dropping it stops them at once, as a crash would: the others take over
-/// after `cluster.stale_instance_timeout`, and the log says so. [`shutdown`](Self::shutdown) hands over
-/// at once.
+/// The workers of an outbox. Dropping it stops them at once, as a crash would: the other instances take over
+/// after `cluster.stale_instance_timeout`, and the log says so. [`shutdown`](Self::shutdown) hands over at
+/// once.
 #[must_use = "dropping this stops delivery at once: keep it, and call `shutdown` in the end"]
 pub struct Running {
-    /// Who is told if this is dropped while the workers run.
+    /// Receives the signal if this is dropped while the workers run.
     observers: Observers,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
     finished: watch::Receiver<Option<Finished>>,
     instance: watch::Receiver<InstanceId>,
-    /// What they own, as long as they are in the cluster.
+    /// The ownership of the workers, while they are in the cluster. Set by the runtime.
     owned: Owned,
     poll_interval: Duration,
 }
 
-/// The ways by which the workers are controlled from outside.
+/// The means to control the workers from outside.
 pub(crate) struct Controls {
-    /// Asks them to stop, when it is cancelled.
+    /// Stops the workers when it is cancelled.
     pub(crate) token: CancellationToken,
-    /// Asks them to stop.
+    /// Stops the workers when it is set to true.
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) instance: watch::Receiver<InstanceId>,
     pub(crate) owned: Owned,
@@ -80,7 +81,7 @@ pub(crate) struct Controls {
 }
 
 impl Running {
-    /// Runs the work on a task of its own until it ends.
+    /// Runs the work on a separate task until it ends.
     pub(crate) fn spawn(
         work: impl Future<Output = Finished> + Send + 'static,
         controls: Controls,
@@ -107,8 +108,8 @@ impl Running {
         Self { observers, stop, task, finished, instance, owned, poll_interval }
     }
 
-    /// Finishes what is in flight, hands the partitions over and leaves, within
-    /// `cluster.graceful_shutdown_timeout`; then cancels the rest.
+    /// Finishes the work in flight, hands the partitions over and leaves, within
+    /// `cluster.graceful_shutdown_timeout`. Then cancels the rest.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -128,8 +129,8 @@ impl Running {
     }
 
     /// Waits until the workers have ended, and returns the reason. A service that waits only for its requests
-    /// never learns that its workers have ended: `select!` on this future. The future holds nothing of
-    /// `self`; several callers may wait, before the end and after.
+    /// does not learn that its workers have ended: wait for this future, too, with `select!`. The future
+    /// holds nothing of `self`. Several callers may wait, before and after the end.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -154,7 +155,7 @@ impl Running {
         }
     }
 
-    /// The state of the workers, without a query: a page of readiness may ask at every request.
+    /// The health of the workers, without a query. A readiness page may call it for every request.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -173,13 +174,13 @@ impl Running {
         Health::of((asked || !ended, ended || *self.stop.borrow()), session, self.poll_interval)
     }
 
-    /// The id of this process in the cluster. It is new after an eviction.
+    /// The id of this process in the cluster. It changes after an eviction.
     pub fn instance(&self) -> InstanceId {
         *self.instance.borrow()
     }
 }
 
-/// Asks the workers to stop when the token is cancelled. Never ends.
+/// Stops the workers when the token is cancelled. Never ends.
 async fn ask(token: CancellationToken, stop: watch::Sender<bool>) -> Infallible {
     token.cancelled().await;
     stop.send_replace(true);

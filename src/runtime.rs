@@ -1,4 +1,4 @@
-//! The runtime: starts both wings, puts them together, and takes them down in order.
+//! The runtime: starts both wings, connects them, and stops them in order.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,32 +28,33 @@ use crate::{
     wake::Wake,
 };
 
-/// A connection of the workers that was not used for this long is closed.
+/// The time after which an unused connection of the workers is closed.
 const UNUSED_FOR: Duration = Duration::from_secs(10);
 
-/// Why the workers could not start.
+/// Why the workers did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// An outbox without handlers only schedules.
+    /// The outbox has no handlers, so it can only schedule.
     #[error("this outbox has no handlers: it can schedule, but there is nothing to start")]
     NoHandlers,
-    /// The schema does not fit this build, or the database refuses what only a person can fix.
+    /// The schema does not fit this build, or the database refuses a call for a reason that only a person can
+    /// fix.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// The system gave no thread for the heartbeat.
+    /// The system could not start the thread of the heartbeat.
     #[error("the heartbeat thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
 }
 
-/// Checks the schema, publishes the handlers, joins, and leaves the workers running.
+/// Checks the schema, publishes the handlers, joins, and returns with the workers running.
 pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Running, StartError> {
     if inner.registry.is_empty() {
         return Err(StartError::NoHandlers);
     }
     let routes: Vec<_> = inner.registry.routes().into_iter().collect();
     let mut patience = Patience::default();
-    // Workers that are not wanted any more end by themselves, so that their service sees one kind of end.
+    // After a request to shut down, the workers start and end at once: their service sees one kind of end.
     while !inner.shutdown.is_cancelled() {
         let ready = async {
             inner.store.check().await?;
@@ -90,7 +91,7 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
         drained: watch::Sender::new(false),
         announce,
     };
-    // Before the wait: whoever gives up waiting drops this, and with it the workers.
+    // Spawned before the wait: a caller that stops waiting drops `running`, and with it the workers.
     let observers = inner.observers.clone();
     let running = Running::spawn(
         worker.run(joined),
@@ -122,7 +123,7 @@ async fn compare(store: &dyn Store, own: Option<&dyn Store>) -> Result<(), Schem
     if pool == worker_pool { Ok(()) } else { Err(SchemaError::WorkerPool { pool, worker_pool }) }
 }
 
-/// Tells `start` the result of the first join.
+/// Sends the result of the first join to `start`.
 type Joined = oneshot::Sender<Result<(), StartError>>;
 
 struct Worker {
@@ -135,9 +136,9 @@ struct Worker {
     owned: Owned,
     observers: Observers,
     stopped: watch::Receiver<bool>,
-    /// Makes `stopped` true.
+    /// Sets `stopped` to true.
     stop: watch::Sender<bool>,
-    /// Turns true when a person has told this instance to drain. It is not set back: whoever was drained does
+    /// Turns true when a person has told this instance to drain. Never reset, because a drained instance does
     /// not join again.
     drained: watch::Sender<bool>,
     announce: watch::Sender<InstanceId>,
@@ -151,7 +152,7 @@ enum Session {
 }
 
 impl Worker {
-    /// One session after another: an evicted instance comes back under a new identity.
+    /// Runs one session after another: an evicted instance joins again with a new id.
     async fn run(mut self, joined: Joined) -> Finished {
         let mut joined = Some(joined);
         let reason = loop {
@@ -166,7 +167,7 @@ impl Worker {
             let drained = *self.drained.borrow();
             break if drained { Finished::Drained { report } } else { Finished::Shutdown { report } };
         };
-        // The outbox may live on, and only schedule.
+        // The outbox may live on and schedule.
         self.store.close_idle(Duration::ZERO).await;
         if let Some(notifier) = &self.notifier {
             notifier.close_idle(Duration::ZERO).await;
@@ -204,14 +205,14 @@ impl Worker {
             ownership.lose();
             self.observers.emit(Signal::Evicted { instance: me });
         }
-        // Also after an eviction: an instance can be wrong about it (a crash of the database has
-        // forgotten its last settles), and then nobody else would free its partitions so soon.
+        // The instance leaves after an eviction, too. The eviction may be its own conclusion (a crash of the
+        // database has lost its last settles), and then no other instance would free its partitions soon.
         self.leave(me).await;
         store.close_idle(Duration::ZERO).await;
         session
     }
 
-    /// Both wings until one of them ends. Dropping the pipeline cancels its handlers.
+    /// Runs both wings until one of them ends. Dropping the dispatcher cancels its handlers.
     async fn work(
         &mut self,
         member: &Membership,
@@ -248,7 +249,7 @@ impl Worker {
             views: heartbeat.views(),
         };
         let limit = self.config.cluster.graceful_shutdown_timeout;
-        // Counted before the wings are dropped, which gives the permits back.
+        // The permits are counted before the wings are dropped, which drops the permits.
         let in_flight = async {
             overtime(self.stopped.clone(), limit).await;
             ownership.permits_out()
@@ -276,7 +277,7 @@ impl Worker {
         }
     }
 
-    /// A drained instance leaves as one that is shut down, with the same limit of time. Never ends.
+    /// Stops a drained instance as a shutdown does, with the same time limit. Never ends.
     async fn stop_when_drained(&self) {
         if self.drained.subscribe().wait_for(|drained| *drained).await.is_ok() {
             self.stop.send_replace(true);
@@ -284,7 +285,7 @@ impl Worker {
         std::future::pending().await
     }
 
-    /// Fetches when another process says that it has committed something. Never ends.
+    /// Fetches when another process notifies of a commit. Never ends.
     async fn listen_to_others(&self, listen_state: &ListenState) {
         match &self.notifier {
             Some(notifier) => listen(&**notifier, &self.wake, listen_state, &self.observers).await,
@@ -292,9 +293,9 @@ impl Worker {
         }
     }
 
-    /// Joins, however long the database is away; `None` if a stop was asked for before, or if the database
-    /// refuses while `start` waits. After `start` has returned, a refusal is tried again, too: somebody may fix
-    /// its cause.
+    /// Joins, however long the database is unreachable. Returns `None` if a stop was asked for, or if the
+    /// database refuses while `start` waits. After `start` has returned, the join is tried again after a
+    /// refusal, too, because a person may fix the cause.
     async fn join(&mut self, joined: &mut Option<Joined>) -> Option<Membership> {
         let mut instance = NewInstance {
             id: InstanceId::generate(),
@@ -328,8 +329,8 @@ impl Worker {
         }
     }
 
-    /// Leaves, trying for the time of one call: the connection may have died with a database that is
-    /// back by now. Without it, the others wait for the stale timeout.
+    /// Leaves the cluster, with tries for the time of one call: the connection may be broken although the
+    /// database is back. If the instance does not leave, the others wait for the stale timeout.
     async fn leave(&self, me: InstanceId) {
         let until = Instant::now() + self.config.database.call_timeout;
         let mut patience = Patience::default();
@@ -344,7 +345,7 @@ impl Worker {
         self.observers.emit(Signal::Left { instance: me });
     }
 
-    /// Keeps the list of handlers fresh and clears old rows away. Never ends.
+    /// Keeps the list of handlers fresh and purges old rows. Never ends.
     async fn housekeeping(&self, store: &dyn Store, ownership: &Ownership) {
         let retention = &self.config.retention;
         let mut purge_at = Instant::now() + retention.purge_interval;
@@ -356,7 +357,7 @@ impl Worker {
                 () = tokio::time::sleep(self.config.schedule.route_refresh / 2) => {}
                 Ok(()) = changes.changed() => changed = true,
             };
-            // Polls tell when the list has changed, as long as there are any.
+            // Polls show whether the list has changed. If there were no polls, the list is read.
             match !changed && ownership.has_polled_since(since) {
                 true => self.routes.confirm(at),
                 false => match self.routes.refresh(store).await {
@@ -365,9 +366,9 @@ impl Worker {
                 },
             }
             store.close_idle(UNUSED_FOR).await;
-            // The connections of the service's own calls.
+            // The unbound store has the connections of the service's own calls.
             self.store.close_idle(UNUSED_FOR).await;
-            // One instance does it for all: the owner of partition 0.
+            // One instance purges for all: the owner of partition 0.
             let mine = Partition::new(0).is_some_and(|first| ownership.is_open(first));
             if Instant::now() < purge_at || !mine || !ownership.lease_holds() {
                 continue;
@@ -389,7 +390,7 @@ impl Worker {
     }
 }
 
-/// Returns when a shutdown has taken longer than its limit.
+/// Returns when a shutdown has exceeded its time limit.
 async fn overtime(mut stop: watch::Receiver<bool>, limit: Duration) {
     if stop.wait_for(|stop| *stop).await.is_err() {
         std::future::pending::<()>().await;

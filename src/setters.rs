@@ -1,5 +1,5 @@
 //! Setters of settings: one line per field of a struct. Code outside of the crate cannot write such a struct
-//! as a literal, because it may get more fields.
+//! as a literal, because the struct may get more fields.
 
 /// A setter under the name of its field; `Option` fields are set to `Some`.
 macro_rules! setters {

@@ -1,20 +1,21 @@
-//! Scheduling without sqlx: what [`Outbox::schedule`] would run, as texts and values for another client of the same
-//! database, such as Diesel, SeaORM or tokio-postgres.
+//! Scheduling without sqlx: the statements of [`Outbox::schedule`] as texts and values, for another client of
+//! the same database, such as Diesel, SeaORM or tokio-postgres.
 //!
-//! [`Outbox::statements`] renders them, and the caller runs them on a connection of its own:
+//! [`Outbox::statements`] renders the statements, and the caller runs them on its own connection:
 //!
-//! 1. All of them in one transaction, the one that writes what the event tells of, and in the order given. Nothing here
-//!    can see that a transaction is open, so `schedule.require_transaction` does not help. On SQLite it is begun with
-//!    `BEGIN IMMEDIATE`.
-//! 2. If [`Step::NoteDedupKey`] has written no row, the event is a duplicate and the others are left out
+//! 1. Run all statements in one transaction, the transaction that writes the business rows of the event, and
+//!    in the given order. This module cannot see whether a transaction is open, so
+//!    `schedule.require_transaction` has no effect. On SQLite, begin the transaction with `BEGIN IMMEDIATE`.
+//! 2. If [`Step::NoteDedupKey`] has written no row, the event is a duplicate: leave the other statements out
 //!    ([`Statement::is_duplicate`]).
-//! 3. The transaction is committed, and then [`Outbox::wake`] is called, or the records wait for the next poll.
+//! 3. Commit the transaction, then call [`Outbox::wake`], or the records wait for the next poll.
 //!
-//! The statements are those of one transaction: an attempt that is rolled back may be repeated with the same ones, and
-//! keeps its event id. Made long before they are run, they miss handlers that were published meanwhile.
+//! The statements are those of one transaction. If the transaction is rolled back, the same statements may be
+//! run again, and the event keeps its id. If they are run long after they were rendered, they miss handlers
+//! that were published meanwhile.
 //!
-//! The outbox still needs a pool of sqlx, for the workers and for the list of handlers. A process that only schedules
-//! opens a connection of it when it reads that list, every `schedule.route_refresh`.
+//! The outbox still needs a pool of sqlx, for the workers and for the list of handlers. A process that only
+//! schedules opens a connection of the pool to read the list, every `schedule.route_refresh`.
 
 use uuid::Uuid;
 
@@ -31,24 +32,24 @@ pub use crate::{
     statement::{Statement, Step, Value},
 };
 
-/// What schedules one event.
+/// The statements that schedule one event.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Statements {
     /// The identity of the event.
     pub event_id: Uuid,
-    /// The partition of its key.
+    /// The partition of the event's key.
     pub partition: Partition,
-    /// Records that are written: one per handler of the type.
+    /// The number of records that are written: one per handler of the type.
     pub records: usize,
-    /// In the order in which they are run.
+    /// The statements in the order in which they are run.
     pub statements: Vec<Statement>,
 }
 
 impl<DB: SqlDatabase> Outbox<DB> {
-    /// What [`schedule_with`](Self::schedule_with) would run, for another client of the database: see the module
-    /// [`sql`](crate::sql) for what is left to the caller. The list of handlers is read if it is old; nothing else
-    /// is asked.
+    /// Renders the statements of [`schedule_with`](Self::schedule_with) for another client of the database:
+    /// see the module [`sql`](crate::sql) for the duties of the caller. If the list of handlers is old, it is
+    /// read; no other query is made.
     ///
     /// ```
     /// # use keylane::{Outbox, OutboxEvent, ScheduleError, ScheduleOptions, sql::SqlDatabase};
@@ -63,7 +64,7 @@ impl<DB: SqlDatabase> Outbox<DB> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`schedule_with`](Self::schedule_with), but for [`ScheduleError::NoTransaction`].
+    /// Those of [`schedule_with`](Self::schedule_with), except [`ScheduleError::NoTransaction`].
     pub async fn statements<E: OutboxEvent>(
         &self,
         event: &E,
@@ -72,7 +73,7 @@ impl<DB: SqlDatabase> Outbox<DB> {
         self.statements_raw(RawEvent::encode(event)?, options).await
     }
 
-    /// As [`statements`](Self::statements), for an event that is already encoded.
+    /// Does as [`statements`](Self::statements), for an encoded event.
     ///
     /// ```
     /// # use keylane::{Outbox, RawEvent, ScheduleError, ScheduleOptions, sql::{SqlDatabase, Statements}};

@@ -6,50 +6,50 @@ use uuid::Uuid;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Statement {
-    /// What it is for.
+    /// The purpose of the statement.
     pub step: Step,
-    /// With `$1`, `$2`, … on PostgreSQL, `?` on MySQL and MariaDB, and on SQLite. It is the same for every event that has the same
-    /// options, so that it may stay prepared.
+    /// The text, with `$1`, `$2`, … on PostgreSQL and `?` on MySQL, MariaDB and SQLite. It is the same for
+    /// every event with the same options, so it may stay prepared.
     pub text: String,
-    /// What the parameters are, in their order.
+    /// The parameters in their order.
     pub values: Vec<Value>,
 }
 
-/// What a statement is for.
+/// The purpose of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Notes the dedup key, where there is one. It writes one row, or none if the key was there.
+    /// Notes the dedup key, if the event has one. Writes one row, or none if the key was noted before.
     NoteDedupKey,
-    /// Locks the key of the event until the transaction ends, with `schedule.order = "strict"` on PostgreSQL and MySQL.
-    /// What it returns has no meaning. Transactions with several events take these locks in the order of their keys, or
-    /// two of them may wait for each other.
+    /// Locks the key of the event until the transaction ends, with `schedule.order = "strict"` on PostgreSQL
+    /// and MySQL. The result has no meaning. If a transaction has several events, it must take these locks in
+    /// the order of their keys, because two transactions could otherwise wait for each other.
     LockKey,
     /// Inserts a record.
     Insert,
 }
 
-/// A parameter, of the type that the text expects in its place.
+/// A parameter, in the type that the text expects.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
-    /// A whole number of 64 bits.
+    /// An integer of 64 bits.
     Int(i64),
-    /// A whole number of 16 bits; only on PostgreSQL, which tells them apart.
+    /// An integer of 16 bits. Only on PostgreSQL, which has separate types.
     SmallInt(i16),
     /// A text.
     Text(String),
     /// Bytes: `bytea`, `VARBINARY` or `BLOB`.
     Bytes(Vec<u8>),
-    /// A `uuid`; only on PostgreSQL, the others have 16 bytes.
+    /// A `uuid`. Only on PostgreSQL; the other databases take 16 bytes.
     Uuid(Uuid),
-    /// A text that is null.
+    /// A null text.
     Null,
 }
 
 impl Statement {
-    /// Whether the answer of the database says that the event is a duplicate, so that the other statements are left
-    /// out. `rows` is how many rows this statement has written.
+    /// Whether the event is a duplicate, so that the other statements are left out. `rows` is the number of
+    /// rows that this statement has written.
     pub fn is_duplicate(&self, rows: u64) -> bool {
         self.step == Step::NoteDedupKey && rows == 0
     }

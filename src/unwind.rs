@@ -1,7 +1,7 @@
-//! Code of the user's may panic anywhere: this is where its panics end.
+//! Catching panics of the user's code, which may panic anywhere.
 //!
-//! A panic while another one unwinds, and any panic under `panic = "abort"`, ends the process; no library
-//! can catch those.
+//! A panic while another one unwinds, and any panic under `panic = "abort"`, ends the process: no library can
+//! catch these.
 
 use std::{
     any::Any,
@@ -13,12 +13,12 @@ use futures::FutureExt;
 /// Runs `call`.
 ///
 /// # Errors
-/// The text of a panic in it.
+/// The text of the panic, if `call` panics.
 pub(crate) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(text_of)
 }
 
-/// The same for a future.
+/// Runs a future as [`caught`] runs a call.
 pub(crate) async fn outlived<T>(work: impl Future<Output = T>) -> Result<T, String> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(text_of)
 }
@@ -27,7 +27,7 @@ fn text_of(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let text = format!("panicked: {}", text.unwrap_or("no text"));
-    // What was thrown is the user's, too: it may panic as it goes.
+    // The payload of the panic is the user's, too: its drop may panic.
     if let Err(second) = catch_unwind(AssertUnwindSafe(move || drop(panic))) {
         std::mem::forget(second);
     }

@@ -1,4 +1,4 @@
-//! What the wings note of their own health, for whoever asks how the workers are.
+//! Signs of health, written by the wings and read by the health of the workers.
 
 use std::{
     sync::{
@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use crate::partition::PartitionSet;
 
-/// Signs of life of one session. The wings write, [`Running::health`](crate::Running::health) reads.
+/// The signs of health of one session. The wings write them, [`Running::health`](crate::Running::health)
+/// reads them.
 #[derive(Clone, Default)]
 pub(crate) struct Vitals(Arc<Shared>);
 
@@ -24,18 +25,19 @@ struct Shared {
 
 #[derive(Default)]
 struct Signs {
-    /// When the first fetch failed since the last one that was answered.
+    /// The time of the first failed fetch since the last one with a reply. Set by `fetch_failed`, cleared by
+    /// `fetch_answered`.
     fetches_fail_since: Option<Instant>,
-    /// When the settle began that is under way.
+    /// The begin of the settle under way. Set by `settle_begins`, cleared by `settle_ends`.
     settles_since: Option<Instant>,
-    /// What nobody owned in the last view.
+    /// The partitions without a live owner in the last view. Set by `note_unowned`.
     unowned: PartitionSet,
-    /// What nobody owned in the view before it.
+    /// The partitions without a live owner in the view before it. Set by `note_unowned`.
     unowned_before: PartitionSet,
 }
 
 impl Vitals {
-    /// Whether this process is told of the commits of others.
+    /// Whether this process listens to notifications of commits.
     pub(crate) fn listen_state(&self) -> &ListenState {
         &self.0.listen_state
     }
@@ -56,23 +58,24 @@ impl Vitals {
         self.signs().settles_since = None;
     }
 
-    /// What nobody owns in the next view.
+    /// Notes the partitions without a live owner in the next view.
     pub(crate) fn note_unowned(&self, unowned: PartitionSet) {
         let mut signs = self.signs();
         signs.unowned_before = std::mem::replace(&mut signs.unowned, unowned);
     }
 
-    /// For how long no fetch has been answered though fetches were tried.
+    /// The time since fetches began to fail, or `None` if the last one got a reply.
     pub(crate) fn fetches_fail_for(&self) -> Option<Duration> {
         self.signs().fetches_fail_since.map(|since| since.elapsed())
     }
 
-    /// For how long the settle under way lasts.
+    /// The time since the settle under way began, or `None` if there is none.
     pub(crate) fn settles_for(&self) -> Option<Duration> {
         self.signs().settles_since.map(|since| since.elapsed())
     }
 
-    /// What nobody owned in two views, one after the other: in a handover it is one at most.
+    /// The partitions without a live owner in two consecutive views. In a handover, a partition is unowned in
+    /// at most one.
     pub(crate) fn unowned(&self) -> PartitionSet {
         let signs = self.signs();
         signs.unowned.iter().filter(|partition| signs.unowned_before.contains(*partition)).collect()
@@ -83,14 +86,14 @@ impl Vitals {
     }
 }
 
-/// Whether this process is told of the commits of others.
+/// Whether this process listens to notifications of commits.
 #[derive(Clone, Default)]
 pub(crate) struct ListenState(Arc<Flags>);
 
 #[derive(Default)]
 struct Flags {
     listening: AtomicBool,
-    /// A try to listen has failed, and none has succeeded since.
+    /// Whether a try to listen has failed, and none has succeeded since. Set by `set`.
     absent: AtomicBool,
 }
 

@@ -1,10 +1,10 @@
-//! One coalescing nudge: "there may be work".
+//! A nudge that says that there may be work. Nudges coalesce.
 
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-/// Many nudges before a fetch count as one.
+/// A nudge. Many nudges before a wait count as one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wake(Arc<Notify>);
 

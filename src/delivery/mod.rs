@@ -14,9 +14,8 @@
 //!   on, in id order, without those in memory.
 //! * **lanes** keep each key of each handler in order. A record is admitted to its lane, waits for its run, and
 //!   stays in memory until its outcome is durable. What the lanes want of other stations, they *wish* (`wishes`).
-//! * **execute** runs the runs in tasks and calls the user's code, in one place (`call`). However a run ends,
-//!   it
-//!   reports the outcome of each of its records.
+//! * **execute** runs the runs in tasks and calls the user's code, in one place (`call`). Each run ends with a
+//!   report of the outcome of each of its records.
 //! * **settle** writes outcomes in batches, each under the instance's fence row, and leaves no reply in doubt.
 //!
 //! A *permit* goes with each record from its fetch until its outcome is durable: a partition is handed over
