@@ -1,44 +1,45 @@
-//! What a history consists of: one event a line.
+//! The events of a history: one event per line.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// One line of a history: who saw what, and when.
+/// One line of a history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
-    /// Nanoseconds on the one clock of the whole history.
+    /// The time in nanoseconds on the one clock of the whole history.
     pub at: u64,
-    /// Who wrote the line; one process writes one file.
+    /// The process that wrote the line. One process writes one file.
     pub process: String,
-    /// What happened.
+    /// The content of the event.
     pub what: What,
 }
 
-/// What happened.
+/// The content of an event.
 ///
-/// Events that tell what the database contains (`Stored` to `Evicted`) stand in the order of commits, those of one
-/// transaction in the order of ids, and before the event that tells that its commit returned. What a person does is told
-/// before it is done. A call whose handler cannot read the payload is told as one that failed.
+/// Events about the content of the database (`Stored` to `Evicted`) are in the order of commits, those of one
+/// transaction in the order of ids. They come before the event of the returned commit. An action of a person
+/// is written before it is done. A call whose handler cannot read the payload is written as a failed call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum What {
     /// A call that schedules an event has begun.
     Scheduling {
-        /// Names the call, in the whole history.
+        /// The number of the call, unique in the whole history.
         call: u64,
-        /// Names the transaction, in the whole history.
+        /// The number of the transaction, unique in the whole history.
         tx: u64,
         /// The identity of the event.
         event: Uuid,
         /// The key.
         key: String,
-        /// The handlers that get it, if the producer knows them; none if it does not.
+        /// The handlers of the event; none if the producer does not know them.
         handlers: Vec<String>,
-        /// Whether it is scheduled for later: until it is due it has no place in the order of its key.
+        /// Whether the event is scheduled for later: until it is due, it has no place in the order of its
+        /// key.
         delayed: bool,
     },
-    /// The event of the call has a dedup key. Told between its begin and its return.
+    /// The event of the call has a dedup key. Written between the begin of the call and its return.
     Keyed {
         /// The call.
         call: u64,
@@ -60,7 +61,7 @@ pub enum What {
         /// The call.
         call: u64,
     },
-    /// The call ended with an error that does not tell whether it has written something.
+    /// The call ended with an error that does not say whether it has written.
     ScheduleUnknown {
         /// The call.
         call: u64,
@@ -89,36 +90,36 @@ pub enum What {
     Undone {
         /// The transaction.
         tx: u64,
-        /// The events that went.
+        /// The events that were rolled back.
         events: Vec<Uuid>,
     },
     /// A call of the user's handler begins.
     CallBegan {
-        /// Names the call, in the whole history.
+        /// The number of the call, unique in the whole history.
         call: u64,
         /// The instance that calls.
         instance: String,
         /// The form of the handler.
         kind: CallKind,
-        /// The records it is given, in their order.
+        /// The records of the call, in their order.
         records: Vec<Called>,
     },
     /// The call has ended.
     CallEnded {
         /// The call.
         call: u64,
-        /// What became of each record, in the order of the call.
+        /// The end of each record, in the order of the call.
         ends: Vec<End>,
     },
-    /// An effect of a handler, written in the transaction of the completion, as it stands in the database.
+    /// An effect of a handler, written in the transaction of the completion, as read from the database.
     Effect {
         /// The event.
         event: Uuid,
         /// The handler.
         handler: String,
     },
-    /// A handler commits the transaction that it was given by itself: this effect stays, without a completion. Told
-    /// before it is done.
+    /// A handler itself commits the transaction of its completion: this effect stays, without a completion.
+    /// Written before the commit.
     EffectApart {
         /// The event.
         event: Uuid,
@@ -127,7 +128,7 @@ pub enum What {
     },
     /// A row became visible.
     Stored {
-        /// The number that the database gave it.
+        /// The id in the database.
         id: i64,
         /// The event.
         event: Uuid,
@@ -137,18 +138,18 @@ pub enum What {
         key: String,
         /// The partition.
         partition: u16,
-        /// The status it was inserted with.
+        /// The status at the insert.
         status: Status,
     },
     /// A row has changed.
     Changed {
         /// The record.
         id: i64,
-        /// Its status now.
+        /// The new status.
         status: Status,
-        /// Its count of attempts now.
+        /// The new count of attempts.
         attempts: u32,
-        /// The instance whose settle wrote it; none if somebody else did.
+        /// The instance whose settle wrote the change; none for any other writer.
         by: Option<String>,
     },
     /// An instance has claimed a partition.
@@ -160,7 +161,7 @@ pub enum What {
         /// The new generation.
         generation: i64,
     },
-    /// A partition has no owner any more.
+    /// A partition has lost its owner.
     Unclaimed {
         /// The partition.
         partition: u16,
@@ -172,12 +173,12 @@ pub enum What {
         /// The instance.
         instance: String,
     },
-    /// An instance takes no partitions any more; it will leave.
+    /// An instance claims no more partitions; it will leave.
     Draining {
         /// The instance.
         instance: String,
     },
-    /// An instance has left by itself.
+    /// An instance has left.
     Left {
         /// The instance.
         instance: String,
@@ -187,80 +188,80 @@ pub enum What {
         /// The instance.
         instance: String,
     },
-    /// A person has a failed record tried again.
+    /// A person retries a failed record.
     Retried {
         /// The record.
         id: i64,
     },
-    /// A person removes a failed record.
+    /// A person discards a failed record.
     Discarded {
         /// The record.
         id: i64,
     },
-    /// A person gives a failed record another payload and has it tried again.
+    /// A person gives a failed record another payload and retries it.
     Replaced {
         /// The record.
         id: i64,
     },
-    /// A producer takes back a delayed event of another transaction, in this one. Told before its commit.
+    /// A producer cancels a delayed event of another transaction, in this one. Written before the commit.
     Cancelled {
         /// The transaction.
         tx: u64,
         /// The event.
         event: Uuid,
     },
-    /// An instance trusts its last acknowledged heartbeat until then.
+    /// An instance trusts its last acknowledged heartbeat until this time.
     LeaseUntil {
         /// The instance.
         instance: String,
         /// The end of the lease, on the clock of the history.
         until: u64,
     },
-    /// A number that must stay within a bound of [`Expect::bounds`](crate::Expect::bounds).
+    /// A sample that must stay within a bound of [`Expect::bounds`](crate::Expect::bounds).
     Sampled {
-        /// What was counted.
+        /// The name of the sample.
         name: String,
-        /// How much there was.
+        /// The value.
         value: u64,
     },
-    /// Something that was counted after the end, of which nothing may be left: sessions, locks.
+    /// A count after the end that must be zero: sessions, locks.
     Remains {
-        /// What was counted.
+        /// The name of the count.
         name: String,
-        /// How much there was.
+        /// The value.
         value: u64,
     },
     /// A line of a log.
     Logged {
-        /// Its text.
+        /// The text.
         text: String,
     },
     /// A fault begins.
     FaultBegan {
-        /// Which: `crash`, `pause`, `outage` …
+        /// The kind: `crash`, `pause`, `outage` …
         fault: String,
-        /// Whom it strikes; none: everybody.
+        /// The instance that it concerns; none for all.
         instance: Option<String>,
     },
     /// A fault has ended. A crash has no end.
     FaultEnded {
-        /// Which.
+        /// The kind.
         fault: String,
-        /// Whom it has struck.
+        /// The instance that it concerned; none for all.
         instance: Option<String>,
     },
-    /// Another server took the place of the database; it has nothing that was committed after this time.
+    /// Another server has replaced the database, without the commits after this time.
     FailedOver {
-        /// The last moment that is known to the new server.
+        /// The last moment that the new server knows.
         back_to: u64,
     },
-    /// The faults are over: from now on everything must go its way in time.
+    /// The faults are over: from now on, work must be done within its time.
     Settling,
-    /// The end: everything must be done.
+    /// The end: all work must be done.
     Finished,
-    /// Something that must happen in some run of a class, and that only the producer of the history sees.
+    /// A state that must occur in some run of a class, and that only the producer of the history sees.
     Saw {
-        /// What.
+        /// The name of the state.
         what: String,
     },
 }
@@ -269,7 +270,7 @@ pub enum What {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Called {
-    /// The number that the database gave it.
+    /// The id in the database.
     pub id: i64,
     /// The event.
     pub event: Uuid,
@@ -281,11 +282,11 @@ pub struct Called {
     pub partition: u16,
     /// The generation under which the instance owns the partition.
     pub generation: i64,
-    /// Which attempt this is, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
 }
 
-/// The form of the handler that is called.
+/// The form of the called handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallKind {
@@ -293,15 +294,15 @@ pub enum CallKind {
     Single,
     /// Several records.
     Batch,
-    /// One record, within the transaction of its completion.
+    /// One record, in the transaction of its completion.
     Transactional,
-    /// Several records, within the transaction of their completion.
+    /// Several records, in the transaction of their completions.
     TransactionalBatch,
     /// The fallback, with a record whose retries are spent.
     Fallback,
 }
 
-/// What a call came to, for one record.
+/// The end of a call for one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
@@ -309,18 +310,18 @@ pub enum End {
     Ok,
     /// An error; the record may be tried again.
     Failed,
-    /// An error for good.
+    /// An error that is not retried.
     Permanent,
-    /// The target is away: no attempt is counted.
+    /// The target is unreachable: no attempt counts.
     Unavailable,
     /// The handler panicked.
     Panicked,
-    /// The handler took too long.
+    /// The handler took longer than its timeout.
     TimedOut,
-    /// Success, but in another transaction than the one that the handler was given: an error for good, once the
-    /// database has answered. Without an answer no attempt is counted.
+    /// The handler succeeded, but in another transaction than the given one: if the database has answered, an
+    /// error that is not retried. Without an answer no attempt counts.
     Refused,
-    /// The call was cancelled, or said nothing of this record: no attempt is counted.
+    /// The call was cancelled, or has no result for this record: no attempt counts.
     Dropped,
 }
 
@@ -328,16 +329,16 @@ pub enum End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Waits to be delivered.
+    /// Waits for delivery.
     Pending,
-    /// Is not due yet: scheduled for later, or waits for its next attempt.
+    /// Not due yet: scheduled for later, or waiting for its next attempt.
     Delayed,
     /// Waits behind a record that has stopped its lane.
     Held,
-    /// Delivered, and kept.
+    /// Completed, and kept.
     Completed,
-    /// Its retries and its fallback are spent; a person decides.
+    /// The retries and the fallback are spent; a person decides.
     Failed,
-    /// The row is not there any more.
+    /// The row is deleted.
     Gone,
 }

@@ -1,56 +1,56 @@
-//! What the producer of a history promises of it, and so what can be judged.
+//! The promises of a history's producer, which decide what can be judged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// What to expect of a history.
+/// The expectations of a history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Expect {
-    /// Which records of a key are in an order.
+    /// Which records of a key are ordered.
     pub order: Order,
     /// Whether the history has the events of rows.
     pub truth: Truth,
-    /// Whether repetitions of what succeeded need a fault.
+    /// Whether repetitions of successful calls need a fault.
     pub repeats: Repeats,
-    /// Whether claims, releases and members are in the history: without them 8 and 10 to 13 are not judged, nor what
-    /// else depends on who owns a partition.
+    /// Whether the history has claims, releases and members. Without them, 8 and 10 to 13 are not judged, nor
+    /// any other part that depends on the owner of a partition.
     pub ownership: bool,
     /// Whether records may stay failed at the end.
     pub may_fail: bool,
-    /// Whether a target that is away may count as an attempt in the end.
+    /// Whether an unreachable target may count as an attempt in the end.
     pub unavailable_counts: bool,
-    /// Whether all producers are in the history: if so, events that nobody scheduled are ghosts.
+    /// Whether the history has all producers, so that an event without a producer is a ghost.
     pub writers: bool,
     /// Handlers whose lanes go on while a record waits for its next attempt (`stop_on_first_failure = false`).
     pub passes_failures: BTreeSet<String>,
     /// Handlers whose lanes go on past a record that has failed for good.
     pub passes_failed: BTreeSet<String>,
-    /// Whether, at the end, all instances have left and own nothing.
+    /// Whether all instances have left at the end and own nothing.
     pub all_stopped: bool,
-    /// Faults that excuse a call beside or after another owner's.
+    /// Faults that excuse a call beside or after the call of another owner.
     pub excusing: BTreeSet<String>,
-    /// How far back, in nanoseconds, a failover may forget; memory is needed for so much. Without it, a
-    /// [`What::FailedOver`](crate::What::FailedOver) takes nothing back.
+    /// The longest time in nanoseconds of which a failover may lose the commits. The judge needs memory for
+    /// it. Without it, a [`What::FailedOver`](crate::What::FailedOver) undoes nothing.
     pub forgets: Option<u64>,
-    /// How long before its eviction, in nanoseconds, a fault may have kept an instance from releasing what others wait
-    /// for. Then it goes on for a moment, without a fault of that moment.
+    /// The longest time in nanoseconds between a fault, which may have kept an instance from releasing
+    /// partitions, and the eviction of the instance. Its calls then go on until it learns of the eviction.
     pub handover: u64,
     /// Bounds of the cluster's changes.
     pub takeover: Option<Takeover>,
-    /// How long, in nanoseconds, the head of a lane may wait for its call after the faults.
+    /// The longest time in nanoseconds that the head of a lane may wait for its call after the faults.
     pub head_waits: Option<u64>,
-    /// Handlers whose effects are dumped at the end.
+    /// Handlers whose effects are written at the end.
     pub transactional: BTreeSet<String>,
-    /// The back-off of handlers; of others no timing is judged.
+    /// The backoff per handler. Handlers without one have no timing judged.
     pub backoff: BTreeMap<String, Backoff>,
     /// Bounds of samples, by their names.
     pub bounds: BTreeMap<String, u64>,
-    /// A text that all payloads contain and no log line may.
+    /// A text that is in all payloads and must be in no log line.
     pub canary: Option<String>,
-    /// What must have happened before the end of this history. What must happen in some history of a class is asked of
-    /// the sum of their reports: [`Report::require`](crate::Report::require).
+    /// What must have happened before the end of this history. For what must happen in some history of a
+    /// class, see [`Report::require`](crate::Report::require) on the sum of the reports.
     pub sometimes: BTreeSet<String>,
 }
 
@@ -82,37 +82,38 @@ impl Default for Expect {
     }
 }
 
-/// Which of two records of a key must come first.
+/// Which records of a key must come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Those of one transaction, and those of which the one was committed before the other was scheduled.
+    /// Records of one transaction are ordered, and so are two records if the first was committed before the
+    /// second was scheduled.
     #[default]
     Causal,
-    /// All, by their ids.
+    /// All records, by their ids.
     Strict,
 }
 
-/// What the history tells of the database.
+/// Which events of the database the history has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Truth {
-    /// Each row that became visible or changed: `Stored` and `Changed`.
+    /// Every row that became visible or changed: `Stored` and `Changed`.
     #[default]
     Rows,
-    /// Nothing of the rows: a record is there from its commit on and has its end with its first success. Order is that
-    /// of scheduling.
+    /// No events of rows: a record exists from its commit on and ends with its first success. The order is
+    /// that of scheduling.
     Calls,
 }
 
-/// Whether what succeeded may be called again.
+/// Whether a record may be called again after a success.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Repeats {
     /// At any time while its end is not durable.
     #[default]
     Any,
-    /// Only if the instance of the call before had a fault in or after that call.
+    /// Only if the instance of the earlier call had a fault in or after that call.
     Explained,
 }
 
@@ -120,19 +121,19 @@ pub enum Repeats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Takeover {
-    /// From the crash of the owner, or from its end, until another owns the partition.
+    /// From the crash or end of the owner until another instance owns the partition.
     pub bound: u64,
     /// From the last change of the members until shares are equal.
     pub settled: u64,
 }
 
-/// The pauses between attempts, in nanoseconds: the first is that between the first and the second attempt, and the last
-/// stands for all that follow.
+/// The pauses between attempts in nanoseconds. The first is between the first and the second attempt; the
+/// last holds for all that follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Backoff {
-    /// The shortest pauses, jitter and clock rates taken off.
+    /// The shortest pauses, less jitter and clock rates.
     pub least: Vec<u64>,
-    /// The longest pauses, jitter, polls and queues added; judged after the faults.
+    /// The longest pauses, plus jitter, polls and queues. Judged after the faults.
     pub most: Vec<u64>,
 }

@@ -1,4 +1,4 @@
-//! Files of events: one event a line, one file per process.
+//! Files of events: one event per line, one file per process.
 
 use std::{
     fs, io,
@@ -16,18 +16,18 @@ pub enum HistoryError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         #[source]
         source: io::Error,
     },
-    /// A line is no event. Only the last line of a file may be cut short, by a process that was killed.
+    /// A line is not an event. Only the last line of a file may be cut short, by a process that was killed.
     #[error("{}:{line} is no event", path.display())]
     Line {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// Why.
+        /// The error of the parser.
         #[source]
         source: serde_json::Error,
     },
@@ -36,7 +36,7 @@ pub enum HistoryError {
 /// Reads files and merges them by time. Events of one time stay in the order of the files and of their lines.
 ///
 /// # Errors
-/// A file that cannot be read, or a line that is no event.
+/// A file that cannot be read, or a line that is not an event.
 pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Vec<Event>, HistoryError> {
     let mut events = Vec::new();
     for path in paths {
@@ -52,7 +52,7 @@ pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Vec<Ev
     Ok(events)
 }
 
-/// An event as a line, with its end.
+/// An event as a line, with the line's end.
 ///
 /// # Errors
 /// None in practice: every event can be written.
@@ -62,10 +62,10 @@ pub fn line(event: &Event) -> serde_json::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Reads all lines. What follows the last end of a line was cut short, unless it is a whole event.
+/// Reads all lines. Text after the last line's end was cut short, unless it is a whole event.
 ///
 /// # Errors
-/// The first line that is no event, from 1, and why.
+/// The first line that is not an event, from 1, and the error.
 pub fn parse(bytes: &[u8], events: &mut Vec<Event>) -> Result<(), (usize, serde_json::Error)> {
     for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         match serde_json::from_slice(line) {

@@ -1,4 +1,4 @@
-//! The writing end: the history of one process.
+//! The writer of a history: the events of one process.
 
 use std::{
     fs::{File, OpenOptions},
@@ -9,7 +9,7 @@ use std::{
 
 use crate::{CallKind, Called, End, Event, What, history::line};
 
-/// A file to which each event is appended in one write, so that it survives a kill of its process.
+/// A file to which each event is appended in one write, so that the events survive a kill of the process.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
@@ -19,34 +19,34 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens a file to append to. The clock is one that all processes of the history share.
+    /// Opens a file to append to. All processes of the history must share the clock.
     ///
     /// # Errors
-    /// As the file system says.
+    /// The error of the file system.
     pub fn open(path: &Path, process: impl Into<String>, clock: fn() -> u64) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let calls = AtomicU64::new(u64::from(std::process::id()) << 32);
         Ok(Self { file, process: process.into(), clock, calls })
     }
 
-    /// Appends what happens now.
+    /// Appends an event with the present time.
     ///
     /// # Errors
-    /// As the file system says.
+    /// The error of the file system.
     pub fn tell(&self, what: What) -> io::Result<()> {
         let event = Event { at: (self.clock)(), process: self.process.clone(), what };
         (&self.file).write_all(&line(&event)?)
     }
 
-    /// A number that names a call in the whole history.
+    /// A number for a call, unique in the whole history.
     pub fn call(&self) -> u64 {
         self.calls.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Appends that a call begins.
+    /// Appends the begin of a call.
     ///
     /// # Errors
-    /// As the file system says.
+    /// The error of the file system.
     pub fn begin(&self, instance: String, kind: CallKind, records: Vec<Called>) -> io::Result<OpenCall<'_>> {
         let (call, count) = (self.call(), records.len());
         self.tell(What::CallBegan { call, instance, kind, records })?;
@@ -54,7 +54,7 @@ impl Journal {
     }
 }
 
-/// A call under way. If it is dropped before its end, that is appended, too.
+/// A call under way. If it is dropped before its end, an end is appended, too.
 #[derive(Debug)]
 pub struct OpenCall<'a> {
     journal: &'a Journal,
@@ -64,10 +64,10 @@ pub struct OpenCall<'a> {
 }
 
 impl OpenCall<'_> {
-    /// Appends that the call has ended, with an end for each record.
+    /// Appends the end of the call, with an end per record.
     ///
     /// # Errors
-    /// As the file system says.
+    /// The error of the file system.
     pub fn end(mut self, ends: &[End]) -> io::Result<()> {
         self.ended = true;
         self.journal.tell(What::CallEnded { call: self.call, ends: ends.to_vec() })
@@ -78,7 +78,7 @@ impl Drop for OpenCall<'_> {
     fn drop(&mut self) {
         if !self.ended {
             let ends = vec![End::Dropped; self.records];
-            // Where the line cannot be written, the judge finds a call without an end.
+            // If the line cannot be written, the judge finds a call without an end.
             let _ = self.journal.tell(What::CallEnded { call: self.call, ends });
         }
     }

@@ -1,8 +1,8 @@
-//! Takes events one by one and holds them against the invariants.
+//! Judges events, one by one, by the invariants.
 //!
-//! The judge keeps what is open: transactions, records without an end, calls, the owners of partitions, faults. What has
-//! its end is forgotten but for its id, so that memory does not grow with the history. Each open thing keeps the lines it
-//! came from; a violation shows those and no others.
+//! The judge keeps open things: transactions, records without an end, calls, the owners of partitions,
+//! faults. Of a thing that has ended it keeps only the id, so that memory does not grow with the history.
+//! Each open thing keeps its lines, and a violation shows exactly these lines.
 
 mod calls;
 mod dedup;
@@ -64,14 +64,14 @@ pub struct Judge {
     waits: Waits,
     shares: Shares,
     forgets: Forgets,
-    /// Records that are completed and kept, and those that are gone.
+    /// Completed records that are kept, and deleted ones.
     kept: Ids,
     gone: Ids,
     highest_id: i64,
-    /// Completions and effects of transactional handlers, by event and handler.
+    /// The number of completions and effects of transactional handlers, by event and handler.
     completed: HashMap<(uuid::Uuid, Name), u32>,
     effects: BTreeMap<(uuid::Uuid, String), Vec<Line>>,
-    /// How many effects may be there without a completion, by event and handler.
+    /// The number of effects that may exist without a completion, by event and handler.
     apart: BTreeMap<(uuid::Uuid, String), usize>,
     /// Handlers whose effects are judged, and those whose lanes go on.
     transactional: BTreeSet<Name>,
@@ -81,7 +81,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// A judge that has seen nothing.
+    /// A judge before the first event.
     #[must_use]
     pub fn new(expect: Expect) -> Self {
         let mut names = Names::default();
@@ -118,10 +118,10 @@ impl Judge {
         }
     }
 
-    /// Takes the next event. After a violation the judge is of no use any more.
+    /// Judges the next event. After a violation, the judge must not be used again.
     ///
     /// # Errors
-    /// The invariant that does not hold.
+    /// The violated invariant.
     pub fn take(&mut self, event: &Event) -> Result<(), Violation> {
         self.report.events += 1;
         let line = Arc::new(Numbered { position: self.report.events, event: event.clone() });
@@ -188,10 +188,10 @@ impl Judge {
         }
     }
 
-    /// Judges what can only be judged at the end.
+    /// Judges the invariants that need the end.
     ///
     /// # Errors
-    /// The invariant that does not hold.
+    /// The violated invariant.
     pub fn finish(mut self) -> Result<Report, Violation> {
         self.judge_effects()?;
         self.judge_rest()?;
@@ -214,7 +214,7 @@ impl Judge {
         self.judged[usize::from(invariant.number()) - 1] += 1;
     }
 
-    /// Counts something that should happen in some run.
+    /// Counts a state that should occur in some run.
     fn reach(&mut self, what: &'static str) {
         *self.reached.entry(what).or_default() += 1;
     }
@@ -224,7 +224,7 @@ impl Judge {
         self.expect.truth == Truth::Rows
     }
 
-    /// Judges what was counted or logged.
+    /// Judges samples and log lines.
     fn sampled(&mut self, line: &Line) -> Result<(), Violation> {
         match &line.event.what {
             What::Sampled { name, value } => {

@@ -1,12 +1,13 @@
-//! Judges what a cluster did by what it wrote down: histories in, a verdict out.
+//! Judges the history that a cluster has written: histories in, a verdict out.
 //!
-//! A history is a sequence of [`Event`]s on one clock: what producers scheduled and committed, which calls of handlers
-//! began and ended, what the database contains, who owned which partition, and which faults there were. A [`Judge`]
-//! takes one event after another and holds them against the numbered [`Invariant`]s. It knows nothing of the library:
-//! no type, no table, no rule is shared, so that a mistake there cannot hide here.
+//! A history is a sequence of [`Event`]s on one clock: what producers scheduled and committed, which calls of
+//! handlers began and ended, the content of the database, the owners of partitions, and the faults. A
+//! [`Judge`] takes one event after another and compares them with the numbered [`Invariant`]s. The judge is
+//! independent of the library: it shares no type, no table and no rule, so that a mistake of the library
+//! cannot hide here.
 //!
-//! What nobody can know stays unknown: a commit whose reply was lost may have happened or not, and a call of an
-//! instance that was frozen is excused as far as [`Invariant::Lease`] says, no further.
+//! Unknown facts stay unknown: a commit with a lost reply may have happened or not, and a call of a frozen
+//! instance is excused as far as [`Invariant::Lease`] says, no further.
 
 mod event;
 mod expect;

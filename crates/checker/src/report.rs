@@ -1,17 +1,17 @@
-//! What comes out: a report, or a violation with the lines that show it.
+//! The result: a report, or a violation with the lines that show it.
 
 use std::{collections::BTreeMap, fmt};
 
 use crate::{Event, Invariant};
 
-/// An invariant that does not hold.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub struct Violation {
-    /// Which.
+    /// The invariant.
     pub invariant: Invariant,
-    /// What is wrong, in a sentence.
+    /// The problem, as a sentence.
     pub text: String,
-    /// The events that show it, in their order.
+    /// The events that show the problem, in their order.
     pub excerpt: Vec<Event>,
 }
 
@@ -25,15 +25,15 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What was judged and found good.
+/// What was judged without a violation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Events taken.
+    /// The number of events.
     pub events: u64,
-    /// How often each invariant was judged. One that is missing was not.
+    /// The number of judgements per invariant. An invariant that is missing was not judged.
     pub judged: BTreeMap<Invariant, u64>,
-    /// How often each thing that should happen in some run has happened: what the producer
-    /// [saw](crate::What::Saw), and what the judge finds by itself:
+    /// The number of times that each state was reached that should occur in some run: the states that the
+    /// producer [saw](crate::What::Saw), and the states that the judge finds:
     ///
     /// - of producers: `rollback`, `savepoint undone`, `unknown commit`, `unknown commit that happened` (a record of it
     ///   was there before the reply was given up), `late commit with a lower id`;
@@ -57,10 +57,10 @@ impl Report {
         }
     }
 
-    /// Asks that each of these was reached.
+    /// Checks that each of these was reached.
     ///
     /// # Errors
-    /// [`Invariant::Sometimes`], with those that were not.
+    /// [`Invariant::Sometimes`], with those that were not reached.
     pub fn require<'a>(&self, sometimes: impl IntoIterator<Item = &'a str>) -> Result<(), Violation> {
         let missing: Vec<&str> =
             sometimes.into_iter().filter(|what| !self.reached.contains_key(*what)).collect();

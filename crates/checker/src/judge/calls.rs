@@ -1,4 +1,4 @@
-//! Calls of handlers: who may call, and what became of it.
+//! Calls of handlers: the right to call, and the ends of calls.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,9 +20,9 @@ pub(super) struct OpenCall {
     pub(super) line: Line,
     pub(super) instance: Name,
     kind: CallKind,
-    /// It had lost the partition when it began.
+    /// Whether the instance had lost the partition when the call began.
     former: bool,
-    /// The records, in their order; none for what is excused and not judged.
+    /// The records, in their order; none for a record that is excused and not judged.
     records: Vec<Option<i64>>,
 }
 
@@ -34,7 +34,7 @@ impl OpenCall {
         }
     }
 
-    /// The lowest generation of its records: calls of former owners have lower ones.
+    /// The lowest generation of the records. Calls of former owners have lower ones.
     fn generation(&self) -> i64 {
         self.called().iter().map(|called| called.generation).min().unwrap_or_default()
     }
@@ -45,10 +45,10 @@ pub(super) struct Calls {
     pub(super) open: HashMap<u64, OpenCall>,
     /// Calls that a crash has ended.
     crashed: HashSet<u64>,
-    /// Instances that have crashed, and until when the others trust their lease.
+    /// Crashed instances, each with the line of its crash.
     pub(super) crashes: HashMap<Name, Line>,
     leases: HashMap<Name, (u64, Line)>,
-    /// When an instance had a lease again after one that had lapsed: what it knew before is forgotten.
+    /// The time at which an instance had a lease again after a lapse. What the instance knew before is lost.
     lapses: HashMap<Name, u64>,
 }
 
@@ -63,8 +63,8 @@ impl Judge {
         Ok(())
     }
 
-    /// Whether the instance has had a lease, if the history tells of leases: it may have crashed before anybody knew its
-    /// name.
+    /// Whether the instance has had a lease, or the history has no leases. An instance without a lease may have
+    /// crashed before its name was known.
     pub(super) fn may_have_a_lease(&self, instance: Name) -> bool {
         self.calls.leases.is_empty() || self.calls.leases.contains_key(&instance)
     }
@@ -128,7 +128,7 @@ impl Judge {
         ))
     }
 
-    /// The record that is called, if it has no end.
+    /// The called record, if it has no end.
     fn judge_called(
         &mut self,
         called: &Called,
@@ -173,7 +173,7 @@ impl Judge {
         ))
     }
 
-    /// What has its end is called again by none who owns it.
+    /// A record that has ended is not called again by its owner.
     fn judge_finished(&mut self, called: &Called, instance: Name, line: &Line) -> Result<(), Violation> {
         self.count(Invariant::Replays);
         if self.expect.ownership && self.standing(called, instance, line)? == Standing::Former {
@@ -186,7 +186,7 @@ impl Judge {
         Err(violation(Invariant::Replays, text, [Some(line)]))
     }
 
-    /// One call of a lane at a time, but for those of former owners.
+    /// A lane has one call at a time, except calls of former owners.
     fn judge_overlap(
         &mut self,
         (call, lane): (u64, Lane),
@@ -216,8 +216,8 @@ impl Judge {
         Ok(())
     }
 
-    /// Whether the instance has been evicted not long after a fault, which may have kept it from releasing what others
-    /// wait for. It calls until it learns of that.
+    /// Whether the instance was evicted shortly after a fault, which may have kept it from releasing
+    /// partitions. Its calls go on until it learns of the eviction.
     pub(super) fn was_kept_from_handing_over(&self, instance: Name) -> bool {
         let end = self.members.end(instance).filter(|_| !self.members.is_live(instance));
         end.is_some_and(|end| self.faults.excuse(instance, end.event.at.saturating_sub(self.expect.handover)))
@@ -244,7 +244,7 @@ impl Judge {
             self.lanes.close_call(lane, call);
             let Some(id) = open.records.get(place).copied().flatten() else { continue };
             let end = ends.get(place).copied().unwrap_or(End::Dropped);
-            // What comes after a failure in its lane does not count, whatever the handler says of it.
+            // After a failure in its lane, a record's result does not count.
             let end = if stopped.contains(&lane) { End::Dropped } else { end };
             if end != End::Ok && !self.passes_failures.contains(&lane.1) {
                 stopped.insert(lane);
@@ -287,7 +287,7 @@ impl Judge {
         self.watch_lane(lane);
     }
 
-    /// Calls of an instance that has crashed are over.
+    /// Ends the calls of a crashed instance.
     pub(super) fn crash(&mut self, instance: &str, line: &Line) {
         let instance = self.names.of(instance);
         self.calls.crashes.insert(instance, Arc::clone(line));

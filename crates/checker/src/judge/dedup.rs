@@ -1,5 +1,5 @@
-//! Dedup keys: an event with a key that is noted is not stored, and a duplicate is one of something. Cancelled events:
-//! they are gone with the commit, and their keys are free.
+//! Dedup keys: an event with a noted key is not stored, and a duplicate needs another event with the key.
+//! Cancelled events: they are deleted with the commit, and their keys are free.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,21 +18,21 @@ struct Holder {
     event: Uuid,
     tx: u64,
     line: Line,
-    /// The transaction that has cancelled it.
+    /// The transaction that has cancelled the event.
     freed_by: Option<u64>,
-    /// Nobody knows whether its call has written, or which of its changes a failover has forgotten.
+    /// Whether it is unknown that the call has written, or which of its changes a failover has lost.
     unsure: bool,
 }
 
-/// Who holds which key.
+/// The holders of keys.
 #[derive(Debug, Default)]
 pub(super) struct Dedup {
     /// Calls that have not returned: event, transaction and key.
     calls: HashMap<u64, (Uuid, u64, String)>,
     holders: HashMap<String, Vec<Holder>>,
-    /// What became of the transactions of holders and cancels.
+    /// The fates of the transactions of holders and cancels.
     fates: HashMap<u64, Fate>,
-    /// Events that each open transaction takes back.
+    /// The events that each open transaction cancels.
     cancelling: HashMap<u64, Vec<Uuid>>,
 }
 
@@ -41,7 +41,7 @@ impl Dedup {
         self.fates.get(&tx).copied().unwrap_or(Fate::Open)
     }
 
-    /// Whether this holder keeps others of the transaction from noting its key: surely, or possibly.
+    /// Whether this holder keeps other events of the transaction from noting its key: surely, or possibly.
     fn holds(&self, holder: &Holder, tx: u64) -> (bool, bool) {
         let own = holder.tx == tx;
         let (noted, perhaps) = match self.fate(holder.tx) {
@@ -56,14 +56,14 @@ impl Dedup {
             Some(by) => match self.fate(by) {
                 Fate::Committed(_) => (true, true),
                 Fate::Committing | Fate::Unknown => (false, true),
-                // Others wait for its end.
+                // Other transactions wait for its end.
                 Fate::Open | Fate::RolledBack => (false, false),
             },
         };
         (noted && !free && !holder.unsure, perhaps && !freed || holder.unsure)
     }
 
-    /// Nobody knows what a server that has taken over knows of the keys and of what was being cancelled.
+    /// It is unknown which keys and cancels a new server has.
     pub(super) fn failed_over(&mut self) {
         self.holders.values_mut().flatten().for_each(|holder| holder.unsure = true);
         self.cancelling.clear();
@@ -71,7 +71,7 @@ impl Dedup {
 }
 
 impl Judge {
-    /// The events of producers that tell of keys and cancels.
+    /// Judges the events of producers about keys and cancels.
     pub(super) fn judge_dedup(&mut self, line: &Line) -> Result<(), Violation> {
         match &line.event.what {
             What::Keyed { call, dedup_key } => {
@@ -115,7 +115,7 @@ impl Judge {
         Ok(())
     }
 
-    /// An event has noted its key: no other may hold it.
+    /// Judges a noted key: no other event may hold it.
     fn noted(&mut self, call: u64, unsure: bool, line: &Line) -> Result<(), Violation> {
         let Some((event, tx, dedup_key)) = self.dedup.calls.remove(&call) else { return Ok(()) };
         self.count(Invariant::NoGhost);
@@ -145,7 +145,7 @@ impl Judge {
         Err(violation(Invariant::NoLoss, text, shown.chain([Some(line)])))
     }
 
-    /// What a transaction has cancelled is gone with its commit.
+    /// Judges cancelled events: they are deleted with the commit.
     fn judge_cancelled(&mut self, tx: u64, line: &Line) -> Result<(), Violation> {
         for event in self.dedup.cancelling.remove(&tx).unwrap_or_default() {
             self.reach("cancel");

@@ -1,4 +1,4 @@
-//! The end: everything is done, and nothing is left.
+//! The end: all work is done, and nothing is left.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
 use crate::{Invariant, Status, Violation};
 
 impl Judge {
-    /// Everything that was committed has its end.
+    /// Judges that all committed records have an end.
     pub(super) fn all_done(&mut self, line: &Line) -> Result<(), Violation> {
         self.ended = true;
         self.count(Invariant::NoLoss);
@@ -65,7 +65,7 @@ impl Judge {
         !(done || failed && self.expect.may_fail)
     }
 
-    /// Each completion of a transactional handler has its one effect.
+    /// Judges that each completion of a transactional handler has one effect.
     pub(super) fn judge_effects(&mut self) -> Result<(), Violation> {
         if self.transactional.is_empty() || !self.ended {
             return Ok(());
@@ -98,7 +98,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Nobody is left.
+    /// Judges that no member and no owner is left.
     pub(super) fn judge_rest(&mut self) -> Result<(), Violation> {
         if !self.expect.all_stopped {
             return Ok(());

@@ -1,15 +1,15 @@
-//! Faults: what they excuse, and when there are none.
+//! Faults: what they excuse, and which times are without faults.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::{Judge, line::Line, names::Name};
 use crate::{Violation, What};
 
-/// The excusing faults of an instance, or of all.
+/// The excusing faults of one instance, or of all.
 #[derive(Debug, Default)]
 struct Excuse {
     active: u32,
-    /// When the last one was over.
+    /// The end of the last fault.
     last: Option<u64>,
 }
 
@@ -17,7 +17,7 @@ struct Excuse {
 pub(super) struct Faults {
     excusing: BTreeSet<String>,
     excuses: HashMap<Option<Name>, Excuse>,
-    /// Faults that have not ended, other than crashes, and when the last one was over.
+    /// The number of faults that have not ended, without crashes, and the end of the last one.
     pub(super) active: u32,
     pub(super) calm_since: u64,
 }
@@ -27,12 +27,12 @@ impl Faults {
         Self { excusing: excusing.clone(), ..Self::default() }
     }
 
-    /// Whether a fault of the instance, or of all, was there at or after this time.
+    /// Whether a fault of the instance, or of all, was active at or after this time.
     pub(super) fn excuse(&self, instance: Name, from: u64) -> bool {
         self.reaches(Some(instance), from) || self.excuse_of_all(from)
     }
 
-    /// Whether a fault of all was there at or after this time.
+    /// Whether a fault of all was active at or after this time.
     pub(super) fn excuse_of_all(&self, from: u64) -> bool {
         self.reaches(None, from)
     }
@@ -42,12 +42,12 @@ impl Faults {
         excuse.is_some_and(|excuse| excuse.active > 0 || excuse.last.is_some_and(|last| last >= from))
     }
 
-    /// Whether no fault is under way, nor was at this time or later.
+    /// Whether no fault is active, nor was active at or after this time.
     pub(super) fn is_calm_since(&self, at: u64) -> bool {
         self.active == 0 && self.calm_since < at
     }
 
-    /// A fault of all that has no length.
+    /// Notes a fault of all without a duration.
     pub(super) fn strike_all(&mut self, at: u64) {
         self.excuses.entry(None).or_default().last = Some(at);
         self.calm_since = at;

@@ -1,4 +1,4 @@
-//! What a failover takes back: the changes of the last moments, newest first.
+//! The effect of a failover: the changes of the last moments are undone, newest first.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -14,7 +14,7 @@ use super::{
     writers::{Scheduled, Transaction},
 };
 
-/// One change of what the database contains, and how it was before.
+/// A change of the database's content, with the state before it.
 #[derive(Debug)]
 pub(super) enum Undo {
     Stored(i64),
@@ -32,7 +32,7 @@ pub(super) struct Forgets {
     now: u64,
     changes: VecDeque<(u64, Undo)>,
     events: HashSet<Uuid>,
-    /// Instances that have joined on a server before this one: what they know is not so any more.
+    /// Instances that have joined on an earlier server: what they know is out of date.
     strangers: HashSet<Name>,
 }
 
@@ -41,14 +41,14 @@ impl Forgets {
         Self { window, ..Self::default() }
     }
 
-    /// Notes how to take a change back.
+    /// Notes how to undo a change.
     pub(super) fn note(&mut self, undo: impl FnOnce() -> Undo) {
         if self.window.is_some() {
             self.changes.push_back((self.now, undo()));
         }
     }
 
-    /// What is older than any failover goes back needs no way back.
+    /// Drops undo entries that are older than any failover reaches.
     pub(super) fn trim(&mut self, now: u64) {
         self.now = now;
         let oldest = now.saturating_sub(self.window.unwrap_or_default());
@@ -57,12 +57,12 @@ impl Forgets {
         }
     }
 
-    /// Whether the instance has joined on a server before this one.
+    /// Whether the instance has joined on an earlier server.
     pub(super) fn is_stranger(&self, instance: Name) -> bool {
         self.strangers.contains(&instance)
     }
 
-    /// Whether a failover has forgotten this event.
+    /// Whether a failover has lost this event.
     pub(super) fn knows(&self, event: &Uuid) -> bool {
         self.events.contains(event)
     }
@@ -90,7 +90,7 @@ impl Judge {
                 let Some(record) = self.records.get_mut(id) else { return };
                 (record.status, record.attempts, record.changed) =
                     (before.status, before.attempts, before.changed);
-                // A person's repair had begun the count anew.
+                // A repair by a person had reset the count.
                 record.failures = record.failures.max(before.failures);
                 record.unavailable = record.unavailable.max(before.unavailable);
                 let lane = record.lane;
@@ -117,7 +117,7 @@ impl Judge {
         }
     }
 
-    /// The row was never committed, as far as the new server knows.
+    /// Undoes the commit of a row.
     fn unstore(&mut self, id: i64) {
         let Some(record) = self.records.remove(id) else { return };
         self.leave_lane(&record);
@@ -131,7 +131,7 @@ impl Judge {
         }
     }
 
-    /// The row is there again, to be delivered once more.
+    /// Undoes the end of a record, which is delivered once more.
     fn reopen(&mut self, mut record: Record) {
         self.gone.remove(record.id);
         self.kept.remove(record.id);

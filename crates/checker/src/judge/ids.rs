@@ -1,8 +1,8 @@
-//! A set of ids that are dense in the end: kept as ranges.
+//! A set of ids that become dense, kept as ranges.
 
 use std::collections::BTreeMap;
 
-/// Ids, as the first and the last of each range.
+/// The first and the last id of each range.
 #[derive(Debug, Default)]
 pub(super) struct Ids(BTreeMap<i64, i64>);
 

@@ -1,4 +1,4 @@
-//! Lanes: what has no end, and what a later record must wait for.
+//! Lanes: the records without an end, and what a later record must wait for.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,9 +10,9 @@ use super::{
 
 #[derive(Debug, Default)]
 pub(super) struct LaneState {
-    /// Records whose rows have no end, but for those that are delayed and were never called.
+    /// Records without an end, except delayed ones that were never called.
     pub(super) open: BTreeSet<i64>,
-    /// Those of them that no call of the present owner has finished.
+    /// Those that no call of the present owner has finished.
     pub(super) waiting: BTreeSet<i64>,
     /// Calls that have not ended.
     pub(super) calls: Vec<u64>,
@@ -24,7 +24,7 @@ impl LaneState {
     }
 }
 
-/// All lanes that have something open.
+/// All lanes with an open record or call.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     all: HashMap<Lane, LaneState>,
@@ -42,7 +42,7 @@ impl Lanes {
         self.of_partition.get(&partition).into_iter().flatten().copied()
     }
 
-    /// All, in an order that is the same in each run.
+    /// All lanes, in an order that is the same in each run.
     pub(super) fn sorted(&self) -> Vec<Lane> {
         let mut lanes: Vec<Lane> = self.all.keys().copied().collect();
         lanes.sort_unstable();
@@ -81,7 +81,7 @@ impl Lanes {
 }
 
 impl Judge {
-    /// A record gets its place, unless it is delayed.
+    /// Adds a record to its lane, unless it is delayed.
     pub(super) fn enter_lane(&mut self, record: &Record) {
         let (id, rows) = (record.id, self.has_rows());
         if !record.delayed {
@@ -97,7 +97,7 @@ impl Judge {
         }
     }
 
-    /// A record has its end.
+    /// Removes a record that has ended.
     pub(super) fn leave_lane(&mut self, record: &Record) {
         self.lanes.with(record.lane, |lane| {
             lane.open.remove(&record.id);
@@ -106,7 +106,7 @@ impl Judge {
         self.watch_lane(record.lane);
     }
 
-    /// Later records of the lane need not wait for this one.
+    /// Lets later records of the lane go on.
     pub(super) fn done(&mut self, id: i64) {
         let Some(record) = self.records.get_mut(id) else { return };
         record.state = State::Done;
@@ -122,7 +122,7 @@ impl Judge {
         self.watch_lane(lane);
     }
 
-    /// A new owner knows only what is durable: what had succeeded before is to be done again.
+    /// Resets the successes of a partition that are not durable, which a new owner does not know.
     pub(super) fn start_afresh(&mut self, partition: u16) {
         if !self.has_rows() {
             return;

@@ -1,10 +1,10 @@
-//! Lines of the history that open things keep.
+//! The lines of the history that open things keep.
 
 use std::sync::Arc;
 
 use crate::{Event, Invariant, Violation};
 
-/// An event with its place in the history.
+/// An event with its position in the history.
 #[derive(Debug)]
 pub(super) struct Numbered {
     pub(super) position: u64,

@@ -1,4 +1,4 @@
-//! Members: who has joined and is not gone.
+//! Members: instances that have joined and not left.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -42,7 +42,7 @@ impl Members {
         self.all.get(&instance).map(|member| &member.line)
     }
 
-    /// All that have ever joined.
+    /// All instances that have ever joined.
     pub(super) fn all(&self) -> impl Iterator<Item = Name> {
         self.all.keys().copied()
     }

@@ -1,4 +1,4 @@
-//! Who owns which partition.
+//! The owners of partitions.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,12 +16,12 @@ pub(super) struct Claim {
     pub(super) instance: Name,
     pub(super) generation: i64,
     pub(super) line: Line,
-    /// The line that ended it; without one it holds.
+    /// The line that ended the claim; none while it holds.
     pub(super) released: Option<Line>,
 }
 
 impl Claim {
-    /// When its owner may have known that it is over: never, while it holds.
+    /// The time from which on the owner may know that the claim is over; none while it holds.
     fn over(&self) -> Option<u64> {
         self.released.as_ref().map(|line| line.event.at)
     }
@@ -41,7 +41,7 @@ impl Ownership {
         self.claims.iter().map(|(partition, claim)| (*partition, claim))
     }
 
-    /// Puts back what was before.
+    /// Restores the claim before.
     pub(super) fn restore(&mut self, partition: u16, before: Option<Claim>) {
         match before {
             Some(before) => self.claims.insert(partition, before),
@@ -54,8 +54,8 @@ impl Ownership {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Owner,
-    /// It had the partition and has lost it, which a fault excuses; or it has joined on a server before this one and
-    /// has not heard of the failover. Such calls end with the lease, and their outcomes are refused.
+    /// The instance has lost the partition, which a fault excuses; or it has joined on an earlier server and
+    /// does not know of the failover. Such calls end with the lease, and their outcomes are refused.
     Former,
 }
 
@@ -122,7 +122,7 @@ impl Judge {
         self.share_changed(partition, None, line)
     }
 
-    /// The claim of a partition is over.
+    /// Ends the claim of a partition.
     pub(super) fn release(&mut self, partition: u16, line: &Line) {
         let Some(claim) = self.ownership.claims.get_mut(&partition) else { return };
         let before = Some(claim.clone());
@@ -130,8 +130,8 @@ impl Judge {
         self.forgets.note(|| Undo::Claim { partition, before });
     }
 
-    /// The right of an instance to a call that begins. Without claims in the history it follows from the generations
-    /// of the calls.
+    /// The right of an instance to a call that begins. If the history has no claims, the right follows from
+    /// the generations of the calls.
     pub(super) fn standing(
         &mut self,
         called: &Called,
@@ -142,7 +142,7 @@ impl Judge {
             self.reach("call of a stranger");
             return Ok(Standing::Former);
         }
-        // The usual case first: it costs one look-up.
+        // The usual case comes first, because it costs one look-up.
         if self.still_owns(called, instance) {
             self.count(Invariant::OneOwner);
             return Ok(Standing::Owner);
@@ -181,7 +181,7 @@ impl Judge {
         Err(violation(Invariant::Lease, text, shown.into_iter().chain([released])))
     }
 
-    /// Whether the call's instance still owns the partition, so that the end of the call counts.
+    /// Whether the instance of the call still owns the partition, so that the end of the call counts.
     pub(super) fn still_owns(&self, called: &Called, instance: Name) -> bool {
         let claim = self.ownership.claims.get(&called.partition);
         claim.is_some_and(|claim| {

@@ -7,30 +7,30 @@ use uuid::Uuid;
 use super::{Judge, line::Line, names::Name, writers::Written};
 use crate::{Called, End, Status, What};
 
-/// Key and handler: one after another.
+/// Key and handler, whose records come one after another.
 pub(super) type Lane = (Name, Name);
 
-/// How far the calls of a record have come.
+/// The state of a record's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Never called.
     New,
     /// Being called by the owner.
     Running,
-    /// Its last call was cut off: nobody knows what it has done.
+    /// The last call was cut off: its effect is unknown.
     Interrupted,
-    /// Its last call has failed.
+    /// The last call has failed.
     Failed,
-    /// Its last call has succeeded.
+    /// The last call has succeeded.
     Done,
-    /// It had succeeded under an earlier owner, who did not make that durable.
+    /// A call has succeeded under an earlier owner, who did not make the outcome durable.
     Redo,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) id: i64,
-    /// The id that calls name it by.
+    /// The id of the record in calls.
     pub(super) called_id: Option<i64>,
     pub(super) event: Uuid,
     pub(super) lane: Lane,
@@ -38,7 +38,7 @@ pub(super) struct Record {
     pub(super) status: Status,
     pub(super) attempts: u32,
     pub(super) state: State,
-    /// The last call of an owner, its instance, generation and attempt.
+    /// The last call of an owner, with its instance, generation and attempt.
     pub(super) call: Option<u64>,
     pub(super) instance: Name,
     pub(super) generation: i64,
@@ -54,15 +54,15 @@ pub(super) struct Record {
     /// Instances whose calls have succeeded.
     pub(super) succeeded: Vec<Name>,
     pub(super) by_fallback: bool,
-    /// Scheduled for later and not called yet: it has no place in the order.
+    /// Whether it is scheduled for later and was not called yet: it then has no place in the order.
     pub(super) delayed: bool,
-    /// Scheduled for later: once it is due it goes before what is still pending.
+    /// Whether it was scheduled for later: once due, it comes before pending records.
     pub(super) later: bool,
-    /// A later record that was called after its last failure: that failure must have been its last.
+    /// A later record that was called after this one's last failure, which must then be its last.
     pub(super) overtaken: Option<Line>,
-    /// Its end was forgotten by a failover, or its lane went on without it: nothing waits for it.
+    /// Whether no record waits for it, because a failover has lost its end or its lane went on without it.
     pub(super) exempt: bool,
-    /// What a person did to it that is not done yet.
+    /// The line of a person's action that is not done yet.
     pub(super) person: Option<Line>,
 }
 
@@ -99,18 +99,18 @@ impl Record {
         }
     }
 
-    /// The number to name it by: that of the database, if it is known.
+    /// The number in messages: the id in the database, if it is known.
     pub(super) fn number(&self) -> i64 {
         self.called_id.unwrap_or(self.id)
     }
 
-    /// The lines that show what became of it.
+    /// The lines that show the life of the record.
     pub(super) fn lines(&self) -> [Option<&Line>; 4] {
         [self.stored.as_ref(), self.began.as_ref(), self.ended.as_ref(), self.changed.as_ref()]
     }
 }
 
-/// All records without an end, by id; without rows, by their place in the order of scheduling.
+/// All records without an end, by id; without rows, by their position in the order of scheduling.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     all: HashMap<i64, Record>,
@@ -133,12 +133,12 @@ impl Records {
         self.all.remove(&id)
     }
 
-    /// A new server may give the same generations again: no call was under one of those.
+    /// Clears the generations, because a new server may give the same ones again.
     pub(super) fn of_no_generation(&mut self) {
         self.all.values_mut().for_each(|record| record.generation = 0);
     }
 
-    /// All, in no order.
+    /// All records, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Record> {
         self.all.values()
     }
@@ -156,7 +156,7 @@ impl Judge {
         scheduled.records.iter().find(|(of, _)| *of == handler).map(|(_, id)| *id)
     }
 
-    /// Without rows: takes the records of a transaction as stored when its commit begins.
+    /// Without rows: adds the records of a transaction when its commit begins.
     pub(super) fn assume_stored(&mut self, tx: u64) {
         let events = self.writers.transactions.get(&tx).map(|tx| tx.events.clone()).unwrap_or_default();
         for event in events {
@@ -167,7 +167,7 @@ impl Judge {
             let (line, handlers) = (Arc::clone(&scheduled.line), scheduled.handlers.clone());
             let status = if scheduled.delayed { Status::Delayed } else { Status::Pending };
             let key = scheduled.key;
-            // Places are far enough apart for the handlers of one event.
+            // The numbers are far enough apart for the handlers of one event.
             let first = (line.position as i64).saturating_mul(1024);
             for (place, handler) in handlers.into_iter().enumerate() {
                 let record = Record::new(first + place as i64, event, (key, handler), status);
@@ -176,7 +176,7 @@ impl Judge {
         }
     }
 
-    /// Without rows: takes them away again.
+    /// Without rows: removes them again.
     pub(super) fn drop_assumed(&mut self, event: &Uuid) {
         let records = self.writers.events.get_mut(event).map(|event| std::mem::take(&mut event.records));
         for (_, id) in records.unwrap_or_default() {
@@ -186,7 +186,7 @@ impl Judge {
         }
     }
 
-    /// Takes a new record in.
+    /// Adds a new record.
     pub(super) fn admit(&mut self, record: Record) {
         if let Some(event) = self.writers.events.get_mut(&record.event) {
             event.records.push((record.lane.1, record.id));
@@ -196,14 +196,14 @@ impl Judge {
         self.records.insert(record);
     }
 
-    /// Notes what a person does to a failed record.
+    /// Notes the action of a person on a failed record.
     pub(super) fn person(&mut self, id: i64, line: &Line) {
         if self.has_rows() {
             if let Some(record) = self.records.get_mut(id) {
                 record.person = Some(Arc::clone(line));
             }
         } else if matches!(line.event.what, What::Discarded { .. }) {
-            // Without rows nothing else tells of its end.
+            // Without rows, no other event shows its end.
             let found =
                 self.records.iter().find(|record| record.called_id == Some(id)).map(|record| record.id);
             if let Some(found) = found {

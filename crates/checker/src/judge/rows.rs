@@ -1,4 +1,4 @@
-//! Rows: what became visible, and what was written about it.
+//! Rows: their commits and their changes.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Why this row may not be there.
+    /// Why this row must not exist.
     fn stray(
         &mut self,
         id: i64,
@@ -79,8 +79,7 @@ impl Judge {
             .then_some("has a record for this handler")
     }
 
-    /// No record of the lane that is stored already must come after this one and has a higher id, or the other way
-    /// round.
+    /// Judges that the ids of a lane follow the order: a record that must come after another has a higher id.
     fn judge_ids(&mut self, record: &Record, line: &Line) -> Result<(), Violation> {
         self.count(Invariant::FirstAttempts);
         let Some(lane) = self.lanes.get(record.lane) else { return Ok(()) };
@@ -135,7 +134,8 @@ impl Judge {
         Ok(())
     }
 
-    /// Outcomes are written by a member, about what it owns, on the server on which it has joined.
+    /// Judges the writer of an outcome: a member that owns the partition, on the server on which it has
+    /// joined.
     fn judge_writer(&self, record: &Record, by: Option<Name>, line: &Line) -> Result<(), Violation> {
         let (Some(by), true) = (by, self.expect.ownership) else { return Ok(()) };
         let shown = |more: Option<&Line>| {
@@ -159,7 +159,7 @@ impl Judge {
         Ok(())
     }
 
-    /// The count of attempts is that of the handler's failures.
+    /// Judges the count of attempts: it is the number of the handler's failures.
     fn judge_counted(
         &self,
         record: &Record,
@@ -168,7 +168,7 @@ impl Judge {
         by: Option<Name>,
         line: &Line,
     ) -> Result<(), Violation> {
-        // A record that ends its process is counted once when it is set aside.
+        // A record that crashes its process is counted once more when it fails.
         let crashed = u32::from(status == Status::Failed && record.crashes > 0);
         let most = (self.failures(record) + crashed).max(if record.exempt { record.attempts } else { 0 });
         let reset = by.is_none() && record.status == Status::Failed;
@@ -184,7 +184,7 @@ impl Judge {
         Err(violation(Invariant::Attempts, text, shown))
     }
 
-    /// A record that its lane has passed over is not tried again.
+    /// Judges that a record which its lane has passed over is not tried again.
     fn judge_overtaken(
         &self,
         record: Option<&Record>,
@@ -206,7 +206,7 @@ impl Judge {
         ))
     }
 
-    /// Only a person lets a failed record go on.
+    /// Judges that only a person releases a failed record.
     fn judge_person(&mut self, id: i64, status: Status, line: &Line) -> Result<(), Violation> {
         let Some(record) = self.records.get(id).filter(|record| record.status == Status::Failed) else {
             return Ok(());
@@ -220,7 +220,7 @@ impl Judge {
         Err(violation(Invariant::AtLeastOnce, text, [changed.as_ref(), Some(line)]))
     }
 
-    /// A record has its end: for a reason, and in the order of its lane.
+    /// Judges the end of a record: it has a cause, and keeps the order of its lane.
     fn ends(&mut self, id: i64, status: Status, by: Option<Name>, line: &Line) -> Result<(), Violation> {
         let Some(record) = self.records.get(id) else { return Ok(()) };
         let delivered = match by {
@@ -259,7 +259,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Forgets a record but for its id.
+    /// Drops a record except its id.
     fn close(&mut self, id: i64, status: Status, delivered: bool) {
         let Some(record) = self.records.remove(id) else { return };
         let ids = if status == Status::Completed { &mut self.kept } else { &mut self.gone };

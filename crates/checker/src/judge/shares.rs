@@ -13,19 +13,19 @@ use super::{
 };
 use crate::{Invariant, Takeover, Violation};
 
-/// How many partitions there are.
+/// The number of partitions.
 const PARTITIONS: u16 = 256;
 
-/// What the members are about.
+/// The state of the members' shares.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
-    /// When the members changed last.
+    /// The time of the last change of the members.
     changed: u64,
-    /// Since when each partition has no owner that lives.
+    /// Partitions without a live owner, since when.
     unowned: Unowned,
-    /// Shares were found equal, and nothing has changed since.
+    /// Whether shares were found equal and nothing has changed since.
     stable: bool,
-    /// The owners when shares were equal last, if only members have come and gone since; and who they were.
+    /// The owners at the last equal shares, if only members have come and gone since; and the members then.
     before: Option<BTreeMap<u16, Name>>,
     others: BTreeSet<Name>,
     claims: u32,
@@ -65,7 +65,7 @@ impl Judge {
         held.map(|(partition, claim)| (partition, claim.instance)).collect()
     }
 
-    /// Somebody has come, goes, or has crashed.
+    /// Notes that a member has joined, leaves, or has crashed.
     pub(super) fn members_changed(&mut self, instance: Name, at: u64) {
         if self.expect.takeover.is_none() {
             return;
@@ -77,7 +77,7 @@ impl Judge {
         self.count_unowned(at);
     }
 
-    /// Finds out which partitions have no owner that lives.
+    /// Finds the partitions without a live owner.
     pub(super) fn count_unowned(&mut self, at: u64) {
         let owners = self.owners();
         for partition in 0..PARTITIONS {
@@ -89,14 +89,14 @@ impl Judge {
         }
     }
 
-    /// A fault has begun or ended: what moves now need not be minimal.
+    /// Notes a begin or end of a fault: moves need not be minimal now.
     pub(super) fn shares_disturbed(&mut self) {
         let shares = &mut self.shares;
         shares.stable = false;
         shares.before = None;
     }
 
-    /// A partition has another owner, or none.
+    /// Notes that a partition has another owner, or none.
     pub(super) fn share_changed(
         &mut self,
         partition: u16,
@@ -133,7 +133,7 @@ impl Judge {
         let longest = shares.unowned.order.first().copied();
         let late = longest.filter(|(since, _)| calm.max(*since).saturating_add(bound) < now);
         if let Some((since, partition)) = late {
-            // Those that have crashed since then have watched for nothing.
+            // Members that have crashed since then cannot take over.
             let healthy = self.healthy();
             let since_when =
                 healthy.iter().filter_map(|name| self.members.end(*name)).map(|line| line.event.at);
@@ -178,7 +178,8 @@ impl Judge {
         Ok(())
     }
 
-    /// If one member came or went since shares were equal: as few partitions as possible have moved.
+    /// If one member came or went since shares were equal, judges that the smallest possible number of
+    /// partitions has moved.
     fn judge_movement(
         &mut self,
         healthy: &[Name],

@@ -63,8 +63,8 @@ impl Judge {
         Ok(())
     }
 
-    /// Everything that must come first has come. Returns what has failed and must have failed for good, because the
-    /// lane goes on.
+    /// Judges that all earlier records have come first. Returns the records that have failed and must have
+    /// failed for good, because the lane goes on.
     fn judge_order(
         &self,
         record: &Record,
@@ -84,7 +84,8 @@ impl Judge {
             if same_call || first.exempt || self.is_passed(first) || !self.precedes(first, record) {
                 continue;
             }
-            // What is due later has no place in the order, but one of the two at a time.
+            // A record that is due later has no place in the order, but two records never run at the same
+            // time.
             if (first.later || record.later) && !self.is_under_way(first, generation) {
                 continue;
             }
@@ -111,8 +112,8 @@ impl Judge {
         Ok(passed)
     }
 
-    /// Whether the lane stands still at this record: it is being called, or has failed and waits. A failure that is not
-    /// durable is forgotten with the lease.
+    /// Whether the lane waits at this record, which is being called or has failed. A failure that is not
+    /// durable is lost with the lease.
     fn is_under_way(&self, record: &Record, generation: i64) -> bool {
         let durable = record.changed.is_some() && matches!(record.status, Status::Delayed | Status::Failed);
         let ended = record.ended.as_ref().map_or(0, |ended| ended.event.at);
@@ -126,19 +127,19 @@ impl Judge {
         }
     }
 
-    /// The lane goes on without this one.
+    /// Whether the lane goes on without this record.
     pub(super) fn is_passed(&self, record: &Record) -> bool {
         let handler = record.lane.1;
         let failed = record.status == Status::Failed && self.passes_failed.contains(&handler);
         failed || self.passes_failures.contains(&handler) && self.has_failed(record)
     }
 
-    /// Whether a call of it has ever failed, since a person has seen to it.
+    /// Whether a call of the record has failed since the last repair by a person.
     fn has_failed(&self, record: &Record) -> bool {
         record.state == State::Failed || record.failures + record.unavailable > 0
     }
 
-    /// What had succeeded is called again for a reason.
+    /// Judges that a successful record is called again for a reason.
     fn judge_repeat(&self, record: &Record, line: &Line) -> Result<(), Violation> {
         if !matches!(record.state, State::Done | State::Redo)
             || self.expect.repeats == Repeats::Any
@@ -175,7 +176,7 @@ impl Judge {
         Err(violation(Invariant::Attempts, text, [record.began.as_ref(), record.ended.as_ref(), Some(line)]))
     }
 
-    /// Whether the last call of a record was one that has failed, of the same owner, who has met no fault since.
+    /// Whether the last call of a record has failed under the same owner, who has met no fault since.
     fn must_count(&self, record: &Record, called: &Called, instance: Name) -> bool {
         let counts = matches!(record.end, Some(End::Failed | End::Permanent | End::Panicked | End::TimedOut));
         let same = record.instance == instance && record.generation == called.generation;
@@ -188,13 +189,13 @@ impl Judge {
             && !self.has_lapsed(instance, ended)
     }
 
-    /// How many attempts may have been counted.
+    /// The number of attempts that may have been counted.
     pub(super) fn failures(&self, record: &Record) -> u32 {
         let unavailable = if self.expect.unavailable_counts { record.unavailable } else { 0 };
         record.failures + unavailable
     }
 
-    /// A retry comes when its back-off is over. Returns whether this is one.
+    /// Judges that a retry comes after its backoff. Returns whether the call is a retry.
     fn judge_timing(
         &self,
         record: &Record,

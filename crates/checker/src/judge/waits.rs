@@ -1,4 +1,4 @@
-//! What must not wait for long once the faults are over.
+//! The waits that must be short once the faults are over.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,17 +12,17 @@ use crate::{End, Invariant, Status, Violation};
 
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    /// When the faults were over.
+    /// The time at which the faults were over.
     pub(super) since: Option<u64>,
     now: u64,
     /// Lanes by the time at which their head must have been called.
     timers: BTreeSet<(u64, Lane)>,
-    /// The head of each of them, its end so far, and its time.
+    /// The head of each lane, its last end, and its time.
     heads: HashMap<Lane, (i64, Option<u64>, u64)>,
 }
 
 impl Judge {
-    /// The faults are over.
+    /// Notes that the faults are over.
     pub(super) fn settle_down(&mut self, at: u64) {
         self.waits.since = Some(at);
         self.waits.now = at;
@@ -31,7 +31,7 @@ impl Judge {
         }
     }
 
-    /// The head of a lane that has to be called, the place of its last end, and how long it may wait.
+    /// The head of a lane that must be called, the position of its last end, and the longest wait.
     fn head(&self, lane: Lane) -> Option<(i64, Option<u64>, u64)> {
         let bound = self.expect.head_waits?;
         let state = self.lanes.get(lane)?;
@@ -68,7 +68,7 @@ impl Judge {
         tx.is_some_and(|tx| matches!(tx.fate, Fate::Committed(_)))
     }
 
-    /// Something has changed in a lane: its head may be another one.
+    /// Notes that a lane has changed and may have another head.
     pub(super) fn watch_lane(&mut self, lane: Lane) {
         if self.waits.since.is_none() || self.expect.head_waits.is_none() {
             return;

@@ -1,4 +1,4 @@
-//! Transactions of producers: what was scheduled, and whether it was committed.
+//! Transactions of producers: the scheduled events, and the fates of commits.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,15 +10,15 @@ use uuid::Uuid;
 use super::{Judge, forgets::Undo, line::Line, names::Name, records::Record};
 use crate::{Invariant, Order, Violation, What, judge::line::violation};
 
-/// Events of transactions that were rolled back, of which a ghost can still be shown with its history.
+/// The events of rolled back transactions that are kept, so that a ghost can be shown with its history.
 const ROLLED_BACK_KEPT: usize = 4096;
 
-/// What became of a transaction.
+/// The fate of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Open,
     Committing,
-    /// With the place in the history where its commit had returned.
+    /// The position in the history where the commit returned.
     Committed(u64),
     Unknown,
     RolledBack,
@@ -29,9 +29,9 @@ pub(super) struct Transaction {
     pub(super) fate: Fate,
     pub(super) line: Option<Line>,
     pub(super) events: Vec<Uuid>,
-    /// Events that are not forgotten yet.
+    /// The number of events that are not dropped yet.
     pub(super) left: usize,
-    /// Something of it was seen in the database or in a call.
+    /// Whether a part of the transaction was seen in the database or in a call.
     pub(super) seen: bool,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Transaction {
 pub(super) enum Written {
     Yes,
     Unknown,
-    /// With the line that says that it has not.
+    /// The line that says that the call has not written.
     No(Line),
 }
 
@@ -53,9 +53,9 @@ pub(super) struct Scheduled {
     pub(super) handlers: Vec<Name>,
     pub(super) delayed: bool,
     pub(super) written: Written,
-    /// Its records, by handler.
+    /// The records of the event, by handler.
     pub(super) records: Vec<(Name, i64)>,
-    /// How many of them have no end.
+    /// The number of records without an end.
     pub(super) open: usize,
 }
 
@@ -85,7 +85,7 @@ impl Writers {
             || matches!(fate, Some(Fate::Committed(at)) if at < second.line.position)
     }
 
-    /// The lines that show where an event comes from.
+    /// The lines that show the origin of an event.
     pub(super) fn lines(&self, event: &Uuid) -> [Option<&Line>; 3] {
         let Some(scheduled) = self.events.get(event) else { return [None; 3] };
         let not_written = match &scheduled.written {
@@ -96,7 +96,7 @@ impl Writers {
         [Some(&scheduled.line), commit, not_written]
     }
 
-    /// Why no record of this event may be there.
+    /// Why no record of this event may exist.
     pub(super) fn ghost(&self, event: &Uuid) -> Option<&'static str> {
         let Some(scheduled) = self.events.get(event) else { return Some("was scheduled by nobody") };
         if matches!(scheduled.written, Written::No(_)) {
@@ -109,7 +109,7 @@ impl Writers {
         }
     }
 
-    /// Forgets an event of a transaction.
+    /// Drops an event of a transaction.
     pub(super) fn forget(&mut self, event: &Uuid) -> Option<(Scheduled, Option<Transaction>)> {
         let scheduled = self.events.remove(event)?;
         let left = self.transactions.get_mut(&scheduled.tx).map(|tx| {
@@ -133,7 +133,7 @@ impl Writers {
 }
 
 impl Judge {
-    /// Whether the first record must come before the second, if its place in the lane is lower.
+    /// Whether the first record must come before the second, if its position in the lane is lower.
     pub(super) fn precedes(&self, first: &Record, second: &Record) -> bool {
         self.expect.order == Order::Strict && self.has_rows()
             || self.writers.precedes(&first.event, &second.event)
@@ -220,7 +220,7 @@ impl Judge {
         }
     }
 
-    /// Forgets what has its end.
+    /// Drops the events of a transaction that have ended.
     fn retire_all(&mut self, tx: u64) {
         let events = self.writers.transactions.get(&tx).map(|tx| tx.events.clone()).unwrap_or_default();
         for event in events {
@@ -228,7 +228,7 @@ impl Judge {
         }
     }
 
-    /// Forgets an event whose records all have their end.
+    /// Drops an event whose records have all ended.
     pub(super) fn retire(&mut self, event: &Uuid) {
         let Some(scheduled) = self.writers.events.get(event).filter(|_| self.has_rows()) else { return };
         let stored = match scheduled.handlers.len() {
