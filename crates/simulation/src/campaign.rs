@@ -1,4 +1,4 @@
-//! Many seeds, on all processors.
+//! A campaign: many seeds, on all processors.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -12,7 +12,7 @@ use keylane_checker::{Report, Violation};
 
 use crate::{Plan, play};
 
-/// What so many seeds must have reached, or they show nothing.
+/// The number of seeds after which each state must have been reached. Otherwise the campaign proves nothing.
 const ENOUGH: u64 = 500;
 const SOMETIMES: [&str; 36] = [
     "batch",
@@ -53,16 +53,16 @@ const SOMETIMES: [&str; 36] = [
     "unroutable",
 ];
 
-/// A seed whose run is not as it should be.
+/// A seed whose run has failed.
 #[derive(Debug)]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
 }
 
-/// What a campaign has seen so far.
+/// The results of a campaign so far.
 #[derive(Debug, Default)]
 pub struct Campaign {
     next: AtomicU64,
@@ -78,9 +78,9 @@ struct State {
 }
 
 impl Campaign {
-    /// Plays seeds from `first` on, each on one of so many threads, until `go_on` says no. It is asked before each seed,
-    /// with the number of seeds begun.
-    /// One of `twice` seeds is played twice, to see that both runs are the same.
+    /// Plays seeds from `first` on, one per thread at a time, until `go_on` returns false. `go_on` is called
+    /// before each seed with the number of begun seeds. One of `twice` seeds is played twice, to check that
+    /// both runs are the same.
     pub fn run(
         first: u64,
         threads: usize,
@@ -122,14 +122,14 @@ impl Campaign {
         }
     }
 
-    /// What many seeds must have reached, and these have not.
+    /// The states that this many seeds must have reached and have not, or `None`.
     pub fn vacuous(&self) -> Option<String> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = state.report.require(SOMETIMES).err();
         missing.filter(|_| state.seeds >= ENOUGH).map(|violation| violation.to_string())
     }
 
-    /// How many seeds were played, what was judged in the good ones, and the others.
+    /// The number of played seeds, the sum of the good reports, and the failures.
     #[must_use]
     pub fn into_parts(self) -> (u64, Report, Vec<Failure>) {
         let State { seeds, report, failures } =

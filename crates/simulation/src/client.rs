@@ -1,4 +1,4 @@
-//! One way to the database: what befalls the calls, and what they have written.
+//! One way to the database: the faults of its calls, and the writes it has made.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -19,9 +19,9 @@ use crate::{node::Identity, shared::Shared};
 #[derive(Debug)]
 pub(crate) struct Client {
     world: Arc<Shared>,
-    /// The node that it belongs to, if any.
+    /// The node of the client, if any. Never changes.
     node: Option<usize>,
-    /// Whose workers write on it.
+    /// The identity of the workers that use the client, if any. Never changes.
     identity: Option<Arc<Identity>>,
     is_operator: bool,
     dice: Mutex<Rng>,
@@ -38,7 +38,7 @@ impl Client {
         Arc::new(Self { world, node, identity, is_operator: false, dice })
     }
 
-    /// The client of a person: what it changes is repaired.
+    /// The client of a person, whose changes are repairs.
     pub(crate) fn of_operator(world: &Arc<Shared>, dice: Rng) -> Arc<Self> {
         let (world, dice) = (Arc::clone(world), Mutex::new(dice));
         Arc::new(Self { world, node: None, identity: None, is_operator: true, dice })
@@ -64,7 +64,7 @@ impl Conditions for Client {
 
     fn wrote(&self, mut written: Vec<Written>) {
         let by = self.identity.as_ref().map(|identity| identity.instance());
-        // All of a transaction comes at once; a history has it in the order of ids.
+        // All writes of a transaction come at once. A history has them in the order of ids.
         written.sort_by_key(|written| match written {
             Written::Stored { id, .. } | Written::Changed { id, .. } => *id,
             Written::Claimed { .. } | Written::Member { .. } => 0,
@@ -122,5 +122,5 @@ fn status_of(status: RowStatus) -> Status {
     }
 }
 
-/// A latency as most networks have it.
+/// The latency of most networks.
 pub(crate) const USUAL: Duration = Duration::from_millis(2);

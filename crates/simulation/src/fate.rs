@@ -1,35 +1,35 @@
-//! How the user's code behaves, record by record.
+//! The behaviour of the user's code, per record.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 use keylane_checker::End;
 
-/// What a handler does with one record in one call.
+/// The behaviour of a handler for one record in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fate {
     pub(crate) takes: Duration,
     pub(crate) end: End,
-    /// It panics when it is dropped, too.
+    /// Whether the call panics when it is dropped, too.
     pub(crate) drop_panics: bool,
-    /// What a transactional handler does with the transaction that it was given.
+    /// How a transactional handler misuses its transaction, if it does.
     pub(crate) stray: Option<Stray>,
 }
 
-/// What no handler may do with its transaction.
+/// A misuse of the transaction by its handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stray {
-    /// Commits it and goes on in another.
+    /// Commits it and continues in another.
     Commits,
-    /// Rolls it back and goes on in another.
+    /// Rolls it back and continues in another.
     RollsBack,
-    /// Keeps it and goes on in another. The one that it has kept before is committed.
+    /// Keeps it and continues in another. The transaction kept before is committed.
     Keeps,
     /// Leaves a savepoint open.
     LeavesOpen,
 }
 
-/// The fate of a record in its `call`-th call, counted from 1. It follows from the seed of the record.
+/// The fate of a record in its `call`-th call, counted from 1, drawn from the seed of the record.
 pub(crate) fn fate(
     seed: u64,
     call: u32,
@@ -45,11 +45,11 @@ pub(crate) fn fate(
         4 | 5 => End::Panicked,
         6 => End::TimedOut,
         7 | 8 => End::Unavailable,
-        // Until a person has repaired it.
+        // It fails until a person has repaired the record.
         9 => End::Permanent,
         _ => End::Ok,
     };
-    // Nobody repairs anything while the cluster rests: what fails then succeeds the next time.
+    // While the cluster rests, no person repairs. A record that fails then succeeds in its next call.
     let trouble = if resting && trouble != End::Ok { End::Failed } else { trouble };
     let troubles = if resting { 1 } else { troubles };
     let repaired = repaired && !resting;
@@ -63,7 +63,7 @@ pub(crate) fn fate(
         3 => Some(Stray::LeavesOpen),
         _ => None,
     };
-    // Until a person has repaired it.
+    // The handler goes astray until a person has repaired the record.
     let stray = stray.filter(|_| strays && !repaired && !resting);
     let mut dice = Rng::with_seed(seed ^ u64::from(call) << 32);
     let most = match dice.u8(..20) {

@@ -1,4 +1,4 @@
-//! What can go wrong, and when.
+//! Faults and their times.
 
 use std::{fmt, time::Duration};
 
@@ -7,43 +7,43 @@ use fastrand::Rng;
 /// One fault of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// When it begins.
+    /// The begin of the fault.
     pub at: Duration,
-    /// How long it lasts.
+    /// The duration of the fault.
     pub lasts: Duration,
-    /// What happens.
+    /// The kind of the fault.
     pub kind: Kind,
 }
 
-/// What happens.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The process ends as under `kill -9` and starts again after the fault.
     Crash(usize),
-    /// The process gets no processor.
+    /// The process gets no processor time.
     Pause(usize),
-    /// The process shuts down and starts again after the fault, or when it has ended.
+    /// The process shuts down, and starts again after the fault or its end, whichever is later.
     Leave(usize),
-    /// No call reaches the database; of all nodes, or of one.
+    /// No call of the node reaches the database; `None` means all nodes.
     Outage(Option<usize>),
-    /// Calls reach the database and the replies do not.
+    /// Calls reach the database, but replies do not reach the node.
     Deaf(Option<usize>),
-    /// Calls neither succeed nor fail until their time is over.
+    /// Calls neither succeed nor fail until their time limit.
     Hang(Option<usize>),
-    /// Of a thousand calls so many fail, half of them after their effect.
+    /// This many of a thousand calls fail, half of them after their effect.
     Flaky(Option<usize>, u32),
-    /// Calls take up to so many milliseconds longer.
+    /// Calls take up to this many milliseconds longer.
     Slow(Option<usize>, u32),
-    /// The database goes back to what it was at the begin of the fault.
+    /// The database goes back to its state at the begin of the fault.
     FailOver,
-    /// A person declares the node's instance dead.
+    /// A person declares the instance of the node dead.
     Evict(usize),
     /// All nodes are replaced, one after the other, by another build.
     Deploy,
 }
 
 impl Fault {
-    /// A fault at any time of the run.
+    /// Draws a fault at any time of the run.
     pub(crate) fn draw(dice: &mut Rng, nodes: usize, run: Duration, kinds: &[u8]) -> Self {
         let node = dice.usize(..nodes);
         let whom = dice.bool().then_some(node);
@@ -67,7 +67,7 @@ impl Fault {
         };
         let at = Duration::from_millis(dice.u64(500..run.as_millis() as u64));
         let lasts = Duration::from_millis(dice.u64(20..longest));
-        // The call takes its time, and the instance learns of it later still.
+        // The call takes some time, and the instance learns of the eviction later.
         let least = if matches!(kind, Kind::Evict(_)) { Duration::from_secs(4) } else { Duration::ZERO };
         Self { at, lasts: lasts.max(least), kind }
     }
@@ -75,7 +75,7 @@ impl Fault {
     /// The number of kinds of faults.
     pub(crate) const KINDS: u8 = 11;
 
-    /// The node that it strikes, if it is one.
+    /// The node of the fault, if it concerns one.
     pub(crate) fn node(&self) -> Option<usize> {
         match self.kind {
             Kind::Crash(node) | Kind::Pause(node) | Kind::Leave(node) | Kind::Evict(node) => Some(node),
@@ -88,7 +88,7 @@ impl Fault {
         }
     }
 
-    /// Its name in the history.
+    /// The name in the history.
     pub(crate) fn name(&self) -> &'static str {
         match self.kind {
             Kind::Crash(_) => "crash",

@@ -1,4 +1,5 @@
-//! The user's code: it takes its time, fails, panics and hangs as the records' fates say, and takes down each call.
+//! The user's code: its calls take time, fail, panic and hang as the fates of the records say, and are
+//! written to the history.
 
 use std::{
     marker::PhantomData,
@@ -24,7 +25,7 @@ use crate::{
     told::{Moved, MovedAgain},
 };
 
-/// So long after a lapse of the lease, in nanoseconds, calls are cancelled because of it.
+/// The time in nanoseconds after a lapse of the lease within which calls are cancelled because of it.
 const LAPSE: u64 = 100_000_000;
 
 /// The handlers of a process.
@@ -81,20 +82,20 @@ fn registrations<E: OutboxEvent>(plan: &HandlerPlan, act: impl Fn(CallKind) -> A
 
 /// One handler.
 struct Act<E> {
-    /// Whether its handler is a transactional one.
+    /// Whether the handler is transactional.
     in_transactions: bool,
     process: Arc<Process>,
-    /// For transactions of its own.
+    /// The pool for the handler's own transactions.
     pool: MemoryPool,
     kind: CallKind,
     timeout: Duration,
-    /// Whether it must stop at the first failure of a lane.
+    /// Whether the handler must stop at the first failure of a lane.
     stops: bool,
     habits: Habits,
     event: PhantomData<fn() -> E>,
 }
 
-/// A call under way. If it is dropped before its end, that is its end.
+/// A call under way. If it is dropped before its end, the drop is its end.
 struct UnderWay<'a> {
     process: &'a Process,
     kind: CallKind,
@@ -152,7 +153,7 @@ impl<E> Act<E> {
         fate(seed, call, repaired, self.timeout, self.habits.strays, world.is_resting())
     }
 
-    /// All records of a call, each in its turn.
+    /// Works on all records of a call, one after another.
     async fn work(&self, deliveries: &[&Delivery]) -> BatchResults {
         let mut call = self.begin(deliveries);
         let mut failed: Vec<&str> = Vec::new();
@@ -173,7 +174,7 @@ impl<E> Act<E> {
         results
     }
 
-    /// All records or none.
+    /// Works on all records, or on none.
     async fn work_whole(
         &self,
         deliveries: &[&Delivery],
@@ -195,7 +196,7 @@ impl<E> Act<E> {
                 result = stray(with, &self.process, &self.pool, conn, std::mem::take(&mut effects)).await;
             }
             if let Err(error) = result {
-                // The transaction takes them all along.
+                // The transaction fails as a whole, with all its records.
                 let end = call.ends.pop().filter(|end| *end != End::Ok).unwrap_or(End::Failed);
                 call.whole(end);
                 call.end();
@@ -203,7 +204,7 @@ impl<E> Act<E> {
             }
         }
         if strayed {
-            // The handler does not know it, but it is found out if the database answers.
+            // The handler does not know of the misuse, but the library finds it if the database answers.
             call.whole(End::Refused);
         }
         call.end();
@@ -211,8 +212,8 @@ impl<E> Act<E> {
     }
 }
 
-/// Writes an effect after a savepoint that is released, and once more after one that is rolled back to, within the
-/// other or after it.
+/// Writes an effect after a savepoint that is released, and once more after one that is rolled back to:
+/// within the first or after it.
 async fn push_within(conn: &mut MemoryConnection, effect: &str, attempt: u32) {
     let Ok(mut released) = conn.begin().await else { return };
     released.push_effect(effect);
@@ -251,8 +252,8 @@ impl UnderWay<'_> {
         }
     }
 
-    /// The call has failed as a whole, which is a failure of its first record. A transaction of several records is
-    /// tried again in parts, so that nothing is said of any of them.
+    /// Ends the call with a failure as a whole, which is a failure of its first record. A transaction of
+    /// several records is tried again in parts, so its records get no result.
     fn whole(&mut self, end: End) {
         let several = self.kind == CallKind::TransactionalBatch && self.records > 1;
         self.ends = vec![End::Dropped; self.records];
@@ -282,14 +283,14 @@ impl UnderWay<'_> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if !self.done {
-            // Only a process that ends has no clock any more.
+            // Only in a process that ends there is no clock.
             let dead = self.process.dead.load(Relaxed);
             let process = self.process;
             let lapsed = process.lapsed_at.load(Relaxed);
             let cancelled = lapsed > 0 && process.world.time.now() < lapsed + LAPSE;
             let timed_out = !dead && !cancelled && self.began.elapsed() >= self.timeout;
             let end = match (timed_out, self.drop_panics) {
-                // Nobody asks how the drop of a cancelled call ends.
+                // The end of a cancelled call's drop is not recorded.
                 _ if cancelled => End::Dropped,
                 (_, true) => End::Panicked,
                 (true, false) => End::TimedOut,

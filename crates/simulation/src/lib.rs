@@ -1,16 +1,16 @@
-//! A whole cluster on one thread: processes of a service, each with a clock of its own, on one database in
-//! memory, under faults. One number decides everything, so what was seen once can be seen again.
+//! A whole cluster on one thread: processes of a service, each with a separate clock, on one database in
+//! memory, under faults. One number decides all of it, so any run can be repeated.
 //!
-//! * A [`Plan`] is drawn from the seed: settings, handlers, writers, and a list of [faults](Fault), each with its
-//!   time. Each actor has dice of its own, so leaving out a fault changes nothing else.
-//! * A `node` is a process: a runtime of its own, paused. Nodes take turns of some milliseconds. A node that is
-//!   frozen gets no turn; later its clock jumps, as a process sees it that was stopped. A crash drops the runtime.
+//! * A [`Plan`] is drawn from the seed: settings, handlers, writers, and a list of [faults](Fault), each with
+//!   its time. Each actor has separate dice, so leaving out a fault changes nothing else.
+//! * A `node` is a process: a separate, paused runtime. Nodes take turns of some milliseconds. A frozen node
+//!   gets no turn; later its clock jumps, as a stopped process sees it. A crash drops the runtime.
 //! * A `client` is one way to the database: latency, failures before and after the effect, calls that hang.
-//! * The recorder gives all that happens to the [judge](keylane_checker::Judge): what producers, handlers and
-//!   operators do, and what the database contains after each step.
+//! * The recorder gives all events to the [judge](keylane_checker::Judge): the actions of producers, handlers
+//!   and operators, and the content of the database after each step.
 //!
 //! The library is the real one, from the dispatcher to the rules. Only the database is a model
-//! (`keylane::memory`), whose likeness to the real ones `tests/conformance` shows.
+//! (`keylane::memory`). `tests/conformance` shows that it behaves as the real ones.
 
 mod campaign;
 mod client;
@@ -37,5 +37,5 @@ pub use plan::Plan;
 pub use shrink::shrink;
 pub use world::{Outcome, play};
 
-/// Whether the same seed gives the same run: tokio's `select!` takes its seed only under this flag.
+/// Whether the same seed gives the same run: only with this flag does tokio's `select!` take its seed.
 pub const REPLAYS: bool = cfg!(tokio_unstable);

@@ -1,4 +1,4 @@
-//! `simulate`: plays seeds, says which ones fail, and plays one again. See `dev/simulate`.
+//! `simulate`: plays seeds, reports the failing ones, and plays one again. See `dev/simulate`.
 
 use std::{
     fs, io,
@@ -122,7 +122,7 @@ fn campaign(options: &Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What is wrong, which faults it needs, and the command that plays it again.
+/// Prints the problem, the faults it needs, and the command that plays the seed again.
 fn tell(failure: &Failure) {
     println!("\nseed {}: {}", failure.seed, failure.what);
     let plan = Plan::draw(failure.seed);
@@ -134,7 +134,7 @@ fn tell(failure: &Failure) {
     println!("again: dev/simulate --replay {} --only {}", failure.seed, only.join(","));
 }
 
-/// The next campaign begins with this seed.
+/// Writes the seed with which the next campaign begins.
 fn count(options: &Options, next: u64) -> io::Result<()> {
     options.counted_in.parent().map_or(Ok(()), fs::create_dir_all)?;
     fs::write(&options.counted_in, format!("{next}\n"))

@@ -1,4 +1,4 @@
-//! A process: a runtime and a clock of its own.
+//! A process: a separate runtime and clock.
 
 use std::{
     sync::{
@@ -18,7 +18,7 @@ use crate::{
     client::Client, handlers, panics::panicking, plan::Plan, shared::Shared, stray::Kept, time::TRUE, writer,
 };
 
-/// Who the workers of a process are at the moment, and what their last heartbeat allows them.
+/// The present identity of a process's workers, and the end of their lease.
 #[derive(Debug, Default)]
 pub(crate) struct Identity {
     instance: Mutex<String>,
@@ -40,20 +40,20 @@ pub(crate) struct Process {
     pub(crate) world: Arc<Shared>,
     pub(crate) name: String,
     pub(crate) identity: Arc<Identity>,
-    /// A dead process writes nothing any more.
+    /// Whether the process is dead and must write nothing.
     pub(crate) dead: AtomicBool,
-    /// When its lease lapsed last: calls were cancelled then.
+    /// The time of the last lapse of the lease, at which calls were cancelled.
     pub(crate) lapsed_at: AtomicU64,
     rate: u32,
     running: Mutex<Option<Running>>,
     left: AtomicBool,
-    /// Calls under way of plain and of transactional handlers, and the most that there were.
+    /// The calls under way of plain and of transactional handlers, with the most at once.
     pub(crate) calls: [Calls; 2],
-    /// The transaction that a handler has kept last.
+    /// The last transaction that a handler has kept.
     pub(crate) kept: Mutex<Option<Kept>>,
 }
 
-/// How many calls there are at once.
+/// The number of calls at once.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     now: AtomicU64,
@@ -61,7 +61,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Another call begins. Returns how many there are, if there were never so many.
+    /// Notes the begin of a call. Returns the number of calls if it is the highest so far.
     pub(crate) fn begin(&self) -> Option<u64> {
         let now = self.now.fetch_add(1, Relaxed) + 1;
         (self.most.fetch_max(now, Relaxed) < now).then_some(now)
@@ -76,20 +76,20 @@ impl Calls {
 pub(crate) struct Node {
     pub(crate) process: Arc<Process>,
     runtime: Runtime,
-    /// The turns that it has missed.
+    /// The time of the turns that the process has missed.
     missed: Duration,
     pub(crate) frozen: bool,
 }
 
-/// Which process to start.
+/// The process to start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
-    /// Its place among the nodes; none has no workers, only writers.
+    /// The index among the nodes; `None` for a process without workers, which has only writers.
     pub(crate) node: Option<usize>,
     pub(crate) count: u32,
-    /// The first build, or the second.
+    /// Whether the process runs the second build.
     pub(crate) second: bool,
-    /// Handlers of both builds.
+    /// Whether the process has the handlers of both builds.
     pub(crate) all: bool,
     pub(crate) writers: usize,
 }
@@ -124,7 +124,7 @@ impl Node {
         Self { process, runtime, missed: Duration::ZERO, frozen: false }
     }
 
-    /// Lets the process run for so long, on the true clock.
+    /// Lets the process run for this time of the true clock.
     pub(crate) fn turn(&mut self, time: Duration) {
         if self.frozen {
             self.missed += time;
@@ -142,7 +142,7 @@ impl Node {
         clock.turn_ends();
     }
 
-    /// `kill -9`.
+    /// Ends the process as `kill -9` does.
     pub(crate) fn kill(self) {
         self.process.dead.store(true, Relaxed);
         let running = lock(&self.process.running).take();
@@ -150,13 +150,13 @@ impl Node {
         drop(running);
     }
 
-    /// The end of a process that has shut down. Calls that were cancelled end with it.
+    /// Ends a process that has shut down. Calls that were cancelled end with it.
     pub(crate) fn exit(self) {
         drop(self.runtime);
         self.process.dead.store(true, Relaxed);
     }
 
-    /// Begins to shut down, once it has started.
+    /// Begins to shut down, once the process has started.
     pub(crate) fn leave(&self) {
         let process = Arc::clone(&self.process);
         self.runtime.spawn(async move {
@@ -192,7 +192,7 @@ pub(crate) fn runtime(seed: u64) -> Runtime {
     builder.build().expect("a runtime")
 }
 
-/// The `main` of a process.
+/// Runs the `main` of a process.
 async fn run(process: Arc<Process>, plan: Plan, start: Start) {
     let world = &process.world;
     let dice = |what: &str| Rng::with_seed(world.seed_of(&format!("{} {what}", process.name)));
@@ -215,8 +215,8 @@ async fn run(process: Arc<Process>, plan: Plan, start: Start) {
         let dice = dice(&format!("writer {number}"));
         writer::write(Arc::clone(&process), outbox.clone(), own.clone(), plan.clone(), start, dice)
     });
-    // In one task: a runtime that is dropped drops its tasks in an order that follows from numbers that all threads
-    // share, and the locks of transactions would be free in that order.
+    // The writers share one task. A dropped runtime drops its tasks in an order that depends on numbers
+    // shared by all threads, and the locks of transactions would be freed in that order.
     tokio::spawn(join_all(writers));
     if start.node.is_none() {
         return;
@@ -230,7 +230,7 @@ async fn run(process: Arc<Process>, plan: Plan, start: Start) {
     }
 }
 
-/// Takes down what the workers tell.
+/// Writes the signals of the workers to the history.
 struct Watch {
     process: Arc<Process>,
     stale: Duration,
@@ -245,7 +245,7 @@ impl Observer for Watch {
             Signal::BeatAnswered => {
                 let trusted = lease::trusted_until(Duration::ZERO, self.stale) * TRUE / process.rate;
                 let sent = process.identity.beat_sent.load(Relaxed);
-                // Turns are taken one after the other: clocks are apart by as much.
+                // Nodes take turns, so their clocks can be apart by one turn.
                 let until = sent + (trusted + process.world.turn).as_nanos() as u64;
                 process.note(What::LeaseUntil { instance: process.identity.instance(), until });
             }

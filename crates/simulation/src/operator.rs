@@ -1,4 +1,4 @@
-//! A person who looks after what has failed, and who says in the end whether all is done.
+//! A person who repairs failed records, and who finds out in the end whether all is done.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::node::Process;
 
-/// Repairs now and then; after the faults until nothing is left.
+/// Repairs at times; after the faults, repairs until nothing is left.
 pub(crate) async fn operate(process: Arc<Process>, outbox: Outbox<Memory>, mut dice: Rng) {
     let admin = outbox.admin();
     loop {
@@ -38,7 +38,7 @@ pub(crate) async fn operate(process: Arc<Process>, outbox: Outbox<Memory>, mut d
 async fn repair(process: &Process, admin: &Admin, record: &FailedRecord, chance: u8) {
     process.world.repaired(record.event_id, &record.lane.handler);
     let id = record.id;
-    // What the call says does not matter: the history has what the database did.
+    // The result of the call does not matter: the history has the writes of the database.
     let _ = match chance {
         0 => admin.discard(id).await,
         1 => admin.replace_payload(id, record.payload.clone()).await,

@@ -1,4 +1,4 @@
-//! Panics: those of the user's code are wanted, all others are faults of the library.
+//! Panics: those of the user's code are intended, all others are bugs of the library.
 
 use std::{
     any::Any,
@@ -11,13 +11,13 @@ thread_local! {
     static UNWANTED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// A panic of the user's code. It does not come to the hook.
+/// Panics as the user's code. The panic does not reach the hook.
 pub(crate) fn panicking(who: &str) -> ! {
     let payload: Box<dyn Any + Send> = Box::new(format!("{who} panics, as the simulation wants"));
     resume_unwind(payload)
 }
 
-/// From now on, unwanted panics are noted.
+/// Begins to note panics that are not intended.
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -28,7 +28,7 @@ pub(crate) fn watch() {
     });
 }
 
-/// The first panic on this thread since the last time.
+/// Takes the first panic on this thread since the last call.
 pub(crate) fn take() -> Option<String> {
     UNWANTED.take()
 }

@@ -1,5 +1,5 @@
-//! What a seed decides: settings, handlers, load and faults. Each seed has its own mix of kinds (swarm testing:
-//! a run with few kinds of faults reaches states that a run with all of them never does).
+//! The plan of a seed: settings, handlers, load and faults. Each seed has another mix of kinds (swarm
+//! testing: a run with few kinds of faults reaches states that a run with all kinds never does).
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,20 +9,20 @@ use keylane_checker::{Backoff, Expect, Order, Takeover};
 
 use crate::{client::USUAL, fault::Fault, time::TRUE};
 
-/// The names of samples: calls that a process has under way.
+/// The names of samples: the calls of a process at once.
 pub(crate) const PLAIN_CALLS: &str = "calls of plain handlers";
 pub(crate) const TRANSACTIONAL_CALLS: &str = "calls of transactional handlers";
 
-/// One run.
+/// The plan of one run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The number that all of it was drawn from.
+    /// The number from which the plan was drawn.
     pub seed: u64,
-    /// In the order of their time.
+    /// The faults in the order of their times.
     pub faults: Vec<Fault>,
-    /// How long the faults and the writers go on.
+    /// The time for which the faults and the writers go on.
     pub run: Duration,
-    /// Whether a failover gives ids again that the server before had given.
+    /// Whether a failover gives out ids again that the earlier server has given out.
     pub ids_again: bool,
     /// The rates of the clocks of the nodes with workers, in thousandths.
     pub(crate) rates: Vec<u32>,
@@ -36,30 +36,30 @@ pub struct Plan {
     /// The longest turn of a node.
     pub(crate) turn: Duration,
     pub(crate) habits: Habits,
-    /// After the faults, the cluster is watched at rest.
+    /// Whether the cluster is watched at rest after the faults.
     pub(crate) rests: bool,
 }
 
-/// What happens within which time.
+/// The longest times of changes.
 pub(crate) struct Bounds {
-    /// A partition without an owner has another.
+    /// Until a partition without an owner has another owner.
     pub(crate) takeover: Duration,
-    /// Shares are equal.
+    /// Until shares are equal.
     pub(crate) settled: Duration,
 }
 
-/// What the user's code does besides.
+/// The further behaviour of the user's code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Habits {
-    /// Transactional handlers end their transaction, or put another in its place.
+    /// Whether transactional handlers end their transaction, or begin another one instead.
     pub(crate) strays: bool,
-    /// Producers and transactional handlers use savepoints.
+    /// Whether producers and transactional handlers use savepoints.
     pub(crate) savepoints: bool,
-    /// Serializers fail and panic.
+    /// Whether serializers fail and panic.
     pub(crate) unwritable: bool,
-    /// The second build writes a version of the event that the first one cannot read.
+    /// Whether the second build writes a version of the event that the first build cannot read.
     pub(crate) versions: bool,
-    /// Events have dedup keys, and delayed ones are cancelled.
+    /// Whether events have dedup keys and delayed ones are cancelled.
     pub(crate) takes_back: bool,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct HandlerPlan {
     pub(crate) stop_on_first_failure: bool,
     pub(crate) on_failure: OnFailure,
     pub(crate) concurrency: Option<usize>,
-    /// The builds that have it: the first, the second, or both.
+    /// Whether the first and the second build have the handler.
     pub(crate) builds: (bool, bool),
 }
 
@@ -101,7 +101,7 @@ pub(crate) enum Form {
 }
 
 impl Plan {
-    /// The plan of a seed.
+    /// Draws the plan of a seed.
     #[must_use]
     pub fn draw(seed: u64) -> Self {
         let mut dice = Rng::with_seed(seed);
@@ -139,15 +139,15 @@ impl Plan {
         }
     }
 
-    /// The same run with these of its faults only, by their places.
+    /// The same plan with only these faults, by their indices.
     #[must_use]
     pub fn only(&self, places: &[usize]) -> Self {
         let faults = places.iter().filter_map(|place| self.faults.get(*place).copied());
         Self { faults: faults.collect(), ..self.clone() }
     }
 
-    /// What `docs/guarantees.md` says of a takeover, on clocks that are up to 3 % slow; and besides, a handover waits
-    /// for calls.
+    /// The bounds of a takeover as in `docs/guarantees.md`, on clocks that are up to 3 % slow. A handover
+    /// also waits for calls.
     pub(crate) fn bounds(&self) -> Bounds {
         let cluster = &self.config.cluster;
         let takeover =
@@ -155,7 +155,7 @@ impl Plan {
         Bounds { takeover: slow(takeover), settled: slow(takeover + cluster.handover_timeout) }
     }
 
-    /// The pauses before the retries, but for the times of polls and queues.
+    /// The pauses before retries, without the times of polls and queues.
     fn backoff(&self) -> Backoff {
         let pauses =
             (1..=16).map_while(|failures| self.config.retry.delay(failures, Default::default(), 0.5));
@@ -165,7 +165,7 @@ impl Plan {
         Backoff { least: pauses.iter().map(least).collect(), most: pauses.iter().map(most).collect() }
     }
 
-    /// What the judge is told.
+    /// The expectations for the judge.
     pub(crate) fn expect(&self) -> Expect {
         let ids = |wanted: &dyn Fn(&HandlerPlan) -> bool| -> BTreeSet<String> {
             self.handlers.iter().filter(|plan| wanted(plan)).map(|plan| plan.id.clone()).collect()
@@ -211,7 +211,7 @@ impl HandlerPlan {
             _ => Form::Single,
         };
         let builds = match dice.u8(..8) {
-            // The first handler is always there, so that somebody takes the events.
+            // Both builds have the first handler, so that every event has one.
             0 if number > 0 => (true, false),
             1 if number > 0 => (false, true),
             _ => (true, true),
@@ -236,7 +236,7 @@ impl Form {
     }
 }
 
-/// As a clock that is 3 % slow sees it.
+/// A time as a clock that is 3 % slow measures it.
 fn slow(time: Duration) -> Duration {
     time * 104 / 100
 }
@@ -262,7 +262,7 @@ fn config(dice: &mut Rng) -> Config {
     delivery.concurrency = dice.usize(1..32);
     delivery.transactional_concurrency = dice.usize(1..5);
     delivery.handler_timeout = ms(dice, 500, 3_000);
-    // Crashes are many here, and a record that is given up for them is a matter of the cluster tests.
+    // There are many crashes here. The cluster tests cover records that fail because of crashes.
     delivery.max_crashes = if dice.bool() { 0 } else { 3 };
     config.database.call_timeout = ms(dice, 300, 1_500);
     let cluster = &mut config.cluster;

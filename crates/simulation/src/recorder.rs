@@ -1,4 +1,4 @@
-//! Takes down what happens and has it judged at once.
+//! Records all events and has them judged at once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,19 +20,19 @@ struct Inner {
     violation: Option<Violation>,
     last: u64,
     count: u64,
-    /// Over all lines.
+    /// The hash of all lines, if it is asked for.
     hash: Option<u64>,
-    /// All lines, if they are wanted.
+    /// All lines, if they are asked for.
     events: Option<Vec<Event>>,
 }
 
-/// What is wanted besides the verdict.
+/// What to keep in addition to the verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Keep {
     /// Nothing.
     #[default]
     Verdict,
-    /// A number that two equal histories share.
+    /// A number that is the same for equal histories.
     Hash,
     /// The history.
     Events,
@@ -51,7 +51,7 @@ impl Recorder {
         Self { time, inner: Mutex::new(inner) }
     }
 
-    /// Takes down an event. No two have the same time. Returns its time.
+    /// Records an event and returns its time. No two events have the same time.
     pub(crate) fn note(&self, process: &str, what: What) -> u64 {
         let mut inner = self.inner();
         let at = self.time.now().max(inner.last + 1);
@@ -60,7 +60,7 @@ impl Recorder {
         at
     }
 
-    /// A fault of the library that no event shows.
+    /// Notes a bug of the library that no event shows.
     pub(crate) fn object(&self, violation: Violation) {
         self.inner().violation.get_or_insert(violation);
     }
@@ -69,7 +69,7 @@ impl Recorder {
         self.inner().violation.is_some()
     }
 
-    /// The end.
+    /// Ends the history.
     pub(crate) fn finish(&self) -> Finished {
         let judge = Judge::new(Expect::default());
         let ended = Inner { judge, violation: None, last: 0, count: 0, hash: None, events: None };
@@ -86,7 +86,7 @@ impl Recorder {
     }
 }
 
-/// What a recorder has in the end.
+/// The results of a recorder.
 pub(crate) struct Finished {
     pub(crate) verdict: Result<Report, Violation>,
     pub(crate) count: u64,

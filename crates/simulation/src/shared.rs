@@ -1,4 +1,4 @@
-//! What all processes of a world share, and what is no part of any of them.
+//! The state shared by all processes of a world, which belongs to none of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ use crate::{
 /// The most events that writers schedule, so that all can be delivered in time.
 const MOST_EVENTS: u64 = 250;
 
-/// What all processes of a world share: it is no part of them.
+/// The state shared by all processes of a world.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) seed: u64,
@@ -37,13 +37,13 @@ pub(crate) struct Shared {
     pub(crate) turn: Duration,
     numbers: AtomicU64,
     events: AtomicU64,
-    /// Its clones are the transactions of producers that are open.
+    /// A clone per open transaction of a producer.
     open: Arc<()>,
     settling: AtomicBool,
-    /// The cluster is at rest, but for a few events.
+    /// Whether the cluster is at rest, with only a few events.
     resting: AtomicBool,
     done: AtomicBool,
-    /// How often each record was called.
+    /// The number of calls per record.
     calls: Mutex<BTreeMap<(Uuid, String), u32>>,
     /// Records that a person has repaired.
     repaired: Mutex<BTreeSet<(Uuid, String)>>,
@@ -72,17 +72,17 @@ impl Shared {
         }
     }
 
-    /// A number that nothing else in this history has.
+    /// A number that is unique in this history.
     pub(crate) fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Relaxed)
     }
 
-    /// A producer's transaction is open until this is dropped.
+    /// A transaction of a producer counts as open until the result is dropped.
     pub(crate) fn opens(&self) -> Arc<()> {
         Arc::clone(&self.open)
     }
 
-    /// Whether nobody will commit any more.
+    /// Whether no more commits will come.
     pub(crate) fn is_quiet(&self) -> bool {
         self.is_settling() && !self.is_resting() && Arc::strong_count(&self.open) == 1
     }
@@ -96,12 +96,13 @@ impl Shared {
         self.is_settling() || self.events.load(Relaxed) >= MOST_EVENTS
     }
 
-    /// The seed of an actor: it does not depend on what others do.
+    /// The seed of an actor, which does not depend on other actors.
     pub(crate) fn seed_of(&self, actor: &str) -> u64 {
         xxh3_64_with_seed(actor.as_bytes(), self.seed)
     }
 
-    /// Counts a call of a record. Returns which it is, and whether a person has repaired the record.
+    /// Counts a call of a record. Returns the number of the call, and whether a person has repaired the
+    /// record.
     pub(crate) fn called(&self, event: Uuid, handler: &str) -> (u32, bool) {
         let record = (event, handler.to_owned());
         let repaired = self.is_settling() || lock(&self.repaired).contains(&record);
@@ -120,12 +121,12 @@ impl Shared {
         self.settling.load(Relaxed)
     }
 
-    /// The faults are over.
+    /// Ends the time of the faults.
     pub(crate) fn settle(&self) {
         self.settling.store(true, Relaxed);
     }
 
-    /// Events trickle until the rest is over; until they are delivered, not all is done.
+    /// Begins the time of rest, in which few events come. Until these are delivered, the run is not done.
     pub(crate) fn rests(&self) {
         self.resting.store(true, Relaxed);
     }

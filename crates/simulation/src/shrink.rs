@@ -1,9 +1,9 @@
-//! Which of a plan's faults a failure needs.
+//! The faults of a plan that a failure needs.
 
 use crate::{Plan, play};
 
-/// The fewest faults, by their places in the plan, with which the same invariant is violated. Leaves out halves, then
-/// quarters, and so on to single ones.
+/// The fewest faults with which the same invariant is violated, by their indices in the plan. Leaves out
+/// halves, then quarters, and so on to single faults.
 #[must_use]
 pub fn shrink(plan: &Plan) -> Vec<usize> {
     let mut needed: Vec<usize> = (0..plan.faults.len()).collect();

@@ -1,4 +1,4 @@
-//! Transactional handlers that end the transaction of their completion, or put another in its place.
+//! Transactional handlers that end the transaction of their completion, or begin another one instead.
 
 use keylane::{
     HandlerError,
@@ -12,13 +12,13 @@ use crate::{
     node::{Process, lock},
 };
 
-/// A transaction of the library's that a handler has put another in the place of, with the effects in it.
+/// A transaction of the library that a handler has replaced by another, with its effects.
 pub(crate) struct Kept {
     tx: MemoryTransaction,
     effects: Vec<(Uuid, String)>,
 }
 
-/// Does it, with these effects written so far.
+/// Misuses the transaction, with these effects written so far.
 pub(crate) async fn stray(
     stray: Stray,
     process: &Process,
@@ -53,7 +53,7 @@ impl Kept {
         for (event, handler) in self.effects {
             process.note(What::EffectApart { event, handler });
         }
-        // Whatever becomes of it: each of the effects may be there.
+        // Whether the commit succeeds or not, each of the effects may exist.
         drop(self.tx.commit().await);
     }
 }

@@ -1,4 +1,4 @@
-//! The time of the world, and how it looks from a node whose turn it is.
+//! The time of the world, and the time that a node reads in its turn.
 
 use std::{
     sync::{
@@ -13,15 +13,15 @@ use tokio::time::Instant;
 /// The rate of a true clock, in thousandths.
 pub(crate) const TRUE: u32 = 1000;
 
-/// The one true clock: that of the database and of the history. Nodes have clocks of their own.
+/// The one true clock, of the database and of the history. Nodes have separate clocks.
 #[derive(Debug)]
 pub(crate) struct Time {
     base: Instant,
-    /// Nanoseconds from the begin of the world to the begin of the turn.
+    /// The nanoseconds from the begin of the world to the begin of the turn.
     elapsed: AtomicU64,
-    /// The node's clock when its turn began, and the clock's rate.
+    /// The node's clock at the begin of its turn, and the rate of the clock.
     turn: Mutex<Option<(Instant, u32)>>,
-    /// The latest time that anybody was told: nobody is told an earlier one.
+    /// The latest time that was read. No later read gets an earlier time.
     told: AtomicU64,
 }
 
@@ -35,7 +35,7 @@ impl Time {
         }
     }
 
-    /// Nanoseconds since the begin of the world.
+    /// The nanoseconds since the begin of the world.
     pub(crate) fn now(&self) -> u64 {
         let turn = *self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let of_turn = turn.map_or(Duration::ZERO, |(began, rate)| began.elapsed() * TRUE / rate);
@@ -48,7 +48,7 @@ impl Time {
         self.base + Duration::from_nanos(self.now())
     }
 
-    /// The turn of a node begins. Called on its runtime.
+    /// Begins the turn of a node. Called on the node's runtime.
     pub(crate) fn turn_begins(&self, rate: u32) {
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), rate));
     }
@@ -57,7 +57,7 @@ impl Time {
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// All nodes have had their turn.
+    /// Lets time pass after all nodes have had their turn.
     pub(crate) fn pass(&self, time: Duration) {
         self.elapsed.fetch_add(time.as_nanos() as u64, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What the producers tell, in two versions of the service, and how its writing fails.
+//! The event of the producers, in two versions of the service, and the failures of its serializer.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ pub(crate) enum Writing {
 }
 
 impl Writing {
-    /// One of many fails or panics.
+    /// Draws the behaviour: one of many fails or panics.
     pub(crate) fn draw(dice: &mut Rng) -> Self {
         match dice.u8(..40) {
             0 => Self::Fails,
@@ -56,7 +56,7 @@ impl Serialize for Writing {
     }
 }
 
-/// Nothing is to be changed.
+/// Leaves the payload unchanged.
 fn keep(_: u32, payload: serde_json::Value) -> Result<serde_json::Value, fmt::Error> {
     Ok(payload)
 }

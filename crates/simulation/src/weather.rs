@@ -1,4 +1,4 @@
-//! What the faults of the moment do to the calls of a node.
+//! The effect of the active faults on the calls of a node.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use keylane::{inner::conditions::Passage, memory};
 
 use crate::fault::{Fault, Kind};
 
-/// The faults under way, by their places in the plan.
+/// The active faults, by their indices in the plan.
 #[derive(Debug, Default)]
 pub(crate) struct Weather(Vec<(usize, Fault)>);
 
@@ -20,7 +20,7 @@ impl Weather {
         self.0.retain(|(of, _)| *of != place);
     }
 
-    /// How a call of a node goes. `None` is a client that is no node.
+    /// The delays and the fault of a node's call. `None` is a client outside of the nodes.
     pub(crate) fn passage(
         &self,
         node: Option<usize>,

@@ -1,4 +1,4 @@
-//! The world: nodes take turns, faults begin and end, and in the end all must be done.
+//! The world: nodes take turns, faults begin and end, and in the end all work must be done.
 
 mod calm;
 
@@ -26,19 +26,19 @@ use crate::{
     shared::Shared,
 };
 
-/// How long the world may take to come to rest after the faults.
+/// The longest time until the world is at rest after the faults.
 const TO_REST: Duration = Duration::from_secs(180);
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What was judged, or what is wrong.
+    /// The report, or the violation.
     pub verdict: Result<Report, Violation>,
-    /// Events in the history.
+    /// The number of events in the history.
     pub events: u64,
-    /// The same for the same history; only if it was asked for.
+    /// A hash of the history, if it was asked for.
     pub hash: Option<u64>,
-    /// The history; only if it was asked for.
+    /// The history, if it was asked for.
     pub history: Vec<Event>,
 }
 
@@ -61,17 +61,17 @@ struct World<'a> {
     shared: Arc<Shared>,
     dice: Rng,
     now: Duration,
-    /// By their places; a place is empty while its process is away.
+    /// The nodes by their indices; empty while the process is away.
     nodes: Vec<Option<Node>>,
-    /// How often each was started.
+    /// The number of starts per node.
     starts: Vec<u32>,
     producer: Node,
-    /// Faults to come, and those under way by their end.
+    /// The faults to come, and the active ones by their end.
     to_come: VecDeque<(usize, Fault)>,
-    /// With the instance that each has struck.
+    /// With the instance that each fault concerns.
     under_way: BTreeMap<(Duration, usize), (Fault, Option<String>)>,
     moments: BTreeMap<usize, (Moment, u64)>,
-    /// Nodes that shut down, and those to be replaced by the second build.
+    /// The nodes that shut down, and those to be replaced by the second build.
     leaving: BTreeSet<usize>,
     to_deploy: VecDeque<usize>,
     second: bool,
@@ -102,7 +102,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// A person at a process without workers.
+    /// Starts a person at a process without workers.
     fn hire_operator(&self) {
         let (world, process) = (&self.shared, Arc::clone(&self.producer.process));
         let dice = |what: &str| Rng::with_seed(world.seed_of(what));
@@ -129,7 +129,7 @@ impl<'a> World<'a> {
         self.end()
     }
 
-    /// All nodes have a turn, in any order.
+    /// Gives all nodes a turn, in random order.
     fn turns(&mut self) {
         let most = self.plan.turn.as_millis() as u64;
         let turn = Duration::from_millis(self.dice.u64(1..=most));
@@ -213,7 +213,7 @@ impl<'a> World<'a> {
             let of_same = |(other, struck): &(Fault, Option<String>)| {
                 other.name() == fault.name() && *struck == instance
             };
-            // A crash has no end, and what is struck twice is struck until the last end.
+            // A crash has no end. A node with several faults has them until the last one ends.
             if !matches!(fault.kind, Kind::Crash(_)) && !self.under_way.values().any(of_same) {
                 let fault = fault.name().to_owned();
                 self.shared.recorder.note("world", What::FaultEnded { fault, instance });
@@ -221,7 +221,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whether a fault under way keeps the process from starting.
+    /// Whether an active fault keeps the process from starting.
     fn is_away(&self, node: usize) -> bool {
         let mut faults = self.under_way.values();
         faults.any(|(fault, _)| matches!(fault.kind, Kind::Leave(of) | Kind::Crash(of) if of == node))
@@ -229,7 +229,7 @@ impl<'a> World<'a> {
 
     fn fail_over(&mut self, place: usize) {
         if let Some((moment, at)) = self.moments.remove(&place) {
-            // A later failover has no moment of a time that this one forgets.
+            // A later failover must not go back to a moment that this one loses.
             self.moments.retain(|_, (_, of)| *of < at);
             self.shared.pool.fail_over(moment, self.plan.ids_again);
             self.shared.recorder.note("database", What::FailedOver { back_to: at });
@@ -262,7 +262,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Processes that have shut down are gone; those of a deploy are followed by the next build at once.
+    /// Removes processes that have shut down. A deploy starts the next build at once.
     fn see_to_departures(&mut self) {
         let left = |node: &usize| self.nodes[*node].as_ref().is_none_or(Node::has_left);
         let left: Vec<usize> = self.leaving.iter().copied().filter(left).collect();
@@ -280,7 +280,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The faults are over. All builds have all handlers, so that no record is left over.
+    /// Ends the faults. All builds get all handlers, so that no record is left over.
     fn settle(&mut self) {
         while !self.leaving.is_empty() || !self.to_deploy.is_empty() {
             if self.shared.recorder.has_failed() || self.now > self.plan.run + TO_REST {
@@ -292,7 +292,7 @@ impl<'a> World<'a> {
         self.shared.settle();
         (0..self.nodes.len()).for_each(|node| self.replace(node));
         let until = self.now + TO_REST;
-        // Whoever could not leave is evicted by then.
+        // A process that could not leave is evicted by then.
         let evicted = self.now + 2 * self.plan.config.cluster.stale_instance_timeout;
         while !self.shared.is_done() || self.now < evicted {
             if self.shared.recorder.has_failed() {
@@ -313,7 +313,7 @@ impl<'a> World<'a> {
         self.part(self.now + TO_REST);
     }
 
-    /// Whether all is done in time.
+    /// Whether all work is done in time.
     fn comes_to_an_end(&mut self, until: Duration) -> bool {
         while !self.shared.is_done() {
             if self.shared.recorder.has_failed() {
@@ -335,7 +335,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// All leave.
+    /// Shuts all nodes down.
     fn part(&mut self, until: Duration) {
         for node in self.nodes.iter().flatten() {
             node.leave();

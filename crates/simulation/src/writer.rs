@@ -1,4 +1,5 @@
-//! Producers: transactions that cross, stay open, are rolled back in whole or in part, and commits that may have failed.
+//! Producers: transactions that overlap, stay open and are rolled back in whole or in part, and commits that
+//! may have failed.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -22,7 +23,7 @@ use crate::{
 /// The dedup keys of all producers.
 const DEDUP_KEYS: u32 = 60;
 
-/// One transaction after the other until the faults are over.
+/// Runs one transaction after another until the faults are over.
 pub(crate) async fn write(
     process: Arc<Process>,
     outbox: Outbox<Memory>,
@@ -33,7 +34,7 @@ pub(crate) async fn write(
 ) {
     let mut writer = Writer { process, outbox, plan, start, dice, delayed: Vec::new() };
     loop {
-        // From before the question: nobody finds all done while a producer is about to begin.
+        // Opened before the check, so that the run does not count as done while a producer is about to begin.
         let _open = writer.process.world.opens();
         if writer.process.world.has_enough() {
             return;
@@ -46,7 +47,7 @@ pub(crate) async fn write(
     }
 }
 
-/// An event now and then while the cluster rests.
+/// Schedules single events while the cluster rests.
 pub(crate) async fn trickle(
     process: Arc<Process>,
     outbox: Outbox<Memory>,
@@ -75,14 +76,14 @@ struct Writer {
     plan: Plan,
     start: Start,
     dice: Rng,
-    /// What can be cancelled, if it is not due: events with their transactions and keys.
+    /// Events that can be cancelled if they are not due, with their transactions and keys.
     delayed: Vec<(u64, Uuid, String)>,
 }
 
 impl Writer {
     async fn transaction(&mut self, mut tx: MemoryTransaction) {
         let number = self.process.world.number();
-        // Now and then more of one key than its share of the memory.
+        // At times, more records of one key than its share of the memory.
         let burst = (self.dice.u8(..15) == 0).then(|| self.dice.usize(..self.plan.keys));
         let count = if burst.is_some() { self.dice.usize(20..60) } else { self.dice.usize(1..5) };
         for _ in 0..count {
@@ -131,7 +132,7 @@ impl Writer {
         self.process.note(What::RolledBack { tx: number });
     }
 
-    /// Some events after a savepoint, which is mostly released or rolled back to.
+    /// Schedules some events after a savepoint, which is mostly released or rolled back to.
     async fn within(&mut self, conn: &mut MemoryConnection, number: u64, key: &str) {
         let Ok(mut savepoint) = conn.begin().await else { return };
         let mut events = Vec::new();
@@ -153,7 +154,7 @@ impl Writer {
         self.process.note(What::Undone { tx, events });
     }
 
-    /// Takes a delayed event back, if it is not due yet.
+    /// Cancels a delayed event, if it is not due yet.
     async fn cancel(&mut self, conn: &mut MemoryConnection, number: u64) {
         if self.delayed.is_empty() {
             return;
@@ -166,7 +167,7 @@ impl Writer {
         }
     }
 
-    /// Returns the event, unless it is sure that nothing was written.
+    /// Returns the event, unless it is certain that nothing was written.
     async fn schedule(&mut self, conn: &mut MemoryConnection, number: u64, key: &str) -> Option<Uuid> {
         let (process, habits) = (Arc::clone(&self.process), self.plan.habits);
         process.world.scheduled();
@@ -199,7 +200,7 @@ impl Writer {
         written.then_some(event)
     }
 
-    /// In one of the versions of the event. Returns nothing if the serializer panics.
+    /// Schedules in one of the versions of the event. Returns `None` if the serializer panics.
     async fn tell(
         &mut self,
         conn: &mut MemoryConnection,

@@ -1,5 +1,5 @@
-//! After the faults: a cluster at rest, which one member leaves, by itself or by a crash, and joins again. Now all that
-//! has a bound in time is judged.
+//! After the faults: the cluster is at rest, and one member leaves, by a shutdown or a crash, and joins
+//! again. All bounds in time are judged.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::World;
 use crate::{client::Client, node::Node, writer};
 
 impl World<'_> {
-    /// Waits until shares are equal; then a node goes, and comes back.
+    /// Waits until shares are equal. Then a node leaves and comes back.
     pub(super) fn rest(&mut self) {
         self.shared.recorder.note("world", What::Settling);
         self.shared.rests();
@@ -27,7 +27,7 @@ impl World<'_> {
         self.shared.rested();
     }
 
-    /// Events go on, a few.
+    /// Starts a writer of few events.
     fn hire_trickler(&self) {
         let (world, process) = (&self.shared, std::sync::Arc::clone(&self.producer.process));
         let dice = |what: &str| Rng::with_seed(world.seed_of(what));
@@ -40,7 +40,7 @@ impl World<'_> {
         });
     }
 
-    /// By a shutdown, or by a crash.
+    /// Ends a node by a shutdown or by a crash.
     fn go_away(&mut self, node: usize) {
         if self.dice.bool() {
             let Some(crashed) = self.nodes[node].take() else { return };
@@ -56,7 +56,7 @@ impl World<'_> {
     }
 
     fn pass(&mut self, time: Duration) {
-        // The judge sees that a bound is over at the next event.
+        // The judge checks a bound at the next event after it.
         let until = self.now + time + Duration::from_secs(1);
         while self.now < until && !self.shared.recorder.has_failed() {
             self.turns();
