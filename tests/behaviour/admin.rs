@@ -1,4 +1,4 @@
-//! Looking after an outbox that runs: draining an instance, repairing many records in steps.
+//! The administration of a running outbox: draining an instance, repairing many records in steps.
 
 use keylane::{
     Finished, Outbox, Signal,
@@ -13,7 +13,7 @@ use crate::{
     user::User,
 };
 
-/// How many partitions each live instance owns.
+/// The number of partitions of each live instance.
 async fn shares<T: User>(outbox: &Outbox<T::Db>) -> Vec<usize> {
     let instances = outbox.admin().instances(100).await.unwrap();
     let live = instances.iter().filter(|instance| instance.state == InstanceState::Active);
@@ -37,14 +37,14 @@ pub(crate) async fn a_drained_instance_hands_over_and_stays_away<T: User>(stage:
     until_shares::<T>(&outbox, &[256]).await;
     let owners = admin.partitions().await.unwrap();
     assert!(owners.iter().all(|row| row.owner == Some(second.instance())));
-    // Nobody joins in its place, and the other goes on.
+    // No instance joins in its place, and the other one goes on.
     let events: Vec<Placed> = (0..100).map(|key| placed(&format!("order-{key}"), 1)).collect();
     stage.schedule(&outbox, &events).await;
     ledger.until_done(100).await;
     assert_eq!(stage.signals.count(|signal| matches!(signal, Signal::Joined { .. })), 2);
     assert_eq!(stage.signals.count(|signal| matches!(signal, Signal::PeerEvicted { .. })), 0);
     assert!(first.shutdown().await.graceful, "what the drain came to");
-    // Whoever starts workers anew takes part again.
+    // A process that starts workers again takes part again.
     let again = outbox.start().await.unwrap();
     until_shares::<T>(&outbox, &[128, 128]).await;
     again.shutdown().await;
@@ -72,7 +72,7 @@ pub(crate) async fn what_has_failed_is_repaired_in_steps<T: User>(stage: &Stage<
     assert_eq!((nothing.changed, nothing.next), (0, None));
     let first = admin.retry_all(&filter, 0).await.unwrap();
     assert_eq!(first.changed, 100);
-    // They fail again; the next step goes on behind them and does not meet them.
+    // They fail again. The next step goes on behind them and does not meet them.
     until_count(&outbox, Status::Failed, 150).await;
     let second = admin.retry_all(&filter, first.next.unwrap()).await.unwrap();
     assert_eq!((second.changed, second.next), (50, None));

@@ -1,4 +1,4 @@
-//! Batch handlers: which records come together, and what their results mean.
+//! Batch handlers: which records come together, and how their results count.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,10 +16,10 @@ use crate::{
     user::User,
 };
 
-/// One call: what it was given.
+/// The events and deliveries of one call.
 pub(crate) type Call = Vec<(Placed, Delivery)>;
 
-/// Notes its calls and returns what `results` says.
+/// Notes its calls and returns the results of `results`.
 pub(crate) struct Batch<F> {
     calls: Arc<Log<Call>>,
     results: F,
@@ -53,13 +53,13 @@ pub(crate) fn all_done(call: &Call) -> BatchResults {
     call.iter().map(|_| Ok(())).collect()
 }
 
-/// Numbers and attempts of each call.
+/// The numbers and attempts of each call.
 pub(crate) fn numbers(calls: &Log<Call>) -> Vec<Vec<(u32, u32)>> {
     let number = |(event, delivery): &(Placed, Delivery)| (event.number, delivery.attempt);
     calls.all().iter().map(|call| call.iter().map(number).collect()).collect()
 }
 
-/// Schedules before the workers start, so that they find all of it at once.
+/// Schedules before the workers start, so that they find all events at once.
 async fn deliver<T: User>(stage: &Stage<T>, handler: Registration, events: &[Placed]) {
     let outbox = stage.outbox([handler]).await;
     stage.schedule(&outbox, events).await;
@@ -89,7 +89,7 @@ pub(crate) async fn a_batch_is_a_run_of_one_key<T: User>(stage: &Stage<T>) {
 }
 
 pub(crate) async fn results_after_the_first_failure_do_not_count<T: User>(stage: &Stage<T>) {
-    // It goes on after a failure, which the rule forbids: the results behind it are not believed.
+    // The handler goes on after a failure, which the rule forbids: the later results do not count.
     let (handler, calls) = batch(|call: &Call| {
         let result = |(event, delivery): &(Placed, Delivery)| match (event.number, delivery.attempt) {
             (3, 1) => Err(HandlerError::new("not yet")),
@@ -102,7 +102,7 @@ pub(crate) async fn results_after_the_first_failure_do_not_count<T: User>(stage:
     assert_eq!(numbers(&calls), [first, vec![(3, 2)], vec![(4, 1), (5, 1)]]);
 }
 
-/// The lane goes on past a record that has failed for good; the handler was told to stop there all the same.
+/// The lane goes on past a record that has failed for good, but the handler must stop at it nevertheless.
 pub(crate) async fn results_after_a_failure_for_good_do_not_count<T: User>(stage: &Stage<T>) {
     let (handler, calls) = batch(|call: &Call| {
         let refused = call.iter().position(|(event, _)| event.number == 2);
@@ -164,7 +164,7 @@ pub(crate) async fn a_batch_that_panics_fails_its_first_record<T: User>(stage: &
         all_done(call)
     });
     deliver(stage, Registration::batch("search", 3, handler), &run_of("order-1", 3)).await;
-    // The call that panicked could not be noted.
+    // The call that panicked was not noted.
     assert_eq!(numbers(&calls), [vec![(1, 2)], vec![(2, 1), (3, 1)]]);
 }
 
@@ -207,7 +207,7 @@ pub(crate) async fn a_mixed_batch_keeps_the_order_of_each_key<T: User>(stage: &S
     let several = |call: &&Call| call.iter().any(|(event, _)| event.key != call[0].0.key);
     assert!(calls.iter().filter(several).count() >= 1, "no batch had several keys");
     assert!(calls.iter().all(|call| call.len() <= 50));
-    // Within a call only what comes before the first failure of its key counts.
+    // Within a call, only the results before the first failure of a key count.
     let mut next: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for call in &calls {
         let mut failed: Vec<&str> = Vec::new();
@@ -237,7 +237,7 @@ pub(crate) async fn a_mixed_batch_with_few_results_tries_the_others_again<T: Use
     assert!(calls.all().iter().flatten().all(|(_, delivery)| delivery.attempt == 1));
 }
 
-/// Notes the types and keys of its calls. The first call finds its target away.
+/// Notes the types and keys of its calls. If `away`, the target is unreachable in the first call.
 struct Relay {
     calls: Arc<Log<Vec<(String, String, u32)>>>,
     away: std::sync::atomic::AtomicBool,
@@ -259,14 +259,15 @@ impl GenericBatchHandler for Relay {
     }
 }
 
-/// Schedules two orders of each of six keys, then their cancellations; returns the calls of a relay of all types.
+/// Schedules two orders of each of six keys, then their cancellations. Returns the calls of a relay of all
+/// types.
 async fn relayed<T: User>(stage: &Stage<T>, away: bool) -> Vec<Vec<(String, String, u32)>> {
     let calls = Arc::new(Log::default());
     let relay = Relay { calls: Arc::clone(&calls), away: away.into() };
     let relay =
         Registration::generic_batch("relay", RecordTypes::all(), 100, relay).retry(RetryPolicy::never());
     let outbox = stage.outbox([relay]).await;
-    // The first start publishes what the relay takes.
+    // The first start publishes the types that the relay takes.
     outbox.start().await.unwrap().shutdown().await;
     stage.schedule(&outbox, &dealt(6, 2)).await;
     let mut work = T::begin(&stage.pool).await;
@@ -280,7 +281,7 @@ async fn relayed<T: User>(stage: &Stage<T>, away: bool) -> Vec<Vec<(String, Stri
     calls.all()
 }
 
-/// What was relayed of each key, in order.
+/// The relayed records of each key, in order.
 fn by_key(calls: &[Vec<(String, String, u32)>]) -> BTreeMap<String, Vec<String>> {
     let mut keys: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (record_type, key, attempt) in calls.iter().flatten() {

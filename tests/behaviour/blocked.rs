@@ -1,4 +1,4 @@
-//! Lanes that stand still: seen by people, and let go by them, from any process.
+//! Stopped lanes: listed and released by people, from any process.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use crate::{
     user::User,
 };
 
-/// A handler that refuses these numbers for good, until they are taken off the list.
+/// A handler that refuses these numbers for good, until they are removed from the list.
 #[derive(Clone)]
 struct Refusing(Arc<Mutex<BTreeSet<u32>>>);
 
@@ -42,7 +42,7 @@ impl Refusing {
     }
 }
 
-/// Waits until this many records are held behind the first blocked one, and returns that.
+/// Waits until this many records are held behind the first blocked record, and returns its id.
 async fn blocked<T: User>(outbox: &Outbox<T::Db>, held: u64) -> RecordId {
     let what = format!("a blocked lane with {held} held records");
     let lane = eventually(&what, async || {
@@ -82,7 +82,7 @@ pub(crate) async fn retry_lets_a_lane_go_on_in_order<T: User>(stage: &Stage<T>) 
     let (outbox, running) = stage.run([refusing.handler(&ledger)]).await;
     stage.schedule(&outbox, &run_of("order-1", 40)).await;
     let record = blocked::<T>(&outbox, 38).await;
-    // Retried too early, it blocks its lane again.
+    // A retry that comes too early blocks the lane again.
     assert!(outbox.admin().retry(record).await.unwrap());
     ledger.until(crate::ledger::Step::Failed, None, 2).await;
     assert_eq!(blocked::<T>(&outbox, 38).await, record);
@@ -127,7 +127,7 @@ pub(crate) async fn discard_lets_a_lane_go_on_without_the_record<T: User>(stage:
     assert_eq!(ledger.done_of("order-1"), [2, 4]);
 }
 
-/// A page or a command line: no handlers, never started.
+/// A page or a command line: a process without handlers that never starts workers.
 pub(crate) async fn another_process_lets_lanes_go_on<T: User>(stage: &Stage<T>) {
     let (ledger, refusing) = (Ledger::default(), Refusing::these([1]));
     let (outbox, running) = stage.run([refusing.handler(&ledger)]).await;
@@ -166,7 +166,7 @@ pub(crate) async fn what_is_scheduled_meanwhile_comes_after<T: User>(stage: &Sta
     }
     blocked::<T>(&outbox, 4).await;
     refusing.accept(2);
-    // More of it at the very moment.
+    // More records of the key come at the same moment.
     let more: Vec<_> = (7..=20).map(|number| placed("order-1", number)).collect();
     let late = async {
         for event in &more {
@@ -237,13 +237,13 @@ pub(crate) async fn a_record_repaired_behind_a_lane_that_went_on_is_found<T: Use
         outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().pop()
     })
     .await;
-    // Many fetches have begun behind it by then.
+    // By then, many fetches have begun behind it.
     for number in 6..20 {
         stage.schedule(&outbox, &[placed("order-1", number)]).await;
         ledger.until_done(number as usize - 1).await;
     }
     refusing.accept(2);
-    // Another process repairs it, so that nobody here is told.
+    // Another process repairs the record, so that no call in this process wakes the workers.
     let elsewhere = stage.outbox([]).await;
     assert!(elsewhere.admin().retry(failed.id).await.unwrap());
     ledger.until_done(19).await;
@@ -251,8 +251,8 @@ pub(crate) async fn a_record_repaired_behind_a_lane_that_went_on_is_found<T: Use
     running.shutdown().await;
 }
 
-/// More is held than returns at once: it returns in steps, which a second failure interrupts and which
-/// another instance carries on.
+/// More records are held than return at once: they return in steps, which a second failure interrupts and
+/// another instance continues.
 pub(crate) async fn a_large_backlog_returns_in_order_whatever_happens_meanwhile<T: User>(stage: &Stage<T>) {
     let (ledger, refusing) = (Ledger::default(), Refusing::these([1, 900]));
     let (outbox, running) = stage.run([refusing.handler(&ledger)]).await;

@@ -1,4 +1,4 @@
-//! Cancelling what is not due yet, as a user does.
+//! Cancelling events that are not due yet, as a user does.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) async fn a_cancelled_event_is_not_delivered<T: User>(stage: &Stage<T>
     let mut work = T::begin(&stage.pool).await;
     assert_eq!(outbox.cancel(&mut work, "order-1", first.event_id).await.unwrap(), 2);
     assert_eq!(outbox.cancel_dedup_key(&mut work, "order-1", "reminder-1").await.unwrap(), 2);
-    // Its dedup key is free: the reminder is put off.
+    // The dedup key is free again: the reminder is postponed.
     let again = outbox.schedule_with(&mut work, &placed("order-1", 4), options()).await.unwrap();
     assert!(!again.duplicate);
     T::commit(work).await;

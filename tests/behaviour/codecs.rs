@@ -1,4 +1,4 @@
-//! Events that are not encoded as JSON.
+//! Events in codecs other than JSON.
 
 use keylane::{Delivery, Handler, HandlerError, OutboxEvent, RawEvent, Registration, ScheduleOptions};
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ struct InProtobuf {
     text: String,
 }
 
-/// Tells the media type and the event.
+/// Sends the media type and the event.
 struct Tells<E>(UnboundedSender<(String, E)>);
 
 impl<E: OutboxEvent> Handler for Tells<E> {
@@ -68,7 +68,7 @@ pub(crate) async fn an_event_arrives_as_its_codec_wrote_it<T: User>(stage: &Stag
     outbox.schedule(&mut work, &first).await.unwrap();
     outbox.schedule(&mut work, &second).await.unwrap();
     outbox.schedule(&mut work, &third).await.unwrap();
-    // From before the event had a codec of its own.
+    // A payload from before the event had a codec.
     let old = RawEvent::new("cbor", "old", r#"{"number":1,"text":"old"}"#);
     outbox.schedule_raw(&mut work, old, ScheduleOptions::new()).await.unwrap();
     T::commit(work).await;

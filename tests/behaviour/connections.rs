@@ -1,4 +1,4 @@
-//! Which connections the workers hold, as the server lists them.
+//! The connections of the workers, as the server lists them.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use crate::{
     user::User,
 };
 
-/// A server that tells whose connections are open.
+/// A server that lists its connections per user.
 pub(crate) trait Doorman: User {
-    /// How many connections a process keeps that has nothing to do: for polls, for heartbeats, and on PostgreSQL one that
+    /// The number of connections of an idle process: for polls, for heartbeats, and on PostgreSQL one that
     /// listens.
     const IDLE: i64;
 
-    /// A pool of a user with all rights, who is made for it; it does not connect yet.
+    /// A pool of a new user with all rights. It opens no connection yet.
     fn pool_of(pool: &Pool<Self>, user: &str) -> impl Future<Output = Pool<Self>>;
-    /// How many connections that user has.
+    /// The number of connections of that user.
     fn connections(pool: &Pool<Self>, user: &str) -> impl Future<Output = i64>;
-    /// Makes what the user gives at the door of no use, cuts its connections, and tells the pool what to give.
+    /// Makes the login of the user invalid, cuts the user's connections, and gives the pool the new login.
     fn rotate(server: &Pool<Self>, user: &str, pool: &Pool<Self>) -> impl Future<Output = ()>;
-    /// Runs statements about the user, in no transaction.
+    /// Runs statements about the user, outside of a transaction.
     fn order(server: &Pool<Self>, user: &str, text: &str) -> impl Future<Output = ()>;
-    /// Takes the user away.
+    /// Drops the user.
     fn dismiss(pool: &Pool<Self>, user: &str) -> impl Future<Output = ()>;
 }
 
@@ -44,7 +44,7 @@ macro_rules! doorman {
             }
 
             async fn connections(pool: &Pool<Self>, user: &str) -> i64 {
-                // MySQL fails while another session sends a text that is none.
+                // MySQL fails if another session sends an invalid text meanwhile.
                 let count = async || {
                     let count = AssertSqlSafe($count.replace("{user}", user));
                     sqlx::raw_sql(count).fetch_one(pool).await.ok()
@@ -61,7 +61,7 @@ macro_rules! doorman {
                     sqlx::raw_sql(cuts).fetch_all(server).await.ok()
                 };
                 for cut in eventually("a list of connections", cuts).await {
-                    // One that has gone by itself is no failure.
+                    // A connection that has ended by itself is not a failure.
                     drop(sqlx::raw_sql(AssertSqlSafe(cut.get::<String, _>(0))).execute(server).await);
                 }
             }
@@ -83,7 +83,7 @@ doorman! {
         "CREATE ROLE {user} LOGIN SUPERUSER PASSWORD 'first'",
         "SELECT count(*) FROM pg_stat_activity WHERE usename = '{user}'",
         "DROP ROLE {user}; DROP ROLE IF EXISTS {user}_next",
-        // This server asks nobody for a password, so another role takes the place of the first.
+        // This server asks for no password, so another role replaces the first.
         "ALTER ROLE {user} NOLOGIN; CREATE ROLE {user}_next LOGIN SUPERUSER",
         "SELECT 'SELECT pg_terminate_backend(' || pid || ')' FROM pg_stat_activity WHERE usename = '{user}'",
         |options: sqlx::postgres::PgConnectOptions, user| options.username(&format!("{user}_next")), 3;
@@ -124,12 +124,12 @@ pub(crate) async fn a_shutdown_closes_its_connections<T: Doorman>(stage: &Stage<
     until_empty(&outbox).await;
     assert!(T::connections(&stage.pool, &user).await >= 3, "the workers have connections of their own");
     assert!(running.shutdown().await.graceful);
-    // The server takes a moment to see it.
+    // The server needs a moment to notice.
     eventually("no connection of the workers", async || {
         (T::connections(&stage.pool, &user).await == 0).then_some(())
     })
     .await;
-    // The outbox lives on, and can start again.
+    // The outbox lives on and can start again.
     let running = outbox.start().await.unwrap();
     stage.schedule(&outbox, &run_of("order-2", 3)).await;
     ledger.until_done(6).await;
@@ -142,7 +142,7 @@ pub(crate) async fn an_idle_process_holds_few_connections<T: Doorman>(stage: &St
     let (ledger, user) = (Ledger::default(), format!("u{}", stage.unique()));
     let pool = T::pool_of(&stage.pool, &user).await;
     let mut config = stage.config.clone();
-    // As by default, the answers to heartbeats come often enough to be the only views of the cluster.
+    // As by default, the replies to heartbeats come often enough to be the only views of the cluster.
     config.cluster.rebalance_interval = Duration::from_secs(2);
     let builder = Outbox::builder(pool).config(config).observer(stage.signals.clone());
     let outbox = builder.handler(ledger.keeper("bookkeeper")).build().await.unwrap();
@@ -153,7 +153,7 @@ pub(crate) async fn an_idle_process_holds_few_connections<T: Doorman>(stage: &St
     let held = async || T::connections(&stage.pool, &user).await;
     assert!(held().await > T::IDLE, "one to settle, one for all else");
     eventually("few connections", async || (held().await <= T::IDLE).then_some(())).await;
-    // Nothing that is done by the clock opens another.
+    // No work by the clock opens another connection.
     let answered = |signal: &Signal| matches!(signal, Signal::BeatAnswered);
     let so_far = stage.signals.count(answered);
     stage.signals.at_least(so_far + 5, "beats", answered).await;

@@ -1,5 +1,5 @@
-//! Transactions that cross: ids are drawn in one order and committed in another, while an outbox runs.
-//! Each key is written by one transaction at a time, so its order is defined.
+//! Overlapping transactions: ids are drawn in one order and committed in another, while an outbox runs. Each
+//! key is written by one transaction at a time, so its order is defined.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
@@ -37,10 +37,10 @@ impl Dice {
     }
 }
 
-/// How far the writers are.
+/// The progress of the writers.
 #[derive(Default)]
 struct Written {
-    /// The last number of each key, under the lock that whoever writes it holds until its commit.
+    /// The last number of each key. A writer of the key holds its lock until the commit.
     keys: [Mutex<u32>; KEYS],
     records: AtomicUsize,
 }
@@ -75,7 +75,7 @@ async fn write_all<T: User>(stage: &Stage<T>, outbox: &Outbox<T::Db>, written: &
     join_all((1..=WRITERS).map(|seed| write(stage, outbox, written, seed))).await;
 }
 
-/// One in forty fails once, so that records are held and come back.
+/// One record in forty fails once, so that records are held and return.
 fn unlucky_once(ledger: &Ledger) -> keylane::Registration {
     let handler = ledger.handler("bookkeeper", |event, delivery| {
         if delivery.attempt == 1 && event.number % 40 == 7 { Err(refused()) } else { Ok(()) }
@@ -83,7 +83,7 @@ fn unlucky_once(ledger: &Ledger) -> keylane::Registration {
     handler.retry(RetryPolicy::fixed(Duration::from_millis(20)).max_retries(3))
 }
 
-/// Everything was delivered, each key in its order.
+/// Asserts that all records were delivered, each key in order.
 async fn verdict<T: User>(ledger: &Ledger, outbox: &Outbox<T::Db>, written: &Written) {
     let records = written.records.load(SeqCst);
     ledger.until_done(records).await;
@@ -113,7 +113,7 @@ pub(crate) async fn large_fetches_pass_over_nothing<T: User>(stage: &Stage<T>) {
     cross(stage, None).await;
 }
 
-/// A second instance takes half of the partitions and later all of them, wherever its fetches were.
+/// A second instance takes half of the partitions and later all of them, at any point of its fetches.
 pub(crate) async fn a_handover_between_fetches_passes_over_nothing<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let written = Written::default();

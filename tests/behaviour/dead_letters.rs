@@ -1,4 +1,4 @@
-//! The table of dead letters, as a service has it behind a handler.
+//! The table of dead letters behind a handler, as a service uses it.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

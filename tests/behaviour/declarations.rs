@@ -1,4 +1,4 @@
-//! Handlers that cannot be built: every problem at once, as sentences.
+//! Handlers that cannot be built: all problems at once, as sentences.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     ledger::{Ledger, Placed},
 };
 
-/// Another Rust type of the same record type.
+/// Another Rust type with the same record type.
 #[derive(Serialize, Deserialize, OutboxEvent)]
 #[outbox(record_type = "order.placed", key = "{id}")]
 struct OrderPlaced {
@@ -202,7 +202,7 @@ async fn a_timeout_is_no_longer_than_others_wait_for_a_handover() {
 
 #[tokio::test]
 async fn a_pool_is_large_enough_for_the_transactional_handlers() {
-    // Nothing listens there, and nothing is connected by building.
+    // No server listens there, and building opens no connection.
     let pool = || PgPoolOptions::new().max_connections(4).connect_lazy("postgres://nobody@127.0.0.1:1/none");
     let build = |transactional| {
         let handler = match transactional {

@@ -1,4 +1,4 @@
-//! Events for later: never early by the database's clock, and nobody waits for them.
+//! Delayed events: never early by the database's clock, and no other record waits for them.
 
 use std::time::{Duration, SystemTime};
 
@@ -45,7 +45,7 @@ pub(crate) async fn an_event_for_a_time_is_not_early<T: User>(stage: &Stage<T>) 
     ledger.until(Step::Done, Some("order-2"), 1).await;
     assert!(SystemTime::now() < time && ledger.done_of("order-1").is_empty());
     ledger.until_done(2).await;
-    // The servers of the tests run on this machine, so their clock is ours.
+    // The servers of the tests run on this machine, so they have the same clock.
     assert!(SystemTime::now() >= time, "early");
     until_empty(&outbox).await;
     running.shutdown().await;
@@ -87,7 +87,7 @@ pub(crate) async fn many_that_are_due_at_once_are_all_delivered<T: User>(stage: 
     assert_eq!(ledger.assert_in_order(), 200);
 }
 
-/// More is due at once than a fetch brings: the next fetch follows at once, not at the next poll.
+/// More records are due at once than a fetch brings: the next fetch follows at once, not at the next poll.
 #[tokio::test(start_paused = true)]
 async fn what_is_due_does_not_wait_for_the_next_poll() {
     let mut stage = crate::leases::Paused::new();

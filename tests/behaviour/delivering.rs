@@ -1,4 +1,4 @@
-//! The main path: schedule in a transaction, deliver once to everyone who takes the type.
+//! The main path: schedule in a transaction, deliver once to each handler that takes the type.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     user::User,
 };
 
-/// A generic handler that passes on what it is given.
+/// A generic handler that sends its records to the test.
 pub(crate) struct Tell(pub(crate) UnboundedSender<Record>);
 
 impl GenericHandler for Tell {
@@ -74,7 +74,7 @@ pub(crate) async fn a_rollback_delivers_nothing<T: User>(stage: &Stage<T>) {
 pub(crate) async fn a_transaction_of_the_outbox_commits_and_wakes<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let mut config = stage.config.clone();
-    // Nobody fetches again by itself before the case is over.
+    // No poll comes before the end of the case.
     config.delivery.poll_interval = Duration::from_secs(600);
     let builder = stage.builder().await.config(config).handler(ledger.keeper("bookkeeper"));
     let outbox = builder.build().await.unwrap();
@@ -95,7 +95,7 @@ pub(crate) async fn work_that_fails_is_rolled_back<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
     for _ in 0..8 {
-        // More often than the pool has connections: none is lost.
+        // More refusals than the pool has connections: no connection is lost.
         let refused = outbox
             .transaction(async |tx| {
                 outbox.schedule(tx, &placed("order-1", 1)).await.unwrap();
@@ -151,7 +151,7 @@ pub(crate) async fn two_handlers_of_a_type_have_a_lane_each<T: User>(stage: &Sta
     T::commit(work).await;
     outbox.wake();
     assert!(scheduled.iter().all(|scheduled| scheduled.records == 2), "{scheduled:?}");
-    // The one that fails does not hold back the other.
+    // The failing handler does not hold back the other.
     mail.until_done(5).await;
     bank.until(Step::Failed, None, 1).await;
     let stopped = crate::recorder::eventually("the lane of the bank to stand still", async || {
@@ -167,7 +167,7 @@ pub(crate) async fn two_handlers_of_a_type_have_a_lane_each<T: User>(stage: &Sta
     assert_eq!(bank.steps(Step::Began).len(), 1);
 }
 
-/// Text as an error, where a `?` would be too much.
+/// Converts a text into an error, for tests that need no error type.
 pub(crate) trait IntoHandlerError {
     fn into_handler_error(self) -> HandlerError;
 }

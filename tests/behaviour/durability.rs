@@ -1,4 +1,4 @@
-//! What must survive a crash of the server is committed durably, whatever the server's default.
+//! Writes that must survive a crash of the server are committed durably, whatever the server's default.
 
 use keylane::Outbox;
 use sqlx::Row;
@@ -10,7 +10,7 @@ use crate::{
     target::PostgresTarget,
 };
 
-/// Each statement that writes a table of the cluster notes under which setting it does.
+/// Each statement that writes a table of the cluster notes the setting it runs with.
 const NOTE: &[&str] = &[
     "CREATE TABLE {outbox}noted (what text, setting text)",
     "CREATE FUNCTION {outbox}note() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN \
@@ -19,7 +19,7 @@ const NOTE: &[&str] = &[
     "CREATE TRIGGER note AFTER UPDATE ON {outbox}partition EXECUTE FUNCTION {outbox}note()",
 ];
 
-/// The user's connections, and so the server as the workers find it, do not wait for the disk.
+/// The user's connections, and therefore the server's defaults for the workers, do not wait for the disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_claims_and_beats_commit_durably() {
     let stage = Stage::<PostgresTarget>::open().await.unwrap();

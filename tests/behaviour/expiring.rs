@@ -1,4 +1,4 @@
-//! Deadlines: what has expired is not called any more, and ends at its place in its key.
+//! Deadlines: an expired record is not called, and ends at its place in its key.
 
 use std::{
     marker::PhantomData,
@@ -25,7 +25,7 @@ use crate::{
     user::User,
 };
 
-/// Numbers 1 to 5 of a key; the third and the fourth have expired when they are scheduled.
+/// Numbers 1 to 5 of a key. The third and the fourth have expired when they are scheduled.
 async fn outbox_with_five<T: User>(
     stage: &Stage<T>,
     handlers: impl IntoIterator<Item = Registration>,
@@ -45,7 +45,7 @@ async fn outbox_with_five<T: User>(
     outbox
 }
 
-/// What `handler` was called with, in order.
+/// The numbers with which `handler` was called, in order.
 fn called(ledger: &Ledger, handler: &str) -> Vec<u32> {
     let of_handler = ledger.steps(Step::Began).into_iter().filter(|entry| entry.delivery.handler == handler);
     of_handler.map(|entry| entry.event.number).collect()
@@ -100,7 +100,7 @@ pub(crate) async fn what_has_expired_blocks_its_key_until_a_person_retries_it<T:
     assert_eq!(called(&ledger, "bookkeeper"), [1, 2, 3, 4, 5]);
 }
 
-/// The first of two events expires after this; the handler fails it for ever.
+/// The first of two events expires after this time. The handler always fails it.
 async fn until_expired<T: User>(stage: &Stage<T>, policy: RetryPolicy, deadline: Duration) -> Ledger {
     let ledger = Ledger::default();
     let handler = failing(&ledger, 1, u32::MAX, refused).retry(policy).on_failure(OnFailure::Continue);
@@ -142,7 +142,7 @@ pub(crate) async fn a_deadline_ends_a_pause_between_retries<T: User>(stage: &Sta
 async fn run_five_to_the_end<T: User>(stage: &Stage<T>, handlers: [Registration; 3]) {
     let outbox = outbox_with_five(stage, handlers).await;
     let running = outbox.start().await.unwrap();
-    // Two of each that go on, and the first of the other.
+    // Two records of each handler that goes on, and the first of the other handler.
     until_count(&outbox, Status::Failed, 5).await;
     until_count(&outbox, Status::Held, 2).await;
     until_count(&outbox, Status::Pending, 0).await;
@@ -165,7 +165,7 @@ pub(crate) async fn what_expires_in_a_batch_leaves_it_at_its_place<T: User>(stag
     assert_eq!(numbers(&stopped_calls), [[(1, 1), (2, 1)]]);
 }
 
-/// Writes its handler and its events as one effect.
+/// Writes the handler and the events of a call as one effect.
 struct Book<T: User> {
     tables: Tables,
     target: PhantomData<fn() -> T>,
@@ -219,7 +219,8 @@ pub(crate) async fn what_expires_in_a_transactional_run_leaves_it_at_its_place<T
     assert_eq!(effects, ["many 1 2", "many 5", "one 1", "one 2", "one 5", "stops 1 2"]);
 }
 
-/// Retries every ten seconds, and a minute until the deadline: six calls, and at the minute it is over.
+/// One retry per ten seconds, and one minute until the deadline: six calls, and at the minute the record
+/// expires.
 #[tokio::test(start_paused = true)]
 async fn memory_retries_end_at_the_deadline() {
     let (stage, ledger) = (Paused::new(), Ledger::default());

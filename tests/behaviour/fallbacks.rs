@@ -1,4 +1,4 @@
-//! Fallback handlers: what they take over, what they are told, and what follows.
+//! Fallback handlers: the records they take, the failure they receive, and what follows.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -23,7 +23,7 @@ use crate::{
 
 pub(crate) type Told = (&'static str, Placed, Failure);
 
-/// Tells what it was given, and succeeds or fails.
+/// Notes its calls, and succeeds or fails.
 pub(crate) struct Fallback {
     name: &'static str,
     told: UnboundedSender<Told>,
@@ -71,7 +71,7 @@ pub(crate) async fn a_fallback_takes_over_what_is_spent<T: User>(stage: &Stage<T
     assert_eq!((failure.delivery.key.as_str(), failure.delivery.attempt), ("order-1", 3));
     assert!(failure.since_scheduled >= Duration::from_millis(60), "two retries: {failure:?}");
     assert!(failure.last_attempt_took < failure.since_scheduled, "{failure:?}");
-    // It is completed, and its key goes on.
+    // The record is completed, and its key goes on.
     until_empty(&outbox).await;
     running.shutdown().await;
     assert_eq!(ledger.done_of("order-1"), [1, 3]);
@@ -120,7 +120,7 @@ pub(crate) async fn a_fallback_that_fails_leaves_the_record_failed<T: User>(stag
     assert!(ledger.done_of("order-1").is_empty());
 }
 
-/// A panic, a timeout, a payload that does not fit, a permanent error: each of its kind, at once.
+/// A panic, a timeout, a payload that does not fit, a permanent error: each has its kind, at once.
 pub(crate) async fn a_fallback_is_told_what_ended_the_attempt<T: User>(stage: &Stage<T>) {
     let (default, mut received) = fallback("default");
     let handler = typed("bookkeeper", |event: Placed, _| async move {
@@ -168,7 +168,7 @@ pub(crate) async fn a_fallback_that_hangs_or_panics_has_failed<T: User>(stage: &
     assert_eq!(errors, ["no; fallback: panicked: out of luck, too", "no; fallback: no result within 50 ms"]);
 }
 
-/// As a sink's dead letters do when the broker is away, too.
+/// A sink's dead letters behave in this way if the broker is unreachable, too.
 pub(crate) async fn a_fallback_whose_target_is_away_is_called_again<T: User>(stage: &Stage<T>) {
     struct Away(UnboundedSender<u32>, AtomicU32);
     impl GenericFallbackHandler for Away {

@@ -132,7 +132,7 @@ async fn a_lost_reply_of_a_handlers_commit_leaves_one_effect() {
     let ledger = Ledger::default();
     let (outbox, running) = stage.run([Registration::transactional("books", Book(ledger.clone()))]).await;
     stage.schedule(&outbox, &run_of("order-1", 6)).await;
-    // Scheduled, so that the faults are the handler's own.
+    // The event is scheduled first, so that the faults are the handler's own.
     stage.pool.fail_next("commit", 1, Fault::LostReply);
     stage.pool.fail_next("commit", 2, Fault::NotApplied);
     stage.pool.fail_next("complete", 2, Fault::NotApplied);
@@ -158,7 +158,8 @@ async fn an_hour_of_retries_takes_no_time() {
     outbox.schedule_after(&mut tx, &placed("order-2", 2), s(4200)).await.unwrap();
     tx.commit().await.unwrap();
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;
-    // The limit of a wait is on the same clock, so this one goes in steps, shorter than those of the polls.
+    // The limit of a wait is on the same clock, so this wait goes in steps that are shorter than those of the
+    // polls.
     let until = async |key: &str, longest: Duration| {
         while ledger.done_of(key).is_empty() && since.elapsed() < longest {
             sleep(s(1)).await;

@@ -1,4 +1,4 @@
-//! Workers that end tell their service.
+//! Services learn of the end of their workers.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_millis(10);
 async fn a_shutdown_is_told_to_all_who_wait() {
     let stage = Paused::new();
     let (_, running) = stage.run([Ledger::default().keeper("bookkeeper")]).await;
-    // One who gives up, one who asks before the end, one who asks after.
+    // One caller gives up, one asks before the end, and one asks after it.
     assert!(timeout(SOON, running.finished()).await.is_err(), "they work");
     let (before, late) = (running.finished(), running.finished());
     let waiting = tokio::spawn(before);

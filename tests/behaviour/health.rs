@@ -1,4 +1,4 @@
-//! Workers tell how they are.
+//! The health of workers.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     recorder::eventually,
 };
 
-/// Waits until the workers tell something like this.
+/// Waits until the workers report such a reason.
 pub(crate) async fn until_degraded(running: &Running, is: impl Fn(&Degradation) -> bool) {
     eventually("the workers tell what is amiss", async || match running.health().state {
         HealthState::Degraded(reasons) => reasons.iter().any(&is).then_some(()),
@@ -37,7 +37,7 @@ async fn a_lapsed_lease_is_told_until_it_holds_again() {
     let stage = Paused::new();
     let (_, running) = stage.run([Ledger::default().keeper("bookkeeper")]).await;
     until_healthy(&running).await;
-    // A failed beat is tried again after a fifth of the interval: twelve seconds without an answer.
+    // A failed beat is tried again after a fifth of the interval: twelve seconds without a reply.
     stage.pool.fail_next("beat", 60, Fault::NotApplied);
     until_degraded(&running, |reason| matches!(reason, Degradation::LeaseLapsed { .. })).await;
     sleep(s(1)).await;

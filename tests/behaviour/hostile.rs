@@ -1,4 +1,4 @@
-//! Code of the user's that panics, blocks or hangs where a handler may: it fails its own record and no other.
+//! Code of the user that panics, blocks or hangs at any place in a handler: only its own record fails.
 
 use std::{
     fmt,
@@ -24,7 +24,7 @@ use crate::{
     user::User,
 };
 
-/// An error that panics whenever somebody asks what it says.
+/// An error that panics when its text is read.
 #[derive(Debug)]
 struct Unspeakable;
 
@@ -36,7 +36,7 @@ impl fmt::Display for Unspeakable {
 
 impl std::error::Error for Unspeakable {}
 
-/// A value that panics as it goes.
+/// A value that panics when it is dropped.
 struct Sticky;
 
 impl Drop for Sticky {
@@ -47,7 +47,7 @@ impl Drop for Sticky {
     }
 }
 
-/// Panics before there is a future.
+/// Panics before the future exists.
 struct Hasty;
 
 impl Handler for Hasty {
@@ -60,8 +60,8 @@ impl Handler for Hasty {
     }
 }
 
-/// A handler whose records of the key `bad` fail in its own way: they spend their attempts, and the others
-/// are delivered meanwhile. Returns the last error.
+/// A handler whose records of the key `bad` fail: they spend their attempts, and the others are delivered
+/// meanwhile. Returns the last error.
 async fn fails_alone<T: User>(stage: &Stage<T>, handler: Registration) -> String {
     let handler = handler.retry(RetryPolicy::fixed(Duration::from_millis(20)).max_retries(1));
     let (outbox, running) = stage.run([handler]).await;
@@ -133,7 +133,7 @@ pub(crate) async fn an_observer_that_panics_stops_nothing<T: User>(stage: &Stage
     );
 }
 
-/// A handler that ends its first call of each key at once, and then waits to be let go on.
+/// A handler that ends its first call of each key at once, and waits for a permit in later calls.
 fn slow_after_one(ledger: &Ledger, go_on: &Arc<Notify>) -> Registration {
     let (ledger, go_on) = (ledger.clone(), Arc::clone(go_on));
     typed("bookkeeper", move |event: Placed, delivery| {
@@ -149,7 +149,7 @@ fn slow_after_one(ledger: &Ledger, go_on: &Arc<Notify>) -> Registration {
     })
 }
 
-/// What has ended is safe from a crash soon, however long the calls after it take.
+/// A completed record is soon safe from a crash, however long the calls after it take.
 pub(crate) async fn what_has_ended_is_written_while_later_calls_run<T: User>(stage: &Stage<T>) {
     let (ledger, go_on) = (Ledger::default(), Arc::new(Notify::new()));
     let (outbox, running) = stage.run([slow_after_one(&ledger, &go_on)]).await;
@@ -168,7 +168,7 @@ fn neighbour(of: &str) -> String {
     keys.find(|key| Partition::of(key) == Partition::of(of)).unwrap()
 }
 
-/// A slow key fills the memory; another key of its partition is blocked, and somebody else lets it go on.
+/// A slow key fills the memory. Another key of its partition is blocked, and another process releases it.
 pub(crate) async fn a_lane_released_by_another_process_goes_on_in_a_crowded_partition<T: User>(
     stage: &Stage<T>,
 ) {
@@ -199,10 +199,10 @@ pub(crate) async fn a_lane_released_by_another_process_goes_on_in_a_crowded_part
     let running = outbox.start().await.unwrap();
     stage.schedule(&outbox, &run_of(&blocked, 3)).await;
     let (record, _, _) = stage.signals.failed().await;
-    // It is told before it is durable.
+    // The signal comes before the write is durable.
     until_count(&outbox, Status::Failed, 1).await;
     stage.schedule(&outbox, &run_of(hung, 300)).await;
-    // Memory is full of the slow key once nothing more is fetched of it.
+    // The memory is full of the slow key once no more of it is fetched.
     let fetched = |signal: &Signal| matches!(signal, Signal::Fetched { .. });
     stage.signals.at_least(3, "fetches that fill the memory", fetched).await;
     repaired.store(1, SeqCst);
@@ -213,7 +213,7 @@ pub(crate) async fn a_lane_released_by_another_process_goes_on_in_a_crowded_part
     assert_eq!(ledger.done_of(&blocked), [1, 2, 3]);
 }
 
-/// The lease lapses while a handler blocks its thread: the others go on once the lease is back.
+/// The lease lapses while a handler blocks its thread: the other lanes go on once the lease is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_handler_that_blocks_past_a_lapse_stops_its_own_lane_only() {
     let (pool, signals, ledger) = (MemoryPool::new(), Recorder::default(), Ledger::default());
@@ -229,7 +229,7 @@ async fn a_handler_that_blocks_past_a_lapse_stops_its_own_lane_only() {
             ledger.note(Step::Began, &event, &delivery);
             let first = released.lock().unwrap().take_if(|_| event.key == "blocks");
             if let Some(released) = first {
-                // Blocks its thread, as no handler should.
+                // The handler blocks its thread, which no handler should do.
                 let _ = released.recv_timeout(LIMIT);
             }
             ledger.note(Step::Done, &event, &delivery);
@@ -244,7 +244,7 @@ async fn a_handler_that_blocks_past_a_lapse_stops_its_own_lane_only() {
     };
     schedule(placed("blocks", 1)).await;
     ledger.until(Step::Began, Some("blocks"), 1).await;
-    // A failed beat is tried again after a fifth of the interval: more than a second without an answer.
+    // A failed beat is tried again after a fifth of the interval: more than a second without a reply.
     pool.fail_next("beat", 60, Fault::NotApplied);
     let lapsed = |signal: &Signal| matches!(signal, Signal::LeaseLapsed).then_some(());
     signals.first("the lease to lapse", lapsed).await;

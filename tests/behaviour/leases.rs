@@ -1,4 +1,4 @@
-//! Leases and time, on tokio's paused clock: the store in memory, where a long outage takes no time.
+//! Leases and time, on tokio's paused clock: with the store in memory, a long outage takes no time.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
     stage::until_empty,
 };
 
-/// As `Stage`, but on the clock of the test's own runtime.
+/// A stage as `Stage`, on the clock of the test's runtime.
 pub(crate) struct Paused {
     pub(crate) pool: MemoryPool,
     pub(crate) signals: Recorder,
@@ -72,14 +72,14 @@ impl Paused {
     }
 }
 
-/// The lease is trusted for nine of the ten seconds, from the last beat that was answered.
+/// The lease is trusted for nine of the ten seconds, from the last beat with a reply.
 #[tokio::test(start_paused = true)]
 async fn without_beats_nothing_is_dispatched_until_one_is_answered() {
     let stage = Paused::new();
     let ledger = Ledger::default();
     let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
     sleep(s(5)).await;
-    // A failed beat is tried again after a fifth of the interval: twelve seconds without an answer.
+    // A failed beat is tried again after a fifth of the interval: twelve seconds without a reply.
     stage.pool.fail_next("beat", 60, Fault::NotApplied);
     let since = Instant::now();
     for number in 1..=200 {
@@ -145,7 +145,7 @@ async fn a_lapse_is_told_even_when_there_is_nothing_to_do() {
     running.shutdown().await;
 }
 
-/// Silent for the others, alive for itself: it must have stopped before they take over.
+/// The instance is silent for the others and alive for itself: it must stop before they take over.
 #[tokio::test(start_paused = true)]
 async fn an_instance_that_cannot_beat_has_stopped_before_it_is_evicted() {
     let stage = Paused::new();
@@ -155,8 +155,8 @@ async fn an_instance_that_cannot_beat_has_stopped_before_it_is_evicted() {
     sleep(s(5)).await;
     let (me, peer) = (running.instance(), joined.instance());
     let since = Instant::now();
-    // Both heartbeats draw from the same faults, so for a while nobody can beat, and then one of
-    // them is thrown out by the other, or nobody is.
+    // Both heartbeats draw from the same faults. For a while neither instance can beat, and then one may
+    // evict the other.
     stage.pool.fail_next("beat", 130, Fault::NotApplied);
     let mut number = 0;
     while since.elapsed() < s(40) {
@@ -170,7 +170,7 @@ async fn an_instance_that_cannot_beat_has_stopped_before_it_is_evicted() {
     joined.shutdown().await;
     running.shutdown().await;
     assert!(stage.lapses() >= 2, "of {me} and {peer}");
-    // Whoever has delivered a number: each was delivered, in order, once.
+    // Either instance may have delivered a number: each number was delivered once, in order.
     let mut done: Vec<_> = first.steps(Step::Done).into_iter().chain(second.steps(Step::Done)).collect();
     done.sort_by_key(|entry| entry.at);
     for key in 0..8 {
@@ -205,7 +205,7 @@ async fn partitions_are_taken_over_after_the_stale_timeout_and_not_before() {
     assert!(first.all().is_empty());
 }
 
-/// After an outage of the database every counter has stood still, and nobody is to blame.
+/// After an outage of the database every beat counter has stood still, so no instance is suspected.
 #[tokio::test(start_paused = true)]
 async fn an_outage_evicts_nobody() {
     let stage = Paused::new();
@@ -229,7 +229,7 @@ async fn an_outage_evicts_nobody() {
     assert_eq!(ledger.assert_in_order(), 5);
 }
 
-/// The connection for it has died with a database that is back by now: nobody need wait for a timeout.
+/// The connection for leaving is broken, but the database is back: the others need not wait for a timeout.
 #[tokio::test(start_paused = true)]
 async fn one_that_leaves_says_so_at_the_second_try() {
     let stage = Paused::new();
@@ -257,7 +257,7 @@ async fn dropping_a_start_that_waits_leaves_nothing_behind() {
     assert_eq!(stage.signals.count(joined), 0, "workers that nobody holds");
 }
 
-/// Takes note of what it takes over.
+/// Notes the records that it takes.
 struct Fallback(Ledger);
 
 impl keylane::FallbackHandler for Fallback {
@@ -269,8 +269,9 @@ impl keylane::FallbackHandler for Fallback {
     }
 }
 
-/// Forty calls wait, half of their partitions are asked for by a second instance, and then the calls fail
-/// after so long. Returns how many fallbacks each of the two has called, and how many handlers the second.
+/// Forty calls wait, a second instance asks for half of their partitions, and the calls fail after `wait`.
+/// Returns the number of fallbacks that each of the two instances has called, and the number of handlers that
+/// the second has called.
 async fn fallbacks_of_a_handover(wait: Duration) -> (usize, usize, usize) {
     let stage = Paused::new();
     let (first, second, go_on) = (Ledger::default(), Ledger::default(), std::sync::Arc::new(Notify::new()));
@@ -303,15 +304,15 @@ async fn fallbacks_of_a_handover(wait: Duration) -> (usize, usize, usize) {
     (first.steps(Step::Done).len(), second.steps(Step::Done).len(), second.steps(Step::Began).len())
 }
 
-/// A fallback goes with its handler's call, though the partition is to go to another instance meanwhile:
-/// nothing is repeated for a handover.
+/// A fallback follows its handler's call, although the partition is to be handed over meanwhile: a handover
+/// repeats nothing.
 #[tokio::test(start_paused = true)]
 async fn a_handover_does_not_part_a_fallback_from_its_handler() {
     assert_eq!(fallbacks_of_a_handover(s(3)).await, (40, 0, 0));
 }
 
-/// Unless the others would wait too long for it: each of the two calls may take twenty seconds, and they wait
-/// for twenty-five and the write.
+/// If the others would wait too long, the fallback does not follow: each of the two calls may take twenty
+/// seconds, and the others wait for twenty-five and the write.
 #[tokio::test(start_paused = true)]
 async fn a_fallback_is_left_to_the_next_owner_if_that_would_wait_too_long() {
     let (kept, handed_over, called) = fallbacks_of_a_handover(s(10)).await;

@@ -1,4 +1,4 @@
-//! The events of the cases, handlers made of closures, and a ledger of every call.
+//! The events of the cases, handlers made of closures, and a ledger of all calls.
 
 use std::{collections::BTreeMap, future::Future, sync::Arc};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::recorder::Log;
 
-/// An event of most cases: the key is as given, the number tells its place.
+/// The event of most cases: `key` as given, and `number` as the place in its key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, OutboxEvent)]
 #[outbox(record_type = "order.placed", key = "{key}")]
 pub(crate) struct Placed {
@@ -31,7 +31,7 @@ pub(crate) fn run_of(key: &str, count: u32) -> Vec<Placed> {
     (1..=count).map(|number| placed(key, number)).collect()
 }
 
-/// Numbers 1 to `each` of `keys` keys, dealt round.
+/// Numbers 1 to `each` of `keys` keys: number 1 of all keys, then number 2, and so on.
 pub(crate) fn dealt(keys: u32, each: u32) -> Vec<Placed> {
     let number = |number| (1..=keys).map(move |key| placed(&format!("key-{key}"), number));
     (1..=each).flat_map(number).collect()
@@ -56,7 +56,7 @@ where
     }
 }
 
-/// A handler of [`Placed`] out of a closure.
+/// A handler of [`Placed`] from a closure.
 pub(crate) fn typed<F, Fut>(id: &str, act: F) -> Registration
 where
     F: Fn(Placed, Delivery) -> Fut + Send + Sync + 'static,
@@ -81,7 +81,7 @@ pub(crate) struct Entry {
     pub(crate) at: tokio::time::Instant,
 }
 
-/// Every step of every call, in the order in which they happened.
+/// All steps of all calls, in the order in which they happened.
 #[derive(Clone, Default)]
 pub(crate) struct Ledger(Arc<Log<Entry>>);
 
@@ -100,7 +100,7 @@ impl Ledger {
         self.0.push(Entry { step, event, delivery, at: tokio::time::Instant::now() });
     }
 
-    /// A handler that notes its calls and does what `decide` says.
+    /// A handler that notes its calls and returns the result of `decide`.
     pub(crate) fn handler<F>(&self, id: &str, decide: F) -> Registration
     where
         F: Fn(&Placed, &Delivery) -> Result<(), HandlerError> + Send + Sync + 'static,
@@ -131,13 +131,13 @@ impl Ledger {
         self.all().into_iter().filter(|entry| entry.step == step).collect()
     }
 
-    /// The numbers of one key that were done, in order.
+    /// The completed numbers of one key, in order.
     pub(crate) fn done_of(&self, key: &str) -> Vec<u32> {
         let of_key = self.steps(Step::Done).into_iter().filter(|entry| entry.event.key == key);
         of_key.map(|entry| entry.event.number).collect()
     }
 
-    /// Waits until that many steps of this kind were noted, for a key or for all.
+    /// Waits until `count` steps of this kind were noted, for a key or for all.
     pub(crate) async fn until(&self, step: Step, key: Option<&str>, count: usize) {
         let what = format!("{count} times {step:?} of {key:?}");
         let is = |entry: &&Entry| entry.step == step && key.is_none_or(|key| key == entry.event.key);
@@ -148,8 +148,8 @@ impl Ledger {
         self.until(Step::Done, None, count).await;
     }
 
-    /// Asserts for each lane: one call at a time, nothing starts before what came earlier is done,
-    /// and what is done is not tried again. Numbers start at 1. Returns how many were done.
+    /// Asserts per lane: one call at a time, no call starts before the earlier records are done, and a done
+    /// record is not tried again. Numbers start at 1. Returns the number of done records.
     pub(crate) fn assert_in_order(&self) -> usize {
         let mut next: BTreeMap<(String, String), (u32, bool)> = BTreeMap::new();
         let mut done = 0;

@@ -1,9 +1,9 @@
-//! The library through its front door, as a user sees it: on PostgreSQL, MariaDB, MySQL, SQLite and
-//! in memory, under names such as `postgres::nothing_overtakes_what_fails_once`.
+//! The public API of the library, as a user sees it: on PostgreSQL, MariaDB, MySQL, SQLite and in memory,
+//! under names such as `postgres::nothing_overtakes_what_fails_once`.
 //!
-//! The servers are those of `dev/services`; their addresses come from the environment. To add a
-//! case, write it in the module of its theme and name it in a list below; what is about one database
-//! or none is a `#[tokio::test]` in its module.
+//! The servers are those of `dev/services`; their addresses come from the environment. To add a case, write
+//! it in the module of its theme and name it in a list below. A case about one database or none is a
+//! `#[tokio::test]` in its module.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a case fails by panicking")]
 
@@ -56,7 +56,7 @@ mod triggers;
 mod unroutable;
 mod user;
 
-/// One test for each case, on a fresh stage that is taken away if the case passes.
+/// One test per case, on a new stage that is removed if the case passes.
 macro_rules! stamp {
     ($target:ident; $($theme:ident { $($case:ident)* })*) => {$($(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -260,7 +260,7 @@ macro_rules! everywhere {
     };
 }
 
-/// About rows that only SQL can make.
+/// Cases with rows that only SQL can write.
 macro_rules! by_sql {
     ($target:ident) => {
         stamp! { $target;
@@ -294,7 +294,7 @@ macro_rules! by_sql {
     };
 }
 
-/// About statements by hand where there is no function for them.
+/// Cases with handwritten statements, for databases without the function.
 macro_rules! by_hand {
     ($target:ident) => {
         stamp! { $target;
@@ -305,7 +305,7 @@ macro_rules! by_hand {
     };
 }
 
-/// About servers that ask for a password.
+/// Cases on servers that ask for a password.
 macro_rules! with_passwords {
     ($target:ident) => {
         stamp! { $target;
@@ -316,7 +316,7 @@ macro_rules! with_passwords {
     };
 }
 
-/// About connections that can be cut.
+/// Cases with connections that can be cut.
 macro_rules! on_servers {
     ($target:ident) => {
         stamp! { $target;
@@ -342,8 +342,7 @@ macro_rules! on_servers {
     };
 }
 
-/// About transactions that are open at the same time. SQLite has one writer, and to MySQL this is the
-/// same as to MariaDB.
+/// Cases with several open transactions. SQLite has one writer, and MySQL behaves as MariaDB here.
 macro_rules! several_writers {
     ($target:ident) => {
         stamp! { $target;

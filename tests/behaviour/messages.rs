@@ -1,4 +1,4 @@
-//! What errors of the database say: their cause in one line, what to do, and never a value of the user's.
+//! The texts of database errors: the cause in one line, the remedy, and never a value of the user.
 
 use std::{error::Error, time::Duration};
 
@@ -28,7 +28,7 @@ pub(crate) async fn schedule_before_migrate_says_what_to_do<T: User + SqlTarget>
     assert!(!error.contains(CANARY) && !error.contains('\n'), "{error}");
 }
 
-/// The server's own words quote the value on some databases, in the message or in its detail.
+/// On some databases the text of the server quotes the value, in the message or in its detail.
 pub(crate) async fn an_error_tells_its_cause_and_no_value<T: Texts>(stage: &Stage<T>) {
     let outbox = stage.outbox([Ledger::default().keeper("bookkeeper")]).await;
     let running = outbox.start().await.unwrap();
@@ -57,7 +57,7 @@ pub(crate) async fn an_error_tells_its_cause_and_no_value<T: Texts>(stage: &Stag
     running.shutdown().await;
 }
 
-/// Obstacles to an insert whose errors quote the key, and what is told of them.
+/// Obstacles to an insert whose errors quote the key, and the texts that are shown.
 pub(crate) trait Texts: User + SqlTarget {
     const UNIQUE: &str;
     const DUPLICATE: &str;

@@ -1,4 +1,4 @@
-//! Mistakes that waiting does not fix: `start` tells them at once.
+//! Mistakes that waiting does not fix: `start` returns them at once.
 
 use std::time::Duration;
 
@@ -22,15 +22,15 @@ use crate::{
     user::User,
 };
 
-/// A server at whose door one can be mistaken.
+/// A server with wrong addresses, users and passwords to try.
 pub(crate) trait Door: Doorman {
     fn to_another_database(pool: &Pool<Self>) -> Pool<Self>;
     fn with_another_password(pool: &Pool<Self>) -> Pool<Self>;
-    /// Takes all rights on the tables away.
+    /// The statement that revokes all rights on the tables.
     const REVOKE: &str;
-    /// Takes away what a user was granted, so that it can be dismissed.
+    /// The statement that removes all grants of a user, so that the user can be dropped.
     const FORGET: &str;
-    /// How SQL schedules: what stands before `{outbox}schedule`, and behind its payload.
+    /// The call that schedules from SQL: the text before `{outbox}schedule`, and the text after its payload.
     const CALL: (&str, &str);
     /// Closes the connections of a pool.
     fn close(pool: &Pool<Self>) -> impl Future<Output = ()>;
@@ -71,7 +71,7 @@ async fn outbox_on<T: User>(stage: &Stage<T>, pool: Pool<T>) -> Outbox<T::Db> {
     builder.handler(Ledger::default().keeper("bookkeeper")).build().await.unwrap()
 }
 
-/// What `start` says at once on these connections; nobody has joined then.
+/// The error that `start` returns at once on these connections. No instance has joined then.
 async fn told<T: User>(stage: &Stage<T>, pool: Pool<T>) -> String {
     let outbox = outbox_on(stage, pool).await;
     let started = tokio::time::timeout(Duration::from_secs(5), outbox.start()).await;
@@ -105,7 +105,7 @@ pub(crate) async fn a_user_without_rights_is_told<T: Door>(stage: &Stage<T>) {
     T::dismiss(&stage.pool, &user).await;
 }
 
-/// All that is looked at before is there: the first to be refused is the row of the instance.
+/// All that is read before exists: the first refused write is the row of the instance.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_a_right_that_joining_needs_is_told() {
     let Some(stage) = Stage::<PostgresTarget>::open().await else { return };
@@ -157,7 +157,7 @@ async fn mariadb_a_tls_mode_that_the_server_does_not_have_is_told() {
     stage.erase().await;
 }
 
-/// MySQL makes a certificate for itself; for PostgreSQL stands a door that offers TLS.
+/// MySQL makes its own certificate. For PostgreSQL, a small server offers TLS.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mysql_a_certificate_that_is_not_there_is_told() {
     let Some(stage) = Stage::<MySqlTarget>::open().await else { return };
@@ -206,8 +206,8 @@ async fn postgres_a_setting_that_the_server_does_not_know_is_told() {
     stage.erase().await;
 }
 
-/// A door at which everybody is refused by this state and text: that of PgBouncer, and that of a server
-/// which asks for passwords.
+/// A small server that refuses every client with this state and text, as PgBouncer does, or a server that
+/// asks for passwords.
 async fn refusing(state: &'static str, text: &'static str) -> (sqlx::PgPool, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

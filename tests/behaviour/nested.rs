@@ -1,5 +1,5 @@
-//! Transactions of the user's within those of the library, and handlers that end the library's own or put another
-//! in its place.
+//! Transactions of the user within those of the library, and handlers that end the library's transaction or
+//! begin another one instead.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     user::{End, Nesting, User, qualifier},
 };
 
-/// Writes within, ends that, and fails at its first attempt.
+/// Writes in an inner transaction, ends it, and fails at its first attempt.
 struct Books<T> {
     tables: Tables,
     end: End,
@@ -30,7 +30,7 @@ struct Statements<T> {
     target: PhantomData<fn() -> T>,
 }
 
-/// Writes, goes on in a transaction of its own, and ends the one that it was given.
+/// Writes, continues in another transaction, and ends the given one.
 struct Swaps<T: User> {
     tables: Tables,
     pool: Pool<T>,
@@ -97,8 +97,8 @@ fn runs<T: User + SqlTarget>(stage: &Stage<T>, statements: &'static [&'static st
     retried(Registration::transactional("books", runs))
 }
 
-/// What is committed within the transaction goes back with it, and what is rolled back within takes nothing
-/// of it along.
+/// A commit of the inner transaction is rolled back with the outer one, and a rollback of the inner one
+/// leaves the outer one unchanged.
 pub(crate) async fn a_transaction_within_a_handler_is_a_part_of_its_own<T: Nesting>(stage: &Stage<T>) {
     T::make_effects(&stage.pool, &stage.tables).await;
     let mut expected = Vec::new();
@@ -115,7 +115,7 @@ pub(crate) async fn a_transaction_within_a_handler_is_a_part_of_its_own<T: Nesti
 }
 
 /// The record has failed at its first attempt, for this reason, and no effect after the end of the
-/// transaction is bound to its completion.
+/// transaction belongs to its completion.
 async fn is_found_out<T: User>(stage: &Stage<T>, handler: Registration, reason: &str) {
     let (outbox, running) = stage.run([handler]).await;
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;
@@ -149,7 +149,8 @@ pub(crate) async fn a_handler_that_ends_its_transaction_is_found_out<T: User + S
     }
 }
 
-/// The effects of the transaction that it ended stay or go with it, and those of its own are not committed.
+/// The effects of the ended transaction are kept or rolled back with it, and those of the other transaction
+/// are not committed.
 pub(crate) async fn a_handler_that_puts_another_transaction_in_place_is_found_out<T: User>(stage: &Stage<T>) {
     T::make_effects(&stage.pool, &stage.tables).await;
     for commits in [true, false] {
@@ -180,7 +181,7 @@ async fn mysql_a_handler_that_makes_a_table_is_found_out() {
     stage.erase().await;
 }
 
-/// On PostgreSQL, DDL belongs to the transaction like anything else.
+/// On PostgreSQL, DDL is part of the transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_a_handler_may_make_a_table() {
     let stage = Stage::<PostgresTarget>::open().await.unwrap();
@@ -192,7 +193,7 @@ async fn postgres_a_handler_may_make_a_table() {
     stage.erase().await;
 }
 
-/// The work of `Outbox::transaction` begins within, commits that, and fails: nothing is there.
+/// The work of `Outbox::transaction` begins an inner transaction, commits it, and fails: no write is kept.
 pub(crate) async fn work_that_begins_within_is_taken_back_as_a_whole<T: Nesting>(stage: &Stage<T>) {
     T::make_effects(&stage.pool, &stage.tables).await;
     let ledger = crate::ledger::Ledger::default();

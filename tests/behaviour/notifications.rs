@@ -1,5 +1,5 @@
-//! Commits of one process told to another by the database, or found by fetches that follow its traffic. Polls
-//! are further apart than a case may take.
+//! Commits of other processes, found by notifications of the database or by fetches that follow their
+//! traffic. Polls are further apart than a case may take.
 
 use std::time::Duration;
 
@@ -21,25 +21,25 @@ type PgStage = Stage<PostgresTarget>;
 fn config(stage: &PgStage) -> Config {
     let mut config = stage.config.clone();
     config.delivery.poll_interval = Duration::from_secs(300);
-    // A view of the cluster is followed by a fetch.
+    // A fetch follows each view of the cluster.
     config.cluster.rebalance_interval = Duration::from_secs(100);
     config.cluster.stale_instance_timeout = Duration::from_secs(200);
     assert!(config.database.notifications, "the default");
     config
 }
 
-/// A process that only schedules: its commits wake no worker of its own.
+/// A process that only schedules: its commits wake no worker in the same process.
 async fn producer(stage: &PgStage) -> Outbox<sqlx::Postgres> {
     stage.builder().await.config(config(stage)).build().await.unwrap()
 }
 
-/// The first record waits for a poll, those that follow it for a small part of the interval.
+/// The first record waits for a poll, the later ones for a small part of the interval.
 pub(crate) async fn traffic_of_another_process_is_found_early<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let mut config = stage.config.clone();
     config.database.notifications = false;
     config.delivery.poll_interval = Duration::from_secs(2);
-    // A view of the cluster is followed by a fetch.
+    // A fetch follows each view of the cluster.
     config.cluster.rebalance_interval = Duration::from_secs(7);
     let interval = config.delivery.poll_interval;
     let builder = stage.builder().await.config(config.clone()).handler(ledger.keeper("bookkeeper"));
@@ -86,7 +86,7 @@ async fn postgres_a_commit_of_another_process_is_told_whatever_becomes_of_the_co
         producer.transaction(async |tx| producer.schedule_all(tx, events).await.map(drop)).await.unwrap();
         ledger.until_done([10, 11, 12][round]).await;
     }
-    // Its connection is cut: what is committed while nobody listens is found when it listens again.
+    // The listener's connection is cut: it finds the commits in between when it listens again.
     for number in 3..=5 {
         let pid = eventually("a listener", async || {
             listeners(&stage).await.into_iter().find(|pid| !before.contains(pid))
@@ -103,7 +103,7 @@ async fn postgres_a_commit_of_another_process_is_told_whatever_becomes_of_the_co
     stage.erase().await;
 }
 
-/// Each owns half of the keys, and nobody polls.
+/// Each instance owns half of the keys, and no instance polls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_instances_tell_one_another_of_their_commits() {
     let stage = PgStage::open().await.unwrap();
@@ -120,7 +120,7 @@ async fn postgres_instances_tell_one_another_of_their_commits() {
         first.transaction(async |tx| first.schedule_all(tx, &events).await.map(drop)).await.unwrap();
         ledger.until_done(40 * number as usize).await;
     };
-    // Alone it tells nobody, and needs not.
+    // An instance alone notifies no other, and does not need to.
     scheduled(1).await;
     let (_second, other) = start().await;
     let half = |signal: &Signal| matches!(signal, Signal::PartitionsGranted { partitions } if partitions.len() == 128);
@@ -135,7 +135,7 @@ async fn postgres_instances_tell_one_another_of_their_commits() {
     stage.erase().await;
 }
 
-/// In a database of its own, where nobody may notify: the poll finds what is committed, and nothing is said twice.
+/// A database in which notifications are forbidden: polls find the commits, and the failure is reported once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_where_nothing_can_be_notified_polls_go_on_alone() {
     let stage = PgStage::bare().await.unwrap();
@@ -167,7 +167,7 @@ async fn postgres_where_nothing_can_be_notified_polls_go_on_alone() {
     }
     ledger.until_done(3).await;
     let failed = |signal: &Signal| matches!(signal, Signal::StoreFailed { .. });
-    // One who listens and one who tells.
+    // One report of the listener and one of the notifier.
     assert!(stage.signals.picked(absent).len() <= 2 && stage.signals.count(failed) == 0);
     running.shutdown().await;
     pool.close().await;

@@ -1,4 +1,4 @@
-//! What can be said about an event besides its payload: dedup key, event id, headers.
+//! The options of an event: dedup key, event id, headers.
 
 use keylane::{Outbox, ScheduleOptions, Scheduled};
 use uuid::Uuid;
@@ -25,7 +25,7 @@ pub(crate) async fn a_dedup_key_schedules_once<T: User>(stage: &Stage<T>) {
     assert_eq!((first.records, first.duplicate), (1, false));
     ledger.until_done(1).await;
     until_empty(&outbox).await;
-    // Delivered or not, from this process or from another.
+    // The event was delivered or not, and the second call comes from the same process or another.
     let other = stage.outbox([]).await;
     let again = with_key(stage, &other, 2, "request-7").await;
     assert_eq!((again.records, again.duplicate), (0, true));

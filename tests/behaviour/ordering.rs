@@ -1,4 +1,4 @@
-//! Order within a key, whatever fails, restarts or joins in the middle.
+//! Order within a key, with failures, restarts and joins in between.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use crate::{
     user::User,
 };
 
-/// One of twenty, by its key and number: the same ones in every run.
+/// One in twenty, by key and number: the same ones in every run.
 fn is_unlucky(key: &str, number: u32) -> bool {
     key.bytes().map(u32::from).sum::<u32>().wrapping_mul(31).wrapping_add(number * 7) % 20 == 0
 }
@@ -66,7 +66,7 @@ pub(crate) async fn instances_that_join_and_leave_lose_and_repeat_nothing<T: Use
     stage.schedule(&first, early).await;
     ledger.until_done(100).await;
     let joined = second.start().await.unwrap();
-    // The second takes its half while the first works.
+    // The second instance takes its half while the first works.
     let me = joined.instance();
     stage
         .signals
@@ -111,7 +111,7 @@ pub(crate) async fn a_key_takes_up_where_another_instance_has_stopped<T: User>(s
     assert!(generations.is_sorted() && generations[4] > generations[0], "{generations:?}");
 }
 
-/// More records than memory may hold wait for one slow handler call.
+/// More records than the memory may hold wait for one slow call.
 pub(crate) async fn a_slow_key_does_not_starve_the_others<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let (open, gate) = watch::channel(false);
@@ -152,7 +152,7 @@ pub(crate) async fn a_slow_key_does_not_starve_the_others<T: User>(stage: &Stage
 /// Waits before each call until the gate is open.
 struct Gated {
     gate: watch::Receiver<bool>,
-    /// The ids that each key was called with.
+    /// The ids of the calls per key.
     called: Arc<Mutex<BTreeMap<String, Vec<i64>>>>,
 }
 
@@ -166,7 +166,7 @@ impl Handler for Gated {
     }
 }
 
-/// More records than memory may hold wait for a slow handler, a few of each of many keys.
+/// More records than the memory may hold wait for a slow handler, a few of each of many keys.
 pub(crate) async fn a_slow_handler_does_not_starve_the_others<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let (open, gate) = watch::channel(false);

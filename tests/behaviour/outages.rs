@@ -1,5 +1,5 @@
-//! A database that is not there yet, or goes away in the middle: a port that is refused until a
-//! forwarder to the real server listens on it.
+//! A database that is not there yet, or fails meanwhile: a port that refuses connections until a forwarder to
+//! the real server listens on it.
 
 use std::{
     io,
@@ -53,7 +53,8 @@ remote!(
     MySqlTarget: sqlx::mysql::MySqlPoolOptions
 );
 
-/// A way to a server that can be cut. The port is taken from the beginning, but refused until `open`.
+/// A way to a server that can be cut. The port is reserved from the beginning, but refuses connections until
+/// `open`.
 struct Way {
     port: u16,
     server: SocketAddr,
@@ -73,7 +74,7 @@ impl Way {
         let listener = socket.listen(64).unwrap();
         let server = self.server;
         self.open = Some(tokio::spawn(async move {
-            // Dropped with this task, and then every connection is cut.
+            // Dropped with this task, which cuts every connection.
             let mut ways = JoinSet::new();
             loop {
                 let (mut from, _) = listener.accept().await.unwrap();
@@ -136,7 +137,7 @@ pub(crate) async fn start_waits_until_the_database_is_there<T: Remote>(stage: &S
     assert_eq!(ledger.assert_in_order(), 3);
 }
 
-/// Shorter than the stale timeout, so that nobody is evicted: replies that were lost are cleared up.
+/// The outage is shorter than the stale timeout, so no instance is evicted: lost replies are resolved.
 pub(crate) async fn an_outage_in_the_middle_loses_and_repeats_nothing<T: Remote>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let (mut way, socket) = Way::to(T::port(&stage.pool));
@@ -177,7 +178,7 @@ pub(crate) async fn an_outage_is_told_by_the_health_of_the_workers<T: Remote>(st
     running.shutdown().await;
 }
 
-/// What was told is told again to the observer that writes the log, and its lines are read.
+/// The signals are given again to the observer that writes the log, and its lines are read.
 pub(crate) async fn an_outage_is_a_line_at_each_end<T: Remote>(stage: &Stage<T>) {
     let (mut way, socket) = Way::to(T::port(&stage.pool));
     way.open(socket);
@@ -211,7 +212,7 @@ pub(crate) async fn an_outage_is_a_line_at_each_end<T: Remote>(stage: &Stage<T>)
     assert!(about[0].contains("database calls fail;") && about[1].contains("succeed again"), "{about:#?}");
 }
 
-/// What is written, kept.
+/// The written lines.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 

@@ -1,4 +1,5 @@
-//! A PgBouncer between: in session mode the workers work; in the others they need another way to the database.
+//! PgBouncer on the way: in session mode the workers work; in the other modes they need another address of
+//! the database.
 
 use std::time::Duration;
 
@@ -19,8 +20,8 @@ use crate::{
 
 type PgStage = Stage<PostgresTarget>;
 
-/// A pool as a user has it behind a pooler of an old version: `extra_float_digits` is refused in the
-/// start-up packet, and statements with names are forgotten.
+/// A pool behind an old pooler, as a user has it: `extra_float_digits` is refused in the start-up packet, and
+/// named statements are forgotten.
 fn pool(mode: &str) -> PgPool {
     let options: PgConnectOptions = url(&format!("KEYLANE_TEST_PGBOUNCER_{mode}_URL")).parse().unwrap();
     let options = options.extra_float_digits(None).statement_cache_capacity(0);
@@ -31,7 +32,7 @@ fn builder(stage: &PgStage, pool: PgPool) -> OutboxBuilder<Postgres> {
     Outbox::builder(pool).config(stage.config.clone()).observer(stage.signals.clone())
 }
 
-/// What `start` says at once.
+/// The error that `start` returns at once.
 async fn told(outbox: &Outbox<Postgres>) -> SchemaError {
     let started = tokio::time::timeout(Duration::from_secs(5), outbox.start()).await;
     match started.expect("it waits") {
@@ -41,7 +42,7 @@ async fn told(outbox: &Outbox<Postgres>) -> SchemaError {
     }
 }
 
-/// Polls are further apart than the case may take: what another process commits is told by a notification.
+/// Polls are further apart than the case may take: a notification reports the commits of another process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_workers_work_through_a_pooler_in_session_mode() {
     let stage = PgStage::open().await.unwrap();
@@ -66,7 +67,7 @@ async fn postgres_workers_work_through_a_pooler_in_session_mode() {
     stage.erase().await;
 }
 
-/// Also where the pooler lends one connection of the server to all, and while others are busy on it.
+/// Also if the pooler lends one connection of the server to all, and while other clients use it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_workers_behind_a_pooler_without_sessions_are_refused() {
     let stage = PgStage::open().await.unwrap();
@@ -98,7 +99,7 @@ async fn postgres_workers_behind_a_pooler_without_sessions_are_refused() {
     stage.erase().await;
 }
 
-/// Nothing that a process sets for itself is left to others who come to the same connection of the server.
+/// No setting of the process is left to other clients on the same connection of the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_a_process_that_only_schedules_works_through_a_pooler_in_transaction_mode() {
     let stage = PgStage::open().await.unwrap();
@@ -109,7 +110,7 @@ async fn postgres_a_process_that_only_schedules_works_through_a_pooler_in_transa
     let running = worker.start().await.unwrap();
     let pool = pool("SINGLE");
     let producer = builder(&stage, pool.clone()).build().await.unwrap();
-    // The list of handlers is read on a connection of its own, for which there must be room.
+    // The list of handlers is read on a separate connection, for which there must be room.
     stage.schedule(&producer, &[placed("order-0", 1)]).await;
     schedule_with_effects(&stage, &producer, &pool).await;
     ledger.until_done(21).await;
@@ -121,7 +122,7 @@ async fn postgres_a_process_that_only_schedules_works_through_a_pooler_in_transa
     stage.erase().await;
 }
 
-/// Business rows and events, in transactions of the user's own that come two by two.
+/// Business rows and events, in transactions of the user, two at a time.
 async fn schedule_with_effects(stage: &PgStage, outbox: &Outbox<Postgres>, pool: &PgPool) {
     let both = async |key: &str| {
         for event in run_of(key, 10) {
@@ -167,7 +168,7 @@ async fn postgres_a_worker_pool_of_another_database_is_refused() {
     let other = PgPoolOptions::new().max_connections(2).connect_lazy_with(options);
     let migrated = builder(&stage, other.clone()).build().await.unwrap();
     migrated.migrate().await.unwrap();
-    // The same row in both, as after a restore.
+    // Both have the same row, as after a restore.
     let copy = format!("UPDATE {name}.outbox_meta SET created_at = 'epoch'");
     for pool in [&stage.pool, &other] {
         sqlx::raw_sql(sqlx::AssertSqlSafe(copy.clone())).execute(pool).await.unwrap();

@@ -1,4 +1,4 @@
-//! Rows that were put there by hand, into a partition that is not their key's.
+//! Rows written by hand into a partition that is not their key's.
 
 use keylane::{
     Partition, Signal,
@@ -43,7 +43,7 @@ pub(crate) async fn a_record_in_a_wrong_partition_is_set_aside<T: User + SqlTarg
     assert_eq!(told, expected);
     let error = failed[0].last_error.clone().unwrap();
     assert_eq!(error, format!("stood in partition {right}, but its key belongs to {belongs}"));
-    // The rest of the partition, and the key in its own partition, go on.
+    // The other records of the partition, and the key in its own partition, go on.
     assert_eq!(ledger.done_of("order-1"), [1, 2]);
     assert_eq!(ledger.done_of(&neighbour), [3]);
     assert!(outbox.admin().stopped_lanes(&Filter::all(), 0, 10).await.unwrap().is_empty());

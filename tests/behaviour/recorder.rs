@@ -1,4 +1,4 @@
-//! Waiting without luck: for signals, for conditions, never longer than a limit.
+//! Waits for signals and conditions, never for time alone, and never longer than a limit.
 
 use std::{
     future::Future,
@@ -9,10 +9,10 @@ use std::{
 use keylane::{Observer, RecordId, Signal};
 use tokio::sync::watch;
 
-/// No wait is longer than this, with twenty processes on each core either.
+/// The longest wait, sufficient with twenty processes per core.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
-/// Waits for something that must come.
+/// Waits for a future that must end.
 #[track_caller]
 pub(crate) fn bounded<F: Future>(what: &str, future: F) -> impl Future<Output = F::Output> {
     let place = std::panic::Location::caller();
@@ -24,7 +24,7 @@ pub(crate) fn bounded<F: Future>(what: &str, future: F) -> impl Future<Output = 
     }
 }
 
-/// Asks again and again until there is an answer.
+/// Asks repeatedly until there is an answer.
 pub(crate) async fn eventually<R>(what: &str, mut ask: impl AsyncFnMut() -> Option<R>) -> R {
     let asking = async {
         loop {
@@ -37,7 +37,7 @@ pub(crate) async fn eventually<R>(what: &str, mut ask: impl AsyncFnMut() -> Opti
     bounded(what, asking).await
 }
 
-/// A list that grows and can be waited for.
+/// A list that grows, with waits for its contents.
 pub(crate) struct Log<E> {
     entries: Mutex<Vec<E>>,
     length: watch::Sender<usize>,
@@ -60,7 +60,7 @@ impl<E: Clone> Log<E> {
         self.entries.lock().unwrap().clone()
     }
 
-    /// Waits until the list satisfies `look`, and returns what that found.
+    /// Waits until `look` finds what it looks for in the list, and returns the result.
     pub(crate) async fn until<R>(&self, what: &str, look: impl Fn(&[E]) -> Option<R>) -> R {
         let mut length = self.length.subscribe();
         let looking = async {
@@ -76,7 +76,7 @@ impl<E: Clone> Log<E> {
     }
 }
 
-/// An observer that remembers every signal.
+/// An observer that keeps all signals.
 #[derive(Clone, Default)]
 pub(crate) struct Recorder(Arc<Log<Signal>>);
 
@@ -94,7 +94,7 @@ impl Recorder {
         self.0.all()
     }
 
-    /// What `pick` finds in the signals so far.
+    /// The results of `pick` for the signals so far.
     pub(crate) fn picked<R>(&self, pick: impl Fn(&Signal) -> Option<R>) -> Vec<R> {
         self.all().iter().filter_map(pick).collect()
     }
@@ -108,14 +108,15 @@ impl Recorder {
         self.0.until(what, |signals| signals.iter().find_map(&pick)).await
     }
 
-    /// Waits until that many signals were of this kind.
+    /// Waits until `count` signals were of this kind.
     pub(crate) async fn at_least(&self, count: usize, what: &str, is: impl Fn(&Signal) -> bool) {
         let enough =
             |signals: &[Signal]| (signals.iter().filter(|signal| is(signal)).count() >= count).then_some(());
         self.0.until(what, enough).await;
     }
 
-    /// Waits for the first record that has failed for good: its id, its attempts, whether it blocks.
+    /// Waits for the first record that has failed for good: its id, its attempts, and whether it blocks its
+    /// lane.
     pub(crate) async fn failed(&self) -> (RecordId, u32, bool) {
         self.first("a record that has failed", |signal| match signal {
             Signal::RecordFailed { record, attempts, blocked, .. } => Some((*record, *attempts, *blocked)),

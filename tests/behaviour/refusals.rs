@@ -1,4 +1,4 @@
-//! What `schedule` refuses: before anything is written, with the value, the limit and the remedy.
+//! The refusals of `schedule`: before any write, with the value, the limit and the remedy.
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
@@ -34,7 +34,7 @@ async fn refuse<T: User>(
     assert_eq!(error.to_string(), sentence, "{error:?}");
 }
 
-/// A call that is refused, and the sentence that says why.
+/// A refused call, and the sentence of its error.
 type Refused = (RawEvent, ScheduleOptions, String);
 
 fn bad_keys_and_sizes() -> Vec<Refused> {
@@ -121,7 +121,7 @@ fn bad_names() -> Vec<Refused> {
     ]
 }
 
-/// All of them in one transaction, which is as good as before and keeps what else is written in it.
+/// All refusals in one transaction, which stays usable and keeps its other writes.
 pub(crate) async fn a_refusal_leaves_the_transaction_as_it_was<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let mut config = stage.config.clone();
@@ -136,7 +136,7 @@ pub(crate) async fn a_refusal_leaves_the_transaction_as_it_was<T: User>(stage: &
     for (event, options, sentence) in bad_keys_and_sizes().into_iter().chain(bad_names()) {
         refuse::<T>(&outbox, &mut work, event, options, &sentence).await;
     }
-    // At the limit each of them is good.
+    // At the limit, each value is accepted.
     let (key, headers) = ("k".repeat(255), new().header("a", "x".repeat(10)).header("b", "x".repeat(8)));
     outbox.schedule_raw(&mut work, order(&key, 1000), headers).await.unwrap();
     T::commit(work).await;

@@ -19,7 +19,7 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Fails the event with this number for so many attempts.
+/// Fails the event with this number for `attempts` attempts.
 pub(crate) fn failing(
     ledger: &Ledger,
     number: u32,
@@ -96,7 +96,7 @@ pub(crate) async fn on_failure_continue_lets_the_key_go_on<T: User>(stage: &Stag
     assert_eq!((attempts, blocked), (3, false));
     assert!(outbox.admin().stopped_lanes(&Filter::all(), 0, 10).await.unwrap().is_empty());
     running.shutdown().await;
-    // Until it was spent, nothing overtook it.
+    // Until its retries were spent, no record overtook it.
     let numbers: Vec<u32> = ledger.steps(Step::Began).iter().map(|entry| entry.event.number).collect();
     assert_eq!(numbers, [1, 2, 2, 2, 3, 4]);
 }
@@ -154,7 +154,7 @@ pub(crate) async fn a_permanent_error_is_not_retried<T: User>(stage: &Stage<T>) 
     assert_eq!(ledger.steps(Step::Began).len(), 1);
 }
 
-/// An error that knows its class.
+/// An error with a class.
 #[derive(Debug)]
 struct BankError(&'static str);
 
@@ -180,7 +180,7 @@ impl ClassifiedError for BankError {
     }
 }
 
-/// Number 1 times out, 2 is refused, 3 has no class, 4 is stolen. How often each was tried.
+/// Number 1 times out, 2 is refused, 3 has no class, 4 is stolen. Returns the number of attempts of each.
 async fn tries<T: User>(stage: &Stage<T>, policy: RetryPolicy) -> Vec<usize> {
     let ledger = Ledger::default();
     let handler = ledger.handler("bookkeeper", |event, _| match event.number {
@@ -273,7 +273,7 @@ pub(crate) async fn an_unavailable_target_counts_once_the_record_is_too_old<T: U
     assert_eq!(failed.attempts, 1, "only the last one counts");
     assert_eq!(failed.last_error.as_deref(), Some("the target is unavailable"));
     let calls = ledger.steps(Step::Began);
-    // On a machine that is busy enough, the first call comes too late already.
+    // If the machine is busy enough, the first call already comes too late.
     let was_young = calls[0].delivery.age < millis(400);
     assert!(!was_young || calls.len() >= 2, "it was waited for");
 }
@@ -287,7 +287,7 @@ pub(crate) async fn a_panic_is_a_failure_with_its_text<T: User>(stage: &Stage<T>
     until_count(&outbox, Status::Failed, 1).await;
     let failed = outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().remove(0);
     assert_eq!(failed.last_error.as_deref(), Some("panicked: order 7 has no price"));
-    // The workers have survived it.
+    // The workers have survived the panic.
     stage.schedule(&outbox, &[placed("order-2", 8)]).await;
     until_count(&outbox, Status::Failed, 2).await;
     assert!(running.shutdown().await.graceful);
@@ -307,7 +307,7 @@ pub(crate) async fn a_call_that_takes_too_long_is_a_failure<T: User>(stage: &Sta
             Ok(())
         }
     });
-    // The first failure is the last, so that its error stays to be seen.
+    // The first failure is the last, so that its error stays visible.
     let once = hangs.timeout(millis(100)).retry(RetryPolicy::never());
     let (outbox, running) = stage.run([once]).await;
     stage.schedule(&outbox, &run_of("order-1", 1)).await;
@@ -324,7 +324,7 @@ pub(crate) async fn a_call_that_takes_too_long_is_a_failure<T: User>(stage: &Sta
 }
 
 pub(crate) async fn a_long_error_is_cut<T: User>(stage: &Stage<T>) {
-    // Four bytes each, so that the limit falls into the middle of one.
+    // Four bytes per character, so that the limit falls into the middle of one.
     let long = || HandlerError::permanent(format!("xx{}", "\u{1f4a3}".repeat(5000)));
     let (outbox, running) = stage.run([failing(&Ledger::default(), 1, 9, long)]).await;
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;

@@ -1,4 +1,4 @@
-//! What the page on the schema says of rights and of statements by hand.
+//! The rights and the handwritten statements of the page on the schema.
 
 use keylane::{
     Database, OrderLevel, Outbox, ScheduleOptions,
@@ -47,7 +47,7 @@ async fn postgres_a_producer_needs_the_rights_of_the_page() {
     stage.erase().await;
 }
 
-/// The statement as the page has it, with values for its parameters.
+/// The statement of the page, with values for its parameters.
 pub(crate) async fn the_insert_of_the_page_writes_one_row_for_each_handler<T: User + SqlTarget>(
     stage: &Stage<T>,
 ) {
@@ -69,7 +69,7 @@ pub(crate) async fn the_insert_of_the_page_writes_one_row_for_each_handler<T: Us
     assert_eq!(stage.execute(&statement).await, 3);
 }
 
-/// An outbox of a user that may do what the script of this role gives, and nothing else.
+/// An outbox of a user with the rights of this role's script, and no others.
 async fn of_role<T: Door + SqlTarget>(stage: &Stage<T>, user: &str, rights: Rights) -> OutboxOf<T> {
     let pool = T::pool_of(&stage.pool, user).await;
     T::order(&stage.pool, user, T::REVOKE).await;

@@ -1,4 +1,4 @@
-//! Who schedules knows who handles, even if they are different processes.
+//! Producers know the handlers of other processes.
 
 use keylane::{
     Delivery, GenericHandler, HandlerError, RawEvent, Record, RecordTypes, Registration, ScheduleError,
@@ -61,7 +61,7 @@ pub(crate) async fn a_handler_of_a_pattern_is_given_what_is_of_it<T: User>(stage
     running.shutdown().await;
 }
 
-/// Tells what it is given: handler and record type.
+/// Sends the handler and the record type of each call.
 struct Tell(UnboundedSender<(String, String)>);
 
 impl GenericHandler for Tell {
@@ -71,7 +71,7 @@ impl GenericHandler for Tell {
     }
 }
 
-/// The process has a handler of the type itself, so its own list is never empty.
+/// The process itself has a handler of the type, so its own list is never empty.
 pub(crate) async fn the_first_event_goes_to_the_handlers_of_others_too<T: User>(stage: &Stage<T>) {
     let (own, other) = (Ledger::default(), Ledger::default());
     let (_outbox, running) = stage.run([other.keeper("mail")]).await;
@@ -99,7 +99,7 @@ pub(crate) async fn a_list_that_is_too_old_is_read_again<T: User>(stage: &Stage<
     running.shutdown().await;
 }
 
-/// Each event that is scheduled around the start of a new build goes to all of its handlers or to none.
+/// Each event that is scheduled around the start of a new build goes to all handlers of the build or to none.
 pub(crate) async fn producers_meet_all_new_handlers_or_none<T: User>(stage: &Stage<T>) {
     const NEW: usize = 12;
     let mut config = stage.config.clone();
@@ -113,7 +113,7 @@ pub(crate) async fn producers_meet_all_new_handlers_or_none<T: User>(stage: &Sta
     let new = stage.outbox(keepers.chain([old.keeper("bookkeeper")])).await;
     let mut reached = Vec::new();
     let produce = async {
-        // Until some events after the start have gone to the new handlers.
+        // The loop ends once some events after the start have gone to the new handlers.
         while reached.iter().filter(|records| **records > 1).count() < 5 {
             let mut work = T::begin(&stage.pool).await;
             let scheduled =
@@ -125,7 +125,7 @@ pub(crate) async fn producers_meet_all_new_handlers_or_none<T: User>(stage: &Sta
     let (running, ()) = tokio::join!(new.start(), produce);
     assert!(reached.iter().all(|records| [1, 1 + NEW].contains(records)), "{reached:?}");
     let met = reached.iter().filter(|records| **records > 1).count();
-    // A process of the old build calls none of the new handlers.
+    // A process of the old build does not call the new handlers.
     old_running.shutdown().await;
     for ledger in &ledgers {
         ledger.until_done(met).await;
@@ -134,7 +134,7 @@ pub(crate) async fn producers_meet_all_new_handlers_or_none<T: User>(stage: &Sta
     running.unwrap().shutdown().await;
 }
 
-/// A process with a handler of its own does not take it for the only one because the list cannot be read.
+/// If the list cannot be read, a process with its own handler does not assume that there are no others.
 #[tokio::test]
 async fn a_list_that_was_never_read_is_an_error() {
     let stage = Stage::<MemoryTarget>::open().await.unwrap();

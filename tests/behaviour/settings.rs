@@ -1,10 +1,10 @@
-//! Settings: defaults, texts, and every problem at once with its numbers.
+//! Settings: defaults, texts, and all problems at once with their numbers.
 
 use std::time::Duration;
 
 use keylane::{Backoff, BuildError, Config, OnFailure, OrderLevel, Outbox, RetryPolicy, memory::MemoryPool};
 
-/// Where a duration is in the settings.
+/// The field of a duration in the settings.
 type Setting = fn(&mut Config) -> &mut Duration;
 
 const fn s(seconds: u64) -> Duration {
@@ -188,7 +188,7 @@ fn names_that_could_carry_sql_are_refused() {
     assert!(problems(|config| config.schema = Some("x".repeat(41)))[0].contains("at most 40"));
 }
 
-/// "For ever" is a wish that people write as the largest number.
+/// The largest number is often written to mean "for ever".
 #[test]
 fn durations_without_end_are_refused_and_overflow_nothing() {
     let set: [(&str, Setting); 12] = [

@@ -1,5 +1,5 @@
-//! Handlers that share an instance: transactional ones, of which few run at once, take nothing from the
-//! others while they wait.
+//! Handlers that share an instance: waiting transactional handlers, of which few run at once, do not delay
+//! the others.
 
 use std::{
     sync::{
@@ -25,7 +25,7 @@ use crate::{
     stage::until_empty,
 };
 
-/// Takes five seconds a record.
+/// Takes five seconds per record.
 struct Slow(Ledger);
 
 impl TransactionalHandler<Memory> for Slow {
@@ -44,8 +44,8 @@ impl TransactionalHandler<Memory> for Slow {
     }
 }
 
-/// Runs that wait for their turn hold no partition: whoever joins has its half as soon as the two that run
-/// have ended, and nobody is thrown out.
+/// Runs that wait for their turn hold no partition: a joining instance gets its half once the two running
+/// calls have ended, and no instance is evicted.
 #[tokio::test(start_paused = true)]
 async fn a_transactional_backlog_is_handed_over_at_once() {
     let mut stage = Paused::new();
@@ -71,7 +71,7 @@ async fn a_transactional_backlog_is_handed_over_at_once() {
     assert_eq!(stage.signals.count(evicted), 0);
 }
 
-/// Waits to be let go on.
+/// Waits for a permit in each call.
 struct Waiting(Arc<Semaphore>);
 
 impl TransactionalHandler<Memory> for Waiting {
@@ -107,7 +107,7 @@ fn many(keys: usize) -> Vec<Placed> {
     (0..keys).map(|key| placed(&format!("key-{key}"), 1)).collect()
 }
 
-/// Of a handler with a limit of its own, so many calls are under way at once; another handler has all others.
+/// A handler with a limit has at most that many calls at once; another handler uses the rest.
 #[tokio::test(start_paused = true)]
 async fn a_handler_is_called_so_many_times_at_once() {
     let mut stage = Paused::new();
@@ -136,7 +136,8 @@ async fn a_handler_is_called_so_many_times_at_once() {
     running.shutdown().await;
 }
 
-/// A handler with a rate is called evenly, whatever waits for it; what waits takes nothing from others.
+/// A handler with a rate is called evenly, however many records wait for it. Waiting records do not delay
+/// others.
 #[tokio::test(start_paused = true)]
 async fn a_handler_is_called_so_often() {
     let mut stage = Paused::new();

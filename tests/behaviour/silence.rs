@@ -1,5 +1,5 @@
-//! What is never logged: keys, payloads, headers. Everything that this crate traces is looked at, of
-//! this case and of all others that run beside it.
+//! What is never logged: keys, payloads, headers. All lines that this crate traces are checked, of this case
+//! and of all cases beside it.
 
 use std::{
     io,
@@ -29,7 +29,7 @@ static LINES: AtomicUsize = AtomicUsize::new(0);
 static ALERTS: AtomicUsize = AtomicUsize::new(0);
 static SUNG: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Reads the log line by line and keeps those that it should not have seen.
+/// Reads the log line by line and keeps the lines that must not exist.
 struct Listener;
 
 impl io::Write for Listener {
@@ -105,7 +105,7 @@ pub(crate) async fn payloads_and_keys_are_never_logged<T: User>(stage: &Stage<T>
     let (lines, alerts) = (LINES.load(SeqCst) - before.0, ALERTS.load(SeqCst) - before.1);
     assert!(lines > 20 && alerts >= 2, "nothing was received: {lines} lines, {alerts} alerts");
     assert_eq!(SUNG.lock().unwrap().as_slice(), [] as [String; 0]);
-    // A signal that somebody prints tells no key either.
+    // A printed signal does not show a key either.
     let printed = format!("{:?}", stage.signals.all());
     assert!(printed.contains("RecordFailed") && !printed.contains(CANARY), "{printed}");
 }

@@ -15,17 +15,17 @@ use crate::{
     user::{User, qualifier},
 };
 
-/// Tables that nobody else uses.
+/// Tables of their own, with the pool and the settings of their processes.
 pub(crate) struct Stage<T: Target> {
     pub(crate) pool: Pool<T>,
     pub(crate) tables: Tables,
     pub(crate) config: Config,
-    /// What all outboxes of this stage have told.
+    /// The signals of all outboxes of this stage.
     pub(crate) signals: Recorder,
     unique: String,
 }
 
-/// Short intervals, so that no case waits for a poll; long limits, so that a busy machine is no failure.
+/// Short intervals, so that no case waits for a poll; long limits, so that a busy machine causes no failure.
 pub(crate) fn quick_config(tables: &Tables) -> Config {
     let mut config = Config::default().table_prefix(tables.prefix());
     config.schema = tables.schema().map(str::to_owned);
@@ -50,7 +50,7 @@ impl<T: Target> Stage<T> {
         Some(stage)
     }
 
-    /// As `open`, but nothing is migrated.
+    /// Does as `open`, without the migration.
     pub(crate) async fn bare() -> Option<Self> {
         // The last bits of a uuid v7 are random.
         let unique = format!("b{:012x}", uuid::Uuid::now_v7().as_u128() & 0xffff_ffff_ffff);
@@ -60,7 +60,7 @@ impl<T: Target> Stage<T> {
         Some(Self { pool, tables, config, signals: Recorder::default(), unique })
     }
 
-    /// A name that nobody else has.
+    /// A unique name.
     pub(crate) fn unique(&self) -> &str {
         &self.unique
     }
@@ -69,7 +69,7 @@ impl<T: Target> Stage<T> {
         T::erase(&self.pool, &self.unique).await;
     }
 
-    /// The builder of another process: with a pool of its own, where there are several.
+    /// The builder of another process, with a separate pool if the store can have several.
     pub(crate) async fn builder(&self) -> OutboxBuilder<T::Db> {
         let pool = match T::Db::NAME {
             "memory" => self.pool.clone(),
@@ -78,7 +78,7 @@ impl<T: Target> Stage<T> {
         Outbox::builder(pool).config(self.config.clone()).observer(self.signals.clone())
     }
 
-    /// A process with these handlers; it does not run yet.
+    /// A process with these handlers that is not started.
     pub(crate) async fn outbox(&self, handlers: impl IntoIterator<Item = Registration>) -> Outbox<T::Db> {
         self.builder().await.handlers(handlers).build().await.unwrap()
     }
@@ -93,13 +93,13 @@ impl<T: Target> Stage<T> {
         (outbox, running)
     }
 
-    /// The tables as the workers see them.
+    /// The store of the workers.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         store_of::<T::Db>(&self.pool, &self.config)
     }
 }
 
-/// The tables of these settings as the workers see them.
+/// The store of the workers for these settings.
 pub(crate) fn store_of<DB: Database>(pool: &DB::Pool, config: &Config) -> Arc<dyn Store> {
     let settings = StoreSettings {
         tables: Tables::new(config.schema.as_deref(), &config.table_prefix).unwrap(),
@@ -131,7 +131,7 @@ impl<T: SqlTarget> Stage<T> {
     }
 }
 
-/// Waits until no record is left, whatever its status.
+/// Waits until no record of any status is left.
 pub(crate) async fn until_empty<DB: Database>(outbox: &Outbox<DB>) {
     eventually("an empty outbox", async || {
         outbox.admin().counts().await.unwrap().records.is_empty().then_some(())
@@ -139,7 +139,7 @@ pub(crate) async fn until_empty<DB: Database>(outbox: &Outbox<DB>) {
     .await;
 }
 
-/// Waits until there are that many records of this status.
+/// Waits until there are `count` records of this status.
 pub(crate) async fn until_count<DB: Database>(outbox: &Outbox<DB>, status: Status, count: u64) {
     let what = format!("{count} records that are {status}");
     eventually(&what, async || (outbox.admin().counts().await.unwrap().of(status) == count).then_some(()))

@@ -1,4 +1,4 @@
-//! What `start` refuses, in sentences that say what to do; and what it never does then: join.
+//! The refusals of `start`, in sentences with a remedy. After a refusal no instance has joined.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
     user::User,
 };
 
-/// Starting is refused at once, and nobody has joined.
+/// Asserts that `start` refuses at once, and that no instance has joined.
 async fn refused<T: User>(stage: &Stage<T>) -> SchemaError {
     let outbox = stage.outbox([Ledger::default().keeper("bookkeeper")]).await;
     let started = bounded("the refusal", outbox.start()).await;
@@ -106,7 +106,7 @@ async fn sqlite_a_query_only_connection_is_told() {
     stage.erase().await;
 }
 
-/// What it costs to start on these options, as a sentence.
+/// The error of `start` with these options, as a sentence.
 async fn on_postgres(stage: &Stage<PostgresTarget>, options: PgConnectOptions) -> String {
     let pool = PgPoolOptions::new().max_connections(2).connect_lazy_with(options);
     let builder = Outbox::builder(pool).config(stage.config.clone()).observer(stage.signals.clone());
@@ -132,7 +132,7 @@ pub(crate) async fn a_worker_pool_of_the_same_tables_is_taken<T: User>(stage: &S
     assert!(running.shutdown().await.graceful);
 }
 
-/// Tables of the same names, in another place.
+/// Tables with the same names in another place.
 async fn a_worker_pool_of_other_tables_is_refused<T: User>(stage: &Stage<T>, other: Pool<T>) {
     let migrated = Outbox::builder(other.clone()).config(stage.config.clone()).build().await.unwrap();
     migrated.migrate().await.unwrap();

@@ -1,4 +1,4 @@
-//! How workers end: gracefully, by force, by being dropped, by being evicted.
+//! The ends of workers: by shutdown, by force, by drop, by eviction.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     user::User,
 };
 
-/// A handler that waits for a gate to open; without a gate, for ever.
+/// A handler that waits until a gate opens, or for ever without a gate.
 fn waiting(ledger: &Ledger, gate: Option<watch::Receiver<bool>>) -> Registration {
     let ledger = ledger.clone();
     typed("bookkeeper", move |event: Placed, delivery| {
@@ -42,7 +42,7 @@ pub(crate) async fn a_shutdown_finishes_what_is_in_flight<T: User>(stage: &Stage
     let mut shutdown = tokio::spawn(running.shutdown());
     let waits = tokio::time::timeout(Duration::from_millis(300), &mut shutdown).await;
     assert!(waits.is_err(), "it waits for the handlers");
-    // Something that comes now is not for these workers any more.
+    // A record that comes now is not for these workers.
     stage.schedule(&outbox, &[placed("order-3", 1)]).await;
     open.send(true).unwrap();
     let report = bounded("the shutdown", shutdown).await.unwrap();
@@ -76,7 +76,7 @@ pub(crate) async fn handlers_that_hang_are_cancelled_and_reported<T: User>(stage
         _ => None,
     });
     assert_eq!(forced, [3]);
-    // It has left all the same: the next one need not wait for its silence, and no attempt is counted.
+    // The instance has left nevertheless: the next one need not wait for its silence, and no attempt counts.
     let (next, running) = stage.run([again.keeper("bookkeeper")]).await;
     again.until_done(3).await;
     until_empty(&next).await;
@@ -84,7 +84,7 @@ pub(crate) async fn handlers_that_hang_are_cancelled_and_reported<T: User>(stage
     assert!(again.steps(Step::Done).iter().all(|entry| entry.delivery.attempt == 1));
 }
 
-/// As a crash: nothing is said to anybody, and the others find out by the silence.
+/// As in a crash, the workers notify no one, and the others detect the silence.
 pub(crate) async fn dropped_workers_stop_at_once_and_others_take_over<T: User>(stage: &Stage<T>) {
     let (ledger, second) = (Ledger::default(), Ledger::default());
     let mut config = stage.config.clone();
@@ -128,7 +128,7 @@ pub(crate) async fn an_evicted_instance_joins_again_under_a_new_identity<T: User
     let first: Vec<Placed> = (1..=20).map(|key| placed(&format!("order-{key}"), 1)).collect();
     stage.schedule(&outbox, &first).await;
     until_empty(&outbox).await;
-    // One is in flight when it comes.
+    // One record is in flight when the eviction comes.
     open.send(false).unwrap();
     stage.schedule(&outbox, &[placed("late", 1)]).await;
     ledger.until(Step::Began, Some("late"), 1).await;
@@ -149,7 +149,7 @@ pub(crate) async fn an_evicted_instance_joins_again_under_a_new_identity<T: User
     assert_eq!(running.instance(), next);
     until_empty(&outbox).await;
     running.shutdown().await;
-    // What was settled is not delivered again; what was in flight is, and no attempt was counted.
+    // Settled records are not delivered again. Records in flight are, and no attempt was counted.
     let done: Vec<String> = ledger.steps(Step::Done).into_iter().map(|entry| entry.event.key).collect();
     assert_eq!(done.iter().filter(|key| *key != "late").count(), 20);
     let attempts: Vec<(u32, u32)> = ledger
@@ -161,7 +161,7 @@ pub(crate) async fn an_evicted_instance_joins_again_under_a_new_identity<T: User
     assert_eq!(attempts, [(1, 1), (1, 1), (2, 1)]);
 }
 
-/// Both wings get on with it, however often they are thrown out.
+/// Both wings survive evictions, however many.
 pub(crate) async fn evictions_lose_nothing_and_invert_nothing<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
@@ -176,7 +176,7 @@ pub(crate) async fn evictions_lose_nothing_and_invert_nothing<T: User>(stage: &S
     }
     until_empty(&outbox).await;
     running.shutdown().await;
-    // What was done but not yet settled comes again, so numbers may repeat; they never skip.
+    // A record that was done but not settled comes again: numbers may repeat, but none is left out.
     let mut highest = std::collections::BTreeMap::new();
     for entry in ledger.steps(Step::Done) {
         let highest = highest.entry(entry.event.key.clone()).or_insert(0);
@@ -209,8 +209,8 @@ pub(crate) async fn two_outboxes_in_one_database_do_not_meet<T: User>(stage: &St
     assert_eq!((ledger.done_of("order-1"), beside.done_of("order-1")), (vec![1], vec![2]));
 }
 
-/// Views of the cluster and beats, which bring one, are further apart than a case may take: polls
-/// tell who has come and gone.
+/// Views of the cluster, and beats, which bring one, are further apart than a case may take: polls report
+/// joins and leaves.
 pub(crate) async fn polls_tell_of_changes_in_the_cluster<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let mut config = stage.config.clone();
@@ -237,7 +237,7 @@ pub(crate) async fn polls_tell_of_changes_in_the_cluster<T: User>(stage: &Stage<
     let (outbox, first) = start().await;
     granted(256).await;
     let (_, second) = start().await;
-    // The first sees that there is another and lets half of them go.
+    // The first instance sees the second one and releases half of the partitions.
     granted(256 + 128).await;
     assert!(first.shutdown().await.graceful);
     granted(256 + 128 + 128).await;
@@ -248,7 +248,7 @@ pub(crate) async fn polls_tell_of_changes_in_the_cluster<T: User>(stage: &Stage<
     assert_eq!(ledger.assert_in_order(), 40);
 }
 
-/// An operator moves partitions in the table: whoever owned them stops, and joins again.
+/// An operator moves partitions in the table: their owner stops, and joins again.
 pub(crate) async fn partitions_that_were_moved_by_hand_have_one_owner<T: User + crate::target::SqlTarget>(
     stage: &Stage<T>,
 ) {

@@ -1,4 +1,4 @@
-//! Batches inside the transaction of their completions: all or nothing, and each effect once.
+//! Batches in the transaction of their completions: all or nothing, and each effect once.
 
 use std::{collections::BTreeSet, marker::PhantomData, sync::Arc};
 
@@ -18,10 +18,10 @@ use crate::{
     user::User,
 };
 
-/// One record of a call that was seen to its end.
+/// One record of a call that has ended.
 type Seen = (Placed, Delivery);
 
-/// Writes the effects of a batch, then fails if `fails` says so of one of its records.
+/// Writes the effects of a batch, then fails if `fails` is true for one of its records.
 struct Book<T: User, F> {
     pool: Pool<T>,
     tables: Tables,
@@ -64,7 +64,7 @@ where
     }
 }
 
-/// How many of a batch may be of several keys.
+/// The size of a batch of several keys.
 const SIZE: usize = 50;
 
 struct Delivered {
@@ -82,7 +82,7 @@ where
     (Book { pool, tables, calls: Arc::clone(&calls), fails, target: PhantomData }, calls)
 }
 
-/// Schedules before the workers start, so that they find all of it at once, and delivers it.
+/// Schedules before the workers start, so that they find all events at once, and delivers the events.
 async fn deliver<T: User, F>(stage: &Stage<T>, events: &[Placed], fails: F) -> Delivered
 where
     F: Fn(&Seen) -> bool + Send + Sync + 'static,
@@ -114,9 +114,9 @@ pub(crate) async fn a_batch_is_committed_as_a_whole<T: User>(stage: &Stage<T>) {
     assert_eq!(deliveries.collect::<Vec<_>>(), vec![1; 200], "each record was given once");
 }
 
-/// One of them fails twice: the others are delivered meanwhile, at their first attempt.
+/// One record fails twice: the others are delivered meanwhile, at their first attempt.
 pub(crate) async fn what_fails_in_a_batch_fails_alone<T: User>(stage: &Stage<T>) {
-    // Fewer than a batch takes, so that it stands among others.
+    // Fewer records than a batch takes, so that the failing one is among others.
     let events = dealt(6, 6);
     let fails =
         |(event, delivery): &Seen| (&*event.key, event.number) == ("key-4", 3) && delivery.attempt < 3;
@@ -131,7 +131,7 @@ pub(crate) async fn what_fails_in_a_batch_fails_alone<T: User>(stage: &Stage<T>)
     let retries = stage.signals.all().into_iter();
     let retries = retries.filter(|signal| matches!(signal, Signal::RetryScheduled { .. }));
     assert_eq!(retries.count(), 2, "one attempt counts for each time it failed alone");
-    // What has failed before takes nothing back any more.
+    // A record that has failed before rolls no other back.
     let again = calls.iter().filter(|call| call.iter().any(|(_, delivery)| delivery.attempt > 1));
     assert!(again.clone().all(|call| call.len() == 1), "{:?}", again.collect::<Vec<_>>());
 }

@@ -1,4 +1,4 @@
-//! Handlers inside the transaction of their completion: each effect once, however it ends.
+//! Handlers in the transaction of their completion: each effect once, however the call ends.
 
 use std::{
     marker::PhantomData,
@@ -24,13 +24,13 @@ use crate::{
     user::User,
 };
 
-/// What the handler does after it has written its effect.
+/// The end of the handler after its effect.
 pub(crate) enum Then {
     Succeed,
     Fail,
     /// Fails for good.
     Refuse,
-    /// The target is away.
+    /// The target is unreachable.
     Away,
     Panic,
     Hang,
@@ -140,8 +140,8 @@ pub(crate) async fn an_attempt_that_takes_too_long_leaves_no_effect<T: User>(sta
     assert_eq!(ledger.steps(Step::Began).len(), 4);
 }
 
-/// An attempt that is not counted stops the lane as any other failure. The completed record is kept: were its row
-/// deleted, the next fetch of the stops would find out.
+/// An uncounted attempt stops the lane as any other failure does. The completed record is kept: if its row
+/// were deleted, the next fetch of the stops would notice.
 pub(crate) async fn what_is_held_behind_an_unavailable_target_goes_on<T: User>(stage: &Stage<T>) {
     T::make_effects(&stage.pool, &stage.tables).await;
     let ledger = Ledger::default();
@@ -163,7 +163,7 @@ pub(crate) async fn what_is_held_behind_an_unavailable_target_goes_on<T: User>(s
     assert_eq!(tries.load(SeqCst), 3);
 }
 
-/// A crash must not find the effects of a record whose predecessor comes again.
+/// A crash must not leave the effects of a record whose predecessor comes again.
 pub(crate) async fn a_transaction_waits_for_the_end_of_the_record_before<T: User>(stage: &Stage<T>) {
     T::make_effects(&stage.pool, &stage.tables).await;
     let (ledger, seen) = (Ledger::default(), Arc::new(AtomicU32::new(0)));
@@ -178,7 +178,7 @@ pub(crate) async fn a_transaction_waits_for_the_end_of_the_record_before<T: User
     assert_eq!(seen.load(SeqCst), 3, "each found all failures before it in the database");
 }
 
-/// Refuses odd numbers, and counts the even ones that find all failures before them in the database.
+/// Refuses odd numbers, and counts the even numbers that find all earlier failures in the database.
 struct Successor<T: User> {
     books: Book<T, fn(&Placed, &Delivery) -> Then>,
     store: Arc<dyn Store>,
@@ -236,7 +236,7 @@ pub(crate) async fn what_is_spent_goes_to_the_fallback_without_an_effect<T: User
     assert_eq!(T::effects(&stage.pool, &stage.tables).await, ["order-1/2"]);
 }
 
-/// The workers are dropped while the handler has written its effect and not returned.
+/// The workers are dropped when the handler has written its effect and not returned.
 pub(crate) async fn an_abort_in_the_middle_leaves_one_effect<T: User>(stage: &Stage<T>) {
     T::make_effects(&stage.pool, &stage.tables).await;
     let (first, second) = (Ledger::default(), Ledger::default());
@@ -246,7 +246,7 @@ pub(crate) async fn an_abort_in_the_middle_leaves_one_effect<T: User>(stage: &St
     first.until(Step::Began, None, 1).await;
     let dead = running.instance();
     drop(running);
-    // The others would find out by its silence; this is quicker.
+    // The others would detect the silence; an eviction is quicker.
     assert!(stage.store().evict(dead, None).await.unwrap());
     let (again, running) = stage.run([book(stage, &second, |_, _| Then::Succeed).await]).await;
     until_empty(&again).await;
@@ -258,7 +258,7 @@ pub(crate) async fn an_abort_in_the_middle_leaves_one_effect<T: User>(stage: &St
     );
 }
 
-/// Evicted while it works: what it has written is refused with its completion.
+/// The instance is evicted while the handler works: its writes are refused with the completion.
 pub(crate) async fn an_evicted_handler_leaves_no_second_effect<T: User>(stage: &Stage<T>) {
     T::make_effects(&stage.pool, &stage.tables).await;
     let ledger = Ledger::default();
@@ -314,7 +314,7 @@ pub(crate) async fn what_a_handler_schedules_is_an_effect_too<T: User>(stage: &S
     ledger.until_done(1).await;
     until_empty(&outbox).await;
     running.shutdown().await;
-    // Only what the third attempt has scheduled was committed.
+    // Only the event that the third attempt scheduled was committed.
     assert_eq!(ledger.done_of("order-1"), [3]);
 }
 
@@ -343,7 +343,7 @@ impl TransactionalHandler<sqlx::Postgres> for Defer {
     }
 }
 
-/// The record fails as often as its policy lets it, and then for good. Returns the last error.
+/// The record fails as often as its policy allows, and then for good. Returns the last error.
 pub(crate) async fn fails_like_any_other<T: User>(stage: &Stage<T>, handler: Registration) -> String {
     let handler = handler.retry(RetryPolicy::fixed(Duration::from_millis(20)).max_retries(1));
     let (outbox, running) = stage.run([handler]).await;

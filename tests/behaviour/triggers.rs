@@ -1,4 +1,4 @@
-//! A database that refuses: the user's own triggers and constraints, on the user's tables and on the outbox's.
+//! A database that refuses: triggers and constraints of the user, on tables of the user and of the outbox.
 
 use keylane::{
     Delivery, HandlerError, Registration, Signal, TransactionalHandler, admin::Status, inner::Tables,
@@ -13,7 +13,7 @@ use crate::{
     user::{User, qualifier},
 };
 
-/// A store on which a trigger can refuse that records of the key `bad` are deleted.
+/// A store on which a trigger can refuse to delete records of the key `bad`.
 pub(crate) trait Triggers: SqlTarget + User {
     const REFUSE: &[&str];
     const LET_GO: &str;
@@ -47,8 +47,8 @@ impl Triggers for SqliteTarget {
     const LET_GO: &str = "DROP TRIGGER {outbox}refuse";
 }
 
-/// The outcome of one key cannot be written: the others are delivered, the key waits, nothing is called
-/// again and again, and once the trigger has gone all is as it should be.
+/// The outcome of one key cannot be written: the other keys are delivered, the key waits without repeated
+/// calls, and once the trigger is gone all records are completed.
 pub(crate) async fn an_outcome_that_is_refused_keeps_its_own_key_waiting<T: Triggers>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
@@ -62,7 +62,7 @@ pub(crate) async fn an_outcome_that_is_refused_keeps_its_own_key_waiting<T: Trig
     until_count(&outbox, Status::Pending, 3).await;
     let refused = |signal: &Signal| matches!(signal, Signal::StoreFailed { call: "settle", .. });
     let (tries, calls) = (stage.signals.count(refused), ledger.all().len());
-    // One try a second, and then fewer.
+    // One try per second at first, then fewer.
     stage.signals.at_least(tries + 1, "another try", refused).await;
     assert_eq!(ledger.all().len(), calls, "it is tried to write it, not to handle it again");
     stage.execute(T::LET_GO).await;
@@ -125,7 +125,7 @@ async fn postgres_a_trigger_with_a_state_of_its_own_is_a_failed_attempt() {
     postgres_refuses_with("RAISE 'out of paper' USING ERRCODE = 'KL042'").await;
 }
 
-/// What looks like a conflict each time is none.
+/// An error that looks like a conflict at each try is not a conflict.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_a_conflict_at_each_commit_is_a_failed_attempt() {
     postgres_refuses_with("RAISE 'out of paper' USING ERRCODE = '40001'").await;

@@ -1,4 +1,4 @@
-//! Records that this build has no handler for: they wait, cost nothing and cannot be missed.
+//! Records without a handler in this build: they wait, cost nothing and are visible.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn is_unroutable(signal: &Signal) -> bool {
     matches!(signal, Signal::Unroutable { .. })
 }
 
-/// Waits for the one lane that stands still, with so many records held behind.
+/// Waits for the one stopped lane, with `held` records held behind it.
 async fn the_lane<T: User>(outbox: &Outbox<T::Db>, held: u64) -> StoppedLane {
     eventually("the unroutable lane", async || {
         let mut lanes = outbox.admin().stopped_lanes(&Filter::all(), 0, 10).await.unwrap();
@@ -31,7 +31,7 @@ async fn the_lane<T: User>(outbox: &Outbox<T::Db>, held: u64) -> StoppedLane {
     .await
 }
 
-/// Another program has published the handler `mail`, and has stopped.
+/// Another program publishes the handler `mail`, and stops.
 async fn publish_mail<T: User>(stage: &Stage<T>) {
     let (_, running) = stage.run([Ledger::default().keeper("mail")]).await;
     assert!(running.shutdown().await.graceful);
@@ -52,13 +52,13 @@ pub(crate) async fn a_record_of_an_unknown_handler_waits_and_counts_no_attempt<T
         })
         .await;
     assert_eq!((lane.handler.as_str(), record_type.as_str()), ("mail", "order.placed"));
-    // What this build has a handler for goes on.
+    // Records with a handler in this build go on.
     ledger.until_done(3).await;
     let stopped = the_lane::<T>(&outbox, 2).await;
     assert_eq!((stopped.record, stopped.attempts, stopped.last_error), (record, 0, None));
     assert_eq!(stopped.lane, lane);
     assert_eq!(outbox.admin().counts().await.unwrap().of(Status::Failed), 0);
-    // The lane is fetched again and again, but not more than fetched.
+    // The lane is fetched repeatedly, but reported only once.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(stage.signals.count(is_unroutable), 1);
     running.shutdown().await;
@@ -84,7 +84,8 @@ pub(crate) async fn an_instance_that_knows_the_handler_takes_the_lane_up<T: User
     assert!(second.admin().stopped_lanes(&Filter::all(), 0, 10).await.unwrap().is_empty());
 }
 
-/// The handler's id is known, but this build's takes other types: as unroutable as any, once.
+/// The handler's id is known, but this build's handler takes other types: the record is unroutable, and
+/// reported once.
 pub(crate) async fn a_type_that_its_handler_does_not_know_waits<T: User>(stage: &Stage<T>) {
     publish_mail(stage).await;
     let (told, mut received) = unbounded_channel();
@@ -122,7 +123,7 @@ pub(crate) async fn unroutable_records_of_many_keys_cost_the_others_nothing<T: U
     assert!(running.shutdown().await.graceful);
 }
 
-/// The order of a later build: what was `number` is `quantity`.
+/// The order event of a later build: `number` has become `quantity`.
 #[derive(Debug, Serialize, Deserialize, OutboxEvent)]
 #[outbox(record_type = "order.placed", key = "{key}", version = 2, upcast = renamed)]
 struct Ordered {
@@ -168,7 +169,7 @@ pub(crate) async fn a_payload_of_a_later_version_waits_for_a_build_that_reads_it
     assert!(error.contains("version 2") && error.contains("version 1"), "{error}");
     let stopped = the_lane::<T>(&outbox, 1).await;
     assert_eq!((stopped.attempts, &*stopped.lane.key), (0, "order-1"));
-    // The other key goes on, and so does this one once the later build is there.
+    // The other key goes on, and so does this one once the later build runs.
     earlier.until_done(1).await;
     let (second, joined) = stage.run([Registration::typed("bookkeeper", Later(told))]).await;
     running.shutdown().await;

@@ -1,4 +1,4 @@
-//! What a user does with a database beside the outbox: transactions of its own, and business rows.
+//! The user's side of a database: transactions and business rows.
 
 use std::{future::Future, ops::DerefMut};
 
@@ -11,14 +11,14 @@ use crate::target::{
 
 /// A store as its user sees it.
 pub(crate) trait User: Target {
-    /// The user's own transaction, from the user's own pool.
+    /// A transaction of the user, from the user's pool.
     type Work: DerefMut<Target = Connection<Self>> + Send;
 
     fn begin(pool: &Pool<Self>) -> impl Future<Output = Self::Work> + Send;
     fn commit(work: Self::Work) -> impl Future<Output = ()> + Send;
     fn rollback(work: Self::Work) -> impl Future<Output = ()> + Send;
 
-    /// Makes the business table of the test.
+    /// Creates the business table of the test.
     fn make_effects(pool: &Pool<Self>, tables: &Tables) -> impl Future<Output = ()> + Send;
     /// Writes a business row in a transaction.
     fn write_effect(
@@ -26,16 +26,16 @@ pub(crate) trait User: Target {
         tables: &Tables,
         text: &str,
     ) -> impl Future<Output = ()> + Send;
-    /// All business rows that are committed, sorted.
+    /// All committed business rows, sorted.
     fn effects(pool: &Pool<Self>, tables: &Tables) -> impl Future<Output = Vec<String>> + Send;
 }
 
-/// A table's name before its own part: `schema.prefix`.
+/// The text before a table's own name: `schema.prefix`.
 pub(crate) fn qualifier(tables: &Tables) -> String {
     tables.schema().map_or_else(String::new, |schema| format!("{schema}.")) + tables.prefix()
 }
 
-/// How a transaction within a transaction ends.
+/// The end of a transaction within a transaction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum End {
     Commit,
@@ -46,7 +46,7 @@ pub(crate) enum End {
 
 /// A store whose connections can begin a transaction within a transaction.
 pub(crate) trait Nesting: User {
-    /// Writes a business row in a transaction of its own on the connection.
+    /// Writes a business row in an inner transaction on the connection.
     fn write_within(
         conn: &mut Connection<Self>,
         tables: &Tables,
