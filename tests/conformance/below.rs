@@ -1,5 +1,4 @@
-//! A database that gives no numbers of transactions: its scans add what was committed late, with ids
-//! below their first.
+//! A database without numbers of transactions: its scans add late commits with ids below their first.
 
 use keylane::{
     Completed, RecordId,
@@ -63,11 +62,12 @@ pub(crate) async fn only_what_is_pending_and_owned_is_added<T: Target>(outbox: &
     assert_eq!(scan_of(outbox, owned, all[5] + 1, &[], ALL).await, all[3..4]);
 }
 
-/// Rows near the first id are looked at one by one; once there are too many, by the index.
+/// Rows near the first id are read one by one. If there are too many, they are read by the index.
 pub(crate) async fn what_is_below_thousands_of_rows_is_added<T: SqlTarget>(outbox: &Outbox<T>) {
     let low = outbox.schedule_keys(&["order-1", "order-2"]).await;
     let mut worker = outbox.join().await.over(outbox.store_that(Completed::Keep));
-    // Beside the two and the one that is skipped: one row less than are looked at, as many, and more.
+    // In addition to the two records and the skipped one: one row less than the limit, exactly the limit, and
+    // more.
     for (more, rows) in [(4_094, 4_094), (1, 4_095), (1, 4_096), (1, 4_097), (1_000, 5_097)] {
         let new: Vec<NewRecord> = (0..more).map(|n| record(&format!("order-{n}"))).collect();
         outbox.schedule(&new).await;

@@ -1,4 +1,5 @@
-//! Cancelling: what is not due yet is taken back in the caller's transaction, and then nobody delivers it.
+//! Cancelling: a record that is not due yet is deleted in the caller's transaction, and is then never
+//! delivered.
 
 use std::time::{Duration, SystemTime};
 
@@ -29,7 +30,7 @@ async fn cancel_event<T: Target>(outbox: &Outbox<T>, tx: &mut Tx<T>, record: &Ne
     cancel(outbox, tx, &record.key, Named::Event(record.event_id)).await
 }
 
-/// Cancels in a transaction of its own.
+/// Cancels in a separate transaction.
 async fn cancel_alone<T: Target>(outbox: &Outbox<T>, record: &NewRecord) -> u64 {
     let mut tx = outbox.begin().await;
     let cancelled = cancel_event(outbox, &mut tx, record).await;
@@ -116,7 +117,7 @@ pub(crate) async fn a_cancelled_dedup_key_is_free_again<T: Target>(outbox: &Outb
     assert!(T::Db::note_dedup_key(&mut tx, &outbox.tables, "reminder-2").await.unwrap());
 }
 
-/// The time comes while the transaction that cancels is open: whoever fetches may not see the record.
+/// The time of the record comes while the cancelling transaction is open: a fetch must not see the record.
 pub(crate) async fn what_is_being_cancelled_is_not_fetched<T: Target>(outbox: &Outbox<T>) {
     for commits in [true, false] {
         let record = later("order-1", SHORT);
@@ -130,7 +131,7 @@ pub(crate) async fn what_is_being_cancelled_is_not_fetched<T: Target>(outbox: &O
             assert!(outbox.due().await.is_empty());
         } else {
             drop(tx);
-            // The rollback comes when the pool takes the connection back.
+            // The rollback happens when the connection returns to the pool.
             let started = tokio::time::Instant::now();
             while outbox.due().await.is_empty() {
                 assert!(started.elapsed().as_secs() < 60, "the rollback gives it back");
@@ -172,7 +173,7 @@ pub(crate) async fn a_second_cancel_waits_for_the_first<T: Target>(outbox: &Outb
     }
 }
 
-/// One transaction writes at a time: who fetches waits for its end.
+/// One transaction writes at a time: a fetch waits for its end.
 pub(crate) async fn a_fetch_waits_for_who_cancels<T: Target>(outbox: &Outbox<T>) {
     let record = later("order-1", SHORT);
     outbox.schedule(std::slice::from_ref(&record)).await;

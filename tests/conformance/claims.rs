@@ -1,4 +1,4 @@
-//! Claims: who owns which partition, by compare-and-set on generations.
+//! Claims: the owners of partitions, by compare-and-set on generations.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +60,7 @@ pub(crate) async fn two_that_race_for_all_get_disjoint_partitions<T: Target>(out
     let all = first_generation(0..256);
     let backwards: Vec<_> = all.iter().rev().copied().collect();
     let of_both = async {
-        // In parts, so that both get some.
+        // The claims are made in parts, so that both instances get some.
         let (mut first, mut second) = (Vec::new(), Vec::new());
         for (forth, back) in all.chunks(32).zip(backwards.chunks(32)) {
             let claims = tokio::join!(claim(outbox, &one, forth), second_store.claim(other.id, back));

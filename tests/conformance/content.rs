@@ -21,7 +21,7 @@ async fn one_partition<T: Target>(outbox: &Outbox<T>, of: &[&str]) -> Vec<i64> {
     outbox.ids_of(&records).await
 }
 
-/// Stops the lanes of all keys, holds a record behind each, and lets the first go on.
+/// Stops the lanes of all keys, holds a record behind each, and releases the first lane.
 async fn lanes_are_apart<T: Target>(outbox: &Outbox<T>, of: &[&str]) {
     let heads = one_partition(outbox, of).await;
     let tails = one_partition(outbox, of).await;
@@ -104,7 +104,7 @@ pub(crate) async fn headers_come_back_exactly<T: Target>(outbox: &Outbox<T>) {
 }
 
 async fn payload_comes_back<T: Target>(outbox: &Outbox<T>, payload: Vec<u8>) {
-    // Once by itself and twice among others: stores insert one record and several in two ways.
+    // One record alone, then two among others: stores insert one record and several by different statements.
     let new = || NewRecord { payload: payload.clone(), ..record("order-1") };
     outbox.schedule(&[new()]).await;
     outbox.schedule(&[new(), new()]).await;

@@ -1,4 +1,4 @@
-//! What servers do when transactions get in each other's way, and how those errors are sorted.
+//! Transactions that conflict on a server, and the classes of the errors.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn lock<T: Server>(outbox: &Outbox<T>, tx: &mut Tx<T>, key: &str) -> Resul
     T::Db::lock_keys(tx, &outbox.tables, &[key]).await
 }
 
-/// Exactly one of two is the victim, and is told to try again.
+/// Exactly one of the two is the victim, with an error to retry.
 fn one_is_told_to_try_again<A, B>(one: Result<A, StoreError>, other: Result<B, StoreError>) {
     let errors: Vec<StoreError> = [one.err(), other.err()].into_iter().flatten().collect();
     assert_eq!(errors.len(), 1, "one deadlock, one victim: {errors:?}");
@@ -33,7 +33,7 @@ pub(crate) async fn a_deadlock_of_two_rows_is_told_to_try_again<T: Server>(outbo
     let (mut one, mut other) = (outbox.begin().await, outbox.begin().await);
     note(outbox, &mut one, "payment-1").await.unwrap();
     note(outbox, &mut other, "payment-2").await.unwrap();
-    // Whoever is chosen as the victim must end its transaction, or the other waits on.
+    // The victim must end its transaction, or the other one waits on.
     let crossed = |mut tx: Tx<T>, key: &'static str| async move { note(outbox, &mut tx, key).await };
     let (one, other) =
         promptly(async { tokio::join!(crossed(one, "payment-2"), crossed(other, "payment-1")) }).await;
@@ -66,7 +66,7 @@ pub(crate) async fn a_lock_that_is_not_granted_is_told_to_try_again<T: Server>(o
 }
 
 pub(crate) async fn a_settle_that_waits_too_long_gives_up_and_is_not_written<T: Server>(outbox: &Outbox<T>) {
-    // Our own limit comes first, and that of a server that counts whole seconds.
+    // The limit of the client comes first, then that of a server that counts whole seconds.
     for call_timeout in [Duration::from_millis(900), Duration::from_millis(1_900)] {
         let id = outbox.schedule_keys(&["order-1"]).await[0];
         let worker = outbox.join().await;
@@ -86,7 +86,7 @@ pub(crate) async fn a_settle_that_waits_too_long_gives_up_and_is_not_written<T: 
             other => panic!("{other:?}"),
         }
         drop(holder);
-        // Whatever the server still does with the lost statement, this answer is final.
+        // Whatever the server still does with the lost statement, this resolution is final.
         let fate = promptly(outbox.store.resolve(worker.fence())).await.unwrap();
         let left = outbox.pending_ids("order-1").await;
         assert_eq!(fate == Resolution::Applied, !left.contains(&id), "{fate:?}, {left:?} left");
@@ -108,7 +108,7 @@ pub(crate) async fn a_cancelled_call_does_not_poison_the_next<T: Server>(outbox:
         assert!(tokio::time::timeout(Duration::from_millis(200), settle).await.is_err());
     }
     drop(holder);
-    // One of the cut-off statements may have been written once the row was free: then all of its settle was.
+    // One of the cut-off statements may have been written once the row was free: then its whole settle was.
     let fate = promptly(outbox.store.resolve(worker.fence())).await.unwrap();
     match fate {
         Resolution::Closed => panic!("nobody has evicted it"),
@@ -134,13 +134,13 @@ pub(crate) async fn open_user_transactions_do_not_hold_back_the_cluster<T: Serve
 }
 
 pub(crate) async fn a_key_that_is_too_long_is_the_records_fault<T: Server>(outbox: &Outbox<T>) {
-    // `schedule` refuses it earlier; this is for rows that come by SQL.
+    // `schedule` refuses the value earlier. This case is for rows that are written by SQL.
     let mut tx = outbox.begin().await;
     let refused = T::Db::insert(&mut tx, &outbox.tables, &[record(&"k".repeat(256))]).await.unwrap_err();
     assert_eq!(refused.class, ErrorClass::Record, "{}", refused.chain());
 }
 
-/// SQLite has one writer at a time: whoever waits too long for it is told to try again.
+/// SQLite has one writer at a time: a writer that waits too long gets an error to retry.
 pub(crate) async fn a_busy_file_is_told_to_try_again(outbox: &Outbox<SqliteTarget>) {
     let id = outbox.schedule_keys(&["order-1"]).await[0];
     let worker = outbox.join().await;
@@ -159,7 +159,7 @@ pub(crate) async fn a_busy_file_is_told_to_try_again(outbox: &Outbox<SqliteTarge
     assert_eq!(done.applied, 1);
 }
 
-/// Each connection to it would be another database.
+/// Each connection to such a database would open a separate one.
 pub(crate) async fn a_database_in_memory_is_refused(outbox: &Outbox<SqliteTarget>) {
     for address in ["sqlite::memory:", "sqlite://:memory:", "sqlite://?mode=memory"] {
         let pool = sqlx::SqlitePool::connect(address).await.unwrap();

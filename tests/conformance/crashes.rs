@@ -1,4 +1,4 @@
-//! Crashes that are counted against partitions, and against calls that had not ended.
+//! Crashes that count against partitions, and against tracked calls that had not ended.
 
 use keylane::{
     OnFailure, RecordId,
@@ -19,7 +19,7 @@ async fn owner<T: Target>(outbox: &Outbox<T>) -> Worker {
     worker
 }
 
-/// Declared dead because it was silent.
+/// Evicts the instance because of its silence.
 async fn crash<T: Target>(outbox: &Outbox<T>, worker: &Worker) {
     assert!(outbox.store.evict(worker.id, Some(0)).await.unwrap());
 }

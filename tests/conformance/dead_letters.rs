@@ -1,4 +1,4 @@
-//! Records that have failed for good, set apart with their causes.
+//! Records that have failed for good, moved away with their causes.
 
 use std::collections::BTreeMap;
 

@@ -13,7 +13,7 @@ async fn note<T: Target>(outbox: &Outbox<T>, conn: &mut Connection<T>, key: &str
     T::Db::note_dedup_key(conn, &outbox.tables, key).await.unwrap()
 }
 
-/// Notes a key in a transaction of its own.
+/// Notes a key in a separate transaction.
 async fn note_alone<T: Target>(outbox: &Outbox<T>, key: &str) -> bool {
     let mut tx = outbox.begin().await;
     let noted = note(outbox, &mut tx, key).await;
@@ -31,7 +31,7 @@ pub(crate) async fn a_dedup_key_is_noted_once_in_a_transaction<T: Target>(outbox
     let mut tx = outbox.begin().await;
     assert!(note(outbox, &mut tx, "payment-1").await);
     assert!(!note(outbox, &mut tx, "payment-1").await);
-    // The transaction can go on after the second answer.
+    // The transaction can go on after the second call.
     outbox.insert(&mut tx, &[record("order-1")]).await;
     outbox.commit(tx).await;
     assert_eq!(outbox.pending().await.len(), 1);

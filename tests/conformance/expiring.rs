@@ -1,4 +1,4 @@
-//! Deadlines: how long is left comes with each fetch, by the database's clock.
+//! Deadlines: each fetch brings the remaining time, by the database's clock.
 
 use std::time::{Duration, SystemTime};
 
@@ -37,7 +37,7 @@ pub(crate) async fn each_fetch_brings_how_long_until_the_deadline<T: Target>(out
     ];
     for due in [Due::Now, Due::After(Duration::ZERO)] {
         outbox.schedule(&deadlines.map(|deadline| expiring(deadline, due))).await;
-        // One by one: some databases have another statement for one row.
+        // One record at a time, because some databases have another statement for one row.
         for deadline in deadlines {
             outbox.schedule(&[expiring(deadline, due)]).await;
         }

@@ -1,4 +1,4 @@
-//! The fence: no outcome is written unless the fence row stands at its value, and is moved on.
+//! The fence: an outcome is written only if the fence row has the expected counter, and the counter moves on.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,13 +16,13 @@ use crate::{
     target::Target,
 };
 
-/// One record for each kind of change that a worker can write, and those changes.
+/// One record per kind of change that a worker can write, and the changes.
 struct EveryChange {
     settlements: Vec<Settlement>,
 }
 
 impl EveryChange {
-    /// Two lanes stand still, with a record held behind the first; all else is pending.
+    /// Two lanes are stopped, with a record held behind the first; all other records are pending.
     async fn prepare<T: Target>(outbox: &Outbox<T>, owner: &mut Worker) -> Self {
         let keys: Vec<String> = (0..9).map(|n| format!("order-{n}")).collect();
         let ids = outbox.schedule_keys(&keys.iter().map(String::as_str).collect::<Vec<_>>()).await;
@@ -45,8 +45,7 @@ impl EveryChange {
         Self { settlements: changes.into_iter().map(settlement).collect() }
     }
 
-    /// Asserts that the fence row refuses each of them alone, and all together, and that nothing is
-    /// written.
+    /// Asserts that the fence row refuses each change alone and all together, and that nothing is written.
     async fn are_refused<T: Target>(&self, outbox: &Outbox<T>, fence: FenceRow) {
         let before = everything(outbox).await;
         for settlement in &self.settlements {
@@ -59,7 +58,7 @@ impl EveryChange {
     }
 }
 
-/// Everything that an outcome could change.
+/// All state that an outcome could change.
 async fn everything<T: Target>(outbox: &Outbox<T>) -> String {
     let pending: Vec<_> =
         outbox.pending().await.iter().map(|record| (record.delivery.id, record.failures())).collect();
@@ -86,7 +85,7 @@ pub(crate) async fn a_settle_moves_the_counter_on_by_one<T: Target>(outbox: &Out
         assert_eq!(worker.counter, counter as i64);
         worker.settle([(id, 0, Change::Complete)]).await;
     }
-    // A settle of another kind, and one of nothing, move it as well.
+    // A settle of another kind, and an empty one, move the counter as well.
     let id = outbox.schedule_keys(&["order-4"]).await[0];
     worker.settle([(id, 0, stop())]).await;
     worker.settle([]).await;
@@ -132,7 +131,7 @@ pub(crate) async fn fence_refuses_without_a_fence_row<T: Target>(outbox: &Outbox
     every.are_refused(outbox, FenceRow { slot: 2, ..worker.fence() }).await;
 }
 
-/// A server that has taken over may have a copy of the row at the same counter.
+/// A server that has taken over may have a copy of the row with the same counter.
 pub(crate) async fn fence_refuses_on_another_server<T: Target>(outbox: &Outbox<T>) {
     let mut worker = outbox.join().await;
     let every = EveryChange::prepare(outbox, &mut worker).await;
@@ -191,7 +190,7 @@ pub(crate) async fn of_two_settles_with_one_fence_row_one_is_written<T: Target>(
     for round in 0..10 {
         let ids = outbox.schedule_keys(&["order-1", "order-2"]).await;
         let [one, other] = [ids[0], ids[1]].map(|id| {
-            // Both the fast way, which is one statement on PostgreSQL, and the long one.
+            // Both the fast settle, which is one statement on PostgreSQL, and the long one.
             let change = if round % 2 == 0 { Change::Complete } else { Change::CompleteAndResume };
             [settlement((id, 0, change))]
         });
@@ -218,7 +217,7 @@ pub(crate) async fn nothing_is_written_after_an_eviction_came_through<T: Target>
             outbox.pending().await.len()
         };
         let (settled, left) = tokio::join!(worker.store.settle(worker.fence(), &late), evicted_then_read);
-        // What the new owner sees after its eviction stays as it is.
+        // The state that the new owner reads after the eviction does not change.
         assert_eq!(outbox.pending().await.len(), left, "written after the eviction");
         match settled {
             Ok(_) => assert_eq!(left, 0),

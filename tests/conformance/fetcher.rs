@@ -1,4 +1,4 @@
-//! Fetches as the delivery wing makes them: from the low watermark, without what is in memory.
+//! Fetches as the delivery wing makes them: from the low watermark on, without the records in memory.
 
 use std::collections::BTreeSet;
 
@@ -17,18 +17,18 @@ use crate::{
     target::Target,
 };
 
-/// One instance with its low watermark and its memory.
+/// One instance with its low watermark and the records in memory.
 pub(crate) struct Fetcher<'o, T: Target> {
     outbox: &'o Outbox<T>,
     worker: Worker,
     pub(crate) owned: PartitionSet,
     pub(crate) limit: usize,
     pub(crate) readings: Readings,
-    /// Where something that lies behind may be pending. Until a fetch begins.
+    /// Partitions in which a record below the watermark may be pending. Taken by the next fetch.
     pub(crate) missed: PartitionSet,
-    /// What was brought and is not settled.
+    /// Records that were fetched and are not settled.
     pub(crate) memory: BTreeSet<RecordId>,
-    /// Where the last scan began, and the horizon it told.
+    /// The first id of the last scan, and its horizon.
     pub(crate) scanned: Option<(RecordId, Horizon)>,
     pub(crate) more: bool,
 }
@@ -48,8 +48,9 @@ impl<'o, T: Target> Fetcher<'o, T> {
         }
     }
 
-    /// One fetch, and the next ones as long as they are cut short and bring nothing: how far back the first begins
-    /// depends on what others have open on the same server. What was brought is in memory from now on.
+    /// Fetches once, and again as long as a fetch is cut short and brings nothing. How far back the first one
+    /// begins depends on open transactions of others on the same server. The fetched records are in memory
+    /// from then on.
     pub(crate) async fn fetch(&mut self) -> Vec<Record> {
         for _ in 0..1_000 {
             let records = self.fetch_once().await;
@@ -101,7 +102,7 @@ impl<'o, T: Target> Fetcher<'o, T> {
         records
     }
 
-    /// Completes what is in memory, up to so many records of the lowest ids.
+    /// Completes the records in memory with the lowest ids, at most `most`.
     pub(crate) async fn settle(&mut self, most: usize) {
         let done: Vec<RecordId> = self.memory.iter().take(most).copied().collect();
         self.complete(&done).await;
@@ -119,10 +120,10 @@ impl<'o, T: Target> Fetcher<'o, T> {
         self.memory.retain(|id| !done.contains(id));
     }
 
-    /// Fetches and completes until nothing comes any more; all that has come.
+    /// Fetches and completes until no more records come. Returns all of them.
     pub(crate) async fn drain(&mut self) -> Vec<Record> {
         let mut all = Vec::new();
-        // What is not known after one fetch may be after the next.
+        // A record that one fetch cannot know may come with the next one.
         let mut empty = 0;
         for _ in 0..1_000 {
             let records = self.fetch().await;
@@ -136,7 +137,7 @@ impl<'o, T: Target> Fetcher<'o, T> {
         panic!("fetches do not come to an end: {:?}", self.readings);
     }
 
-    /// Where the next scan begins, if it is known.
+    /// The first id of the next scan, or `None` if it is unknown.
     pub(crate) fn next(&self) -> Option<RecordId> {
         let mut reading = self.readings.clone().begin(self.owned, PartitionSet::EMPTY, false);
         loop {
@@ -149,8 +150,8 @@ impl<'o, T: Target> Fetcher<'o, T> {
         }
     }
 
-    /// Fetches, with a record of its own now and then, until the next scan begins behind this id: how soon
-    /// depends on what others have open on the same server.
+    /// Fetches, with a new record at times, until the next scan begins behind this id. How soon depends on
+    /// open transactions of others on the same server.
     pub(crate) async fn until_behind(&mut self, id: RecordId) {
         let started = tokio::time::Instant::now();
         while self.next().is_none_or(|from| from <= id) {

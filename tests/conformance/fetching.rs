@@ -113,7 +113,7 @@ pub(crate) async fn fetch_starts_at_the_head_every_time<T: Target>(outbox: &Outb
 }
 
 pub(crate) async fn fetch_sees_what_was_committed_since_the_last_fetch<T: Target>(outbox: &Outbox<T>) {
-    // A snapshot kept from the first fetch would never see the later ones.
+    // With a snapshot kept from the first fetch, the later records would never be seen.
     for count in 1..=3 {
         outbox.schedule_keys(&["order-1"]).await;
         assert_eq!(outbox.pending().await.len(), count);
@@ -150,7 +150,7 @@ pub(crate) async fn one_event_for_three_handlers_is_three_records<T: Target>(out
 }
 
 pub(crate) async fn a_wrong_partition_number_comes_back_as_it_is<T: Target>(outbox: &Outbox<T>) {
-    // Delivery compares it with the key and quarantines the record.
+    // Delivery compares the partition with the key and quarantines the record.
     let wrong = partition(i64::from(Partition::of("order-1").number() ^ 1));
     outbox.schedule(&[NewRecord { partition: wrong, ..record("order-1") }]).await;
     let fetched = outbox.store.fetch_by_partition(&[wrong], Pick::new(&[], ALL)).await.unwrap();
@@ -172,7 +172,8 @@ pub(crate) async fn two_outboxes_on_one_database_do_not_meet<T: Target>(outbox: 
     assert_eq!(other.pending().await.len(), 2);
 }
 
-/// Each way to fetch leaves out the handlers that are fetched by themselves, and brings one by itself.
+/// Each kind of fetch leaves out the handlers that are fetched separately, and can fetch one handler
+/// separately.
 pub(crate) async fn a_fetch_brings_the_handlers_asked_for<T: Target>(outbox: &Outbox<T>) {
     let of = |handler: &str, due| NewRecord { handler: handler.into(), due, ..record("order-1") };
     let handlers = ["a", "b:c/d", "a", "e", "b:c/d"];
@@ -200,7 +201,7 @@ pub(crate) async fn a_fetch_brings_the_handlers_asked_for<T: Target>(outbox: &Ou
         let first = all[0].delivery.id;
         let scan = IdScan { partitions: PartitionSet::ALL, from: first, reach: 4_096, open: &[], pick };
         assert_eq!(names(&outbox.store.scan_by_id(scan).await.unwrap().0), expected, "by id, {handlers:?}");
-        // A database without numbers of transactions adds what is below, and those only.
+        // A database without numbers of transactions adds the records below, and only those.
         let scan = IdScan { from: first + 1_000, ..scan };
         let (below, horizon) = outbox.store.scan_by_id(scan).await.unwrap();
         let adds = horizon.open_from().is_none() && !below.is_empty();

@@ -8,7 +8,7 @@ use crate::{
     target::{Connection, MariaDbTarget, MySqlTarget, PostgresTarget, SqlTarget},
 };
 
-/// A store that schedules by a call from SQL. Texts of a call are SQL themselves.
+/// A store that schedules by a call from SQL. The texts of a call are SQL.
 pub(crate) trait FromSql: SqlTarget {
     /// The text of these bytes of UTF-8.
     fn text(bytes: &[u8]) -> String;
@@ -18,7 +18,7 @@ pub(crate) trait FromSql: SqlTarget {
         conn: &mut Connection<Self>,
         arguments: [&str; 5],
     ) -> impl Future<Output = Result<(), sqlx::Error>>;
-    /// What `outbox_partition_of` makes of this text.
+    /// The result of `outbox_partition_of` for this text.
     fn partition_of(
         outbox: &Outbox<Self>,
         conn: &mut Connection<Self>,
@@ -89,7 +89,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Keys of the golden vectors with their partitions.
+/// The keys of the golden vectors with their partitions.
 fn vectors() -> Vec<(String, u8)> {
     let lines = include_str!("../golden/partition.csv").lines().filter(|line| !line.starts_with('#'));
     let vector = |line: &str| {
@@ -111,7 +111,7 @@ pub(crate) async fn the_partition_of_a_key_is_the_same_in_sql<T: FromSql>(outbox
     }
 }
 
-/// Every length that a key can have, of one byte per character, and random text of any script.
+/// Every length of a key with one byte per character, and random text of any script.
 pub(crate) async fn the_partition_of_any_key_is_the_same_in_sql<T: FromSql>(outbox: &Outbox<T>) {
     let mut runner = TestRunner::deterministic();
     let mut draw = |pattern: &str| {
@@ -133,7 +133,7 @@ pub(crate) async fn a_key_that_is_empty_or_too_long_is_refused_in_sql<T: FromSql
     for key in ["", &"a".repeat(256), &"a".repeat(300), &with_an_accent, &"a".repeat(2000)] {
         let mut conn = outbox.begin().await;
         let refused = T::partition_of(outbox, &mut conn, &T::text(key.as_bytes())).await.unwrap_err();
-        // A server may say itself that a text is longer than a key can be.
+        // A server may refuse a text that is longer than a key with its own error.
         let refused = refused.to_string();
         assert!(
             refused.contains("1 to 255 bytes") || refused.contains("too long"),

@@ -1,6 +1,6 @@
 //! Two connections at the fence, statement by statement (`distributed.md` 3.1): a settle in an open
-//! transaction makes the evictor wait, and the other way round. A fence row that is only read does not:
-//! that is shown too, so that these cases are known to bite.
+//! transaction makes the evictor wait, and an open eviction makes the settle wait. A fence row that is only
+//! read does neither: a case shows this, too, to prove that the other cases can fail.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     target::{Server, Tx},
 };
 
-/// A statement of the library with its parameters written into it.
+/// A statement of the library with its parameters in the text.
 fn with_values(statement: &str, worker: &Worker, id: RecordId) -> String {
     let lines: Vec<&str> = statement.lines().filter(|line| !line.starts_with("--")).collect();
     let (instance, counter) = (format!("'{}'", worker.id), worker.counter.to_string());
@@ -95,7 +95,7 @@ pub(crate) async fn an_open_settle_that_rolls_back_is_refused_afterwards<T: Serv
     assert_eq!(outbox.pending().await.len(), 1);
 }
 
-/// The evictor's transaction is open, then the settle comes.
+/// The transaction of the evictor is open when the settle comes.
 async fn an_open_eviction_holds_back<T: Server>(outbox: &Outbox<T>, change: Change) {
     let (worker, id) = one(outbox).await;
     let rows = outbox.fence_rows().await;
@@ -138,8 +138,8 @@ pub(crate) async fn an_eviction_that_rolls_back_lets_the_settle_through<T: Serve
     assert_eq!(promptly(settle).await.unwrap().applied, 1);
 }
 
-/// The naive form. If this case fails, the engine holds readers' fence rows too and the cases above
-/// prove less than they seem to.
+/// The naive form. If this case fails, the engine also locks fence rows that are only read, and the cases
+/// above prove less than they seem to.
 pub(crate) async fn a_fence_row_that_is_only_read_leaks<T: Server>(outbox: &Outbox<T>) {
     let (worker, id) = one(outbox).await;
     let rows = outbox.fence_rows().await;
@@ -152,7 +152,7 @@ pub(crate) async fn a_fence_row_that_is_only_read_leaks<T: Server>(outbox: &Outb
     );
     assert_eq!(run(outbox, &mut naive, &complete).await, 1);
     assert!(promptly(outbox.store.evict(worker.id, Some(0))).await.unwrap(), "EXISTS holds nobody back");
-    // The next owner may see the record now and handle it; the naive completion comes all the same.
+    // The next owner may see the record now and handle it. The naive completion is written nevertheless.
     assert_eq!(outbox.pending_ids("order-1").await, [id]);
     outbox.commit(naive).await;
     assert!(outbox.pending().await.is_empty(), "the completion of an evicted instance was written");
@@ -160,7 +160,7 @@ pub(crate) async fn a_fence_row_that_is_only_read_leaks<T: Server>(outbox: &Outb
 }
 
 /// MySQL 9.7 deletes fence rows along with the records if the fence row is locked inside the DELETE
-/// (`distributed.md` 4). Ours must leave all of them, whatever is settled.
+/// (`distributed.md` 4). The settles of the library must leave all fence rows, whatever they write.
 pub(crate) async fn no_settle_takes_a_fence_row_along<T: Server>(outbox: &Outbox<T>) {
     let (mut worker, _) = (outbox.join().await, outbox.join().await);
     for completed in [Completed::Delete, Completed::Archive, Completed::Keep] {
@@ -177,7 +177,7 @@ pub(crate) async fn no_settle_takes_a_fence_row_along<T: Server>(outbox: &Outbox
     assert_eq!(outbox.fence_rows().await, (4, 2));
 }
 
-/// A settle that still runs on the server when its worker asks: the question waits for it.
+/// A settle still runs on the server when its worker resolves it: the resolution waits for the settle.
 pub(crate) async fn resolve_waits_for_a_settle_that_still_runs<T: Server>(outbox: &Outbox<T>) {
     let (worker, id) = one(outbox).await;
     let settle = open_settle(outbox, &worker, id).await;
@@ -187,7 +187,7 @@ pub(crate) async fn resolve_waits_for_a_settle_that_still_runs<T: Server>(outbox
     assert_eq!(promptly(resolve).await.unwrap(), keylane::inner::Resolution::Applied);
 }
 
-/// Two settles at a lane: one holds a record behind it while another process lets it go on.
+/// Two settles at one lane: one holds a record behind it while the other, of another process, releases it.
 pub(crate) async fn a_hold_and_a_release_of_its_lane_do_not_pass_each_other<T: Server>(outbox: &Outbox<T>) {
     let ids = outbox.schedule_keys(&["order-1", "order-1"]).await;
     let mut worker = outbox.join().await;

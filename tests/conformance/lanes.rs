@@ -1,4 +1,4 @@
-//! Lanes that stand still: stopped, held behind, and going on.
+//! Stopped lanes: stops, holds and releases.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn fail(lane: OnFailure) -> Change {
     Change::Fail { counted: true, error: "spent".to_owned(), lane }
 }
 
-/// A stopped lane of `order-1`: who settles, the record that stops it, those held behind it.
+/// A stopped lane of `order-1`: the worker, the record that stops the lane, and the held records.
 async fn stopped<T: Target>(outbox: &Outbox<T>, held: usize) -> (Worker, RecordId, Vec<RecordId>) {
     let ids = outbox.schedule_keys(&vec!["order-1"; held + 1]).await;
     let (head, tail) = (ids[0], ids[1..].to_vec());
@@ -94,7 +94,7 @@ pub(crate) async fn later_holds_are_counted_on<T: Target>(outbox: &Outbox<T>) {
 pub(crate) async fn a_hold_in_the_settle_that_stops_the_lane_is_written<T: Target>(outbox: &Outbox<T>) {
     let ids = outbox.schedule_keys(&["order-1", "order-1"]).await;
     let mut worker = outbox.join().await;
-    // In this order on purpose: the hold comes first in the batch.
+    // The order is intended: the hold comes first in the batch.
     let settled = worker.settle([(ids[1], 0, Change::Hold { behind: ids[0] }), (ids[0], 0, stop())]).await;
     assert_eq!((settled.applied, settled.held), (1, 1));
 }
@@ -165,7 +165,7 @@ pub(crate) async fn held_records_keep_their_attempts<T: Target>(outbox: &Outbox<
 pub(crate) async fn resume_alone_lets_the_lane_go_on<T: Target>(outbox: &Outbox<T>) {
     let (mut worker, head, tail) = stopped(outbox, 3).await;
     worker.settle([(head, 1, Change::Complete)]).await;
-    // As after a completion in its handler's own transaction: the record is gone, the row is not.
+    // As after a completion in the handler's transaction: the record is deleted, the row of the lane is not.
     let stops = outbox.stops().await;
     assert_eq!((stops[0].record, stops[0].record_exists), (head, false));
     assert!(outbox.pending().await.is_empty());
@@ -240,7 +240,7 @@ pub(crate) async fn a_failure_that_continues_leaves_a_lane_stopped_by_another<T:
 }
 
 pub(crate) async fn two_failures_of_one_lane_stop_it_once<T: Target>(outbox: &Outbox<T>) {
-    // Without stop-on-first-failure two records of a lane can be spent in one settle.
+    // Without stop-on-first-failure, two records of a lane can spend their retries in one settle.
     let ids = outbox.schedule_keys(&["order-1", "order-1", "order-2"]).await;
     let mut worker = outbox.join().await;
     let block = || fail(OnFailure::Block);

@@ -1,9 +1,9 @@
-//! The memory store is like the others: the same commands, drawn at random, are answered alike by memory and by a
-//! database, and leave the same tables behind.
+//! The memory store behaves like the others: memory and a database give the same results to the same random
+//! commands, and have the same tables afterwards.
 //!
-//! Each seed is a run of up to sixty commands; a difference is shrunk to the fewest commands that show it.
-//! `KEYLANE_LIKENESS_SECONDS` says how long it goes on for each database (15), `KEYLANE_LIKENESS_SEED` with which
-//! seed it begins. Commands that would wait for an open transaction are left out: other cases are about waiting.
+//! Each seed is a run of up to sixty commands. A difference is shrunk to the fewest commands that show it.
+//! `KEYLANE_LIKENESS_SECONDS` is the time per database (15), `KEYLANE_LIKENESS_SEED` the first seed. Commands
+//! that would wait for an open transaction are left out: other cases cover waits.
 
 mod acts;
 mod command;
@@ -34,7 +34,7 @@ fn setting(name: &str) -> Option<u64> {
     env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
-/// Runs commands on both; the first answers that differ are the failure.
+/// Runs commands on both stores. The first results that differ are the failure.
 async fn compare<T: Likened>(
     outbox: &Outbox<T>,
     (store, completed): (Arc<dyn Store>, Completed),
@@ -60,7 +60,7 @@ async fn compare<T: Likened>(
     Ok(())
 }
 
-/// Compares for a while, one seed after another.
+/// Compares for the set time, one seed after another.
 pub(crate) fn memory_is_like_it<T: Likened>() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let Some(outbox) = runtime.block_on(Outbox::<T>::open()) else { return };

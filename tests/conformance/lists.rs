@@ -1,6 +1,6 @@
-//! The cases by name, and on which stores they run; the table in `main.rs` says why.
+//! The cases by name, with the stores that run them; the table in `main.rs` gives the reasons.
 
-/// One test for each case, on a fresh outbox that is taken away if the case passes.
+/// One test per case, on a new outbox that is removed if the case passes.
 macro_rules! stamp {
     ($target:ident; $($theme:ident { $($case:ident)* })*) => {$($(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

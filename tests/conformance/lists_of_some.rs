@@ -1,4 +1,4 @@
-//! The cases that not every store runs, by name; the table in `main.rs` says why.
+//! The cases that not every store runs, by name; the table in `main.rs` gives the reasons.
 
 macro_rules! several_writers {
     ($target:ident) => {
@@ -165,7 +165,7 @@ macro_rules! by_numbers {
     };
 }
 
-/// One test for each case, which has a runtime of its own because it draws and shrinks what it does.
+/// One test per case, each on its own runtime because the case draws and shrinks.
 macro_rules! drawn {
     ($target:ident; $theme:ident { $($case:ident)* }) => {$(
         #[test]

@@ -1,4 +1,4 @@
-//! Settles whose answer was lost: what became of them, and that it is final.
+//! Settles with a lost reply: their resolution, and that it is final.
 
 use keylane::{
     admin::InstanceId,
@@ -16,7 +16,7 @@ pub(crate) async fn resolve_says_that_it_was_applied<T: Target>(outbox: &Outbox<
     let fence = worker.fence();
     worker.settle([(id, 0, Change::Complete)]).await;
     assert_eq!(outbox.store.resolve(fence).await.unwrap(), Resolution::Applied);
-    // Asking changes nothing: the counter stands where the settle has put it.
+    // A resolution of a written settle changes nothing: the counter stays as the settle has set it.
     worker.settle([]).await;
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn a_late_statement_is_refused_after_resolve_and_another_settle
 }
 
 pub(crate) async fn resolve_may_be_asked_again<T: Target>(outbox: &Outbox<T>) {
-    // The answer to resolve can be lost as well: asked again, it says the same.
+    // The reply of a resolution can be lost as well: a second one has the same result.
     let id = outbox.schedule_keys(&["order-1"]).await[0];
     let mut worker = outbox.join().await;
     for _ in 0..3 {

@@ -214,7 +214,7 @@ pub(crate) async fn a_beat_brings_the_view<T: Target>(outbox: &Outbox<T>) {
     assert_eq!((brought.members.len(), view.members.len()), (2, 2));
 }
 
-/// Everything that lets another claim or release something is counted, and polls read the count.
+/// Each change after which another instance may claim or release is counted, and polls read the count.
 pub(crate) async fn changes_of_the_cluster_are_counted<T: Target>(outbox: &Outbox<T>) {
     let count = async || outbox.store.fetch_due(PartitionSet::ALL, Pick::new(&[], 1)).await.unwrap().1;
     let mut last = count().await;

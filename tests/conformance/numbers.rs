@@ -1,5 +1,5 @@
-//! PostgreSQL tells by numbers of transactions when an id is resolved: the number comes before the id, in
-//! every way to insert.
+//! PostgreSQL shows by the numbers of transactions when an id is resolved: the number is drawn before the id,
+//! in every kind of insert.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ async fn run<T: SqlTarget>(outbox: &Outbox<T>, tx: &mut Tx<T>, text: &str) {
     T::execute(tx, outbox.sql(text).replace("{partition}", &number)).await.unwrap();
 }
 
-/// What asks is a trigger before the row is written: only the default of its id was there before.
+/// A trigger before the row's insert checks the number: only the default of the id was computed before.
 pub(crate) async fn the_number_is_given_out_before_the_id<T: SqlTarget>(outbox: &Outbox<T>) {
     let refuse = "CREATE FUNCTION {outbox}refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
                   IF pg_current_xact_id_if_assigned() IS NULL THEN RAISE EXCEPTION 'no number yet'; END IF; \
@@ -32,7 +32,7 @@ pub(crate) async fn the_number_is_given_out_before_the_id<T: SqlTarget>(outbox: 
                   CREATE TRIGGER refuse BEFORE INSERT ON {outbox}record \
                   FOR EACH ROW EXECUTE FUNCTION {outbox}refuse()";
     outbox.execute(refuse).await;
-    // The trigger does tell: an id that is given draws no number.
+    // The trigger works: an insert with a given id draws no number.
     let mut tx = outbox.begin().await;
     let number = Partition::of("by-hand").number().to_string();
     let given = outbox.sql(INSERT).replace("(event_id", "(id, event_id").replace("(gen", "(7, gen");
@@ -42,7 +42,7 @@ pub(crate) async fn the_number_is_given_out_before_the_id<T: SqlTarget>(outbox: 
     let mut tx = outbox.begin().await;
     run(outbox, &mut tx, INSERT).await;
     outbox.commit(tx).await;
-    // One by one and many at once are different statements of the library.
+    // One record and many records use different statements of the library.
     outbox.schedule(&[record("order-1")]).await;
     outbox.schedule(&[record("order-2"), record("order-3")]).await;
     assert_eq!(outbox.pending().await.len(), 4);
@@ -66,8 +66,8 @@ pub(crate) async fn rows_by_plain_sql_are_fetched_like_any_other<T: SqlTarget>(o
     assert_eq!(keys(&fetcher.drain().await), ["by-hand"]);
 }
 
-/// A transaction that has written elsewhere, or has undone what it wrote here, adds nothing below the last id. What it
-/// locks tells so.
+/// A transaction that has written other tables, or has undone its insert, adds nothing below the last id. Its
+/// locks show it.
 pub(crate) async fn who_has_written_no_record_is_a_bystander<T: SqlTarget>(outbox: &Outbox<T>) {
     let (mut one, mut other) = (outbox.begin().await, outbox.begin().await);
     let number = "SELECT pg_current_xact_id()::text::int8";
@@ -90,7 +90,7 @@ pub(crate) async fn who_has_written_no_record_is_a_bystander<T: SqlTarget>(outbo
     assert_eq!(bystanders().await.numbers, [0; 0], "who has ended tells nothing");
 }
 
-/// A savepoint has a number of its own; what counts is that of the whole transaction.
+/// A savepoint has its own number. The number of the whole transaction counts.
 pub(crate) async fn an_id_drawn_in_a_savepoint_is_not_passed_over<T: SqlTarget>(outbox: &Outbox<T>) {
     let mut fetcher = Fetcher::join(outbox).await;
     fetcher.until_behind(outbox.schedule_keys(&["first"]).await[0]).await;
@@ -109,13 +109,13 @@ pub(crate) async fn an_id_drawn_in_a_savepoint_is_not_passed_over<T: SqlTarget>(
     fetcher.drain().await;
     assert!(fetcher.next().is_some_and(|from| from > after), "it is held back: {:?}", fetcher.readings);
     outbox.commit(late).await;
-    // A later record of the key is visible by now, and the fetch that brings it brings both.
+    // A later record of the key is visible by now. The fetch that brings it brings both.
     let later = outbox.schedule_keys(&["by-hand"]).await[0];
     let found = ids(&fetcher.fetch().await);
     assert!(found.len() == 2 && found[0] < after && found[1] == later, "{found:?}");
 }
 
-/// As any other transaction with a number, it keeps no record from being found, and no fetch at its own ids.
+/// Like any other transaction with a number, it hides no record and delays no fetch at its own ids.
 pub(crate) async fn a_number_without_an_id_holds_back_no_fetch<T: SqlTarget>(outbox: &Outbox<T>) {
     let mut fetcher = Fetcher::join(outbox).await;
     fetcher.until_behind(outbox.schedule_keys(&["first"]).await[0]).await;
@@ -133,7 +133,7 @@ pub(crate) async fn a_number_without_an_id_holds_back_no_fetch<T: SqlTarget>(out
     fetcher.until_behind(first + 40).await;
 }
 
-/// Ids that are read and the horizon are of one moment, though they are read by one statement only.
+/// The read ids and the horizon are of the same moment, because one statement reads both.
 pub(crate) async fn a_scan_and_its_horizon_agree<T: SqlTarget>(outbox: &Outbox<T>) {
     let whole =
         IdScan { partitions: PartitionSet::ALL, from: 1, reach: 4_096, open: &[], pick: Pick::new(&[], ALL) };
@@ -159,13 +159,14 @@ pub(crate) async fn a_scan_and_its_horizon_agree<T: SqlTarget>(outbox: &Outbox<T
     }
 }
 
-/// Sessions with ids in stock use them in any order, and their numbers say nothing of that.
+/// Sessions use ids that they have drawn in advance in any order, and their numbers do not show it.
 pub(crate) async fn ids_drawn_in_advance_are_not_passed_over<T: SqlTarget>(outbox: &Outbox<T>) {
     outbox.execute("ALTER SEQUENCE {outbox}record_id_seq CACHE 10").await;
     let mut fetcher = Fetcher::join(outbox).await;
     let mut sessions = [outbox.begin().await, outbox.begin().await, outbox.begin().await];
     let mut brought = Vec::new();
-    // Each has its stock by the first round; the next ids of the first are lower than the last of others.
+    // After the first round each session has its stock. The next ids of the first session are lower than the
+    // last ids of the others.
     for round in 0..8 {
         for session in &mut sessions {
             run(outbox, session, INSERT).await;

@@ -1,4 +1,4 @@
-//! A writer that stays open holds no fetch back, and what it commits in the end is passed over by none.
+//! A writer that stays open delays no fetch, and no fetch misses its late commit.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     target::Target,
 };
 
-/// An instance that has settled something before: from then on it knows what later transactions may draw.
+/// An instance that has settled before, so that it knows a bound for the ids of later transactions.
 async fn known<T: Target>(outbox: &Outbox<T>) -> Fetcher<'_, T> {
     let mut fetcher = Fetcher::join(outbox).await;
     let first = outbox.schedule_keys(&["first"]).await[0];
@@ -22,7 +22,7 @@ async fn known<T: Target>(outbox: &Outbox<T>) -> Fetcher<'_, T> {
     fetcher
 }
 
-/// So many rounds of a commit, a fetch and a settle; the last id.
+/// Runs rounds of a commit, a fetch and a settle. Returns the last id.
 async fn rounds<T: Target>(outbox: &Outbox<T>, fetcher: &mut Fetcher<'_, T>, rounds: usize) -> RecordId {
     let mut last = 0;
     for _ in 0..rounds {
@@ -47,7 +47,7 @@ pub(crate) async fn an_open_writer_holds_no_fetch_back<T: Target>(outbox: &Outbo
     assert!(fetcher.next().is_some_and(|next| next > last - 5), "it has come back");
 }
 
-/// A fetch of one record: that is the earlier one, though it became visible far behind.
+/// A fetch of one record brings the earlier one, although it became visible far behind.
 pub(crate) async fn what_is_committed_late_comes_before_a_later_record_of_its_key<T: Target>(
     outbox: &Outbox<T>,
 ) {
@@ -63,7 +63,7 @@ pub(crate) async fn what_is_committed_late_comes_before_a_later_record_of_its_ke
     assert_eq!(ids(&fetcher.fetch().await), [later]);
 }
 
-/// Fetches of three, while what came late is spread over what was settled and over what is in memory.
+/// Fetches of three records, while late commits are spread over settled records and records in memory.
 pub(crate) async fn a_walk_back_that_is_cut_keeps_every_key_in_order<T: Target>(outbox: &Outbox<T>) {
     let mut fetcher = known(outbox).await;
     let mut open = [outbox.begin().await, outbox.begin().await];
@@ -100,20 +100,21 @@ pub(crate) async fn a_walk_back_that_is_cut_keeps_every_key_in_order<T: Target>(
     assert!(outbox.pending().await.is_empty());
 }
 
-/// Where transactions have numbers, a scan tells by the same snapshot whether it has begun too late.
+/// On databases with numbers of transactions, the snapshot of a scan shows whether the scan has begun too
+/// late.
 pub(crate) async fn a_scan_reads_nothing_after_a_transaction_that_it_names<T: Target>(outbox: &Outbox<T>) {
     outbox.schedule_keys(&["order-1"]).await;
     let mut tx = outbox.begin().await;
     outbox.insert(&mut tx, &[record("late")]).await;
     let scan =
         IdScan { partitions: PartitionSet::ALL, from: 1, reach: 4_096, open: &[], pick: Pick::new(&[], ALL) };
-    // A number that is given out afterwards, so that the snapshot lists what is open below it.
+    // The number is drawn afterwards, so that the snapshot lists the open transactions below it.
     let number = outbox.store.draw_number().await.unwrap().map(|(witness, _)| witness.number);
     let (_, horizon) = outbox.store.scan_by_id(scan).await.unwrap();
     let open = horizon.snapshot.map(|snapshot| snapshot.open).unwrap_or_default();
     assert_eq!(open.is_empty(), number.is_none(), "{open:?}");
     let named = IdScan { open: &open, ..scan };
-    // Others of the server may have ended in between, and then nothing is read already.
+    // Other transactions of the server may have ended in between, and then the scan reads nothing.
     let (before, horizon) = outbox.store.scan_by_id(named).await.unwrap();
     let ended = horizon.snapshot.is_some_and(|seen| open.iter().any(|number| seen.sees(*number)));
     assert_eq!(before.is_empty(), ended);

@@ -1,4 +1,4 @@
-//! The one order there is: the id, drawn at the insert, visible at the commit.
+//! The only order: the id, drawn at the insert, visible at the commit.
 
 use keylane::{
     Database,
@@ -57,7 +57,7 @@ pub(crate) async fn an_open_transaction_shows_nothing<T: Target>(outbox: &Outbox
     assert_eq!(outbox.pending().await.len(), 1);
 }
 
-/// `reliability.md` 5.1: whoever remembers the highest id it has seen loses the first record.
+/// `reliability.md` 5.1: a reader that keeps the highest id it has seen loses the first record.
 pub(crate) async fn a_late_commit_with_a_lower_id_is_not_lost<T: Target>(outbox: &Outbox<T>) {
     let mut early = outbox.begin().await;
     outbox.insert(&mut early, &[record("order-1")]).await;
@@ -111,7 +111,7 @@ pub(crate) async fn what_was_committed_before_comes_first<T: Target>(outbox: &Ou
     assert!(ids(&fetched).is_sorted());
 }
 
-/// `reliability.md` 5.1: an order by transaction ids puts the second first here.
+/// `reliability.md` 5.1: an order by transaction ids puts the second record first here.
 pub(crate) async fn causal_order_holds_if_the_later_transaction_began_first<T: Target>(outbox: &Outbox<T>) {
     let mut second = outbox.begin().await;
     let first = outbox.schedule_keys(&["order-1"]).await;
@@ -123,7 +123,7 @@ pub(crate) async fn causal_order_holds_if_the_later_transaction_began_first<T: T
 
 pub(crate) async fn causal_order_holds_if_the_later_transaction_wrote_first<T: Target>(outbox: &Outbox<T>) {
     let mut second = outbox.begin().await;
-    // Its first write gives it the lower transaction id.
+    // The first write gives the transaction the lower id.
     outbox.insert(&mut second, &[record("order-2")]).await;
     let first = outbox.schedule_keys(&["order-1"]).await;
     let late = record("order-1");
@@ -136,7 +136,7 @@ pub(crate) async fn ids_are_not_used_again<T: Target>(outbox: &Outbox<T>) {
     let mut worker = outbox.join().await;
     let mut last = 0;
     for _ in 0..3 {
-        // The highest id is deleted each time; without AUTOINCREMENT SQLite would hand it out again.
+        // The highest id is deleted each time. Without AUTOINCREMENT, SQLite would give it out again.
         let id = outbox.schedule_keys(&["order-1"]).await[0];
         assert!(id > last, "{id} after {last}");
         worker.settle([(id, 0, Change::Complete)]).await;

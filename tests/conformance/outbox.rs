@@ -1,4 +1,4 @@
-//! A fresh outbox, a worker that settles in it, and the words of the cases.
+//! A new outbox, a worker that settles in it, and the vocabulary of the cases.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -16,10 +16,10 @@ use uuid::Uuid;
 
 use crate::target::{Connection, Pool, SqlTarget, Target, Tx};
 
-/// More than any case schedules.
+/// A limit above the number of records of any case.
 pub(crate) const ALL: usize = 10_000;
 
-/// An empty outbox that nobody else uses.
+/// An empty outbox with tables of its own.
 pub(crate) struct Outbox<T: Target> {
     pub(crate) pool: Pool<T>,
     pub(crate) tables: Tables,
@@ -44,7 +44,7 @@ impl<T: Target> Outbox<T> {
         Self { pool, tables, store, unique }
     }
 
-    /// Another outbox on the same pool, whose tables are not made yet.
+    /// Another outbox on the same pool, whose tables do not exist yet.
     pub(crate) fn beside(&self) -> Self {
         let unique = format!("{}b", self.unique);
         Self::over(self.pool.clone(), unique.clone(), T::tables(&unique))
@@ -61,7 +61,7 @@ impl<T: Target> Outbox<T> {
         T::Db::open(&self.pool, settings).unwrap()
     }
 
-    /// Another process on the same tables that treats completed records like this.
+    /// Another process on the same tables with this setting for completed records.
     pub(crate) fn store_that(&self, completed: Completed) -> Arc<dyn Store> {
         self.store_with(self.settings(completed))
     }
@@ -82,21 +82,21 @@ impl<T: Target> Outbox<T> {
         T::Db::insert(conn, &self.tables, records).await.unwrap();
     }
 
-    /// Schedules records in a transaction of their own.
+    /// Schedules records in a separate transaction.
     pub(crate) async fn schedule(&self, records: &[NewRecord]) {
         let mut tx = self.begin().await;
         self.insert(&mut tx, records).await;
         self.commit(tx).await;
     }
 
-    /// Schedules one record for each key, in one transaction; their ids.
+    /// Schedules one record per key, in one transaction. Returns their ids.
     pub(crate) async fn schedule_keys(&self, keys: &[&str]) -> Vec<RecordId> {
         let records: Vec<NewRecord> = keys.iter().map(|key| record(key)).collect();
         self.schedule(&records).await;
         self.ids_of(&records).await
     }
 
-    /// The ids of pending records, in the order given.
+    /// The ids of these pending records, in their order.
     pub(crate) async fn ids_of(&self, records: &[NewRecord]) -> Vec<RecordId> {
         let pending = self.pending().await;
         let id = |new: &NewRecord| {
@@ -148,7 +148,7 @@ impl<T: SqlTarget> Outbox<T> {
         text.replace("{outbox}", &qualifier)
     }
 
-    /// Runs statements in a transaction of their own.
+    /// Runs statements in a separate transaction. Returns the number of written rows.
     pub(crate) async fn execute(&self, text: &str) -> u64 {
         let mut tx = self.begin().await;
         let done = T::execute(&mut tx, self.sql(text)).await.unwrap();
@@ -163,14 +163,14 @@ impl<T: SqlTarget> Outbox<T> {
         number
     }
 
-    /// Rows of the fence table and of the instance table.
+    /// The number of rows in the fence table and in the instance table.
     pub(crate) async fn fence_rows(&self) -> (i64, i64) {
         let fence_rows = self.number("SELECT count(*) FROM {outbox}fence").await;
         (fence_rows, self.number("SELECT count(*) FROM {outbox}instance").await)
     }
 }
 
-/// An instance that writes outcomes on its first fence row.
+/// An instance that settles under its first fence row.
 pub(crate) struct Worker {
     pub(crate) id: InstanceId,
     pub(crate) counter: i64,
@@ -188,7 +188,7 @@ impl Worker {
         Self { store, ..self }
     }
 
-    /// Writes outcomes: id, failures counted so far, change.
+    /// Settles: the id, the failures counted so far, and the change of each record.
     pub(crate) async fn settle<const N: usize>(&mut self, changes: [(RecordId, u32, Change); N]) -> Settled {
         self.settle_all(changes.into_iter().map(settlement).collect()).await
     }
@@ -259,20 +259,20 @@ pub(crate) fn neighbours() -> (String, String) {
     (first, second)
 }
 
-/// Long enough for anything that is not waiting for a lock.
+/// A time that is enough for any call that waits for no lock.
 const WAITS: Duration = Duration::from_millis(400);
 
-/// Asserts that `work` waits for something; it can go on afterwards.
+/// Asserts that `work` waits. It can go on afterwards.
 pub(crate) async fn assert_waits<F: Future + Unpin>(work: &mut F) {
     assert!(tokio::time::timeout(WAITS, work).await.is_err(), "it should wait, but came through");
 }
 
-/// Asserts that `work` does not wait for anything.
+/// Asserts that `work` does not wait.
 pub(crate) async fn promptly<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(8), work).await.expect("it should come through, but waits")
 }
 
-/// Long enough for every clock to move on.
+/// A time after which every clock has advanced.
 pub(crate) async fn a_moment() {
     tokio::time::sleep(Duration::from_millis(20)).await;
 }

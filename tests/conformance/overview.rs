@@ -1,4 +1,4 @@
-//! What people are shown, in pages and by filters; and repairing of many at once.
+//! The lists for people, in pages and with filters; and repairs of many records at once.
 
 use std::time::Duration;
 
@@ -79,7 +79,8 @@ pub(crate) async fn a_failed_record_is_shown_with_all_that_it_carries<T: Target>
     assert!(!text.contains("order-1") && !text.contains("4bf9") && !text.contains("159"), "{text}");
 }
 
-/// Two handlers for each of three keys, two of them in one partition: all six records have failed, and block.
+/// Two handlers for each of three keys, two of the keys in one partition: all six records have failed and
+/// block their lanes.
 async fn six_failures<T: Target>(outbox: &Outbox<T>) -> (String, String, Vec<RecordId>) {
     let (one, other) = neighbours();
     let of = |key: &str, handler: &str| NewRecord { handler: handler.into(), ..record(key) };

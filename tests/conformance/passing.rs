@@ -1,4 +1,4 @@
-//! Nothing is passed over: fetches that follow the low watermark, while ids are drawn in one order and become
+//! No record is missed by fetches that follow the low watermark, while ids are drawn in one order and become
 //! visible in another.
 
 use std::{
@@ -42,8 +42,8 @@ impl Dice {
     }
 }
 
-/// Rows that are done: next to them a settle concerns few rows, which MariaDB then finds by their ids.
-/// It reads a table as a whole if most of it is named, and waits for what others have inserted.
+/// Adds completed rows. A settle then concerns a small part of the table, which MariaDB finds by ids. If a
+/// statement names most of a table, MariaDB reads the whole table and waits for rows of open transactions.
 async fn fill<T: Target>(outbox: &Outbox<T>, rows: usize) -> Vec<RecordId> {
     let mut worker = outbox.join().await.over(outbox.store_that(Completed::Keep));
     let known: BTreeSet<RecordId> = ids(&outbox.pending().await).into_iter().collect();
@@ -55,7 +55,7 @@ async fn fill<T: Target>(outbox: &Outbox<T>, rows: usize) -> Vec<RecordId> {
     done
 }
 
-/// Schedules and completes records until ids are scanned, from behind all there were.
+/// Schedules and completes records until fetches scan by id, behind all existing ids.
 async fn scanned_to_the_end<T: Target>(outbox: &Outbox<T>) -> Fetcher<'_, T> {
     let mut fetcher = Fetcher::join(outbox).await;
     let first = outbox.schedule_keys(&["first"]).await[0];
@@ -91,7 +91,7 @@ pub(crate) async fn fetches_bring_everything_once<T: Target>(outbox: &Outbox<T>)
     assert!(outbox.pending().await.is_empty());
 }
 
-/// What was held and is let go, or given up in memory, lies behind the low watermark.
+/// A released record, or a record given up in memory, is below the low watermark.
 pub(crate) async fn what_is_pending_again_is_found_after_a_reset<T: Target>(outbox: &Outbox<T>) {
     let mut fetcher = scanned_to_the_end(outbox).await;
     let new = outbox.schedule_keys(&["order-1", "order-1", "order-2"]).await;
@@ -127,7 +127,7 @@ pub(crate) async fn an_id_that_was_rolled_back_is_not_waited_for<T: Target>(outb
     assert!(fetcher.memory.is_empty());
 }
 
-/// The last to draw an id commits first, and looks go on all the while.
+/// The last transaction to draw an id commits first, and fetches come all the time.
 pub(crate) async fn late_commits_are_not_passed_over<T: Target>(outbox: &Outbox<T>) {
     fill(outbox, 2_000).await;
     let mut fetcher = scanned_to_the_end(outbox).await;
@@ -156,7 +156,7 @@ pub(crate) async fn late_commits_are_not_passed_over<T: Target>(outbox: &Outbox<
     fetcher.until_behind(outbox.schedule_keys(&["order-1"]).await[0]).await;
 }
 
-/// Thousands of rows that are no fetch's concern lie between what comes late and where scans begin.
+/// Thousands of completed rows are between a late commit and the begin of scans.
 pub(crate) async fn a_late_commit_is_found_among_thousands_that_are_done<T: Target>(outbox: &Outbox<T>) {
     fill(outbox, 5_000).await;
     let mut fetcher = scanned_to_the_end(outbox).await;
@@ -165,7 +165,7 @@ pub(crate) async fn a_late_commit_is_found_among_thousands_that_are_done<T: Targ
     assert!(fetcher.drain().await.is_empty());
     let (from, horizon) = fetcher.scanned.clone().unwrap();
     assert!(horizon.open_from().is_some() || from > *done.iter().max().unwrap(), "scans begin at {from}");
-    // Others wait in memory meanwhile.
+    // Other records are in memory meanwhile.
     outbox.schedule_keys(&["order-1", "order-2", "order-3"]).await;
     assert_eq!(fetcher.fetch().await.len(), 3);
     outbox.commit(late).await;
@@ -174,7 +174,7 @@ pub(crate) async fn a_late_commit_is_found_among_thousands_that_are_done<T: Targ
     assert!(found[0].delivery.id < *done.iter().min().unwrap());
 }
 
-/// What a seed has done so far: when each event was scheduled, of which key, and when it was committed.
+/// The course of a seed: when each event was scheduled and committed, and its key.
 #[derive(Default)]
 struct Course {
     scheduled: BTreeMap<Uuid, (usize, usize)>,
@@ -183,8 +183,8 @@ struct Course {
 }
 
 impl Course {
-    /// Takes in a fetch: what was committed before something that it brought was scheduled, and has the
-    /// same key, was brought by then, too.
+    /// Notes a fetch, and asserts that it or an earlier one has brought all events of the key that were
+    /// committed before a fetched event was scheduled.
     fn bring(&mut self, events: impl Iterator<Item = Uuid>, at: &str) {
         let new: Vec<Uuid> = events.collect();
         assert!(new.iter().all(|event| self.brought.insert(*event)), "{at}: brought again");
@@ -199,7 +199,7 @@ impl Course {
     }
 }
 
-/// Three connections insert, commit and roll back in the order of the dice, and looks come in between.
+/// Three connections insert, commit and roll back in random order, with fetches in between.
 async fn interleave<T: Target>(outbox: &Outbox<T>, seed: u64) {
     let mut dice = Dice::new(seed);
     let mut fetcher = scanned_to_the_end(outbox).await;
@@ -243,7 +243,7 @@ async fn interleave<T: Target>(outbox: &Outbox<T>, seed: u64) {
     assert_eq!(course.brought.len(), course.committed.len(), "seed {seed}: some were never brought");
 }
 
-/// `KEYLANE_SEEDS=1000..2000` tries others than usual.
+/// `KEYLANE_SEEDS=1000..2000` plays other seeds.
 pub(crate) async fn a_fetch_that_brings_a_record_has_its_causes<T: Target>(outbox: &Outbox<T>) {
     let seeds = std::env::var("KEYLANE_SEEDS").unwrap_or_else(|_| "0..8".to_owned());
     let (first, end) = seeds.split_once("..").expect("KEYLANE_SEEDS is first..end");
@@ -254,7 +254,8 @@ pub(crate) async fn a_fetch_that_brings_a_record_has_its_causes<T: Target>(outbo
     }
 }
 
-/// Inserts and commits some time later, each key one at a time; what was committed, by key.
+/// Inserts and commits some time later, one transaction per key at a time. Notes the committed events per
+/// key.
 async fn write<T: Target>(outbox: &Outbox<T>, keys: &[Mutex<Vec<Uuid>>], seed: u64) {
     let mut dice = Dice::new(seed);
     for _ in 0..120 {

@@ -1,4 +1,4 @@
-//! A read of a fetch that takes longer than a call may.
+//! A read of a fetch that takes longer than the limit of a call.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::{
     target::Server,
 };
 
-/// What has died in a table can take longer to walk over than a call may, and would do so at each attempt. The lock stands
-/// for such a walk: it is let go when a read has waited longer than a call may.
+/// Walking over dead rows of a table can take longer than the limit of a call, at each attempt. The lock
+/// simulates such a walk: it is released when a read has waited longer than the limit.
 pub(crate) async fn a_read_without_an_answer_is_given_more_time_the_next_time<T: Server>(outbox: &Outbox<T>) {
     let id = outbox.schedule_keys(&["order-1"]).await[0];
     let call_timeout = Duration::from_millis(300);
@@ -28,7 +28,7 @@ pub(crate) async fn a_read_without_an_answer_is_given_more_time_the_next_time<T:
             continue;
         }
         T::execute(&mut holder, outbox.sql(T::UNLOCK_RECORDS)).await.unwrap();
-        // A machine under load may be late with that.
+        // A busy machine may be late with the release.
         break match promptly(reading).await {
             Ok(head) => head,
             Err(_) => promptly(store.find_head(PartitionSet::ALL)).await.unwrap(),

@@ -1,5 +1,5 @@
-//! How statements find their rows: by a key, however few rows there are. A scan would wait for the rows of
-//! every open transaction that has scheduled.
+//! The plans of statements: rows are found by a key, however few rows there are. A table scan would wait for
+//! the rows of every open transaction that has scheduled.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::{
     target::{Server, Tx},
 };
 
-/// Statements on tables that no user's transaction writes, with a row for each partition, instance, handler or stopped
-/// lane: some ask for what no index has, some are taken for cheaper as a scan as long as rows are few.
+/// Statements on tables that no user's transaction writes, with one row per partition, instance, handler or
+/// stopped lane. Some have conditions without an index; for some, a scan of few rows is cheaper.
 const SMALL: &[&str] = &[
     "release_all",
     "retire_handler",
@@ -29,9 +29,9 @@ const SMALL: &[&str] = &[
     "delete_dead_letters",
 ];
 
-/// What stands for a list or a parameter. A fence is on its server, or the plan would be to do nothing.
+/// The value for a list or a parameter. A fence has its server, or the plan would be empty.
 fn filled(name: &str, sql: &str, home: i64) -> String {
-    // A settle completes thousands, and stops or lets go on some lanes.
+    // A settle completes thousands of records, and stops or releases some lanes.
     let ids = if sql.contains("_lane") || sql.contains(".lane") { 1..=20 } else { 1..=1_500 };
     let mut sql = sql
         .replace("LIMIT ?", "LIMIT 10")
@@ -64,7 +64,7 @@ fn filled(name: &str, sql: &str, home: i64) -> String {
         .replace("{limit}", "10");
     let value = match name {
         "write_failures" => r#"'[{"id":1,"attempts":0,"status":4,"delay":1,"error":"no"}]'"#,
-        // A value that some column of each type takes.
+        // A value that is valid for some column of each type.
         _ => "'1'",
     };
     for number in (1..=6).rev() {
@@ -80,11 +80,11 @@ async fn scans<T: Server>(outbox: &Outbox<T>, rows: &str) -> Vec<String> {
     let home = outbox.store.server().await.unwrap().0;
     for (name, sql) in outbox.store.statements() {
         let writes = ["UPDATE", "DELETE", "INSERT"].iter().any(|word| sql.trim_start().starts_with(word));
-        // Who skips what is locked waits for nobody. People ask for failed records among millions that have not
-        // failed.
+        // A statement that skips locked rows never waits. People list failed records among millions that have
+        // not failed.
         let locks = writes || sql.contains("FOR UPDATE") && !sql.contains("SKIP LOCKED");
         let locks = locks || name == "failed_ids";
-        // Values of other types than text are bound by those who look, who never lock.
+        // Values that are not texts are only bound by reads, which never lock.
         if SMALL.contains(&name) || name.starts_with("insert_") || name.starts_with("join_") || !locks {
             continue;
         }
@@ -95,7 +95,7 @@ async fn scans<T: Server>(outbox: &Outbox<T>, rows: &str) -> Vec<String> {
     found
 }
 
-/// Doubles the rows of a table so many times, from those that it has.
+/// Doubles the rows of a table `times` times.
 async fn double<T: Server>(outbox: &Outbox<T>, times: usize) {
     for _ in 0..times {
         outbox
@@ -109,7 +109,7 @@ async fn double<T: Server>(outbox: &Outbox<T>, times: usize) {
 
 pub(crate) async fn statements_find_their_rows_by_a_key<T: Server>(outbox: &Outbox<T>) {
     let mut found = Vec::new();
-    // Of a few pages PostgreSQL reads all; it waits for nobody, as readers there never do.
+    // PostgreSQL reads a table of few pages as a whole. Its readers never wait.
     if T::SCANS_WAIT {
         found.extend(scans(outbox, "0").await);
     }
@@ -131,7 +131,7 @@ pub(crate) async fn statements_find_their_rows_by_a_key<T: Server>(outbox: &Outb
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// A transaction of a user that has scheduled and goes on with something else.
+/// A transaction of a user that has scheduled and is still open.
 async fn open_transaction<T: Server>(outbox: &Outbox<T>) -> Tx<T> {
     let mut open = outbox.begin().await;
     let keys = ["order-1", "order-2", "order-3"];
@@ -161,9 +161,9 @@ pub(crate) async fn an_open_user_transaction_holds_back_no_outcome<T: Server>(ou
         .await;
         promptly(worker.settle([(ids[5], 0, Change::Unroutable)])).await;
         promptly(worker.settle([(ids[5], 0, Change::Resume)])).await;
-        // A stale count makes it look at its records again.
+        // With an outdated count, the settle reads its records again.
         promptly(worker.settle([(ids[6], 7, Change::Complete), (ids[7], 0, Change::Complete)])).await;
-        // MariaDB makes a subquery of more than a thousand, unless it is told not to.
+        // MariaDB makes a subquery of a list of more than a thousand ids, unless its setting forbids it.
         let many = outbox.schedule_keys(&["order-2"; 1_500]).await;
         let done = many.iter().map(|id| settlement((*id, 0, Change::Complete))).collect();
         assert_eq!(promptly(worker.settle_all(done)).await.applied, 1_500);

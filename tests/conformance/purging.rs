@@ -1,4 +1,4 @@
-//! Clearing away many rows: in batches, each committed by itself.
+//! Purging many rows: in batches, each with its own commit.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     target::{Server, SqlTarget},
 };
 
-/// More than two batches, less than three.
+/// More than two batches, and less than three.
 const MANY: i64 = 5_120;
 
 /// Notes this many dedup keys; those with higher numbers are younger.
@@ -46,7 +46,7 @@ pub(crate) async fn purging_takes_the_stopped_and_their_fence_rows<T: SqlTarget>
 
 pub(crate) async fn a_purge_of_many_dedup_keys_comes_in_batches<T: Server>(outbox: &Outbox<T>) {
     note_many(outbox).await;
-    // Somebody holds the youngest of them.
+    // A transaction has the youngest row locked.
     outbox.execute("INSERT INTO {outbox}dedup (dedup_key) VALUES ('youngest')").await;
     a_moment().await;
     let mut holder = outbox.begin().await;
@@ -72,7 +72,7 @@ pub(crate) async fn keys_of_the_strict_order_are_purged_unless_locked<T: Server>
     let mut holder = outbox.begin().await;
     T::Db::lock_keys(&mut holder, &outbox.tables, &keys[7..8]).await.unwrap();
     assert_eq!(promptly(outbox.store.purge(Duration::ZERO, Duration::ZERO)).await.unwrap(), 2_499);
-    // The lock still holds back the next of its key, and a key that is gone can be locked again.
+    // The lock still makes the next transaction of the key wait, and a purged key can be locked again.
     let mut next = outbox.begin().await;
     promptly(T::Db::lock_keys(&mut next, &outbox.tables, &keys[..7])).await.unwrap();
     crate::outbox::assert_waits(&mut T::Db::lock_keys(&mut next, &outbox.tables, &keys[7..8])).await;

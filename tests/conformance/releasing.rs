@@ -1,4 +1,4 @@
-//! Lanes with so much held behind them that they go on in steps.
+//! Lanes with so many held records that they return in steps.
 
 use keylane::{
     OnFailure, RecordId,
@@ -11,11 +11,11 @@ use crate::{
     target::Target,
 };
 
-/// More than returns at once, and not a whole number of steps.
+/// More records than return at once, and not a whole number of steps.
 const HELD: usize = 1_300;
 const STEP: usize = 500;
 
-/// A stopped lane of this key: who settles, the record that stops it, those held behind it.
+/// A stopped lane of this key: the worker, the record that stops the lane, and the held records.
 async fn stopped<T: Target>(
     outbox: &Outbox<T>,
     key: &str,
@@ -30,7 +30,7 @@ async fn stopped<T: Target>(
     (worker, head, tail)
 }
 
-/// A lane that has begun to go on.
+/// A lane whose release has begun.
 async fn releasing<T: Target>(outbox: &Outbox<T>) -> (Worker, RecordId, Vec<RecordId>) {
     let (mut worker, head, tail) = stopped(outbox, "order-1", stop()).await;
     let settled = worker.settle([(head, 1, Change::CompleteAndResume)]).await;

@@ -1,4 +1,4 @@
-//! People: looking at what stands still, repairing what failed, clearing away.
+//! The work of people: listing stopped lanes, repairing failed records, purging.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn block() -> Change {
     Change::Fail { counted: true, error: "spent".to_owned(), lane: OnFailure::Block }
 }
 
-/// A blocked lane of `order-1`: the failed record, and two held behind it.
+/// A blocked lane of `order-1`: the failed record, and two records held behind it.
 async fn blocked<T: Target>(outbox: &Outbox<T>) -> (RecordId, Vec<RecordId>) {
     let ids = outbox.schedule_keys(&["order-1"; 3]).await;
     let mut worker = outbox.join().await;
@@ -185,7 +185,7 @@ async fn purge<T: Target>(outbox: &Outbox<T>, completed: Completed) {
     assert_eq!(outbox.store.purge(HOUR, HOUR).await.unwrap(), 0);
     let age = between.elapsed();
     let older = outbox.store.purge(age, HOUR).await.unwrap();
-    // A purge that reached the database a whole pause later has found the second old enough, too.
+    // A purge that reached the database a whole pause late has found the second row old enough, too.
     let late = between.elapsed() - age >= pause;
     assert!(older == 1 || late && older == 2, "{older} were purged");
     a_moment().await;
@@ -203,7 +203,7 @@ pub(crate) async fn purge_takes_nothing_that_is_not_done<T: Target>(outbox: &Out
     assert_eq!(Status::ALL.map(|status| counts.of(status)), [1, 0, 1, held.len() as u64, 1]);
 }
 
-/// A list without such lanes would hide them from those who look for what stands still.
+/// A list without such lanes would hide them from people.
 pub(crate) async fn a_lane_of_an_unknown_reason_is_told<T: SqlTarget>(outbox: &Outbox<T>) {
     blocked(outbox).await;
     outbox.execute("UPDATE {outbox}lane SET reason = 'asleep'").await;

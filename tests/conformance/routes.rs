@@ -1,4 +1,4 @@
-//! Which handler takes which record type.
+//! The routes: handlers and their record types.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::SeqCst},
@@ -69,7 +69,7 @@ pub(crate) async fn a_thousand_routes_are_published_at_once<T: Target>(outbox: &
     for _ in 0..2 {
         let since = Instant::now();
         outbox.store.publish_routes(&routes).await.unwrap();
-        // One by one it was several seconds.
+        // One by one, the writes took several seconds.
         assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
     }
     assert_eq!(outbox.store.routes().await.unwrap().len(), 1_000);

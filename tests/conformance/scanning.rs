@@ -1,4 +1,4 @@
-//! Scans and heads: what one statement brings of the ids it covers.
+//! Scans and heads: the records that one statement finds in its range of ids.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
 
 const REACH: i64 = 4_096;
 
-/// Of all partitions, from the first id.
+/// A scan of all partitions from the first id.
 fn whole(skip: &[RecordId]) -> IdScan<'_> {
     IdScan { partitions: PartitionSet::ALL, from: 1, reach: REACH, open: &[], pick: Pick::new(skip, ALL) }
 }
@@ -37,7 +37,7 @@ fn of(numbers: &[i64]) -> PartitionSet {
     numbers.iter().map(|number| partition(*number)).collect()
 }
 
-/// Schedules a record in each of these partitions; their ids, in that order.
+/// Schedules one record in each of these partitions. Returns the ids in that order.
 async fn schedule_in<T: Target>(outbox: &Outbox<T>, numbers: &[i64]) -> Vec<RecordId> {
     let new = |number: &i64| NewRecord { partition: partition(*number), ..record("order-1") };
     let records: Vec<NewRecord> = numbers.iter().map(new).collect();
@@ -60,7 +60,7 @@ pub(crate) async fn a_scan_is_in_id_order_across_partitions<T: Target>(outbox: &
 }
 
 pub(crate) async fn a_scan_brings_only_its_partitions<T: Target>(outbox: &Outbox<T>) {
-    // The last bits of each byte and word of the set.
+    // All partitions, which include the last bits of each byte and word of the set.
     let numbers: Vec<i64> = (0..256).collect();
     let all = schedule_in(outbox, &numbers).await;
     for some in [vec![0], vec![7, 8], vec![63, 64, 191, 192], vec![255], vec![1, 128, 254]] {
@@ -73,7 +73,7 @@ pub(crate) async fn a_scan_begins_at_its_first_id_and_reaches_so_far<T: Target>(
     let all = schedule_in(outbox, &[1, 2, 3, 1, 2, 3, 1, 2]).await;
     let from = all[2];
     for (reach, last) in [(1, 3), (2, 4), (4, 6), (6, 8), (REACH, 8)] {
-        // What is below is in memory already.
+        // The records below are in memory.
         let found = scan(outbox, IdScan { from, reach, ..whole(&all[..2]) }).await;
         assert_eq!(found, all[2..last], "{reach} ids from {from}");
     }
@@ -90,7 +90,7 @@ pub(crate) async fn a_scan_stops_at_its_limit<T: Target>(outbox: &Outbox<T>) {
 
 pub(crate) async fn what_a_scan_skips_does_not_use_up_its_limit<T: Target>(outbox: &Outbox<T>) {
     let all = schedule_in(outbox, &[9, 8, 7, 6, 5, 4, 3, 2]).await;
-    // Ids far away are skipped, too: those in memory may be anywhere.
+    // Ids far away are skipped, too: the ids in memory may be anywhere.
     let skip = [all[0], all[1], all[4], all[7] + 70_000, RecordId::MAX];
     let found = scan(outbox, IdScan { pick: Pick::new(&skip, 3), ..whole(&[]) }).await;
     assert_eq!(found, [all[2], all[3], all[5]]);
@@ -108,7 +108,8 @@ pub(crate) async fn a_scan_skips_as_many_as_memory_holds<T: Target>(outbox: &Out
     assert_eq!(scan(outbox, IdScan { from: all[1_000], ..whole(&all[..2_990]) }).await, all[2_990..]);
 }
 
-/// What waits, failed or is done stands between pending records: no scan brings it, and it is nowhere the head.
+/// Delayed, held, failed and completed records are between pending ones: no scan brings them, and none is the
+/// head.
 pub(crate) async fn only_pending_records_are_scanned_and_found_as_head<T: Target>(outbox: &Outbox<T>) {
     let (key, neighbour) = neighbours();
     let first = outbox.schedule_keys(&[&key, &key, "order-1", "order-2", "order-3", "order-4", &key]).await;
@@ -123,7 +124,7 @@ pub(crate) async fn only_pending_records_are_scanned_and_found_as_head<T: Target
     worker.settle([(first[6], 0, Change::Hold { behind: first[0] })]).await;
     assert_eq!(scan(outbox, whole(&[])).await, pending);
     assert_eq!(head(outbox, PartitionSet::ALL).await.first, Some(pending[0]));
-    // A lane that goes on brings its held records back to where they were.
+    // A released lane returns its held records to their places.
     worker.settle([(first[0], 1, Change::CompleteAndResume)]).await;
     assert_eq!(scan(outbox, whole(&[])).await, [&[first[1], first[6]], pending.as_slice()].concat());
     assert_eq!(head(outbox, PartitionSet::ALL).await.first, Some(first[1]));
@@ -139,7 +140,7 @@ pub(crate) async fn a_scan_brings_the_same_fields_as_a_fetch<T: Target>(outbox: 
     };
     let empty = NewRecord { payload: Vec::new(), ..record("order-2") };
     outbox.schedule(&[rich, empty]).await;
-    // One that has failed before: it was held and has come back.
+    // A record that has failed before: it was held and has returned.
     let (mut worker, tried) = (outbox.join().await, outbox.schedule_keys(&["order-1", "order-1"]).await);
     worker.settle([(tried[1], 0, retry_after(Duration::ZERO)), (tried[0], 0, stop())]).await;
     worker.settle([(tried[1], 1, Change::Hold { behind: tried[0] })]).await;
@@ -176,7 +177,7 @@ pub(crate) async fn the_horizon_grows_with_every_id<T: Target>(outbox: &Outbox<T
         let last = *schedule_in(outbox, &[1, 2, 3]).await.last().unwrap();
         let (scanned, head) = (horizon(outbox).await, head(outbox, PartitionSet::ALL).await);
         assert_eq!([scanned.last_id, head.horizon.last_id], [last; 2]);
-        // Either both tell by numbers or neither does, and numbers grow.
+        // Either both have numbers or neither has, and numbers grow.
         assert_eq!(scanned.open_from().is_some(), head.number.is_some());
         assert!(scanned.open_from() >= open_from, "{:?} after {open_from:?}", scanned.open_from());
         let end = head.horizon.snapshot.as_ref().map(|snapshot| snapshot.end);
@@ -185,7 +186,7 @@ pub(crate) async fn the_horizon_grows_with_every_id<T: Target>(outbox: &Outbox<T
     }
 }
 
-/// Others have used up thousands of ids, of which nothing is left.
+/// Other transactions have used up thousands of ids without a row.
 pub(crate) async fn the_least_pending_id_is_found_behind_a_gap<T: SqlTarget>(outbox: &Outbox<T>) {
     let low = schedule_in(outbox, &[1, 2]).await;
     outbox.execute(&format!("UPDATE {{outbox}}record SET id = id + 100000 WHERE id = {}", low[1])).await;

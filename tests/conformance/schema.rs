@@ -1,4 +1,4 @@
-//! Migrations, and schemas that do not fit.
+//! Migrations, and schemas that do not fit the build.
 
 use keylane::{Completed, SchemaError};
 
@@ -108,7 +108,7 @@ pub(crate) async fn a_schema_made_from_the_script_fits<T: SqlTarget>(outbox: &Ou
     if let Some(schema) = fresh.tables.schema() {
         outbox.execute(&format!("CREATE SCHEMA {schema}")).await;
     }
-    // As a DBA runs it: as it is, without the history of migrations.
+    // The script as a DBA runs it, without the history of migrations.
     fresh.execute(&without_delimiters(&fresh.store.script(0))).await;
     fresh.store.check().await.unwrap();
     fresh.store.migrate().await.unwrap();
@@ -116,12 +116,12 @@ pub(crate) async fn a_schema_made_from_the_script_fits<T: SqlTarget>(outbox: &Ou
     assert_eq!(fresh.pending().await.len(), 1);
 }
 
-/// What the mysql client makes of a script: it takes the delimiters for itself.
+/// Does what the mysql client does with the delimiters of a script.
 fn without_delimiters(script: &str) -> String {
     script.replace("\nDELIMITER //", "").replace("\nEND//", "\nEND;").replace("\nDELIMITER ;", "")
 }
 
-/// Tables as a DBA makes them by a script that ends with this version, beside those of the case.
+/// Tables made by a DBA with the script of this version, beside those of the case.
 async fn made_by_hand<T: SqlTarget>(outbox: &Outbox<T>, version: i64) -> Outbox<T> {
     let by_hand = outbox.beside();
     if let Some(schema) = by_hand.tables.schema() {

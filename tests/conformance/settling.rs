@@ -62,7 +62,7 @@ pub(crate) async fn a_completed_record_is_kept<T: Target>(outbox: &Outbox<T>) {
 }
 
 pub(crate) async fn resuming_completions_are_archived_or_kept_too<T: Target>(outbox: &Outbox<T>) {
-    // They do not take the fast way.
+    // These changes do not use the fast settle.
     let ids = outbox.schedule_keys(&["order-1", "order-2"]).await;
     let mut worker = outbox.join().await.over(outbox.store_that(Completed::Keep));
     assert_eq!(worker.settle([(ids[0], 0, Change::CompleteAndResume)]).await.applied, 1);
@@ -212,7 +212,7 @@ pub(crate) async fn settles_do_not_wait_for_the_disk_if_told_so<T: Target>(outbo
     assert!(outbox.pending().await.is_empty());
 }
 
-/// Connections that nobody uses are closed, and opened again by whoever needs one.
+/// Unused connections are closed, and opened again when needed.
 pub(crate) async fn a_store_that_rests_works_on<T: Target>(outbox: &Outbox<T>) {
     let ids = outbox.schedule_keys(&["order-1", "order-2", "order-3"]).await;
     let mut worker = outbox.join().await;

@@ -1,4 +1,4 @@
-//! Scheduling without sqlx: the statements of an event, run by their text, do what `schedule` does.
+//! Scheduling without sqlx: the statements of an event, run as texts, write the same as `schedule`.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +16,7 @@ use crate::{
 
 type Producer<T> = keylane::Outbox<<T as crate::target::Target>::Db>;
 
-/// What a service schedules by, for a type that two handlers take.
+/// An outbox that schedules a type with two handlers.
 async fn producer<T: SqlTarget>(outbox: &Outbox<T>, order: OrderLevel) -> Producer<T> {
     let route = |handler: &str| Route { record_type: "order.placed".to_owned(), handler: handler.to_owned() };
     outbox.store.publish_routes(&["billing", "mail"].map(route)).await.unwrap();
@@ -31,7 +31,7 @@ fn event() -> RawEvent {
     RawEvent::new("order.placed", "order-42", r#"{"id":42}"#)
 }
 
-/// Runs what schedules an event; false if it is a duplicate.
+/// Runs the statements of an event. Returns false if the event is a duplicate.
 async fn run<T: SqlTarget>(tx: &mut Tx<T>, statements: &Statements) -> bool {
     for statement in &statements.statements {
         if statement.is_duplicate(T::run(tx, statement).await.unwrap()) {
@@ -64,7 +64,7 @@ pub(crate) async fn statements_write_the_rows_that_schedule_writes<T: SqlTarget>
         assert_eq!((statements.event_id, statements.records), (scheduled.event_id, scheduled.records));
         assert_eq!(statements.partition, keylane::Partition::of("order-42"));
     }
-    // Each pair: the one that schedule has written and, with a later id, that of the statements.
+    // The pairs of records: the one of `schedule`, and with a later id the one of the statements.
     let pairs = "SELECT count(*) FROM {outbox}record a JOIN {outbox}record b ON b.event_id = a.event_id \
                  AND b.handler = a.handler AND b.id > a.id WHERE b.partition_no = a.partition_no \
                  AND b.record_key = a.record_key AND b.record_type = a.record_type \
@@ -76,7 +76,7 @@ pub(crate) async fn statements_write_the_rows_that_schedule_writes<T: SqlTarget>
     assert_eq!(outbox.number(&delayed).await, 6);
     let expiring = format!("{pairs} AND a.expires_at IS NOT NULL AND b.expires_at IS NOT NULL");
     assert_eq!(outbox.number(&expiring).await, 4);
-    // Of those with a time of their own; of the others, clocks of milliseconds may have the same time, too.
+    // Only for records with a due time: for the others, clocks of milliseconds may give the same time, too.
     let timed = format!("{pairs} AND a.expires_at = b.expires_at AND a.next_attempt_at IS NOT NULL");
     assert_eq!(outbox.number(&timed).await, 2);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The five stores that every case runs on.
+//! The five stores that the cases run on.
 
 use std::{env, future::Future, path::PathBuf, time::Duration};
 
@@ -21,33 +21,34 @@ pub(crate) type Tx<T> = <<T as Target>::Db as Database>::Transaction;
 
 /// A store under test.
 pub(crate) trait Target: Sized + Send + Sync + 'static {
-    /// Its type parameter.
+    /// The type parameter of the store.
     type Db: Database;
-    /// The steps of its clock.
+    /// The resolution of the store's clock.
     const CLOCK_STEP: Duration = Duration::from_micros(1);
 
-    /// Opens a pool; `unique` names this test. `None`: skipped, with a printed notice.
+    /// Opens a pool; `unique` names the test. `None` if the store is skipped, with a printed notice.
     fn open(unique: &str) -> impl Future<Output = Option<Pool<Self>>>;
-    /// Table names of its own for a test.
+    /// Unique table names for a test.
     fn tables(unique: &str) -> Tables;
-    /// Takes away what a passed test has made.
+    /// Removes the tables of a passed test.
     fn erase(pool: &Pool<Self>, unique: &str) -> impl Future<Output = ()>;
 }
 
-/// A store that can also be reached by SQL.
+/// A store that SQL can reach, too.
 pub(crate) trait SqlTarget: Target<Db: SqlDatabase> {
-    /// Runs statements as they are; rows written.
+    /// Runs statements unchanged. Returns the number of written rows.
     fn execute(
         conn: &mut Connection<Self>,
         sql: String,
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
-    /// Runs one statement with its parameters, as a client would that is not the library; rows written.
+    /// Runs one statement with its parameters, as a client other than the library would. Returns the number
+    /// of written rows.
     #[allow(dead_code, reason = "only the conformance suite has statements of its own")]
     fn run(
         conn: &mut Connection<Self>,
         statement: &Statement,
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
-    /// A connection by itself, in no transaction.
+    /// A separate connection outside of a transaction.
     #[allow(dead_code, reason = "only the behaviour suite schedules as a user does")]
     fn connection(pool: &Pool<Self>) -> impl Future<Output = Connection<Self>>;
     /// Reads one number.
@@ -56,24 +57,24 @@ pub(crate) trait SqlTarget: Target<Db: SqlDatabase> {
 
 /// A store on a server, where several transactions write at the same time.
 pub(crate) trait Server: SqlTarget {
-    /// Ends the transaction that was begun and begins one as the workers do.
+    /// Ends the open transaction and begins one as the workers do.
     const BEGIN_AGAIN: &str;
     /// Makes a statement that waits for a lock fail after a second.
     const WAIT_ONE_SECOND: &str;
-    /// Keeps all others from reading the records, until the next statement ends that.
+    /// Locks the records against all other readers, until the next statement ends the lock.
     const LOCK_RECORDS: &str;
     const UNLOCK_RECORDS: &str;
     /// The names of the statements of a settle that completes records, or a file of the library.
     const SETTLE: &[&str];
 
-    /// What a connection of the workers is told that changes its plans.
+    /// The settings of a worker's connection that change its plans.
     const SETUP: &str;
-    /// Brings the statistics of the tables up to date.
+    /// Updates the statistics of the tables.
     const ANALYZE: &str;
-    /// Whether a statement that scans a table waits for the rows of others that it passes.
+    /// Whether a table scan waits for the rows of other transactions that it passes.
     const SCANS_WAIT: bool = true;
 
-    /// The tables that a statement would read from one end to the other.
+    /// The tables that a statement would read as a whole.
     fn full_scans(conn: &mut Connection<Self>, sql: &str) -> impl Future<Output = Vec<String>>;
 }
 
@@ -83,10 +84,10 @@ pub(crate) struct MySqlTarget;
 pub(crate) struct SqliteTarget;
 pub(crate) struct MemoryTarget;
 
-/// Connections that a test needs at most; the stores open a few of their own.
+/// The most connections that a test needs. The stores open further ones.
 const POOL_SIZE: u32 = 5;
 
-/// An address out of the environment: missing is a failure, never a skip.
+/// An address from the environment. A missing address is a failure, never a skip.
 pub(crate) fn url(variable: &str) -> String {
     env::var(variable)
         .unwrap_or_else(|_| panic!("{variable} is not set: run `eval \"$(dev/services env)\"` first"))
@@ -130,7 +131,7 @@ impl Server for PostgresTarget {
     }
 }
 
-/// The two members of the MySQL family differ by their servers only.
+/// The two members of the MySQL family differ only by their servers.
 macro_rules! mysql_target {
     ($target:ty, $explain:literal, $open:expr) => {
         impl Target for $target {
@@ -152,7 +153,7 @@ macro_rules! mysql_target {
                 let tables: Vec<String> =
                     sqlx::query_scalar(find).bind(format!("{unique}%")).fetch_all(pool).await.unwrap();
                 let mut drop: Vec<String> = tables.iter().map(|table| format!("DROP TABLE {table}")).collect();
-                // Those of the case, and those of an outbox beside it.
+                // The tables of the case, and those of an outbox beside it.
                 let outboxes = tables.iter().filter_map(|table| table.strip_suffix("_meta"));
                 drop.extend(outboxes.map(|outbox| {
                     format!("DROP PROCEDURE IF EXISTS {outbox}_schedule; DROP PROCEDURE IF EXISTS {outbox}_partition_of")
@@ -181,7 +182,7 @@ macro_rules! mysql_target {
                 };
                 let scans = rows.iter().filter(|row| {
                     let (table, access) = (text(row, "table"), text(row, "type"));
-                    // `x` is the list of a statement, `<derived2>` what a part of it has found.
+                    // `x` is the list of a statement, `<derived2>` the result of a part of it.
                     let ours =
                         table != "x" && !table.starts_with('<') && text(row, "select_type") != "INSERT";
                     ours && (access == "ALL" || (access == "index" && text(row, "key") == "PRIMARY"))
@@ -224,7 +225,7 @@ impl Target for SqliteTarget {
         pool.close().await;
         let file = sqlite_file(unique);
         for ending in ["db", "db-wal", "db-shm"] {
-            // The log and its index are gone already if the last connection has closed.
+            // The log and its index are already deleted if the last connection has closed.
             drop(std::fs::remove_file(file.with_extension(ending)));
         }
     }

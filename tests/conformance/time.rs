@@ -16,7 +16,7 @@ use crate::{
 const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Waits until so many records are due.
+/// Waits until `count` records are due.
 async fn becomes_due<T: Target>(outbox: &Outbox<T>, count: usize) {
     let started = tokio::time::Instant::now();
     while outbox.due().await.len() < count {
@@ -25,7 +25,7 @@ async fn becomes_due<T: Target>(outbox: &Outbox<T>, count: usize) {
     }
 }
 
-/// The place of each id in the order of scheduling.
+/// The rank of each id in the order of scheduling.
 fn ranks(ids: &[RecordId]) -> Vec<usize> {
     ids.iter().map(|id| ids.iter().filter(|other| *other < id).count()).collect()
 }
@@ -101,7 +101,7 @@ pub(crate) async fn a_retry_is_due_after_its_delay<T: Target>(outbox: &Outbox<T>
 }
 
 pub(crate) async fn retries_of_one_settle_are_due_by_their_delays<T: Target>(outbox: &Outbox<T>) {
-    // In one statement, so that both delays count from about the same moment.
+    // One statement, so that both delays count from about the same moment.
     let ids = outbox.schedule_keys(&["order-1", "order-1"]).await;
     let mut worker = outbox.join().await;
     let far = Duration::from_millis(50);

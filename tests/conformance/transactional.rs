@@ -1,4 +1,4 @@
-//! Handlers in the transaction of their completion. Their effect here is a dedup key.
+//! Handlers in the transaction of their completion. Their effect in these cases is a dedup key.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     target::{Connection, Target},
 };
 
-/// What the handler does after it has written its effect.
+/// The end of the handler after its effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
     Succeed,
@@ -82,7 +82,7 @@ async fn run_on(
     records: &[&Record],
     timeout: Duration,
 ) -> Transacted {
-    // What was tried before stops its lane.
+    // A record that was tried before has stopped its lane.
     let tried = records.iter().filter(|record| record.delivery.attempt > 1);
     let stopping: Vec<RecordId> = tried.map(|record| record.delivery.id).collect();
     let states = States::default();
@@ -90,7 +90,7 @@ async fn run_on(
     runner.run(fence, &work).await
 }
 
-/// How many effects there are; looking must not leave one behind.
+/// Whether the effect exists. The transaction of the test is rolled back, so that it leaves no effect behind.
 async fn has_effect<T: Target>(outbox: &Outbox<T>, key: &str) -> bool {
     let mut tx = outbox.begin().await;
     let effect = format!("effect of {key}");
@@ -140,7 +140,7 @@ pub(crate) async fn completions_in_a_transaction_are_archived_or_kept_too<T: Tar
     assert_eq!(outbox.store.purge(Duration::ZERO, Duration::from_secs(3600)).await.unwrap(), 2);
 }
 
-/// The lease can go while a connection and a transaction are waited for.
+/// The lease can end while the handler waits for a connection and a transaction.
 pub(crate) async fn nothing_is_called_when_the_right_to_it_has_gone<T: Target>(outbox: &Outbox<T>) {
     let (worker, record) = one(outbox).await;
     let (records, timeout) = ([&record], Duration::from_secs(10));
@@ -167,7 +167,7 @@ pub(crate) async fn a_failure_takes_the_effect_back<T: Target>(outbox: &Outbox<T
         assert!(!has_effect(outbox, "order-1").await);
     }
     assert_eq!(outbox.pending().await[0].failures(), 0);
-    // The fence row stands where it was.
+    // The counter of the fence row is unchanged.
     let done = run(outbox, Then::Succeed, fence(&worker, 0), &record).await;
     assert!(matches!(done, Transacted::Committed), "{done:?}");
 }
@@ -198,7 +198,7 @@ pub(crate) async fn a_record_settled_by_another_commits_no_effect<T: Target>(out
     assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
     assert!(!has_effect(outbox, "order-1").await);
     assert_eq!(outbox.due().await[0].failures(), 1);
-    // The fence row stands where it was.
+    // The counter of the fence row is unchanged.
     let again = outbox.due().await.remove(0);
     let done = run(outbox, Then::Succeed, fence(&worker, 0), &again).await;
     assert!(matches!(done, Transacted::Committed), "{done:?}");
@@ -210,7 +210,7 @@ pub(crate) async fn an_effect_happens_once_however_often_it_is_tried<T: Target>(
     for counter in 0..3 {
         match run(outbox, Then::Succeed, fence(&worker, counter.min(1)), &record).await {
             Transacted::Committed => committed += 1,
-            // The handler finds its effect there already, or the completion finds no record.
+            // The handler finds its effect already there, or the completion finds no record.
             Transacted::Failed(_) | Transacted::Fenced => {}
             other => panic!("{other:?}"),
         }
@@ -239,7 +239,7 @@ pub(crate) async fn a_dropped_run_leaves_nothing<T: Target>(outbox: &Outbox<T>) 
     let (worker, record) = one(outbox).await;
     let (timeout, records) = (Duration::from_secs(60), [&record]);
     for _ in 0..8 {
-        // More often than the pool has connections: each of them comes back or is replaced.
+        // More calls than the pool has connections: each connection comes back or is replaced.
         let runner = runner(outbox, Then::Hang, Completed::Delete);
         let run = run_on(&*runner, fence(&worker, 0), &records, timeout);
         assert!(tokio::time::timeout(Duration::from_millis(150), run).await.is_err());
@@ -276,7 +276,7 @@ pub(crate) async fn many_completions_are_one_transaction<T: Target>(outbox: &Out
         assert!(has_effect(outbox, key).await);
     }
     assert!(outbox.pending().await.is_empty() && outbox.due().await.is_empty());
-    // One move of the fence row for all of them.
+    // One move of the counter for all records.
     assert_eq!(outbox.store.resolve(fence(&worker, 0)).await.unwrap(), Resolution::Applied);
 }
 
@@ -303,7 +303,7 @@ pub(crate) async fn one_record_settled_by_another_refuses_all<T: Target>(outbox:
     let refused = run_all(outbox, Then::Succeed, fence(&worker, 0), &all).await;
     assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
     assert!(!has_effect(outbox, "order-1").await);
-    // The fence row stands where it was.
+    // The counter of the fence row is unchanged.
     let done = run_all(outbox, Then::Succeed, fence(&worker, 0), &all[..2]).await;
     assert!(matches!(done, Transacted::Committed), "{done:?}");
 }

@@ -1,4 +1,4 @@
-//! Records that this build has no handler for.
+//! Records without a handler in this build.
 
 use keylane::{
     admin::{Filter, Status, StopReason},

@@ -1,4 +1,4 @@
-//! A small worker in the place of the delivery wing: fetches, handles, fails some, settles.
+//! A small worker instead of the delivery wing: fetches, handles, fails some records, settles.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -18,13 +18,13 @@ use crate::{
 
 const KEYS: usize = 12;
 
-/// One worker's memory between its rounds.
+/// The records that a worker keeps between rounds.
 #[derive(Default)]
 struct Handled {
-    /// Handled with success, by key and in order.
+    /// Completed records, by key and in order.
     delivered: BTreeMap<Name, Vec<Uuid>>,
     failed_once: HashSet<Uuid>,
-    /// Records by which lanes stand still.
+    /// The records that have stopped lanes.
     stopped: HashMap<Name, RecordId>,
 }
 

@@ -1,4 +1,4 @@
-//! What workers and people do.
+//! The commands of workers and people.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const NOBODY: &str = "nobody";
 
 impl<T: Likened> World<'_, T> {
-    /// The number of the worker that a command names.
+    /// The index of the worker that a command names.
     fn worker(&self, worker: usize) -> Option<usize> {
         self.places[worker % WORKERS]
     }
@@ -62,7 +62,7 @@ impl<T: Likened> World<'_, T> {
         format!("{answer} {resolution:?}")
     }
 
-    /// What is written of each record, once.
+    /// The settlements, at most one per record.
     fn settlements(&self, outcomes: &[(usize, bool, Outcome)]) -> Vec<Settlement> {
         let mut settlements: Vec<Settlement> = Vec::new();
         for (record, is_stale, outcome) in outcomes {
@@ -108,7 +108,7 @@ impl<T: Likened> World<'_, T> {
         })
     }
 
-    /// What is known of failures, if everything was written.
+    /// Counts the failures, if all settlements were written.
     fn count_failures(&mut self, settlements: &[Settlement], applied: usize) {
         let counts = |change: &Change| {
             matches!(change, Change::Retry { counted: true, .. } | Change::Fail { counted: true, .. })
@@ -201,7 +201,7 @@ impl<T: Likened> World<'_, T> {
     }
 
     pub(super) async fn purge(&self, instances: bool) -> String {
-        // Every clock moves on, so that all that is done is older than nothing.
+        // Every clock advances, so that all completed rows are older than zero.
         a_moment().await;
         if instances {
             return told(self.store.purge_instances(Duration::ZERO).await);
@@ -270,7 +270,7 @@ impl<T: Likened> World<'_, T> {
         format!("{} {}", told(joined), self.view(&view, None))
     }
 
-    /// The claims of these keys' partitions as a view has them, or such as never were.
+    /// The claims of these keys' partitions from a view, or claims that never existed.
     async fn claims(&self, keys: &[usize], stale: bool) -> Vec<(Partition, Generation)> {
         let view = self.store.view().await.unwrap();
         let mut wanted: Vec<Partition> = keys.iter().map(|key| self.partition(*key)).collect();
@@ -281,7 +281,7 @@ impl<T: Likened> World<'_, T> {
         wanted.into_iter().map(|partition| (partition, Generation(generation(&partition)))).collect()
     }
 
-    /// A view; without the beat of who asks for it with a beat, which may be the one before.
+    /// A view as text. If `me` asks with a beat, without its own beat, which may be the one before.
     fn view(&self, view: &ClusterView, me: Option<InstanceId>) -> String {
         let beat = |member: &keylane::inner::Member| (Some(member.id) != me).then_some(member.beat);
         let members = view.members.iter();

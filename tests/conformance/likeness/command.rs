@@ -1,12 +1,11 @@
-//! What may be done to an outbox, drawn at random. A number that names a record, a worker or a lane is taken modulo
-//! how many there are when the command runs, so that a command still means something when those before it are left
-//! out.
+//! The random commands. A number that names a record, a worker or a lane is taken modulo their number when
+//! the command runs, so that a command still has a meaning if earlier ones are left out.
 
 use proptest::prelude::*;
 
-/// Transactions of users that can be open at once.
+/// The most transactions of users at once.
 pub(super) const TRANSACTIONS: usize = 2;
-/// Workers that can live at once.
+/// The most live workers at once.
 pub(super) const WORKERS: usize = 2;
 
 /// An event of a user.
@@ -18,7 +17,7 @@ pub(super) struct Event {
     pub(super) dedup_key: Option<usize>,
 }
 
-/// Times are a moment ago or an hour ahead, so that no clock decides.
+/// Times are past by a moment or an hour ahead, so that no clock decides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum DueTime {
     Now,
@@ -26,7 +25,7 @@ pub(super) enum DueTime {
     InAnHour,
 }
 
-/// What became of a record, or of a lane.
+/// The outcome of a record or of a lane.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Complete,
@@ -40,12 +39,12 @@ pub(super) enum Outcome {
     Hold { behind: usize },
 }
 
-/// What becomes of the answer of a settle.
+/// The fate of a settle's reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reply {
     Arrives,
     IsLost,
-    /// The settle never reaches the database.
+    /// The settle does not reach the database.
     RequestIsLost,
 }
 
@@ -103,7 +102,7 @@ pub(super) enum Command {
     Calm {
         worker: usize,
     },
-    /// All that have failed, if none is named.
+    /// All failed records, if none is named.
     Repair {
         records: Vec<usize>,
         how: Repairing,

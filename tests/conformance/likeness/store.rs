@@ -1,4 +1,4 @@
-//! What a store needs in order to be compared.
+//! The store of a comparison.
 
 use keylane::RecordId;
 use uuid::Uuid;
@@ -8,15 +8,15 @@ use crate::{
     target::{MariaDbTarget, MemoryTarget, MySqlTarget, PostgresTarget, SqlTarget, SqliteTarget, Target, Tx},
 };
 
-/// A store that is compared.
+/// A store that can be compared.
 pub(crate) trait Likened: Target {
-    /// Whether transactions of users can be open at the same time, and beside other writes.
+    /// Whether transactions of users can be open at the same time, and during other writes.
     const CROSSING: bool = true;
     /// Empties the tables.
     fn clear(outbox: &Outbox<Self>) -> impl Future<Output = ()>;
-    /// The newest record of an event; `drawn` is the id if the first one was 1 and none was left out.
+    /// The newest record of an event. `drawn` is the id if ids began with 1 and none was left out.
     fn id_of(outbox: &Outbox<Self>, event: Uuid, drawn: RecordId) -> impl Future<Output = RecordId>;
-    /// Gives up a transaction, before anything else happens.
+    /// Rolls a transaction back, before anything else happens.
     fn roll_back(tx: Tx<Self>) -> impl Future<Output = ()>;
 }
 

@@ -1,4 +1,4 @@
-//! What the tables have, as far as the store tells it; ids and times are left out.
+//! The content of the tables as the store shows it, without ids and times.
 
 use keylane::{
     admin::Filter,
@@ -10,7 +10,7 @@ use super::{store::Likened, world::World};
 use crate::outbox::ALL;
 
 impl<T: Likened> World<'_, T> {
-    /// A line for each row of each table.
+    /// One line per row of each table.
     pub(super) async fn tables(&self) -> Vec<String> {
         let mut lines = self.of_records().await;
         lines.extend(self.of_lanes().await);

@@ -1,5 +1,5 @@
-//! One store under the commands: who lives, what was scheduled and which transactions are open, under names that are
-//! the same on every store.
+//! One store under the commands: its workers, records and open transactions, under names that are the same on
+//! every store.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ pub(super) struct Known {
     pub(super) handler: usize,
     dedup_key: Option<usize>,
     drawn: RecordId,
-    /// Once its transaction has committed.
+    /// The id, once the transaction has committed.
     pub(super) id: Option<RecordId>,
     pub(super) failures: u32,
 }
@@ -41,9 +41,9 @@ pub(super) struct Known {
 struct Open<T: Target> {
     tx: Tx<T>,
     records: Vec<usize>,
-    /// Dedup keys that it has noted or freed.
+    /// The dedup keys that the transaction has noted or freed.
     dedup_keys: Vec<usize>,
-    /// Keys of which it has cancelled.
+    /// The keys of which the transaction has cancelled records.
     cancelled: Vec<usize>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct World<'a, T: Likened> {
     open: [Option<Open<T>>; TRANSACTIONS],
     pub(super) known: Vec<Known>,
     drawn: RecordId,
-    /// All that ever joined; the last of each place is the one that commands name.
+    /// All workers that ever joined. A command names the last one of a place.
     pub(super) workers: Vec<Worker>,
     pub(super) places: [Option<usize>; WORKERS],
 }
@@ -85,7 +85,7 @@ impl<'a, T: Likened> World<'a, T> {
         }
     }
 
-    /// Runs a command; what it answers, under names that are the same on every store.
+    /// Runs a command. Returns its result under names that are the same on every store.
     pub(super) async fn run(&mut self, command: &Command) -> String {
         match command {
             Command::Schedule { transaction, events } => {
@@ -121,7 +121,7 @@ impl<'a, T: Likened> World<'a, T> {
                 let (skip, handlers) = (self.ids(skip), of_handlers(*handlers));
                 let pick = Pick { skip: &skip, handlers: &handlers, limit: ALL };
                 let found = self.store.fetch_due(PartitionSet::ALL, pick).await.map(|(mut due, changes)| {
-                    // Times that are the same to one clock are not to another.
+                    // Times that are equal on one clock may differ on another.
                     due.sort_by_key(|record| record.delivery.id);
                     (due, changes)
                 });
@@ -154,7 +154,7 @@ impl<'a, T: Likened> World<'a, T> {
         }
     }
 
-    /// Gives up what is open. What the tables have then.
+    /// Rolls open transactions back. Returns the content of the tables.
     pub(super) async fn end(mut self) -> Vec<String> {
         for place in 0..TRANSACTIONS {
             self.end_one(place, false).await;
@@ -171,7 +171,7 @@ impl<'a, T: Likened> World<'a, T> {
         self.open[place].as_mut().unwrap()
     }
 
-    /// What the transactions in the other places have of this.
+    /// The entries of the transactions in the other places.
     fn others<'s>(
         &'s self,
         place: usize,
@@ -246,7 +246,8 @@ impl<'a, T: Likened> World<'a, T> {
             Some(dedup_key) if by_dedup_key => Named::DedupKey(format!("dedup-{dedup_key}")),
             _ => Named::Event(known.event),
         };
-        // Two that cancel, and one that notes what another frees, wait for one another.
+        // Two transactions that cancel wait for each other, and so do one that notes and one that frees the
+        // same dedup key.
         let waits = self.others(place, |open| &open.cancelled).any(|other| other == key)
             || self.others(place, |open| &open.records).any(|other| self.known[other].key == key)
             || dedup_key
@@ -280,7 +281,7 @@ impl<'a, T: Likened> World<'a, T> {
     }
 }
 
-/// Names for what differs between stores.
+/// Names for values that differ between stores.
 impl<T: Likened> World<'_, T> {
     /// The partitions of all keys.
     pub(super) fn partitions(&self) -> Vec<Partition> {
@@ -291,13 +292,14 @@ impl<T: Likened> World<'_, T> {
         Partition::of(&self.keys[key % self.keys.len()])
     }
 
-    /// A record that was committed, and its number.
+    /// A committed record and its number.
     pub(super) fn pick(&self, number: usize) -> Option<(usize, &Known)> {
         let committed = || self.known.iter().enumerate().filter(|(_, known)| known.id.is_some());
         committed().nth(number.checked_rem(committed().count())?)
     }
 
-    /// The ids of these records; those that an open transaction is cancelling are left out, because they are locked.
+    /// The ids of these records, without those that an open transaction is cancelling, because they are
+    /// locked.
     pub(super) fn unlocked(&self, numbers: &[usize]) -> Vec<(usize, RecordId)> {
         let mut picked: Vec<_> = numbers.iter().filter_map(|number| self.pick(*number)).collect();
         picked.retain(|(_, known)| {
@@ -319,7 +321,7 @@ impl<T: Likened> World<'_, T> {
         numbers.iter().filter_map(|number| self.pick(*number)?.1.id).collect()
     }
 
-    /// The records that were made of records again, as new ones.
+    /// Notes the records that were scheduled again as new ones.
     pub(super) async fn schedule_again(&mut self, numbers: &[usize]) {
         for number in numbers {
             let Known { event, key, handler, .. } = self.known[*number];
@@ -370,7 +372,7 @@ fn of_handlers(number: usize) -> Handlers {
     }
 }
 
-/// An answer without what differs between stores.
+/// A result without the values that differ between stores.
 pub(super) fn told<A: std::fmt::Debug>(answer: Result<A, StoreError>) -> String {
     match answer {
         Ok(answer) => format!("{answer:?}"),
