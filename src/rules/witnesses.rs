@@ -15,10 +15,6 @@ use crate::record::RecordId;
 /// The most witnesses that are kept. With fewer witnesses, bounds are lower, but never wrong.
 const MOST_WITNESSES: usize = 8;
 
-/// The most ids by which a fetch begins earlier, because the end of an open transaction would move its beginning there.
-/// To walk over that many ids costs less than to repeat a statement that has begun too late.
-const NEAR: i64 = 128;
-
 /// Which transactions a statement sees as ended, by their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
@@ -98,14 +94,6 @@ impl Witnesses {
     pub fn first(&self) -> Option<RecordId> {
         let read = self.read.as_ref()?;
         Some(read.to.saturating_add(1)).min(self.least_id(read.end))
-    }
-
-    /// Where the next fetch begins: at the first id, or a little before it, so that it has not begun too late if
-    /// transactions end that have drawn ids near it.
-    pub fn beginning(&self) -> Option<RecordId> {
-        let first = self.first()?;
-        let bounds = self.read.iter().flat_map(|read| &read.open).filter_map(|(_, least)| *least);
-        bounds.filter(|least| first.saturating_sub(*least) <= NEAR).chain([first]).min()
     }
 
     /// The transactions whose end moves the beginning of a fetch below this id.
@@ -194,18 +182,6 @@ mod tests {
         assert_eq!(witnesses.first_under(&snapshot(50, &[])), Some(101));
         assert_eq!(witnesses.may_lower(501), [15, 25]);
         assert_eq!(witnesses.may_lower(201), [15]);
-    }
-
-    #[test]
-    fn a_fetch_begins_before_what_near_transactions_may_have_drawn() {
-        let mut witnesses = witnesses();
-        witnesses.read(&snapshot(40, &[15, 25]), 320);
-        witnesses.add(Witness { last_id: 340, number: 38 });
-        assert_eq!((witnesses.first(), witnesses.beginning()), (Some(321), Some(201)), "120 ids are near");
-        witnesses.read(&snapshot(40, &[15, 25]), 500);
-        assert_eq!((witnesses.first(), witnesses.beginning()), (Some(341), Some(341)), "140 are not");
-        witnesses.read(&snapshot(41, &[39]), 350);
-        assert_eq!(witnesses.beginning(), Some(341), "nothing is below what all have seen");
     }
 
     #[test]
