@@ -252,7 +252,7 @@ impl LowWatermark {
 
     /// The first id of the next scan: the higher of the two known bounds.
     fn first(&self) -> Option<RecordId> {
-        self.next.max(self.witnesses.first())
+        self.next.max(self.witnesses.beginning())
     }
 
     fn is_resolved_at_all(&self) -> bool {

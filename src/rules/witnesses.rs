@@ -15,6 +15,10 @@ use crate::record::RecordId;
 /// The most witnesses that are kept. With fewer witnesses, bounds are lower, but never wrong.
 const MOST_WITNESSES: usize = 8;
 
+/// The most ids by which a fetch begins earlier because the end of an open transaction would move it there.
+/// To walk over so many ids costs less than to repeat a statement that has begun too late.
+const NEAR: i64 = 128;
+
 /// Which transactions a statement sees as ended, by their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
@@ -94,6 +98,14 @@ impl Witnesses {
     pub fn first(&self) -> Option<RecordId> {
         let read = self.read.as_ref()?;
         Some(read.to.saturating_add(1)).min(self.least_id(read.end))
+    }
+
+    /// The id at which the next fetch begins: [`Witnesses::first`], or up to 128 ids earlier, so that the fetch has
+    /// not begun too late if transactions end that have drawn ids near it. `None` if it is unknown.
+    pub fn beginning(&self) -> Option<RecordId> {
+        let first = self.first()?;
+        let bounds = self.read.iter().flat_map(|read| &read.open).filter_map(|(_, least)| *least);
+        bounds.filter(|least| first.saturating_sub(*least) <= NEAR).chain([first]).min()
     }
 
     /// The transactions whose end moves the beginning of a fetch below this id.
@@ -182,6 +194,22 @@ mod tests {
         assert_eq!(witnesses.first_under(&snapshot(50, &[])), Some(101));
         assert_eq!(witnesses.may_lower(501), [15, 25]);
         assert_eq!(witnesses.may_lower(201), [15]);
+    }
+
+    #[test]
+    fn a_fetch_begins_before_what_near_transactions_may_have_drawn() {
+        let mut witnesses = witnesses();
+        witnesses.read(&snapshot(40, &[15, 25]), 320);
+        witnesses.add(Witness { last_id: 340, number: 38 });
+        assert_eq!(
+            (witnesses.first(), witnesses.beginning()),
+            (Some(321), Some(201)),
+            "120 ids away is near"
+        );
+        witnesses.read(&snapshot(40, &[15, 25]), 500);
+        assert_eq!((witnesses.first(), witnesses.beginning()), (Some(341), Some(341)), "140 ids away is not");
+        witnesses.read(&snapshot(41, &[39]), 350);
+        assert_eq!(witnesses.beginning(), Some(341), "the open transaction draws no id below");
     }
 
     #[test]

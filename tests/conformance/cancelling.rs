@@ -156,6 +156,19 @@ pub(crate) async fn what_is_being_cancelled_hides_nothing_that_is_due<T: Target>
     assert_eq!(outbox.store.fetch_due(PartitionSet::ALL, Pick::new(&[], ALL)).await.unwrap().0.len(), 1);
 }
 
+pub(crate) async fn who_cancels_holds_no_calm_partition_back<T: Target>(outbox: &Outbox<T>) {
+    let records = [record("order-1"), later("order-1", LONG)];
+    outbox.schedule(&records).await;
+    let of_cancelled = outbox.ids_of(&records[..1]).await[0] + 1;
+    let worker = outbox.join().await;
+    let partition = Partition::of("order-1");
+    outbox.store.track_call(worker.id, partition, of_cancelled).await.unwrap();
+    let mut tx = outbox.begin().await;
+    assert_eq!(cancel_event(outbox, &mut tx, &records[1]).await, 1);
+    promptly(outbox.store.calm(worker.id, [partition].into_iter().collect())).await.unwrap();
+    drop(tx);
+}
+
 pub(crate) async fn a_second_cancel_waits_for_the_first<T: Target>(outbox: &Outbox<T>) {
     for commits in [true, false] {
         let record = later("order-1", LONG);

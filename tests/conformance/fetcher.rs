@@ -150,13 +150,13 @@ impl<'o, T: Target> Fetcher<'o, T> {
         }
     }
 
-    /// Fetches, with a new record at times, until the next scan begins behind this id. How soon depends on
-    /// open transactions of others on the same server.
+    /// Fetches, with new records, until the next scan begins behind this id. How soon depends on open
+    /// transactions of others on the same server: a scan begins up to 128 ids before the first one that it needs.
     pub(crate) async fn until_behind(&mut self, id: RecordId) {
         let started = tokio::time::Instant::now();
         while self.next().is_none_or(|from| from <= id) {
             assert!(started.elapsed().as_secs() < 60, "stays at {:?}, {id} is not resolved", self.next());
-            self.outbox.schedule(&[record("behind")]).await;
+            self.outbox.schedule(&std::array::from_fn::<_, 16, _>(|_| record("behind"))).await;
             let found = ids(&self.fetch().await);
             self.complete(&found).await;
             a_moment().await;

@@ -8,6 +8,7 @@ macro_rules! several_writers {
                 what_is_being_cancelled_hides_nothing_that_is_due
                 what_is_due_already_is_hidden_by_no_cancel
                 a_second_cancel_waits_for_the_first
+                who_cancels_holds_no_calm_partition_back
             }
             order {
                 a_late_commit_with_a_lower_id_is_not_lost

@@ -139,7 +139,8 @@ pub(crate) async fn late_commits_are_not_passed_over<T: Target>(outbox: &Outbox<
     while let Some(tx) = late.pop() {
         let mut begins = BTreeSet::new();
         for _ in 0..12 {
-            outbox.schedule_keys(&["order-1", "order-2"]).await;
+            // Many, because a fetch begins up to 128 ids before the first one that it needs.
+            outbox.schedule_keys(&["order-1"; 16]).await;
             fetcher.fetch().await;
             begins.extend(fetcher.next());
             fetcher.settle(ALL).await;
@@ -164,7 +165,10 @@ pub(crate) async fn a_late_commit_is_found_among_thousands_that_are_done<T: Targ
     let done = fill(outbox, 4_200).await;
     assert!(fetcher.drain().await.is_empty());
     let (from, horizon) = fetcher.scanned.clone().unwrap();
-    assert!(horizon.open_from().is_some() || from > *done.iter().max().unwrap(), "scans begin at {from}");
+    assert!(
+        horizon.open_from().is_some() || from > *done.iter().max().unwrap() - 150,
+        "scans begin at {from}"
+    );
     // Other records are in memory meanwhile.
     outbox.schedule_keys(&["order-1", "order-2", "order-3"]).await;
     assert_eq!(fetcher.fetch().await.len(), 3);

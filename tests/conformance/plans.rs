@@ -23,7 +23,6 @@ const SMALL: &[&str] = &[
     "stop_lanes",
     "resume_lanes",
     "count_crash",
-    "clear_calls",
     "end_tracking_of",
     "lock_dead_letters",
     "delete_dead_letters",

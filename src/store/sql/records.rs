@@ -168,7 +168,12 @@ impl<D: Driver> RecordStore for SqlStore<D> {
             let mut conn = self.control.borrow().await?;
             let calm = fill(&self.sql.calm_partitions, &lists);
             D::execute(&mut conn, calm, vec![me.to_string().into()]).await?;
-            D::execute(&mut conn, fill(&self.sql.clear_calls, &lists), Vec::new()).await?;
+            let find = fill(&self.sql.calls_of_gone, &lists);
+            let gone = query::<D>(&mut conn, find, Vec::new(), &[Kind::Int]).await?;
+            if !gone.is_empty() {
+                let gone = [("{ids}", list(gone.iter().map(|row| row.int(0))))];
+                D::execute(&mut conn, fill(&self.sql.end_tracking_of, &gone), Vec::new()).await?;
+            }
             conn.keep();
             Ok(())
         })

@@ -70,7 +70,7 @@ statements! {
         claim owned release release_all drain_instance stop_instance old_instances purge_instances purge_fences
         move_fence move_marked_fence lock_records invalidate_fence read_fence complete_delete complete_keep copy_to_archive reason_of_lanes stop_lanes
         set_aside count_held resume_lanes return_held begin_release release_step stop_release return_some stops
-        suspicions end_tracking calm_partitions clear_calls count_crash count_crash_of_calls
+        suspicions end_tracking calm_partitions calls_of_gone count_crash count_crash_of_calls
         counts count_lanes stopped_lanes failed failed_ids lock_failed repair_retry repair_replace repair_discard end_tracking_of instances partitions
         old_completed old_archived old_dedup free_dedup_key still_due
         copy_to_dead_letters dead_letters dead_letter_ids lock_dead_letters schedule_dead_letters delete_dead_letters
