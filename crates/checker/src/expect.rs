@@ -31,10 +31,12 @@ pub struct Expect {
     pub all_stopped: bool,
     /// Faults that excuse a call beside or after the call of another owner.
     pub excusing: BTreeSet<String>,
+    /// Faults that may keep an instance from releasing partitions in time, and excuse nothing else.
+    pub delaying: BTreeSet<String>,
     /// The longest time in nanoseconds of which a failover may lose the commits. The judge needs memory for
     /// it. Without it, a [`What::FailedOver`](crate::What::FailedOver) undoes nothing.
     pub forgets: Option<u64>,
-    /// The longest time in nanoseconds between a fault, which may have kept an instance from releasing
+    /// The longest time in nanoseconds between an excusing or delaying fault, which may have kept an instance from releasing
     /// partitions, and the eviction of the instance. Its calls then go on until it learns of the eviction.
     pub handover: u64,
     /// Bounds of the cluster's changes.
@@ -69,6 +71,7 @@ impl Default for Expect {
             passes_failed: BTreeSet::new(),
             all_stopped: false,
             excusing: excusing.map(str::to_owned).into(),
+            delaying: ["slow".to_owned()].into(),
             forgets: None,
             handover: 0,
             takeover: None,

@@ -99,7 +99,7 @@ impl Judge {
             calls: Calls::default(),
             ownership: Ownership::default(),
             members: Members::default(),
-            faults: Faults::new(&expect.excusing),
+            faults: Faults::new(&expect),
             waits: Waits::default(),
             shares: Shares::default(),
             forgets: Forgets::new(expect.forgets),

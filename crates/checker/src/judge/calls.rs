@@ -220,7 +220,7 @@ impl Judge {
     /// partitions. Its calls go on until it learns of the eviction.
     pub(super) fn was_kept_from_handing_over(&self, instance: Name) -> bool {
         let end = self.members.end(instance).filter(|_| !self.members.is_live(instance));
-        end.is_some_and(|end| self.faults.excuse(instance, end.event.at.saturating_sub(self.expect.handover)))
+        end.is_some_and(|end| self.faults.delay(instance, end.event.at.saturating_sub(self.expect.handover)))
     }
 
     pub(super) fn call_ended(&mut self, call: u64, ends: &[End], line: &Line) -> Result<(), Violation> {

@@ -3,43 +3,76 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{Judge, line::Line, names::Name};
-use crate::{Violation, What};
+use crate::{Expect, Violation, What};
 
-/// The excusing faults of one instance, or of all.
+/// The faults of a kind that have struck one instance, or all.
 #[derive(Debug, Default)]
-struct Excuse {
+struct Strikes {
     active: u32,
-    /// The end of the last fault.
+    /// The begin or end of the last fault.
     last: Option<u64>,
 }
 
-#[derive(Debug, Default)]
+/// The faults of a kind, by the instance that they have struck. Without a name they strike all.
+#[derive(Debug)]
+struct Kind {
+    faults: BTreeSet<String>,
+    strikes: HashMap<Option<Name>, Strikes>,
+}
+
+impl Kind {
+    fn new(faults: &BTreeSet<String>) -> Self {
+        Self { faults: faults.clone(), strikes: HashMap::new() }
+    }
+
+    fn note(&mut self, (fault, begins): (&str, bool), instance: Option<Name>, at: u64) {
+        if self.faults.contains(fault) {
+            let strikes = self.strikes.entry(instance).or_default();
+            match begins {
+                true => strikes.active += 1,
+                false => strikes.active = strikes.active.saturating_sub(1),
+            }
+            strikes.last = Some(at);
+        }
+    }
+
+    /// Whether a fault was active at or after this time.
+    fn reaches(&self, instance: Option<Name>, from: u64) -> bool {
+        let strikes = self.strikes.get(&instance);
+        strikes.is_some_and(|strikes| strikes.active > 0 || strikes.last.is_some_and(|last| last >= from))
+    }
+}
+
+#[derive(Debug)]
 pub(super) struct Faults {
-    excusing: BTreeSet<String>,
-    excuses: HashMap<Option<Name>, Excuse>,
+    excusing: Kind,
+    delaying: Kind,
     /// The number of faults that have not ended, without crashes, and the end of the last one.
     pub(super) active: u32,
     pub(super) calm_since: u64,
 }
 
 impl Faults {
-    pub(super) fn new(excusing: &BTreeSet<String>) -> Self {
-        Self { excusing: excusing.clone(), ..Self::default() }
+    pub(super) fn new(expect: &Expect) -> Self {
+        let (excusing, delaying) = (Kind::new(&expect.excusing), Kind::new(&expect.delaying));
+        Self { excusing, delaying, active: 0, calm_since: 0 }
     }
 
-    /// Whether a fault of the instance, or of all, was active at or after this time.
+    /// Whether an excusing fault of the instance, or of all, was active at or after this time.
     pub(super) fn excuse(&self, instance: Name, from: u64) -> bool {
-        self.reaches(Some(instance), from) || self.excuse_of_all(from)
+        self.excusing.reaches(Some(instance), from) || self.excuse_of_all(from)
     }
 
-    /// Whether a fault of all was active at or after this time.
+    /// Whether an excusing fault of all was active at or after this time.
     pub(super) fn excuse_of_all(&self, from: u64) -> bool {
-        self.reaches(None, from)
+        self.excusing.reaches(None, from)
     }
 
-    fn reaches(&self, instance: Option<Name>, from: u64) -> bool {
-        let excuse = self.excuses.get(&instance);
-        excuse.is_some_and(|excuse| excuse.active > 0 || excuse.last.is_some_and(|last| last >= from))
+    /// Whether a fault that may have kept the instance from releasing partitions was active at or after this
+    /// time.
+    pub(super) fn delay(&self, instance: Name, from: u64) -> bool {
+        let delayed = self.delaying.reaches(Some(instance), from) || self.delaying.reaches(None, from);
+        delayed || self.excuse(instance, from)
     }
 
     /// Whether no fault is active, nor was active at or after this time.
@@ -49,7 +82,7 @@ impl Faults {
 
     /// Notes a fault of all without a duration.
     pub(super) fn strike_all(&mut self, at: u64) {
-        self.excuses.entry(None).or_default().last = Some(at);
+        self.excusing.strikes.entry(None).or_default().last = Some(at);
         self.calm_since = at;
     }
 }
@@ -63,19 +96,14 @@ impl Judge {
         };
         let at = line.event.at;
         let name = instance.as_deref().map(|instance| self.names.of(instance));
-        if self.faults.excusing.contains(fault) {
-            let excuse = self.faults.excuses.entry(name).or_default();
-            match begins {
-                true => excuse.active += 1,
-                false => excuse.active = excuse.active.saturating_sub(1),
-            }
-            excuse.last = Some(at);
+        for kind in [&mut self.faults.excusing, &mut self.faults.delaying] {
+            kind.note((fault, begins), name, at);
         }
         match (fault.as_str(), instance) {
             ("crash", Some(instance)) if begins => {
                 self.reach("crash");
                 self.crash(instance, line);
-                self.members_changed(name.unwrap_or_default(), at);
+                self.member_crashed(name.unwrap_or_default(), at);
             }
             ("crash", _) => {}
             _ => {

@@ -21,6 +21,8 @@ const PARTITIONS: u16 = 256;
 pub(super) struct Shares {
     /// The time of the last change of the members.
     changed: u64,
+    /// The time of the last crash. The crashed member may have been about to claim any partition.
+    crashed: u64,
     /// Partitions without a live owner, since when.
     unowned: Unowned,
     /// Whether shares were found equal and nothing has changed since.
@@ -77,6 +79,11 @@ impl Judge {
         self.count_unowned(at);
     }
 
+    pub(super) fn member_crashed(&mut self, instance: Name, at: u64) {
+        self.shares.crashed = at;
+        self.members_changed(instance, at);
+    }
+
     /// Finds the partitions without a live owner.
     pub(super) fn count_unowned(&mut self, at: u64) {
         let owners = self.owners();
@@ -129,7 +136,7 @@ impl Judge {
         if self.faults.active > 0 || shares.stable || !shares.begun {
             return Ok(());
         }
-        let calm = self.faults.calm_since;
+        let calm = self.faults.calm_since.max(shares.crashed);
         let longest = shares.unowned.order.first().copied();
         let late = longest.filter(|(since, _)| calm.max(*since).saturating_add(bound) < now);
         if let Some((since, partition)) = late {

@@ -2,8 +2,8 @@
 //! expected.
 
 use keylane_checker::{
-    CallKind, Called, End, Event, Expect, Invariant, Judge, Order, Repeats, Report, Status, Truth, Violation,
-    What,
+    CallKind, Called, End, Event, Expect, Invariant, Judge, Order, Repeats, Report, Status, Takeover, Truth,
+    Violation, What,
 };
 use uuid::Uuid;
 
@@ -128,21 +128,43 @@ fn calls_overlap_only_if_the_older_instance_had_a_fault() {
 #[test]
 fn calls_overlap_if_a_fault_has_kept_the_evicted_from_handing_over() {
     let instance = || "a".to_owned();
-    let evicted = || {
-        let joined = Script::default().joined(&["a", "b"]).claim("a", 1).fault("outage", "a");
-        let after = joined.then(What::FaultEnded { fault: "outage".to_owned(), instance: Some(instance()) });
+    let evicted = |fault: &str| {
+        let joined = Script::default().joined(&["a", "b"]).claim("a", 1).fault(fault, "a");
+        let after = joined.then(What::FaultEnded { fault: fault.to_owned(), instance: Some(instance()) });
         after.scheduled(1).begin(1, "a", 1, 1).then(What::Evicted { instance: instance() })
     };
     let judged = |history: Script, handover| {
         let expect = Expect { truth: Truth::Calls, handover, ..Expect::default() };
         history.judged(expect).err().map(|violation| violation.invariant)
     };
-    let overlap = || evicted().claim("b", 2).called(2, "b", 1, 2).end(1, End::Ok);
-    assert_eq!(judged(overlap(), 1_000), None);
-    assert_eq!(judged(overlap(), 1), Some(Invariant::Lease), "the fault was long before");
-    let goes_on = || evicted().end(1, End::Failed).called(2, "a", 1, 1).claim("b", 2).called(3, "b", 1, 2);
-    assert_eq!(judged(goes_on(), 1_000), None);
-    assert_eq!(judged(goes_on(), 1), Some(Invariant::Lease), "the fault was long before");
+    let overlap = |fault| evicted(fault).claim("b", 2).called(2, "b", 1, 2).end(1, End::Ok);
+    let goes_on =
+        |fault| evicted(fault).end(1, End::Failed).called(2, "a", 1, 1).claim("b", 2).called(3, "b", 1, 2);
+    for fault in ["outage", "slow"] {
+        assert_eq!(judged(overlap(fault), 1_000), None);
+        assert_eq!(judged(overlap(fault), 1), Some(Invariant::Lease), "the {fault} was long before");
+        assert_eq!(judged(goes_on(fault), 1_000), None);
+        assert_eq!(judged(goes_on(fault), 1), Some(Invariant::Lease), "the {fault} was long before");
+    }
+    assert_eq!(judged(goes_on("latency"), 1_000), Some(Invariant::Lease));
+}
+
+#[test]
+fn a_takeover_is_late_only_while_a_member_with_a_lease_could_have_claimed() {
+    let expect = || Expect { takeover: Some(Takeover { bound: 10, settled: 1_000 }), ..rows() };
+    let judged = |history: Script| history.judged(expect()).err().map(|violation| violation.invariant);
+    let idle = |history: Script, events: u64| {
+        (0..events).fold(history, |history, _| history.then(What::Saw { what: "nothing".to_owned() }))
+    };
+    let lease = |instance: &str| What::LeaseUntil { instance: instance.to_owned(), until: 1_000 };
+    let joined = || Script::default().joined(&["a", "b"]);
+    assert_eq!(judged(idle(joined(), 8)), None);
+    assert_eq!(judged(idle(joined(), 12)), Some(Invariant::Takeover));
+    let crashed = || idle(joined(), 8).fault("crash", "b");
+    assert_eq!(judged(idle(crashed(), 8)), None, "who has crashed may have been about to claim");
+    assert_eq!(judged(idle(crashed(), 12)), Some(Invariant::Takeover));
+    assert_eq!(judged(idle(joined().then(lease("c")), 12)), None, "neither has a lease yet");
+    assert_eq!(judged(idle(joined().then(lease("a")), 12)), Some(Invariant::Takeover));
 }
 
 #[test]
