@@ -180,3 +180,145 @@ impl Readings {
         self.watermark.fetch_by_partition_next();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::{watermark::OLD_WITNESS, witnesses::Snapshot};
+
+    const EVERY: PartitionSet = PartitionSet::ALL;
+    const LIMIT: usize = 100;
+    const HERE: Server = Server(1);
+
+    fn horizon(last_id: RecordId, end: i64, open: &[i64]) -> Horizon {
+        let snapshot = Some(Snapshot { end, open: open.to_vec() });
+        Horizon { server: HERE, last_id, snapshot }
+    }
+
+    fn begin(readings: &mut Readings) -> Reading {
+        readings.begin(EVERY, PartitionSet::EMPTY, false)
+    }
+
+    /// A scan that finds nothing. Returns its first id, and whether there may be more if it counts.
+    fn scan(reading: &mut Reading, horizon: &Horizon) -> (RecordId, Option<bool>) {
+        loop {
+            match reading.next() {
+                Statement::ScanById { from, .. } => {
+                    return (from, reading.scanned(LIMIT, (0, None), horizon));
+                }
+                Statement::DrawNumber => reading.drew(None),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// What is known after all ids up to 10 were read, which were drawn before number 1.
+    fn known() -> Readings {
+        let mut readings = Readings::default();
+        let mut reading = begin(&mut readings);
+        assert_eq!(reading.next(), Statement::FindHead(EVERY));
+        reading.head_found(&Head { first: None, horizon: horizon(10, 2, &[]), number: Some(1) });
+        assert_eq!(scan(&mut reading, &horizon(10, 2, &[])), (11, Some(false)));
+        readings.end(&reading);
+        readings
+    }
+
+    /// Reads while number 8 is open and ids are drawn, up to this statement. Returns the reading and the last
+    /// horizon.
+    fn read_up_to(readings: &mut Readings, wanted: &Statement) -> (Reading, Horizon) {
+        for step in 1.. {
+            let horizon = horizon(step * 4_000, 9, &[8]);
+            let mut reading = begin(readings);
+            loop {
+                let statement = reading.next();
+                if statement == *wanted {
+                    return (reading, horizon);
+                }
+                match statement {
+                    Statement::DrawNumber => {
+                        let witness = Witness { last_id: (step - 1) * 4_000, number: 9 };
+                        reading.drew(Some((witness, HERE)));
+                    }
+                    Statement::ScanById { .. } => {
+                        assert!(reading.scanned(LIMIT, (0, None), &horizon).is_some());
+                        break;
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            readings.end(&reading);
+            assert!(horizon.last_id < 4 * OLD_WITNESS, "nothing asks for it");
+        }
+        unreachable!("the steps have no end")
+    }
+
+    #[test]
+    fn a_number_is_drawn_once_and_bounds_later_scans() {
+        let mut readings = known();
+        let (mut reading, horizon) = read_up_to(&mut readings, &Statement::DrawNumber);
+        reading.drew(Some((Witness { last_id: horizon.last_id, number: 9 }, HERE)));
+        readings.end(&reading);
+        assert_ne!(begin(&mut readings).next(), Statement::DrawNumber);
+    }
+
+    #[test]
+    fn who_has_written_no_record_leads_no_scan_back() {
+        for server in [HERE, Server(2)] {
+            let mut readings = known();
+            let (mut reading, horizon) = read_up_to(&mut readings, &Statement::FindBystanders(vec![8]));
+            let last_id = horizon.last_id;
+            reading.bystanders_found(Some(Bystanders { server, last_id, numbers: vec![8] }));
+            assert!(scan(&mut reading, &horizon).1.is_some());
+            readings.end(&reading);
+
+            let mut reading = begin(&mut readings);
+            let ended = Horizon { snapshot: Some(Snapshot { end: 9, open: vec![] }), ..horizon };
+            let (from, more) = scan(&mut reading, &ended);
+            assert!(from > OLD_WITNESS, "it is not asked again, and begins at {from}");
+            assert_eq!(more.is_some(), server == HERE);
+            if server != HERE {
+                assert_eq!(scan(&mut reading, &ended).0, 11, "an answer of another server proves nothing");
+            }
+        }
+    }
+
+    #[test]
+    fn a_reading_that_is_too_late_again_and_again_fetches_by_partition() {
+        for begins_at_head in [true, false] {
+            let mut readings = if begins_at_head { Readings::default() } else { known() };
+            let mut reading = begin(&mut readings);
+            let mut servers = 2..;
+            for _ in 0..MOST_PLANS {
+                // Each statement is answered by another server, so that nothing is known.
+                let horizon = Horizon { server: Server(servers.next().unwrap()), ..horizon(10, 2, &[]) };
+                match reading.next() {
+                    Statement::FindHead(_) => {
+                        reading.head_found(&Head { first: None, horizon, number: Some(1) });
+                    }
+                    Statement::ScanById { .. } => {
+                        assert_eq!(reading.scanned(LIMIT, (0, None), &horizon), None);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert_eq!(reading.next(), Statement::FetchByPartition, "begins at the head: {begins_at_head}");
+        }
+    }
+
+    #[test]
+    fn what_is_discarded_is_asked_for_again() {
+        let mut readings = known();
+        readings.discard();
+        assert_eq!(begin(&mut readings).next(), Statement::FindHead(EVERY));
+    }
+
+    #[test]
+    fn a_fetch_by_partition_that_is_asked_for_comes_next() {
+        let mut readings = known();
+        readings.fetch_by_partition_next();
+        let mut reading = begin(&mut readings);
+        assert_eq!(reading.next(), Statement::FetchByPartition);
+        readings.end(&reading);
+        assert_eq!(scan(&mut begin(&mut readings), &horizon(10, 2, &[])).0, 11);
+    }
+}

@@ -20,7 +20,7 @@ const LEAN: i64 = 16;
 /// The number of fetches by partition after such a scan, before a scan is tried again.
 const BY_PARTITION_FETCHES: u32 = 16;
 /// If the newest witness is this many ids old, a fetch draws another.
-const OLD_WITNESS: i64 = 16_384;
+pub(super) const OLD_WITNESS: i64 = 16_384;
 
 /// The server behind a result. After a failover or a crash the number differs, and ids have another history.
 /// A database with only one history keeps the default.
@@ -323,7 +323,7 @@ impl LowWatermark {
     fn observe(&mut self, horizon: &Horizon) {
         if horizon.server != self.server {
             // A failover or a restart, with or without a broken connection.
-            *self = Self { server: horizon.server, covers: self.covers, ..Self::default() };
+            *self = Self { server: horizon.server, ..Self::default() };
         }
         let Some(open_from) = horizon.open_from() else {
             self.last_id = self.last_id.max(horizon.last_id);
@@ -332,7 +332,7 @@ impl LowWatermark {
         };
         if horizon.last_id < self.last_id {
             // The sequence has gone back: ids have another history than the known one.
-            *self = Self { server: self.server, by_partition: self.by_partition, ..Self::default() };
+            *self = Self { server: self.server, ..Self::default() };
         }
         self.last_id = horizon.last_id;
         if let Some((last_id, _)) = self.waiting.filter(|(_, number)| *number <= open_from) {
@@ -444,6 +444,58 @@ mod tests {
         assert_eq!(rich, Some(MOST_REACH));
     }
 
+    #[test]
+    fn a_scan_that_is_full_early_halves_the_reach() {
+        let mut watermark = decided(200_000, Some(1));
+        let horizon = || horizon(200_000, 3);
+        while watermark.reach < 16_384 {
+            scan(&mut watermark, (0, 0), horizon());
+        }
+        let (from, reach, _) = scan(&mut watermark, (LIMIT, 12_288 + 4_095), horizon());
+        assert_eq!((from, reach, watermark.reach), (12_289, 16_384, 8_192));
+        let (from, ..) = scan(&mut watermark, (LIMIT, 16_384 + 2_048), horizon());
+        assert_eq!((from, watermark.reach), (16_384, 8_192), "a quarter of it is not early");
+    }
+
+    #[test]
+    fn a_scan_to_the_last_id_keeps_the_reach() {
+        let mut watermark = decided(6_000, Some(1));
+        for reach in [LEAST_REACH, 2 * LEAST_REACH, 2 * LEAST_REACH] {
+            assert_eq!(scan(&mut watermark, (0, 0), horizon(6_000, 3)).1, reach);
+        }
+    }
+
+    #[test]
+    fn the_low_watermark_is_known_while_a_new_number_is_waited_for() {
+        let mut watermark = decided(1_000_000, Some(1));
+        while watermark.by_partition == 0 {
+            scan(&mut watermark, (10, 1), horizon(1_000_000, 3));
+        }
+        watermark.by_partition = 0;
+        assert_eq!(watermark.plan(EVERY), Plan::FindHead(EVERY));
+        let head = Head { first: Some(5), horizon: horizon(1_000_000, 3), number: Some(9) };
+        watermark.head_found(EVERY, EVERY, &head);
+        assert_eq!((watermark.next, watermark.waiting), (Some(5), Some((1_000_000, 9))));
+    }
+
+    #[test]
+    fn a_scan_covers_all_behind_the_low_watermark_only_if_it_is_held_back() {
+        let from_1 = |last_id, wrote: bool| {
+            let mut watermark = decided(10_000, Some(1));
+            scan(&mut watermark, (LIMIT, 1), horizon(last_id, 2));
+            if wrote {
+                watermark.wrote(last_id, 7, Server(1));
+            }
+            watermark.witnesses.reset();
+            watermark.plan(EVERY)
+        };
+        let least = Plan::ScanById { from: 2, reach: LEAST_REACH };
+        assert_eq!(from_1(20_000, false), least, "nothing is waited for");
+        assert_eq!(from_1(10_000 + LEAST_REACH, true), least, "it is not far behind");
+        let all = Plan::ScanById { from: 2, reach: LEAST_REACH + 10_000 + LEAST_REACH - 1 };
+        assert_eq!(from_1(10_001 + LEAST_REACH, true), all);
+    }
+
     /// The low watermark waits for a transaction, and no witness tells how far a fetch may go on.
     #[test]
     fn with_nothing_else_known_one_scan_covers_all_behind_the_low_watermark() {
@@ -479,26 +531,26 @@ mod tests {
         };
         // Number 8 stays open, and draws one id or none.
         for number in 9..1_000 {
-            scan(&mut watermark, (0, 0), open(number * 100, number, &[8]));
-            watermark.wrote(number * 100, number, Server(1));
+            scan(&mut watermark, (0, 0), open(number * 1_000, number, &[8]));
+            watermark.wrote(number * 1_000, number, Server(1));
         }
-        let (from, ..) = scan(&mut watermark, (0, 0), open(100_000, 1_000, &[8]));
-        assert!(from > 99_000, "{from}");
-        assert!(watermark.next.is_some_and(|next| next <= 1_000), "{:?}", watermark.next);
+        let (from, ..) = scan(&mut watermark, (0, 0), open(1_000_000, 1_000, &[8]));
+        assert!(from > 990_000, "{from}");
+        assert!(watermark.next.is_some_and(|next| next <= 10_000), "{:?}", watermark.next);
         // Number 8 ends: scans without its records are discarded, and its records are in reach of some scans.
         let Plan::ScanById { from, .. } = watermark.plan(EVERY) else { panic!("it is known") };
         assert_eq!(watermark.may_lower(from), [8]);
-        let ended = open(100_000, 1_001, &[]);
+        let ended = open(1_000_000, 1_001, &[]);
         let plan = watermark.begins_too_late(from, &ended, EVERY);
-        assert_eq!(plan, Some(Plan::ScanById { from: 11, reach: LEAST_REACH }));
+        assert_eq!(plan, Some(Plan::ScanById { from: 11, reach: 2 * LEAST_REACH }));
         assert_eq!(watermark.begins_too_late(11, &ended, EVERY), None);
-        let mut more = watermark.scanned((11, LEAST_REACH), LIMIT, (0, 0), &ended);
+        let mut more = watermark.scanned((11, 2 * LEAST_REACH), LIMIT, (0, 0), &ended);
         let mut scans = 1;
         while more {
             more = scan(&mut watermark, (0, 0), ended.clone()).2;
             scans += 1;
         }
-        assert!(scans < 10, "{scans}");
+        assert!(scans < 25, "{scans}");
         assert_eq!(watermark.by_partition, 0, "that nothing was found there tells nothing of others");
     }
 

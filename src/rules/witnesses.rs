@@ -213,6 +213,40 @@ mod tests {
     }
 
     #[test]
+    fn a_witness_that_shows_nothing_new_is_not_kept() {
+        let mut witnesses = witnesses();
+        for (last_id, number) in [(300, 31), (301, 30), (301, 29), (299, 31)] {
+            witnesses.add(Witness { last_id, number });
+            assert_eq!(witnesses.newest(), Some(Witness { last_id: 300, number: 30 }), "{last_id}, {number}");
+        }
+    }
+
+    #[test]
+    fn a_witness_above_a_snapshot_takes_none_away_that_is_still_wanted() {
+        let mut witnesses = witnesses();
+        witnesses.read(&snapshot(25, &[]), 150);
+        witnesses.read(&snapshot(41, &[26]), 350);
+        assert_eq!(witnesses.may_lower(202), [26]);
+        assert!(witnesses.may_lower(201).is_empty());
+    }
+
+    #[test]
+    fn a_bystander_draws_no_id_up_to_the_last_one() {
+        let mut witnesses = witnesses();
+        witnesses.read(&snapshot(40, &[5, 15]), 250);
+        witnesses.stand_by(&[5, 39], 240);
+        assert_eq!(witnesses.may_lower(250), [5, 15]);
+        assert_eq!(witnesses.may_lower(241), [15]);
+        assert_eq!(witnesses.first_under(&snapshot(41, &[15])), Some(241));
+        witnesses.stand_by(&[5], 200);
+        assert_eq!(
+            witnesses.first_under(&snapshot(41, &[15])),
+            Some(241),
+            "an earlier answer takes nothing back"
+        );
+    }
+
+    #[test]
     fn the_bound_of_an_open_transaction_outlives_its_witness() {
         let mut witnesses = witnesses();
         witnesses.read(&snapshot(40, &[15]), 500);
