@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 mod cluster;
+mod crossing;
 mod database;
 mod deadly;
 mod failover;
@@ -14,6 +15,7 @@ mod verdict;
 
 use crate::{
     cluster::{Cluster, Worker},
+    crossing::crossing_writers_lose_and_invert_nothing,
     database::{MariaDb, Postgres, Sqlite, Target},
     deadly::a_record_that_kills_its_process_is_set_aside,
     upgrade::an_upgrade_and_its_rollback_lose_and_repeat_nothing,
@@ -39,6 +41,7 @@ cases! {
     a_worker_paused_past_its_lease_changes_nothing: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
     a_record_that_kills_its_process_is_set_aside: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
     an_upgrade_and_its_rollback_lose_and_repeat_nothing: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
+    crossing_writers_lose_and_invert_nothing: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
     effects_in_the_transaction_happen_exactly_once: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
 }
 

@@ -1,0 +1,156 @@
+//! Writers whose transactions cross, stay open and are rolled back, while workers are killed, frozen and
+//! replaced.
+
+use std::{env, time::Duration};
+
+use keylane::{Database, Outbox, OutboxEvent, ScheduleOptions};
+use keylane_checker::{Invariant, Journal, What};
+use keylane_cluster_tests::{event::Step, journal::now};
+use sqlx::types::Uuid;
+
+use crate::{
+    cluster::{Cluster, HANDLER, KEYS, Worker},
+    database::Target,
+    stop_all,
+};
+
+const WRITERS: u64 = 4;
+/// The number of records, if `KEYLANE_CLUSTER_RECORDS` is not set.
+const RECORDS: u64 = 6_000;
+/// The most records between two faults.
+const ROUND: u64 = 20_000;
+/// Each fault comes at least once.
+const LEAST_ROUNDS: u64 = 3;
+
+/// One producer among several.
+struct Writer<T: Target> {
+    number: u64,
+    outbox: Outbox<T::Db>,
+    pool: T::Pool,
+    journal: Journal,
+    /// The numbers of its transactions and calls, and its events.
+    count: u64,
+    seed: u64,
+}
+
+impl<T: Target> Writer<T> {
+    fn open(cluster: &mut Cluster<T>, number: u64, seed: u64) -> Self {
+        let path = cluster.folder.join(format!("writer-{number}"));
+        let journal = Journal::open(&path, format!("writer-{number}"), now).expect("journal");
+        cluster.journals.push(path);
+        let (outbox, pool) = (cluster.outbox.clone(), T::connect(&cluster.url));
+        Self { number, outbox, pool, journal, count: 0, seed: seed ^ number }
+    }
+
+    fn dice(&mut self, below: u64) -> u64 {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.seed >> 33) % below
+    }
+
+    /// A number that no other writer has.
+    fn number(&mut self) -> u64 {
+        self.count += 1;
+        self.number << 40 | self.count
+    }
+
+    fn tell(&self, what: What) {
+        self.journal.tell(what).expect("journal");
+    }
+
+    async fn write(mut self, records: u64) -> Self {
+        let mut written = 0;
+        while written < records {
+            written += self.transaction().await;
+        }
+        self
+    }
+
+    /// Writes up to ten records and commits nine times of ten. Returns the number of records.
+    async fn transaction(&mut self) -> u64 {
+        let (tx, records) = (self.number(), 1 + self.dice(10));
+        let mut conn = T::Db::begin(&self.pool).await.expect("begin");
+        for _ in 0..records {
+            let (call, event) = (
+                self.number(),
+                Uuid::from_u128(u128::from(self.number()) << 32 | u128::from(self.seed >> 32)),
+            );
+            let step = Step { key: self.dice(KEYS.into()) as u32, step: self.count as u32 };
+            let (key, handlers) = (step.key().into_owned(), vec![HANDLER.to_owned()]);
+            self.tell(What::Scheduling { call, tx, event, key, handlers, delayed: false });
+            let options = ScheduleOptions::new().event_id(event);
+            match self.outbox.schedule_with(&mut conn, &step, options).await {
+                Ok(_) => self.tell(What::Scheduled { call }),
+                Err(error) => {
+                    println!("not scheduled: {error}");
+                    self.tell(What::ScheduleUnknown { call });
+                    drop(conn);
+                    self.tell(What::RolledBack { tx });
+                    return 0;
+                }
+            }
+            if self.dice(4) == 0 {
+                // The transaction stays open while others commit.
+                tokio::time::sleep(Duration::from_millis(self.dice(T::LONGEST_PAUSE))).await;
+            }
+        }
+        if self.dice(10) == 0 {
+            drop(conn);
+            self.tell(What::RolledBack { tx });
+            return 0;
+        }
+        self.tell(What::Committing { tx });
+        self.tell(match T::Db::commit(conn).await {
+            Ok(()) => What::Committed { tx },
+            Err(_) => What::CommitUnknown { tx },
+        });
+        self.outbox.wake();
+        records
+    }
+}
+
+/// Kills a worker, freezes one until it is declared dead, or replaces one.
+async fn disturb<T: Target>(cluster: &mut Cluster<T>, workers: &mut Vec<Worker>, round: u64) {
+    match round % LEAST_ROUNDS {
+        0 => {
+            cluster.kill(workers.remove(0)).await;
+            workers.push(cluster.worker().await);
+        }
+        1 => {
+            let instance = workers[0].instance.clone();
+            cluster.fault(true, "pause", Some(&instance));
+            workers[0].pause();
+            cluster.watcher().wait_until_taken_over(&instance).await;
+            workers[0].wake();
+            cluster.fault(false, "pause", Some(&instance));
+        }
+        _ => {
+            workers.push(cluster.worker().await);
+            assert!(workers.remove(0).stop().await, "shutdown was not graceful");
+        }
+    }
+}
+
+pub(crate) async fn crossing_writers_lose_and_invert_nothing<T: Target>(store: &str) {
+    let records = env::var("KEYLANE_CLUSTER_RECORDS").map_or(RECORDS, |text| text.parse().expect("a number"));
+    let mut cluster = Cluster::<T>::new(&format!("cross{}", &store[..2]), "plain").await;
+    let mut workers = cluster.workers(3).await;
+    let seed = now();
+    println!("writers: seed {seed}");
+    let mut writers: Vec<Writer<T>> =
+        (1..=WRITERS).map(|number| Writer::open(&mut cluster, number, seed)).collect();
+    let rounds = LEAST_ROUNDS.max(records.div_ceil(ROUND));
+    for round in 0..rounds {
+        let share = records.div_ceil(rounds * WRITERS);
+        let writing: Vec<_> = writers.drain(..).map(|writer| tokio::spawn(writer.write(share))).collect();
+        disturb(&mut cluster, &mut workers, round).await;
+        for writer in writing {
+            writers.push(writer.await.expect("a writer"));
+        }
+        cluster.wait_until_empty().await;
+    }
+    let report = cluster.verdict().await;
+    let judged = report.judged.get(&Invariant::FirstAttempts).copied().unwrap_or_default();
+    assert!(judged >= records, "{report:?}");
+    stop_all(workers).await;
+    cluster.erase().await;
+}
