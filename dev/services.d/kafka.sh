@@ -8,6 +8,7 @@ KAFKA_SHA256=9b241538730d32e890117f2362eee3ff6ed60f753d73e6a46652b547a64df32f
 kafka_packages() {
   command -v java >/dev/null || echo default-jre-headless
   command -v mvn >/dev/null || echo maven
+  command -v openssl >/dev/null || echo openssl
 }
 
 kafka_pom() {
@@ -48,25 +49,42 @@ kafka_install() {
   echo "$KAFKA_VERSION" >"$D/libs.ok" # only now: an interrupted fetch is not taken for a finished one
 }
 
-# The controller's port is not for clients: any free one, far from those of the other servers.
-kafka_controller_port() {
-  local port=$(($(<"$S/kafka/port") + 10000))
+# kafka_port NAME DISTANCE: a free port, far from those of the other servers. Its number stands in a file.
+kafka_port() {
+  local port=$(($(<"$S/kafka/port") + $2))
   while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 10)); done
-  echo "$port"
+  echo "$port" >"$S/kafka/$1-port"
+}
+
+# The certificate of the listener with TLS. It is its own authority.
+kafka_certificate() {
+  local D=$S/kafka/data
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj /CN=127.0.0.1 \
+    -addext subjectAltName=IP:127.0.0.1 -keyout "$D/key.pem" -out "$D/certificate.pem" 2>"$S/kafka/init.log" ||
+    { tail -n 20 "$S/kafka/init.log" >&2; fail "kafka: no certificate"; }
+  cat "$D/key.pem" "$D/certificate.pem" >"$D/keystore.pem"
 }
 
 # Topics are not made by a mere send: a wrong name is an error, as on most clusters. The short session lets
-# a killed broker come back in 5 s instead of 13; it waits for the end of its own dead session.
+# a killed broker come back in 5 s instead of 13; it waits for the end of its own dead session. The listener with
+# TLS and passwords knows two users; one of them has no rights.
 kafka_settings() {
-  local controller
-  controller=127.0.0.1:$(kafka_controller_port)
+  local controller secure
+  controller=127.0.0.1:$(<"$S/kafka/controller-port")
+  secure=127.0.0.1:$(<"$S/kafka/tls-port")
   cat <<CONF
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@$controller
-listeners=PLAINTEXT://127.0.0.1:$(<"$S/kafka/port"),CONTROLLER://$controller
-advertised.listeners=PLAINTEXT://127.0.0.1:$(<"$S/kafka/port")
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://127.0.0.1:$(<"$S/kafka/port"),CONTROLLER://$controller,SECURE://$secure
+advertised.listeners=PLAINTEXT://127.0.0.1:$(<"$S/kafka/port"),SECURE://$secure
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL
+listener.name.secure.sasl.enabled.mechanisms=PLAIN
+listener.name.secure.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_keylane="keylane" user_stranger="stranger";
+listener.name.secure.ssl.keystore.type=PEM
+listener.name.secure.ssl.keystore.location=$S/kafka/data/keystore.pem
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS;User:keylane
 inter.broker.listener.name=PLAINTEXT
 controller.listener.names=CONTROLLER
 log.dirs=$S/kafka/data/log
@@ -103,6 +121,9 @@ kafka_init() {
 kafka_start() {
   local D=$S/kafka
   mkdir -p "$D/data"
+  kafka_port controller 10000
+  kafka_port tls 5000
+  [ -e "$D/data/keystore.pem" ] || kafka_certificate
   kafka_settings >"$D/data/settings"
   [ -e "$D/data/formatted" ] || kafka_init
   launch kafka java -Xms64m -Xmx256m -XX:+UseSerialGC -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
@@ -117,4 +138,8 @@ kafka_stop() { stop_process kafka TERM; }
 
 kafka_wipe() { rm -rf "$S/kafka/data"; }
 
-kafka_env() { echo "export KEYLANE_TEST_KAFKA='127.0.0.1:$(<"$S/kafka/port")'"; }
+kafka_env() {
+  echo "export KEYLANE_TEST_KAFKA='127.0.0.1:$(<"$S/kafka/port")'"
+  echo "export KEYLANE_TEST_KAFKA_TLS='127.0.0.1:$(<"$S/kafka/tls-port")'"
+  echo "export KEYLANE_TEST_KAFKA_CA='$S/kafka/data/certificate.pem'"
+}

@@ -12,4 +12,6 @@ mod ordering;
 mod outages;
 mod poison;
 mod rebalance;
+#[cfg(feature = "ssl")]
+mod secure;
 mod stage;

@@ -9,4 +9,6 @@ mod headers;
 mod ordering;
 mod outages;
 mod refusals;
+#[cfg(feature = "ssl")]
+mod secure;
 mod stage;
