@@ -66,12 +66,22 @@ impl<E: Engine> Stage<E> {
         records: usize,
         event: impl Fn(usize) -> Event,
     ) -> Result<Arc<Tally>> {
+        self.fill_for(None, records, event).await
+    }
+
+    /// As [`Stage::fill_with`], for one more handler.
+    pub(super) async fn fill_for(
+        &self,
+        second: Option<Registration>,
+        records: usize,
+        event: impl Fn(usize) -> Event,
+    ) -> Result<Arc<Tally>> {
         self.empty().await?;
         let mut conn = E::connect(&self.pool).await?;
         self.bar.set_length(records as u64);
         let handler = Registration::typed(HANDLER, Count(Arc::new(Tally::new(0, 0..=0))));
-        let outbox: Outbox<E> =
-            Outbox::builder(self.pool.clone()).config(self.config.clone()).handler(handler).build().await?;
+        let builder = Outbox::builder(self.pool.clone()).config(self.config.clone());
+        let outbox: Outbox<E> = builder.handler(handler).handlers(second).build().await?;
         for start in (0..records).step_by(CHUNK) {
             let end = records.min(start + CHUNK);
             let events: Vec<Event> = (start..end).map(&event).collect();

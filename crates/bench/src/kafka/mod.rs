@@ -2,6 +2,7 @@
 
 mod latency;
 pub(super) mod memory;
+mod others;
 mod raw;
 mod topic;
 
@@ -54,6 +55,9 @@ pub(crate) struct Options {
     /// No rates: what the relay has resident, beside the queue of the client.
     #[arg(long, conflicts_with = "rate")]
     memory: bool,
+    /// No relay: the rate of another handler while the brokers are away.
+    #[arg(long, conflicts_with_all = ["rate", "memory"])]
+    others: bool,
     /// How long events arrive, with --rate, or the brokers are away, with --memory.
     #[arg(long, default_value = "20", value_parser = seconds)]
     seconds: Duration,
@@ -84,6 +88,10 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     }
     if options.memory {
         memory::run(stage, options, &mut report).await?;
+        return Ok(report);
+    }
+    if options.others {
+        others::run(stage, options, &mut report).await?;
         return Ok(report);
     }
     let meter = Meter::open(&stage.pool).await?;

@@ -118,6 +118,8 @@ async fn a_relay_to_kafka_and_its_memory() {
                 ["most resident", "beside the queue"].map(|name| figure(&memory, subject, name));
             assert!((most - beside - queue).abs() < 0.001 && most > 0.0, "{memory:#?}");
         }
+        let others = figures(url, &[&words[..], &["--others"]].concat());
+        assert!(figure(&others, "brokers away / handler", "rate") > 0.0);
     })
     .await;
 }
