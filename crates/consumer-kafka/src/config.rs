@@ -1,11 +1,11 @@
-//! The settings of a consumer, and the client's properties that follow from them.
+//! The settings of a consumer, and the client properties that follow from them.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use keylane::RetryPolicy;
 use rdkafka::ClientConfig;
 
-/// Properties that carry the promises of the consumer.
+/// The properties that the consumer's guarantees rest on.
 const OWN: &[&str] = &[
     "bootstrap.servers",
     "metadata.broker.list",
@@ -22,7 +22,7 @@ const OWN: &[&str] = &[
     "group.protocol",
 ];
 
-/// How a consumer reaches Kafka, and its bounds. All settings are in `docs/consuming.md`.
+/// The settings of a consumer. `docs/consuming.md` lists all of them.
 #[derive(Clone)]
 #[must_use = "give it to Consumer::builder"]
 pub struct ConsumerConfig {
@@ -41,14 +41,14 @@ pub struct ConsumerConfig {
     properties: BTreeMap<String, String>,
 }
 
-/// A setting that cannot be.
+/// A setting that is not valid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The property carries a promise of the consumer.
+    /// A guarantee of the consumer rests on the property.
     #[error("the property {name} is the consumer's own: it carries what the consumer promises")]
     Own {
-        /// Its name.
+        /// The name of the property.
         name: String,
     },
     /// A setting is outside its range.
@@ -56,28 +56,29 @@ pub enum ConfigError {
     Range {
         /// The setting.
         name: &'static str,
-        /// Its value.
+        /// The value.
         value: String,
-        /// What it may be.
+        /// The permitted values.
         range: &'static str,
     },
-    /// The retry policy cannot be.
+    /// The retry policy is not valid.
     #[error("{0}")]
     Retry(String),
     /// A handler is declared for another group.
     #[error("the handler of {topic} is for the group {declared}, but the consumer is in the group {group}")]
     Group {
-        /// Its topic.
+        /// The topic of the handler.
         topic: &'static str,
-        /// Its group.
+        /// The group of the handler.
         declared: &'static str,
         /// The group of the consumer.
         group: String,
     },
-    /// No topic, or one topic twice.
+    /// There is no topic, or a topic has two handlers.
     #[error("the consumer has {0}: give each topic one handler")]
     Topics(String),
-    /// The client does not take the properties. The text names the property; the value can be a secret.
+    /// The client refuses the properties. The text names the property, but not its value, which can be a
+    /// secret.
     #[error("the kafka client refuses its properties: {0}")]
     Client(String),
     /// The thread of the client could not be started.
@@ -85,7 +86,7 @@ pub enum ConfigError {
     Thread(std::io::Error),
 }
 
-/// Values of properties can be secrets: the debug form shows their names only.
+/// The debug form shows only the names of properties, because a value can be a secret.
 impl fmt::Debug for ConsumerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConsumerConfig")
@@ -106,7 +107,7 @@ impl fmt::Debug for ConsumerConfig {
 }
 
 impl ConsumerConfig {
-    /// Brokers to begin with, as `host:port,host:port`, and the consumer group.
+    /// Creates the settings: the first brokers to ask, as `host:port,host:port`, and the consumer group.
     pub fn new(brokers: impl Into<String>, group: impl Into<String>) -> Self {
         Self {
             brokers: brokers.into(),
@@ -125,70 +126,71 @@ impl ConsumerConfig {
         }
     }
 
-    /// The name of the client in the broker's logs and quotas. Default `keylane`.
+    /// Sets the name of the client in the broker's logs and quotas. Default `keylane`.
     pub fn client_id(mut self, client_id: impl Into<String>) -> Self {
         self.client_id = client_id.into();
         self
     }
 
-    /// Whether a group that has committed nothing yet begins with the oldest message. Default true.
+    /// Sets whether a group that has committed nothing yet begins with the oldest message. Default true.
     pub fn from_start(mut self, from_start: bool) -> Self {
         self.from_start = from_start;
         self
     }
 
-    /// The most calls of handlers at once. Default 32.
+    /// Sets the most calls of handlers at once. Default 32.
     pub fn concurrency(mut self, calls: usize) -> Self {
         self.concurrency = calls;
         self
     }
 
-    /// The most messages that share a transaction of a transactional handler. Default 1. If one of them fails, they
-    /// are handled again, each by itself.
+    /// Sets the most messages that share a transaction of a transactional handler. Default 1. If one of them
+    /// fails, all are handled again, one by one.
     pub fn batch_size(mut self, messages: usize) -> Self {
         self.batch_size = messages;
         self
     }
 
-    /// The most bytes of messages in memory. Default 32 MiB. Kafka is asked for no more while they are spent. The
-    /// client's own queue takes as much again.
+    /// Sets the most bytes of messages in memory. Default 32 MiB. At the limit, the consumer asks Kafka for
+    /// no more. The client's own queue needs as much again.
     pub fn queue_bytes(mut self, bytes: usize) -> Self {
         self.queue_bytes = bytes;
         self
     }
 
-    /// How many messages of a partition may be taken behind one that is not finished. Default 5,000. Then the
+    /// Sets the most messages of a partition behind an unfinished one. Default 5,000. At the limit, the
     /// partition waits.
     pub fn max_ahead(mut self, messages: usize) -> Self {
         self.max_ahead = messages;
         self
     }
 
-    /// How long a handler may take. Default 30 s.
+    /// Sets the time limit of a handler. Default 30 s.
     pub fn handler_timeout(mut self, limit: Duration) -> Self {
         self.handler_timeout = limit;
         self
     }
 
-    /// How long calls under way may take when their partition goes to another consumer. Default 10 s.
+    /// Sets the time limit of calls under way when their partition goes to another consumer. Default 10 s.
     pub fn drain_timeout(mut self, limit: Duration) -> Self {
         self.drain_timeout = limit;
         self
     }
 
-    /// How long calls under way may take at the end. Default 15 s.
+    /// Sets the time limit of calls under way at a shutdown. Default 15 s.
     pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
         self.shutdown_timeout = limit;
         self
     }
 
-    /// When and how often a message is tried again. Default: 3 retries, exponential from 2 s.
+    /// Sets when and how often a message is tried again. Default: 3 retries, exponential from 2 s.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = policy;
         self
     }
 
-    /// A property of librdkafka, such as `security.protocol`. Those that carry the consumer's promises are refused.
+    /// Sets a property of librdkafka, such as `security.protocol`. Properties that the consumer's guarantees
+    /// rest on are refused.
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.properties.insert(name.into(), value.into());
         self
@@ -214,7 +216,7 @@ impl ConsumerConfig {
         if !(1..=1_000_000).contains(&self.max_ahead) {
             return range("max_ahead", self.max_ahead.to_string(), "from 1 to 1000000");
         }
-        // Within the time that librdkafka lets pass between two polls.
+        // This is shorter than the time that librdkafka permits between two polls.
         let limits = [
             ("handler_timeout", self.handler_timeout, Duration::from_millis(1), "from 1 ms to 1 day", 86_400),
             ("drain_timeout", self.drain_timeout, Duration::ZERO, "from 0 to 120 s", 120),
@@ -232,7 +234,7 @@ impl ConsumerConfig {
             .map_or(Ok(()), |problem| Err(ConfigError::Retry(problem)))
     }
 
-    /// What consumer and producer share.
+    /// The properties that consumer and producer share.
     fn client(&self) -> ClientConfig {
         let mut client = ClientConfig::new();
         client.set("reconnect.backoff.ms", "50");
@@ -254,7 +256,8 @@ impl ConsumerConfig {
         client.set("auto.offset.reset", if self.from_start { "earliest" } else { "latest" });
         let mut client = self.with_properties(client);
         client.set("group.id", &self.group);
-        // What is stored is committed every second; stored is what is finished without a gap before it.
+        // Stored offsets are committed every second. An offset is stored when all messages before it are
+        // finished.
         client.set("enable.auto.commit", "true");
         client.set("auto.commit.interval.ms", "1000");
         client.set("enable.auto.offset.store", "false");
@@ -268,7 +271,7 @@ impl ConsumerConfig {
         let mut client = self.client();
         client.set("partitioner", "murmur2_random"); // as the JVM's clients
         for (name, value) in &self.properties {
-            // The rest is about consuming.
+            // All other properties concern the consumer alone.
             if ["security.", "sasl.", "ssl.", "socket.", "message.max"]
                 .iter()
                 .any(|start| name.starts_with(start))

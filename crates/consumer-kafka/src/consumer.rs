@@ -18,7 +18,7 @@ use crate::{
     source::{PartitionLag, Source},
 };
 
-/// A consumer group's member; begin with [`Consumer::builder`].
+/// A member of a consumer group. [`Consumer::builder`] creates one.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Consumer {}
@@ -28,12 +28,12 @@ pub enum Consumer {}
 pub struct ConsumerBuilder {
     config: ConsumerConfig,
     topics: Vec<(String, Arc<dyn Execute>)>,
-    /// Topics of handlers that are for one group only.
+    /// The topics of handlers that are declared for one group.
     groups: Vec<(&'static str, &'static str)>,
     dead: Option<String>,
 }
 
-/// A consumer at work. Dropped, it stops without waiting for anything.
+/// A running consumer. If it is dropped, it stops without waiting.
 #[derive(Debug)]
 #[must_use = "keep it, and call shutdown at the end"]
 pub struct Running {
@@ -42,30 +42,30 @@ pub struct Running {
     lags: watch::Receiver<Vec<PartitionLag>>,
 }
 
-/// How a shutdown went.
+/// The result of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// Whether all calls under way ended within `shutdown_timeout`. Those that did not were dropped: their messages
-    /// come again.
+    /// Whether all calls under way ended within `shutdown_timeout`. The others were dropped, and their
+    /// messages come again.
     pub graceful: bool,
 }
 
 impl Consumer {
-    /// A consumer with these settings.
+    /// Begins a consumer with these settings.
     pub fn builder(config: ConsumerConfig) -> ConsumerBuilder {
         ConsumerBuilder { config, topics: Vec::new(), groups: Vec::new(), dead: None }
     }
 }
 
 impl ConsumerBuilder {
-    /// A topic whose handler has no inbox: at least once.
+    /// Adds a topic whose handler has no inbox: at least once.
     pub fn topic(self, topic: impl Into<String>, handler: impl MessageHandler) -> Self {
         self.execute(topic, Arc::new(Plain(handler)))
     }
 
-    /// A topic whose messages are claimed in the inbox: for effects outside the database. At least once, by one
-    /// consumer at a time.
+    /// Adds a topic whose messages are claimed in the inbox, for effects outside the database: at least once,
+    /// by one consumer at a time.
     pub fn claimed<DB: InboxDatabase>(
         self,
         topic: impl Into<String>,
@@ -75,7 +75,7 @@ impl ConsumerBuilder {
         self.execute(topic, Arc::new(Claimed(handler, inbox)))
     }
 
-    /// A topic whose handler writes in the transaction of the inbox: exactly once.
+    /// Adds a topic whose handler writes in the transaction of the inbox: exactly once.
     pub fn transactional<DB: InboxDatabase>(
         self,
         topic: impl Into<String>,
@@ -85,12 +85,12 @@ impl ConsumerBuilder {
         self.execute(topic, Arc::new(Transactional(handler, inbox)))
     }
 
-    /// As [`topic`](Self::topic), for the topic that the handler is declared with.
+    /// Like [`topic`](Self::topic), for the topic that the handler is declared with.
     pub fn handler<H: MessageHandler + Declared>(self, handler: H) -> Self {
         self.declared::<H>().topic(H::TOPIC, handler)
     }
 
-    /// As [`claimed`](Self::claimed), for the topic that the handler is declared with.
+    /// Like [`claimed`](Self::claimed), for the topic that the handler is declared with.
     pub fn claimed_handler<DB: InboxDatabase, H: MessageHandler + Declared>(
         self,
         inbox: Inbox<DB>,
@@ -99,7 +99,7 @@ impl ConsumerBuilder {
         self.declared::<H>().claimed(H::TOPIC, inbox, handler)
     }
 
-    /// As [`transactional`](Self::transactional), for the topic that the handler is declared with.
+    /// Like [`transactional`](Self::transactional), for the topic that the handler is declared with.
     pub fn transactional_handler<DB: InboxDatabase, H: TransactionalMessageHandler<DB> + Declared>(
         self,
         inbox: Inbox<DB>,
@@ -113,8 +113,8 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Where messages go that have failed for good. Without it their keys stand still: they are tried again and
-    /// again, every `max_delay` of the retry policy.
+    /// Sets the topic of messages that have failed for good. Without it, their keys stand still, and the
+    /// messages are tried again every `max_delay` of the retry policy.
     pub fn dead_letters(mut self, topic: impl Into<String>) -> Self {
         self.dead = Some(topic.into());
         self
@@ -125,7 +125,8 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Joins the group and begins to consume. Must be called within a Tokio runtime. While Kafka is away it waits.
+    /// Joins the group and begins to consume. Must be called within a Tokio runtime. While Kafka is away, it
+    /// waits.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -154,15 +155,15 @@ impl ConsumerBuilder {
 }
 
 impl Running {
-    /// How far each partition of this member is behind, as of the client's last report, every 5 s.
+    /// The lag of each partition of this member, from the client's last report. Reports come every 5 s.
     pub fn lag(&self) -> Vec<PartitionLag> {
         self.lags.borrow().clone()
     }
 
-    /// Starts nothing new, waits for calls under way, commits, and leaves the group.
+    /// Starts no more calls, waits for calls under way, commits, and leaves the group.
     ///
     /// # Cancel safety
-    /// If it is dropped, the shutdown goes on by itself.
+    /// If the future is dropped, the shutdown goes on by itself.
     pub async fn shutdown(self) -> ShutdownReport {
         let _ = self.stop.send(());
         self.task.await.unwrap_or(ShutdownReport { graceful: false })

@@ -1,4 +1,4 @@
-//! Dead letters: the message as it came, with headers that say why it is there.
+//! Dead letters: the unchanged message with headers that name the cause.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     message::Message,
 };
 
-/// Beside those of every dead letter.
+/// The headers beside those of every dead letter.
 const PARTITION: &str = "keylane-partition";
 const OFFSET: &str = "keylane-offset";
 const LONGEST_ERROR: usize = 1000;
@@ -34,7 +34,7 @@ impl DeadLetters {
         Ok(Self { producer, topic: topic.into(), group: config.group.as_str().into() })
     }
 
-    /// Sends a message; it is there when this returns without an error.
+    /// Sends a message and waits for the acknowledgement.
     pub(crate) async fn send(
         &self,
         message: &Message,
@@ -53,7 +53,7 @@ impl DeadLetters {
         ours.push((OFFSET.into(), message.offset().to_string().into()));
         let mut headers = OwnedHeaders::new_with_capacity(ours.len() + 8);
         for header in message.raw.headers().into_iter().flat_map(Headers::iter) {
-            // Those of an earlier time among the dead letters would contradict ours.
+            // The headers of an earlier dead letter would contradict these.
             if !ours.iter().any(|(name, _)| *name == header.key) {
                 headers = headers.insert(Header { key: header.key, value: header.value });
             }
@@ -71,7 +71,7 @@ impl DeadLetters {
         self.producer.send(record, Duration::from_secs(10)).await.map(drop).map_err(|(error, _)| error)
     }
 
-    /// The client can send nothing more: a new one is needed.
+    /// Whether the client cannot send any more, so that a new one is needed.
     pub(crate) fn is_broken(&self) -> bool {
         self.producer.client().fatal_error().is_some()
     }

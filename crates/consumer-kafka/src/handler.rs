@@ -1,4 +1,4 @@
-//! What a service writes, and how each form is run.
+//! The traits that a service implements, and the run of each form.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -8,26 +8,27 @@ use tracing::Instrument;
 
 use crate::{message::Message, run::guarded};
 
-/// Handles the messages of a topic: at least once.
+/// Handles the messages of a topic, at least once.
 ///
-/// With an inbox the message is claimed first, so that one consumer at a time handles it, and none that has done so
-/// before. Messages of one key come one after another.
+/// With an inbox, the message is claimed first: one consumer at a time handles it, and nobody handles it
+/// again after a success. Messages of one key come one after another.
 pub trait MessageHandler: Send + Sync + 'static {
     /// Handles a message.
     ///
     /// # Cancel safety
-    /// The future is dropped when it takes longer than `handler_timeout`, or when its partition goes to another
-    /// consumer and it takes longer than `drain_timeout`.
+    /// The future is dropped after `handler_timeout`, or `drain_timeout` after its partition begins to go to
+    /// another consumer.
     fn handle(&self, message: &Message) -> impl Future<Output = Result<(), HandlerError>> + Send;
 }
 
-/// Handles the messages of a topic in a transaction: the effect and the note that the message was consumed commit
-/// together, so that each message has its effect exactly once.
+/// Handles the messages of a topic in a transaction. The effect and the entry in the inbox commit together,
+/// so that each message has its effect exactly once.
 pub trait TransactionalMessageHandler<DB: InboxDatabase>: Send + Sync + 'static {
-    /// Handles a message. What is written on the connection commits with the note in the inbox, or not at all.
+    /// Handles a message. Writes on the connection commit together with the entry in the inbox, or not at
+    /// all.
     ///
     /// # Cancel safety
-    /// As of [`MessageHandler::handle`]; the transaction is rolled back then.
+    /// Like [`MessageHandler::handle`]. The transaction is rolled back then.
     fn handle(
         &self,
         tx: &mut DB::Connection,
@@ -35,7 +36,7 @@ pub trait TransactionalMessageHandler<DB: InboxDatabase>: Send + Sync + 'static 
     ) -> impl Future<Output = Result<(), HandlerError>> + Send;
 }
 
-/// A handler that says which topic it is for: `#[message_handler]` makes one of a function.
+/// A handler that names its topic. `#[message_handler]` makes one from a function.
 ///
 /// ```no_run
 /// use keylane_consumer::{Consumer, ConsumerConfig, HandlerError, message_handler};
@@ -60,17 +61,17 @@ pub trait TransactionalMessageHandler<DB: InboxDatabase>: Send + Sync + 'static 
 pub trait Declared {
     /// The topic.
     const TOPIC: &'static str;
-    /// The only group that it is for, if it names one.
+    /// The only group of the handler, if it names one.
     const GROUP: Option<&'static str>;
 }
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// It was handled, now or before.
+    /// The message was handled, now or before.
     Done,
     Failed(HandlerError),
-    /// A message of its key before it has failed.
+    /// An earlier message of the key has failed.
     NotTried,
 }
 
@@ -78,7 +79,7 @@ pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Runs messages, each key in order.
 pub(crate) trait Execute: Send + Sync {
-    /// One outcome for each message.
+    /// Returns one outcome per message.
     fn run<'a>(&'a self, messages: &'a [Arc<Message>], call: &'a Call) -> BoxFuture<'a, Vec<Outcome>>;
 
     /// Whether several messages may share a run.
@@ -87,7 +88,7 @@ pub(crate) trait Execute: Send + Sync {
     }
 }
 
-/// What all calls share.
+/// The state that all calls share.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) group: String,
@@ -103,7 +104,7 @@ pub(crate) struct Claimed<H, DB: InboxDatabase>(pub(crate) H, pub(crate) Inbox<D
 /// A handler in the transaction of the inbox.
 pub(crate) struct Transactional<H, DB: InboxDatabase>(pub(crate) H, pub(crate) Inbox<DB>);
 
-/// How long a message waits that another consumer holds, or that met a conflict in the database.
+/// The wait of a message that another consumer has claimed, or that met a conflict in the database.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
 
 /// Runs one message.
@@ -146,7 +147,7 @@ impl<H: TransactionalMessageHandler<DB>, DB: InboxDatabase> One for Transactiona
             let work = async |tx: &mut DB::Connection| self.0.handle(tx, message).await;
             match self.1.run(message.event_id(), &call.group, work).await {
                 Ok(_) => Ok(Ok(())),
-                // The inbox has noted it.
+                // The inbox has the failure.
                 Err(error) => Ok(Err(of_once(error))),
             }
         });
@@ -154,7 +155,7 @@ impl<H: TransactionalMessageHandler<DB>, DB: InboxDatabase> One for Transactiona
             Ok(ran) => return ran,
             Err(error) => error,
         };
-        // A panic or a time-out has taken the transaction along, and the note with it.
+        // A panic or a timeout has rolled back the transaction, and the entry with it.
         let text = error.to_string();
         let noted = self.1.note_failure(message.event_id(), &call.group, &text, call.timeout);
         if let Err(error) = noted.await {
@@ -165,7 +166,7 @@ impl<H: TransactionalMessageHandler<DB>, DB: InboxDatabase> One for Transactiona
 }
 
 impl<H: TransactionalMessageHandler<DB>, DB: InboxDatabase> Transactional<H, DB> {
-    /// All in one transaction; false if none of it has happened.
+    /// Runs all messages in one transaction. Returns false if nothing was written.
     async fn all(&self, messages: &[Arc<Message>], call: &Call) -> bool {
         let ids: Vec<&str> = messages.iter().map(|message| message.event_id()).collect();
         let work = async |tx: &mut DB::Connection, fresh: &[usize]| {
@@ -199,7 +200,7 @@ impl<H: TransactionalMessageHandler<DB>, DB: InboxDatabase> Execute for Transact
     }
 }
 
-/// One after another; behind a failure the messages of its key are left out.
+/// Runs the messages one after another. After a failure, the later messages of its key are left out.
 async fn each(messages: &[Arc<Message>], call: &Call, handler: &impl One) -> Vec<Outcome> {
     use rdkafka::Message as _;
     let mut outcomes = Vec::with_capacity(messages.len());
@@ -225,7 +226,7 @@ async fn each(messages: &[Arc<Message>], call: &Call, handler: &impl One) -> Vec
     outcomes
 }
 
-/// What the retry policy is to make of an error of the inbox.
+/// The error of the inbox, for the retry policy.
 fn of_once(error: OnceError<HandlerError>) -> HandlerError {
     match error {
         OnceError::Work(error) => error,

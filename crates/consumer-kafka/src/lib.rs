@@ -26,11 +26,11 @@
 //! # }
 //! ```
 //!
-//! Messages of one key are handled one after another, those of different keys at once. An offset is committed once
-//! all messages before it are finished. A message that fails is tried again while its key waits, and then goes to
-//! the dead-letter topic; other keys go on meanwhile.
+//! Messages of one key are handled one after another, messages of different keys at the same time. An offset
+//! is committed when all messages before it are finished. A message that fails is tried again while its key
+//! waits, and then goes to the dead-letter topic. Other keys go on meanwhile.
 //!
-//! What is promised, all settings and all errors: `docs/consuming.md` in the repository.
+//! `docs/consuming.md` in the repository describes the guarantees, all settings and all errors.
 
 mod config;
 mod consumer;

@@ -1,4 +1,4 @@
-//! A message as a handler sees it.
+//! A message, as a handler receives it.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
@@ -6,7 +6,7 @@ use keylane::HandlerError;
 use keylane_message::{Received, TraceContext};
 use rdkafka::{Message as _, message::Headers, message::OwnedMessage};
 
-/// A message out of a topic.
+/// A message of a topic.
 pub struct Message {
     pub(crate) raw: OwnedMessage,
     topic: Arc<str>,
@@ -16,13 +16,13 @@ pub struct Message {
     content_type: Option<String>,
     headers: BTreeMap<String, String>,
     trace: TraceContext,
-    /// Only if it is not the body as it stands.
+    /// The payload, if it differs from the body.
     payload: Option<Vec<u8>>,
-    /// Why it cannot be handled at all.
+    /// The reason why the message cannot be handled, if any.
     pub(crate) unreadable: Option<String>,
 }
 
-/// Without the payload and the key.
+/// The debug form shows neither payload nor key.
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message")
@@ -53,7 +53,7 @@ impl Message {
         let headers = headers.filter_map(|header| Some((header.key, header.value?)));
         match Received::read(headers, raw.key(), raw.payload().unwrap_or_default()) {
             Ok(read) => {
-                // A producer that gives its messages no id has told which one it is by its place.
+                // A message without an id is identified by its place.
                 message.event_id = read.event_id.filter(|id| !id.is_empty()).unwrap_or_else(place);
                 message.record_type = read.record_type;
                 message.key = read.key;
@@ -74,7 +74,7 @@ impl Message {
         message
     }
 
-    /// The topic it is from.
+    /// The topic of the message.
     pub fn topic(&self) -> &str {
         &self.topic
     }
@@ -84,12 +84,13 @@ impl Message {
         self.raw.partition()
     }
 
-    /// The place in the partition.
+    /// The offset in the partition.
     pub fn offset(&self) -> i64 {
         self.raw.offset()
     }
 
-    /// The identity of the event, the same in every repetition. `TOPIC:PARTITION:OFFSET` if the message has none.
+    /// The event id, which is the same in every repetition. `TOPIC:PARTITION:OFFSET` if the message has no
+    /// id.
     pub fn event_id(&self) -> &str {
         &self.event_id
     }
@@ -99,7 +100,7 @@ impl Message {
         self.record_type.as_deref()
     }
 
-    /// The record key; if the form of the message has no place for it, the key of the message.
+    /// The record key, or the key of the message if its form has no place for the record key.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
@@ -109,12 +110,12 @@ impl Message {
         self.content_type.as_deref()
     }
 
-    /// The headers that are not part of the message's form.
+    /// The headers that do not belong to the form of the message.
     pub fn headers(&self) -> &BTreeMap<String, String> {
         &self.headers
     }
 
-    /// Which trace the event belongs to. The span of the handler has it, too.
+    /// The trace of the event. The span of the handler has it, too.
     pub fn trace(&self) -> &TraceContext {
         &self.trace
     }
@@ -127,7 +128,7 @@ impl Message {
     /// The payload as JSON.
     ///
     /// # Errors
-    /// A permanent one, which names the place and not the content.
+    /// A permanent error, which names the place in the text and not its content.
     pub fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, HandlerError> {
         serde_json::from_slice(self.payload()).map_err(|error| {
             let (line, column) = (error.line(), error.column());
@@ -136,7 +137,7 @@ impl Message {
         })
     }
 
-    /// Its size in memory, about.
+    /// The approximate size in memory, in bytes.
     pub(crate) fn size(&self) -> usize {
         let headers = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
         let copy = self.payload.as_ref().map_or(0, Vec::len);

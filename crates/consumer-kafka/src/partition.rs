@@ -1,26 +1,26 @@
-//! The messages of a partition in memory: which are finished, and which wait behind others of their key. Plain data:
-//! no clock, no broker.
+//! The messages of a partition in memory: the finished ones, and those that wait behind others of their key.
+//! Plain data, without clock and broker.
 
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
 };
 
-/// What puts messages into one line. A message without a key has a line of its own.
+/// The lane of a message. A message without a key has a lane of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LaneKey {
     Key(Vec<u8>),
     Alone(i64),
 }
 
-/// What a lane is doing.
+/// The state of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It has a place among those that may run.
+    /// The lane is in the queue of lanes that may run.
     Ready,
-    /// Some of its messages are with a handler, or on their way to the dead letters.
+    /// Messages of the lane are with a handler, or on the way to the dead letters.
     Busy,
-    /// Its first message waits for its next attempt.
+    /// The first message waits for its next attempt.
     Waiting,
 }
 
@@ -28,20 +28,20 @@ enum State {
 pub(crate) struct Lane<M> {
     queue: VecDeque<Arc<M>>,
     state: State,
-    /// Counted failures of the first message.
+    /// The counted failures of the first message.
     pub(crate) failures: u32,
 }
 
 #[derive(Debug)]
 pub(crate) struct Partition<M> {
-    /// Tells one assignment of the partition from the next.
+    /// The number of the assignment, which differs from that of the next assignment of the partition.
     pub(crate) epoch: u64,
-    /// Of messages that are not committed: the offset, and whether the message is finished.
+    /// The offsets of messages that are not committed, and whether each message is finished.
     offsets: VecDeque<(i64, bool)>,
     lanes: HashMap<LaneKey, Lane<M>>,
-    /// How many messages are with handlers.
+    /// The number of messages with handlers.
     busy: usize,
-    /// Nothing new runs: it goes to another consumer.
+    /// Whether the partition goes to another consumer, so that no new run begins.
     revoked: bool,
     last: i64,
 }
@@ -52,7 +52,7 @@ impl<M> Partition<M> {
         Self { epoch, offsets, lanes, busy: 0, revoked: false, last: -1 }
     }
 
-    /// Takes a message in. Returns whether its lane has become ready; `None` if the message was here before.
+    /// Adds a message. Returns whether its lane has become ready, or `None` if the message was added before.
     pub(crate) fn receive(&mut self, offset: i64, key: &LaneKey, message: Arc<M>) -> Option<bool> {
         if offset <= self.last || self.revoked {
             return None;
@@ -68,12 +68,12 @@ impl<M> Partition<M> {
         Some(true)
     }
 
-    /// Takes up to so many first messages of a ready lane, which is busy from then on.
+    /// Takes up to this many messages from the head of a ready lane. The lane is busy from then on.
     pub(crate) fn take(&mut self, key: &LaneKey, limit: usize) -> Vec<Arc<M>> {
         let Some(lane) = self.lanes.get_mut(key).filter(|lane| lane.state == State::Ready) else {
             return Vec::new();
         };
-        // A message that has failed goes alone.
+        // A message that has failed before runs alone.
         let limit = if lane.failures > 0 { 1 } else { limit };
         let taken: Vec<Arc<M>> = lane.queue.drain(..limit.min(lane.queue.len())).collect();
         lane.state = State::Busy;
@@ -81,7 +81,7 @@ impl<M> Partition<M> {
         taken
     }
 
-    /// A message that was taken is finished. Returns the next offset to commit, if it has moved.
+    /// Finishes a message that was taken. Returns the next offset to commit, if it has moved.
     pub(crate) fn finish(&mut self, offset: i64) -> Option<i64> {
         self.busy -= 1;
         if let Ok(place) = self.offsets.binary_search_by_key(&offset, |(offset, _)| *offset) {
@@ -95,7 +95,8 @@ impl<M> Partition<M> {
         next
     }
 
-    /// Messages that were taken come back to the head of their lane, in order. Returns those that are dropped.
+    /// Returns taken messages to the head of their lane, in order. Returns the messages that are dropped
+    /// instead.
     pub(crate) fn put_back(&mut self, key: &LaneKey, messages: Vec<Arc<M>>) -> Vec<Arc<M>> {
         self.busy -= messages.len();
         let Some(lane) = self.lanes.get_mut(key).filter(|_| !self.revoked) else { return messages };
@@ -105,7 +106,8 @@ impl<M> Partition<M> {
         Vec::new()
     }
 
-    /// The lane's messages have come back: it is ready, waits for an attempt, or is gone. Returns whether it is ready.
+    /// Ends the run of a lane: the lane is ready, waits for an attempt, or is gone. Returns whether the lane
+    /// is ready.
     pub(crate) fn release(&mut self, key: &LaneKey, waits: bool) -> bool {
         let Some(lane) = self.lanes.get_mut(key) else { return false };
         if lane.queue.is_empty() || self.revoked {
@@ -116,7 +118,7 @@ impl<M> Partition<M> {
         !waits
     }
 
-    /// A lane that waited for its next attempt may run.
+    /// Makes a lane ready that waited for its next attempt.
     pub(crate) fn wake(&mut self, key: &LaneKey) -> bool {
         match self.lanes.get_mut(key).filter(|lane| lane.state == State::Waiting) {
             Some(lane) => {
@@ -127,7 +129,7 @@ impl<M> Partition<M> {
         }
     }
 
-    /// Drops what is not with a handler; returns it.
+    /// Drops and returns all messages that are not with a handler.
     pub(crate) fn revoke(&mut self) -> Vec<Arc<M>> {
         self.revoked = true;
         let mut dropped = Vec::new();
@@ -142,7 +144,7 @@ impl<M> Partition<M> {
         self.lanes.get_mut(key)
     }
 
-    /// Messages that were taken in and are not committed.
+    /// The number of messages that were added and are not committed.
     pub(crate) fn ahead(&self) -> usize {
         self.offsets.len()
     }

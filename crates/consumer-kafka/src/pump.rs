@@ -1,4 +1,4 @@
-//! The task that knows everything: messages come in, runs go out, offsets follow what is finished.
+//! The task that connects all parts: messages come in, runs go out, offsets follow the finished messages.
 
 mod drain;
 mod settle;
@@ -34,13 +34,13 @@ pub(crate) struct Lane {
     key: LaneKey,
 }
 
-/// What a run was given, lane by lane.
+/// The messages of a run, lane by lane.
 type Items = Vec<(Arc<Lane>, Vec<Arc<Message>>)>;
 
-/// What a run tells at its end.
+/// The report of a run at its end.
 enum Report {
     Ran(Vec<Outcome>),
-    /// Whether the dead letter is there; if not, the error of the handler comes back.
+    /// Whether the dead letter was sent. If not, the error of the handler comes back.
     Dead(Result<(), HandlerError>),
 }
 
@@ -52,19 +52,19 @@ pub(crate) struct Pump {
     pub(crate) source: Source,
     pub(crate) lags: watch::Sender<Vec<PartitionLag>>,
     partitions: HashMap<Place, Partition<Message>>,
-    /// The next offset of each partition, as far as it is finished.
+    /// The next offset of each partition: all messages before it are finished.
     finished: HashMap<Place, i64>,
     paused: HashSet<Place>,
     ready: VecDeque<Arc<Lane>>,
-    /// Lanes that wait for an attempt. The number keeps equal times apart.
+    /// Lanes that wait for an attempt. The number distinguishes equal times.
     waiting: BTreeMap<(Instant, u64), Arc<Lane>>,
-    /// Since when the first message of a lane has met a target that is away.
+    /// The time since which the target of a lane's first message has been away.
     away: HashMap<(Place, i64), Instant>,
     runs: JoinSet<Report>,
     under_way: HashMap<Id, (Items, tokio::task::AbortHandle)>,
     drains: Vec<Drain>,
     bytes: usize,
-    /// The bytes in memory are spent.
+    /// Whether the limit of bytes in memory is reached.
     full: bool,
     number: u64,
 }
@@ -100,7 +100,7 @@ impl Pump {
         }
     }
 
-    /// Until it is told to stop.
+    /// Runs until the stop.
     pub(crate) async fn run(mut self, mut stop: oneshot::Receiver<()>) -> ShutdownReport {
         loop {
             self.wake_due();
@@ -155,7 +155,7 @@ impl Pump {
         self.throttle(&place);
     }
 
-    /// Gives ready lanes to handlers, as many as may run.
+    /// Gives ready lanes to handlers, up to the most calls at once.
     fn start_runs(&mut self) {
         while self.runs.len() < self.config.concurrency {
             let Some(lane) = self.ready.pop_front() else { return };
@@ -187,12 +187,12 @@ impl Pump {
         }
     }
 
-    /// The partition of a lane, unless it has gone away since.
+    /// The partition of a lane, unless the partition is gone.
     fn partition(&mut self, lane: &Lane) -> Option<&mut Partition<Message>> {
         self.partitions.get_mut(&lane.place).filter(|partition| partition.epoch == lane.epoch)
     }
 
-    /// These are in memory no more.
+    /// Counts messages that have left the memory.
     fn forget(&mut self, messages: &[Arc<Message>]) {
         let bytes = messages.iter().map(|message| message.size()).sum();
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -222,7 +222,7 @@ impl Pump {
                     self.buried(&lane, messages, &sent);
                 }
             }
-            // Dropped in the middle, because its partition goes away or the service ends.
+            // The run was dropped, because its partition goes away or the service ends.
             None => {
                 for (lane, messages) in items {
                     let outcomes = messages.iter().map(|_| Outcome::NotTried).collect();

@@ -1,11 +1,11 @@
-//! Code of the user's may panic or take for ever: this is where both end.
+//! Calls of the user's code, which may panic or never return.
 
 use std::{any::Any, panic::AssertUnwindSafe, time::Duration};
 
 use futures::FutureExt;
 use keylane::HandlerError;
 
-/// Runs a call within a limit of time; a panic becomes an error.
+/// Runs a call within a time limit. A panic becomes an error.
 pub(crate) async fn guarded<T>(
     limit: Duration,
     call: impl Future<Output = Result<T, HandlerError>>,
@@ -24,7 +24,7 @@ fn text_of(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let text = format!("panicked: {}", text.unwrap_or("no text"));
-    // What was thrown is the user's, too: it may panic as it goes.
+    // The payload of the panic is the user's, too, and may panic when it is dropped.
     if let Err(second) = std::panic::catch_unwind(AssertUnwindSafe(move || drop(panic))) {
         std::mem::forget(second);
     }

@@ -1,5 +1,5 @@
-//! The client: a thread of its own polls it, so that a rebalance can wait for calls under way, and nothing that a
-//! handler does keeps it from the broker.
+//! The client. A separate thread polls it, so that a rebalance can wait for calls under way, and no handler
+//! keeps the client from the broker.
 
 use std::{
     sync::{
@@ -20,14 +20,14 @@ use tokio::sync::mpsc;
 
 use crate::config::{ConfigError, ConsumerConfig};
 
-/// Messages between the thread and the task.
+/// The most messages between the thread and the task.
 const EVENTS: usize = 512;
 const POLL: Duration = Duration::from_millis(100);
-/// How often a commit is tried that the brokers cannot take now, and the pause between two tries.
+/// The number of tries of a commit that the brokers cannot take now, and the pause between two tries.
 const COMMIT_TRIES: u32 = 50;
 const COMMIT_PAUSE: Duration = Duration::from_millis(200);
 
-/// How far a partition is behind.
+/// The lag of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PartitionLag {
@@ -35,17 +35,17 @@ pub struct PartitionLag {
     pub topic: String,
     /// The partition.
     pub partition: i32,
-    /// Messages that are not finished, as of the client's last report, every 5 s.
+    /// The number of messages that are not finished, from the client's last report. Reports come every 5 s.
     pub messages: i64,
 }
 
 /// A partition of a topic.
 pub(crate) type Place = (Arc<str>, i32);
 
-/// What comes from the thread.
+/// An event from the thread.
 pub(crate) enum Event {
     Message(OwnedMessage),
-    /// Partitions go to another consumer. The thread waits for the answer: what may be committed.
+    /// Partitions go to another consumer. The thread waits for the answer: the offsets to commit.
     Revoked {
         places: Vec<(String, i32)>,
         lost: bool,
@@ -58,7 +58,7 @@ pub(crate) type Client = BaseConsumer<Context>;
 
 pub(crate) struct Context {
     events: mpsc::Sender<Event>,
-    /// A group that has finished nothing yet begins with the oldest message.
+    /// Whether a group that has finished nothing yet begins with the oldest message.
     from_start: bool,
 }
 
@@ -67,7 +67,8 @@ impl ClientContext for Context {
         let mut lags = Vec::new();
         for (topic, of_topic) in statistics.topics {
             for (partition, found) in of_topic.partitions {
-                // What was finished last, or committed; without either, all that there is. Less than zero is unknown.
+                // Counts from the last finished offset, or from the last committed one, or else from the
+                // beginning. A number below zero is unknown.
                 let unfinished = (self.from_start && found.lo_offset >= 0)
                     .then(|| found.ls_offset.saturating_sub(found.lo_offset));
                 let mut known = [found.consumer_lag_stored, found.consumer_lag].into_iter().chain(unfinished);
@@ -78,7 +79,7 @@ impl ClientContext for Context {
             }
         }
         lags.sort_by(|one, other| (&one.topic, one.partition).cmp(&(&other.topic, other.partition)));
-        // Told every 5 s anyway.
+        // The next report comes in 5 s anyway.
         let _ = self.events.try_send(Event::Lag(lags));
     }
 
@@ -88,7 +89,7 @@ impl ClientContext for Context {
 }
 
 impl ConsumerContext for Context {
-    /// Waits for the calls under way in these partitions, and commits what they have finished.
+    /// Waits for the calls under way in these partitions, and commits their finished messages.
     fn pre_rebalance(&self, client: &Client, rebalance: &Rebalance<'_>) {
         let Rebalance::Revoke(revoked) = rebalance else { return };
         let places: Vec<(String, i32)> = revoked
@@ -112,11 +113,11 @@ impl ConsumerContext for Context {
     }
 }
 
-/// Commits these, and waits for the broker.
+/// Commits these offsets and waits for the broker.
 pub(crate) fn commit(client: &Client, finished: Vec<(Place, i64)>) {
     let mut offsets = TopicPartitionList::new();
     for ((topic, partition), next) in finished {
-        // Only a wrong offset is refused.
+        // It fails only for an invalid offset.
         let _ = offsets.add_partition_offset(&topic, partition, Offset::Offset(next));
     }
     if offsets.count() > 0 {
@@ -124,7 +125,7 @@ pub(crate) fn commit(client: &Client, finished: Vec<(Place, i64)>) {
     }
 }
 
-/// Tries a commit again while the brokers cannot take it: one that has just started loads its offsets first.
+/// Repeats a commit while the brokers cannot take it: a broker that has just started loads its offsets first.
 fn patiently(commit: impl Fn() -> KafkaResult<()>) {
     let mut tries = 0;
     while let Err(error) = commit() {
@@ -142,7 +143,7 @@ fn patiently(commit: impl Fn() -> KafkaResult<()>) {
     }
 }
 
-/// Whether waiting ends this. A partition that has gone to another consumer does not come back.
+/// Whether the error ends by itself. A partition that has gone to another consumer does not come back.
 fn passes(code: Code) -> bool {
     matches!(
         code,
@@ -181,11 +182,11 @@ impl Source {
         Ok(Self { client, events, stop, thread: thread.map_err(ConfigError::Thread)? })
     }
 
-    /// Ends the thread and leaves the group. Everything is drained and committed by then.
+    /// Ends the thread and leaves the group. All partitions are drained and committed by then.
     pub(crate) async fn end(self) {
         self.stop.store(true, Relaxed);
         let Self { client, events, thread, .. } = self;
-        // The thread may be about to send.
+        // The thread may be about to send an event.
         drop(events);
         let ended = tokio::task::spawn_blocking(move || {
             let _ = thread.join();
@@ -207,7 +208,7 @@ fn poll(client: &Client, events: &mpsc::Sender<Event>, stop: &AtomicBool) {
             }
             Some(Err(error)) => {
                 tracing::warn!(target: "keylane_consumer", %error, "a poll of kafka has failed");
-                // It goes on by itself; a failure that comes at once is not to spin.
+                // The client goes on by itself. The pause keeps a failure that returns at once from spinning.
                 std::thread::park_timeout(POLL);
             }
             None => {}

@@ -38,7 +38,7 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
 /// The codecs of the library, each a function of `Codec`.
 const CODECS: &[&str] = &["json", "cbor", "message_pack", "protobuf"];
 
-/// What `#[outbox(…)]` says.
+/// The options of `#[outbox(…)]`.
 struct Arguments {
     keylane: Path,
     record_type: Option<LitStr>,
@@ -105,7 +105,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// The version and the upcast, if they are given.
+    /// The version and the upcast, if given.
     fn evolution(&self) -> Result<TokenStream> {
         let keylane = &self.keylane;
         let version = match (&self.version, &self.upcast) {
@@ -133,7 +133,7 @@ impl Arguments {
         Ok(quote_spanned!(Span::call_site()=> #version #codec #upcast))
     }
 
-    /// The codec, if it is given: one of the library's by its name, or a constant.
+    /// The codec, if given: a codec of the library by its name, or a constant.
     fn codec(&self) -> Option<TokenStream> {
         let (keylane, codec) = (&self.keylane, self.codec.as_ref()?);
         let is_known = CODECS.iter().any(|name| codec.is_ident(name));
@@ -157,7 +157,7 @@ impl Arguments {
         let literal = required("key", &self.key, &input.ident)?;
         let fail = |problem: String| Error::new(literal.span(), problem);
         let pieces = key::parse(&literal.value()).map_err(fail)?;
-        // `self` must resolve as in `fn key(&self)`, even where a macro wrote the literal.
+        // `self` must resolve as in `fn key(&self)`, even if a macro wrote the literal.
         let span = Span::call_site().located_at(literal.span());
         let fields = fields(&pieces, input, span).map_err(fail)?;
         match (fields.is_empty(), self.constant_key) {

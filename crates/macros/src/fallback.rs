@@ -1,4 +1,4 @@
-//! `#[outbox_fallback_handler]`: a function that takes what a handler could not deliver.
+//! `#[outbox_fallback_handler]`: a function that takes the records that a handler could not deliver.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -10,7 +10,7 @@ use crate::{
     signature::{Function, Given, Taken},
 };
 
-/// What is added beside the function: what it declares, and how the outbox calls it.
+/// The code beside the function: its declaration, and the call by the outbox.
 pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let (arguments, function) = call::both(FallbackArguments::read(attribute), Function::read(item))?;
     check(&arguments, &function)?;

@@ -1,4 +1,4 @@
-//! Which form of handler a function is: its attribute and its arguments must agree.
+//! The form of a handler function. The attribute and the arguments must agree.
 
 use syn::{Error, Result, Type};
 
@@ -8,7 +8,7 @@ use crate::{
     signature::{Function, Given, Taken},
 };
 
-/// Which of the call traits fits.
+/// The call trait that fits.
 pub(crate) enum Form<'a> {
     Single,
     Transactional(&'a Type),
@@ -17,7 +17,7 @@ pub(crate) enum Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    /// The form of the function, or why it has none.
+    /// The form of the function, or the reason why it has none.
     pub(crate) fn of(arguments: &HandlerArguments, function: &'a Function) -> Result<Self> {
         let mut connections = function.given.iter().filter_map(|(given, ty)| match given {
             Given::Connection(connection) => Some((connection, ty)),
@@ -84,7 +84,7 @@ impl<'a> Form<'a> {
     }
 }
 
-/// What is committed together has one result.
+/// Records that are committed together have one result.
 fn check_returns(returns: &Type) -> Result<()> {
     match call::one_result_each(returns) {
         true => Err(Error::new_spanned(

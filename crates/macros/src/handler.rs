@@ -11,7 +11,7 @@ use crate::{
     signature::{Function, Taken},
 };
 
-/// What is added beside the function: what it declares, and how the outbox calls it.
+/// The code beside the function: its declaration, and the call by the outbox.
 pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let (arguments, function) = call::both(HandlerArguments::read(attribute), Function::read(item))?;
     let form = Form::of(&arguments, &function)?;

@@ -1,9 +1,9 @@
 //! The macros of [Keylane](https://docs.rs/keylane): the derive for events and the attributes for
 //! handlers.
 //!
-//! `keylane` re-exports them (feature `macros`, on by default); use them from there. Whatever they write
-//! could be written by hand: an event is an `impl OutboxEvent`, a handler is a `Registration` of its
-//! function. The function stays as it is, so that tests can call it.
+//! `keylane` re-exports them (feature `macros`, on by default). Use them from there. Their output could be
+//! written by hand: an event is an `impl OutboxEvent`, a handler is a `Registration` of its function. The
+//! function itself does not change, so that tests can call it.
 
 mod arguments;
 mod call;
@@ -22,7 +22,7 @@ mod signature;
 
 use proc_macro2::TokenStream;
 
-/// Makes a struct an event: something that can be scheduled, under a stable name and with a key.
+/// Makes a struct an event, with a stable name and a key.
 ///
 /// ```
 /// use keylane::OutboxEvent;
@@ -44,14 +44,14 @@ use proc_macro2::TokenStream;
 ///
 /// | option | meaning |
 /// | --- | --- |
-/// | `record_type = "…"` | The name stored with every record: 1 to 128 ASCII letters, digits and `. _ - : /`. It outlives the Rust name, so never change it. |
-/// | `key = "…"` | What orders the events, with fields in braces: `{tail}`, `{0}`, `{order.id}`, `{number:05}`; `{{` and `}}` stand for braces. |
+/// | `record_type = "…"` | The name stored with every record: 1 to 128 ASCII letters, digits and `. _ - : /`. Records outlive the Rust name, so never change it. |
+/// | `key = "…"` | The key, which orders the events, with fields in braces: `{tail}`, `{0}`, `{order.id}`, `{number:05}`; `{{` and `}}` stand for braces. |
 /// | `constant_key` | Allows a `key` without a field. All events of the type then wait for one another. |
 /// | `key_with = path` | Instead of `key`: a function from `&Self` to a `String`. The only way for an enum. |
 /// | `version = 2` | The version of the payload's form, 1 if not given. A build with an older version leaves newer payloads to others. |
 /// | `upcast = path` | A function from the version of an older payload and the payload as a `serde_json::Value` to the form of this version: `fn(u32, Value) -> Result<Value, E>`. |
-/// | `codec = cbor` | How the payload is encoded: `json` if not given, `cbor`, `message_pack`, `protobuf` (features of the library), or the path of a constant `Codec<Self>`. |
-/// | `crate = path` | Where `keylane` is, if it goes by another name. |
+/// | `codec = cbor` | The codec of the payload: `json` if not given, `cbor`, `message_pack`, `protobuf` (features of the library), or the path of a constant `Codec<Self>`. |
+/// | `crate = path` | The path of `keylane`, if the crate has another name. |
 #[proc_macro_derive(OutboxEvent, attributes(outbox))]
 pub fn derive_outbox_event(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     event::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()
@@ -97,7 +97,7 @@ pub fn derive_outbox_event(input: proc_macro::TokenStream) -> proc_macro::TokenS
 /// | `events: Vec<E>`, with `batch` and `transactional` | transactional batch | `&mut` connection (needed), `&[&Delivery]`, `State<T>` |
 ///
 /// The connection of a transactional handler, such as `&mut sqlx::PgConnection`, is in the transaction
-/// that completes the record: what is written through it happens exactly once. A transactional batch
+/// that completes the record: writes through it happen exactly once. A transactional batch
 /// completes all of its records in one transaction; if it fails, each half is tried by itself, down to
 /// the record that fails.
 ///
@@ -115,20 +115,20 @@ pub fn derive_outbox_event(input: proc_macro::TokenStream) -> proc_macro::TokenS
 /// | --- | --- |
 /// | `id = "…"` | Needed. Stored with every record for this handler: 1 to 128 ASCII letters, digits and `. _ - : /`. |
 /// | `retry(kind, …)` | This handler's retry policy; see below. |
-/// | `timeout = "30s"` | How long one call may take. |
+/// | `timeout = "30s"` | The time limit of one call. |
 /// | `concurrency = 8` | The most calls at once in one instance. |
 /// | `rate = "50/s"` | The most calls that one instance begins per `ms`, `s`, `m` or `h`. |
 /// | `stop_on_first_failure = false` | Whether a failing record stops the later ones of its lane. |
-/// | `on_failure = "block"` or `"continue"` | What becomes of the lane when a record has failed for good. |
+/// | `on_failure = "block"` or `"continue"` | Whether the lane stands still or goes on after a record has failed for good. |
 /// | `batch = 100` or `batch(size = 100, mixed)` | Up to this many records in a call: a run of one lane, or a mix of several. |
 /// | `transactional` | The handler writes in the transaction that completes the record. |
-/// | `every` or `types("a", "b")` | Which records a generic handler takes. |
-/// | `crate = path` | Where `keylane` is, if it goes by another name. |
+/// | `every` or `types("a", "b")` | The record types of a generic handler. |
+/// | `crate = path` | The path of `keylane`, if the crate has another name. |
 ///
 /// Kinds of `retry`: `exponential` (`initial`, `multiplier`), `linear` (`initial`, `increment`), `fixed`
 /// (`delay`) and `never`. All but the last also take `max_retries = 3`, `max_delay = "1m"`,
-/// `jitter = 0.1`, `retry_on = ["timeout"]` and `never_on = ["refused"]`. What is left out is as in
-/// `RetryPolicy::default()`. Durations are written like `"500ms"`, `"30s"`, `"1m 30s"` or `"2h"`.
+/// `jitter = 0.1`, `retry_on = ["timeout"]` and `never_on = ["refused"]`. The other values are
+/// those of `RetryPolicy::default()`. The notation of durations is `"500ms"`, `"30s"`, `"1m 30s"` or `"2h"`.
 #[proc_macro_attribute]
 pub fn outbox_handler(
     attribute: proc_macro::TokenStream,
@@ -137,7 +137,7 @@ pub fn outbox_handler(
     beside(item.into(), |item| handler::expand(attribute.into(), item)).into()
 }
 
-/// Makes an `async fn` a fallback handler: it takes over what a handler could not deliver.
+/// Makes an `async fn` a fallback handler, which takes the records that a handler could not deliver.
 ///
 /// If the fallback handler succeeds, the record counts as delivered. If it returns an error, the record
 /// has failed.
@@ -175,9 +175,9 @@ pub fn outbox_handler(
 ///
 /// | option | meaning |
 /// | --- | --- |
-/// | `of = "…"` | The id of the handler whose fallback it is. |
-/// | `default` | Instead of `of`: the fallback of all handlers without one. Takes a `&Record`. |
-/// | `crate = path` | Where `keylane` is, if it goes by another name. |
+/// | `of = "…"` | The id of the handler that the fallback belongs to. |
+/// | `default` | Instead of `of`: the fallback of all handlers without a fallback. Takes a `&Record`. |
+/// | `crate = path` | The path of `keylane`, if the crate has another name. |
 #[proc_macro_attribute]
 pub fn outbox_fallback_handler(
     attribute: proc_macro::TokenStream,
@@ -209,7 +209,7 @@ pub fn outbox_fallback_handler(
 /// | --- | --- |
 /// | `topic = "…"` | Needed. The topic. |
 /// | `group = "…"` | The consumer group. A consumer of another group refuses the handler. |
-/// | `crate = path` | Where `keylane_consumer` is, if it goes by another name. |
+/// | `crate = path` | The path of `keylane_consumer`, if the crate has another name. |
 #[proc_macro_attribute]
 pub fn message_handler(
     attribute: proc_macro::TokenStream,
@@ -218,7 +218,7 @@ pub fn message_handler(
     beside(item.into(), |item| message::expand(attribute.into(), item)).into()
 }
 
-/// The item as it came, and beside it what was made of it or what is wrong with it.
+/// The unchanged item, followed by the generated code or the errors.
 fn beside(item: TokenStream, expand: impl FnOnce(TokenStream) -> syn::Result<TokenStream>) -> TokenStream {
     let added = expand(item.clone()).unwrap_or_else(|error| {
         let mut added = error.into_compile_error();

@@ -5,7 +5,7 @@ use syn::{Error, LitStr, Result};
 /// The longest name, in bytes.
 const LIMIT_BYTES: usize = 128;
 
-/// The name in the literal, or a sentence that says what is wrong with it. `what` begins the sentence.
+/// The name in the literal, or a sentence with the problem. `what` begins the sentence.
 pub(crate) fn check(what: &str, literal: &LitStr) -> Result<String> {
     let name = literal.value();
     match problem(&name) {

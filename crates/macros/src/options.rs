@@ -1,7 +1,7 @@
 //! Lists of options: `name`, `name = value` and `name(…)`, separated by commas.
 //!
-//! Every attribute reads its options here, so that an unknown one, a repeated one and one without its
-//! value are refused in the same words everywhere.
+//! Every attribute reads its options here, so that all of them refuse an unknown option, a repeated option and
+//! an option without its value in the same words.
 
 use std::{fmt, str::FromStr};
 
@@ -80,7 +80,7 @@ pub(crate) fn count<T: FromStr<Err: fmt::Display>>(
     Ok((literal.base10_parse().map_err(advice)?, literal.span()))
 }
 
-/// Nothing: the option is said by its name alone.
+/// Reads an option that is only a name.
 pub(crate) fn flag(name: &Ident, input: ParseStream<'_>) -> Result<Span> {
     if input.peek(Token![=]) || input.peek(token::Paren) {
         return Err(input.error(format!("`{name}` takes no value: write it alone")));
@@ -104,7 +104,7 @@ pub(crate) fn array<T: Parse>(name: &Ident, input: ParseStream<'_>, example: &st
     items(&content, example)
 }
 
-/// What stands between the brackets of `name(…)`. An error shows the example.
+/// The tokens between the brackets of `name(…)`. An error shows the example.
 pub(crate) fn inside<'a>(
     name: &Ident,
     input: ParseStream<'a>,
@@ -127,7 +127,7 @@ pub(crate) fn library(name: &Ident, input: ParseStream<'_>) -> Result<Path> {
     Path::parse_mod_style(input).map_err(|error| Error::new(error.span(), format!("write it as `{EXAMPLE}`")))
 }
 
-/// The names as they stand in a sentence.
+/// The names as a list in a sentence.
 pub(crate) fn names<T: AsRef<str>>(names: &[T]) -> String {
     names.iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
 }

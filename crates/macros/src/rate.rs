@@ -1,4 +1,4 @@
-//! `rate = "50/s"`: how often a handler may be called.
+//! `rate = "50/s"`: the most calls of a handler per time.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use syn::{Error, LitStr, Path, Result};
 
 use crate::duration;
 
-/// So many calls in a time.
+/// A number of calls per time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
     calls: u32,
@@ -16,7 +16,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// Reads calls, a slash and a unit of time or a duration.
+    /// Reads the number of calls, a slash, and a unit of time or a duration.
     pub(crate) fn read(literal: &LitStr) -> Result<Self> {
         let advice = |text: &str| {
             let text = format!("{text:?} is not a rate: write it like \"50/s\", \"600/m\" or \"5/10s\"");

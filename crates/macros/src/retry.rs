@@ -14,7 +14,7 @@ use crate::{
 const EXAMPLE: &str = "retry(exponential, max_retries = 3)";
 const KINDS: [&str; 4] = ["exponential", "linear", "fixed", "never"];
 
-/// A policy as it was written; what was not said is left to `RetryPolicy`.
+/// A policy as written. `RetryPolicy` has the values that are not given.
 pub(crate) struct Retry {
     kind: Ident,
     initial: Option<Duration>,
@@ -29,7 +29,7 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// Reads what stands in the brackets after `retry`.
+    /// Reads the options in the brackets after `retry`.
     pub(crate) fn read(name: &Ident, input: ParseStream<'_>) -> Result<Self> {
         let content = options::inside(name, input, EXAMPLE)?;
         let mut retry = Self::of(kind(name, &content)?);

@@ -15,14 +15,14 @@ use syn::{
 pub(crate) struct Function {
     pub(crate) visibility: Visibility,
     pub(crate) name: Ident,
-    /// What its first argument takes.
+    /// The kind of the first argument.
     pub(crate) takes: Taken,
-    /// What its further arguments are given, and the types that say so.
+    /// The kinds of the further arguments, with their types.
     pub(crate) given: Vec<(Given, Type)>,
     pub(crate) returns: Type,
 }
 
-/// What a handler takes.
+/// The first argument of a handler.
 pub(crate) enum Taken {
     /// `event: E`
     Event(Type),
@@ -32,7 +32,7 @@ pub(crate) enum Taken {
     Events(Type),
 }
 
-/// What a handler can be given beside it.
+/// A further argument of a handler.
 pub(crate) enum Given {
     /// `&Delivery`
     Delivery,
@@ -46,7 +46,7 @@ pub(crate) enum Given {
     Connection(Type),
 }
 
-/// Everything of a function but its body.
+/// A function without its body.
 pub(crate) struct Head {
     pub(crate) visibility: Visibility,
     pub(crate) signature: Signature,
@@ -67,7 +67,7 @@ impl Parse for Head {
 }
 
 impl Function {
-    /// The shape of the function, or why it cannot be a handler.
+    /// The shape of the function, or the reason why it cannot be a handler.
     pub(crate) fn read(item: TokenStream) -> Result<Self> {
         let Head { visibility, signature } = syn::parse2(item)?;
         check_kind(&signature)?;
@@ -91,7 +91,7 @@ impl Function {
         Ok(Self { visibility, name: signature.ident, takes, given, returns })
     }
 
-    /// The types of the shared values it is given.
+    /// The types of its shared values.
     pub(crate) fn states(&self) -> impl Iterator<Item = &Type> {
         self.given.iter().filter_map(|(given, _)| match given {
             Given::State(ty) => Some(ty),
@@ -111,7 +111,7 @@ impl Taken {
                 Some(event) => Self::Events(event.clone()),
                 None => Self::Event(ty.clone()),
             }),
-            // A `macro_rules!` or another macro may have written the type.
+            // A macro may have written the type.
             Type::Macro(_) => Ok(Self::Event(ty.clone())),
             Type::Reference(reference) if is_shared(reference, "Record") => Ok(Self::Record),
             Type::Reference(reference) if reference.mutability.is_some() => {
@@ -190,7 +190,7 @@ fn check_kind(signature: &Signature) -> Result<()> {
     }
 }
 
-/// The type without the invisible brackets that a macro may have put around it.
+/// The type without the invisible brackets of a macro.
 fn bare(ty: &Type) -> &Type {
     match ty {
         Type::Group(group) => bare(&group.elem),

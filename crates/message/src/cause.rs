@@ -1,4 +1,4 @@
-//! Why a message is a dead letter.
+//! The cause of a dead letter.
 
 use std::borrow::Cow;
 
@@ -9,39 +9,39 @@ use crate::write::MessageHeaders;
 /// The longest text of an error, in bytes.
 const ERROR_LIMIT_BYTES: usize = 1000;
 
-/// Why a message is a dead letter: what its headers beside those of its form say. Sinks send it, and so do consumers
-/// that give up.
+/// The cause of a dead letter, in headers beside the headers of its form. Sinks send it, and consumers that
+/// give up.
 ///
 /// | header | value |
 /// | --- | --- |
 /// | `keylane-error` | the error and its causes, on one line of at most 1,000 bytes |
 /// | `keylane-error-class` | the class of the error, if it has one |
 /// | `keylane-error-kind` | `error`, `timeout`, `panic`, `decode` or `expired` |
-/// | `keylane-attempts` | how often it was tried |
-/// | `keylane-target` | where it was to go, or where it was read |
+/// | `keylane-attempts` | the number of attempts |
+/// | `keylane-target` | the target of the message, or the topic that it was read from |
 /// | `keylane-handler` | the handler, or the group of the consumer |
 /// | `keylane-event-id` | the event id |
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cause<'a> {
-    /// The error and its causes.
+    /// The error and its sources.
     pub error: Cow<'a, str>,
     /// The class of the error.
     pub class: Option<&'a str>,
     /// What ended the last attempt: `error`, `timeout`, `panic`, `decode` or `expired`.
     pub kind: &'a str,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// Where it was to go, or where it was read: a topic; of a URL scheme, host and port.
+    /// The target of the message, or the topic that it was read from. Of a URL only scheme, host and port.
     pub target: Cow<'a, str>,
     /// The handler, or the group of the consumer.
     pub handler: &'a str,
-    /// The event id, if it is known.
+    /// The event id, if known.
     pub event_id: Option<Cow<'a, str>>,
 }
 
 impl<'a> Cause<'a> {
-    /// A cause of the kind `error`, of no class and of an unknown event.
+    /// A cause of the kind `error`, without a class and without an event id.
     pub fn new(
         error: impl Into<Cow<'a, str>>,
         attempts: u32,
@@ -52,7 +52,7 @@ impl<'a> Cause<'a> {
         Self { error, class: None, kind: "error", attempts, target, handler, event_id: None }
     }
 
-    /// The cause of a record that has failed on its way to this target.
+    /// The cause of a record that has failed on the way to this target.
     pub fn of(failure: &'a Failure, target: impl Into<Cow<'a, str>>) -> Self {
         let mut error = failure.error.clone();
         for cause in &failure.chain {
@@ -67,7 +67,8 @@ impl<'a> Cause<'a> {
         }
     }
 
-    /// The headers. They stand before those of the record, so that a dead letter of a dead letter has the last cause.
+    /// The headers. They come before the headers of the record, so that a dead letter of a dead letter has
+    /// the last cause.
     pub fn headers(&self) -> MessageHeaders<'a> {
         let mut error: String = self.error.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         error.truncate(error.floor_char_boundary(ERROR_LIMIT_BYTES));

@@ -6,8 +6,8 @@ use keylane::Record;
 
 static NO_HEADERS: BTreeMap<String, String> = BTreeMap::new();
 
-/// The facts of one event: what a [`Form`](crate::Form) writes into a message. A record of an outbox has them all;
-/// a producer without an outbox fills them in itself.
+/// The facts of one event, which a [`Form`](crate::Form) writes into a message. A record of an outbox has all
+/// of them. A producer without an outbox fills them in.
 ///
 /// ```
 /// use keylane_message::{Binding, Event, Form};
@@ -20,15 +20,15 @@ static NO_HEADERS: BTreeMap<String, String> = BTreeMap::new();
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event<'a> {
-    /// The identity of the event, the same in every repetition.
+    /// The event id, which is the same in every repetition.
     pub id: Cow<'a, str>,
-    /// Where it is from: the `source` of a CloudEvent.
+    /// The source of the event: the `source` of a CloudEvent.
     pub source: &'a str,
     /// The record type.
     pub record_type: &'a str,
     /// The record key.
     pub key: &'a str,
-    /// A number that grows along a key: the record id.
+    /// A number that grows along the events of a key: the record id.
     pub sequence: Option<i64>,
     /// The media type of the payload.
     pub content_type: &'a str,
@@ -53,7 +53,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// The facts of a record. `source` is that of its CloudEvent.
+    /// The facts of a record. `source` is the source of its CloudEvent.
     pub fn of(record: &'a Record, source: &'a str) -> Self {
         let delivery = &record.delivery;
         Self {
@@ -68,13 +68,13 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Its trace id: the header `trace_id`, or the trace of the header `traceparent`.
+    /// The trace id: the header `trace_id`, or the trace id in the header `traceparent`.
     pub fn trace_id(&self) -> Option<&'a str> {
         trace_id(self.headers.get("trace_id"), self.headers.get("traceparent"))
     }
 }
 
-/// The trace id that was given, or the one in the context of the W3C: `00-TRACE-SPAN-FLAGS`.
+/// The given trace id, or the one in a W3C trace context (`00-TRACE-SPAN-FLAGS`).
 pub(crate) fn trace_id<'a>(given: Option<&'a String>, traceparent: Option<&'a String>) -> Option<&'a str> {
     let of_parent = || traceparent.and_then(|parent| parent.split('-').nth(1));
     given.map(String::as_str).or_else(of_parent)

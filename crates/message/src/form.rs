@@ -1,15 +1,16 @@
-//! The forms of a message, and what differs between the protocols that carry it.
+//! The forms of a message, and the differences between the protocols that carry it.
 
 use serde::{Deserialize, Serialize};
 
-/// What a message looks like. `docs/messages.md` shows each form with its headers and its body.
+/// The form of a message. `docs/messages.md` shows each form with its headers and its body.
 ///
-/// In settings, the forms have these names: `cloud-events`, `cloud-events-json`, `base-event`, `debezium`, `plain`.
+/// In settings, the forms have these names: `cloud-events`, `cloud-events-json`, `base-event`, `debezium`,
+/// `plain`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Form {
-    /// A CloudEvent 1.0 in binary mode: the body is the payload, the attributes are headers.
+    /// A CloudEvent 1.0 in binary mode: the body is the payload, and the attributes are headers.
     #[default]
     CloudEvents,
     /// A CloudEvent 1.0 in structured mode: the body is a JSON object with the attributes and the payload.
@@ -18,12 +19,12 @@ pub enum Form {
     BaseEvent,
     /// The body is the payload, with the headers of Debezium's outbox event router.
     Debezium,
-    /// The body is the payload, without any header of its own.
+    /// The body is the payload, and the form adds no headers.
     Plain,
 }
 
 impl Form {
-    /// All forms.
+    /// Every form.
     pub const ALL: [Self; 5] =
         [Self::CloudEvents, Self::CloudEventsJson, Self::BaseEvent, Self::Debezium, Self::Plain];
 
@@ -39,12 +40,13 @@ impl Form {
     }
 }
 
-/// The protocol that carries a message. The binary form of a CloudEvent names its attributes differently in each.
+/// The protocol that carries a message. The binary form of a CloudEvent names its attributes differently in
+/// each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Binding {
-    /// `ce_` before each attribute; values are UTF-8.
+    /// The prefix `ce_` before each attribute. Values are UTF-8.
     Kafka,
-    /// `ce-` before each attribute; values are percent-encoded.
+    /// The prefix `ce-` before each attribute. Values are percent-encoded.
     Http,
 }

@@ -1,7 +1,7 @@
-//! What the sinks of keylane send, and what consumers read back.
+//! The messages that the sinks of Keylane send and consumers read.
 //!
-//! A [`Route`] is a pure function from a record to a [`Message`]: target, key, headers and body, in one of five
-//! [forms](Form). [`Received::read`] is the way back.
+//! A [`Route`] is a pure function from a record to a [`Message`]: target, key, headers and body, in one of
+//! five [forms](Form). [`Received::read`] reads a message again.
 //!
 //! ```
 //! use keylane_message::{Binding, Event, Form, Received};
@@ -16,8 +16,8 @@
 //! # Ok::<(), keylane_message::ReadError>(())
 //! ```
 //!
-//! Routes come from code ([`Route`]) or from a file ([`RouteConfig`], with [templates](Template)). The forms with
-//! their headers and bodies: `docs/messages.md` in the repository.
+//! Routes come from code ([`Route`]) or from a file ([`RouteConfig`], with [templates](Template)).
+//! `docs/messages.md` in the repository shows the forms with their headers and bodies.
 
 mod cause;
 mod config;

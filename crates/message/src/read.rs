@@ -1,4 +1,4 @@
-//! The way back: what a consumer reads out of a message.
+//! Reading a message: the facts of its event, for consumers.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -13,7 +13,7 @@ use crate::{
     write::{CLOUD_EVENTS_JSON, CONTENT_TYPE, PAYLOAD_TYPE, SEQUENCE, TYPE},
 };
 
-/// What a message says of its event. What the form has no place for is `None`.
+/// The facts of an event as its message has them. A fact without a place in the form is `None`.
 ///
 /// ```
 /// use keylane_message::{Form, Received};
@@ -30,86 +30,86 @@ use crate::{
 pub struct Received<'a> {
     /// The form of the message.
     pub form: Form,
-    /// The identity of the event, the same in every repetition.
+    /// The event id, which is the same in every repetition.
     pub event_id: Option<String>,
-    /// Where it is from.
+    /// The source of the event.
     pub source: Option<String>,
     /// The record type.
     pub record_type: Option<String>,
-    /// The record key; if the form has no place for it, the key of the message.
+    /// The record key, or the key of the message if the form has no place for the record key.
     pub key: Option<String>,
-    /// A number that grows along a key of one source.
+    /// A number that grows along the events of one key and one source.
     pub sequence: Option<i64>,
-    /// Which trace the event belongs to.
+    /// The trace of the event.
     pub trace: TraceContext,
     /// The media type of the payload.
     pub content_type: Option<String>,
-    /// The other headers, and attributes of a CloudEvent for which there is no field here, as `ce_time`. A header
-    /// that is not text is left out.
+    /// The other headers, and the attributes of a CloudEvent that have no field here, such as `ce_time`.
+    /// Headers that are not text are left out.
     pub headers: BTreeMap<String, String>,
     /// The payload of the record.
     pub payload: Cow<'a, [u8]>,
 }
 
-/// The trace that an event belongs to.
+/// The trace of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TraceContext {
-    /// The context of the W3C: `00-TRACE-SPAN-FLAGS`.
+    /// The W3C trace context: `00-TRACE-SPAN-FLAGS`.
     pub traceparent: Option<String>,
-    /// What vendors add to it.
+    /// The additions of vendors to the trace context.
     pub tracestate: Option<String>,
-    /// The trace id: given as such, or that of `traceparent`.
+    /// The trace id: the header of its own, or the one in `traceparent`.
     pub trace_id: Option<String>,
 }
 
-/// Why a message cannot be read. The texts name places, never the content of the message.
+/// The reason why a message cannot be read. The texts name places, never the content of the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The form needs what the message does not have.
+    /// The message lacks something that its form requires.
     #[error("the message has no {what}, which the form {} needs", form.as_str())]
     Missing {
         /// The form of the message.
         form: Form,
-        /// An attribute or a field.
+        /// The attribute or field that is missing.
         what: &'static str,
     },
-    /// The CloudEvent is of another version.
+    /// The CloudEvent has another version.
     #[error("the message is a CloudEvent of version {version:?}, but only 1.0 can be read")]
     Version {
-        /// Its version.
+        /// The version of the CloudEvent.
         version: String,
     },
-    /// The message has several events.
+    /// The message contains several events.
     #[error("the message is a batch of CloudEvents, but only single events can be read")]
     Batch,
-    /// The body is not the JSON that the form asks for.
+    /// The body is not the JSON that the form requires.
     #[error("the body is not an object of the form {} at line {line}, column {column}", form.as_str())]
     Json {
         /// The form of the message.
         form: Form,
-        /// 1 and up.
+        /// Counted from 1.
         line: usize,
-        /// 1 and up.
+        /// Counted from 1.
         column: usize,
     },
-    /// The payload is said to be in base64, and is not.
+    /// The payload is declared as base64, but is not base64.
     #[error("the field {field} is not base64")]
     Base64 {
-        /// Its name.
+        /// The name of the field.
         field: &'static str,
     },
 }
 
 impl<'a> Received<'a> {
-    /// Reads a message, in the form that its headers tell. A message that tells none is plain.
+    /// Reads a message in the form that its headers name. A message that names no form is plain.
     ///
-    /// Names of headers are compared without case; of several headers with one name the last one counts. `key` is
-    /// the key of a message in Kafka.
+    /// The case of header names does not matter. Of several headers with one name, the last one counts. `key`
+    /// is the key of a message in Kafka.
     ///
     /// # Errors
-    /// The message tells a form that it does not have.
+    /// The message does not have the form that its headers name.
     pub fn read<'h>(
         headers: impl IntoIterator<Item = (&'h str, &'h [u8])>,
         key: Option<&[u8]>,
@@ -120,7 +120,7 @@ impl<'a> Received<'a> {
         headers.read(form, key, body)
     }
 
-    /// Reads a message that has this form: for envelopes of producers other than keylane, which no header tells.
+    /// Reads a message that has this form. For producers other than Keylane, whose headers name no form.
     ///
     /// # Errors
     /// The message does not have the form.
@@ -134,7 +134,7 @@ impl<'a> Received<'a> {
     }
 }
 
-/// The headers that are text, those of the form are taken out one by one.
+/// The headers that are text. The reader takes the headers of the form out one by one.
 struct Headers(BTreeMap<String, String>);
 
 impl Headers {
@@ -220,7 +220,7 @@ impl Headers {
         let (data, encoded) = (fields.remove("data"), fields.remove("data_base64").map(text));
         received.payload = payload(data, encoded, "data_base64")?;
         let content_type = fields.remove("datacontenttype").map(text);
-        // The default of the JSON format.
+        // The default value in the JSON format of CloudEvents.
         let content_type = content_type.or_else(|| data.map(|_| "application/json".to_owned()));
         event(received, content_type, |name| fields.remove(name).map(text))?;
         received.headers = self.0;
@@ -313,7 +313,7 @@ struct Envelope<'a> {
     trace_id: Option<String>,
     #[serde(default)]
     biz_key: Option<String>,
-    /// `null` is a payload, too.
+    /// Keeps `null`, which is a payload, too.
     #[serde(borrow, default, deserialize_with = "present")]
     payload: Option<&'a RawValue>,
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! Routes: which records go where, and as what. Pure functions of the record.
+//! Routes: the target and the form of each record's message. Pure functions of the record.
 
 use std::{borrow::Cow, fmt};
 
@@ -16,17 +16,17 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Message<'a> {
-    /// Where to: a topic, a queue, the URL of an endpoint.
+    /// The target: a topic, a queue, the URL of an endpoint.
     pub target: Cow<'a, str>,
-    /// What orders messages at the target, and chooses the partition in Kafka.
+    /// The key, which orders messages at the target. It chooses the partition in Kafka.
     pub key: Cow<'a, str>,
-    /// In this order.
+    /// The headers, in order.
     pub headers: MessageHeaders<'a>,
-    /// What is sent. In most forms it is the payload of the record, as it is stored.
+    /// The body. In most forms it is the payload of the record, as stored.
     pub body: Cow<'a, [u8]>,
 }
 
-/// What becomes of the records of some types: a pure function from a record to a message.
+/// The route of some record types: a pure function from a record to a message.
 ///
 /// ```
 /// use keylane_message::{Form, Route};
@@ -49,7 +49,7 @@ pub struct Route {
     dead_letters: Option<DeadLetters>,
 }
 
-/// Where dead letters go.
+/// The target of dead letters.
 #[derive(Debug)]
 enum DeadLetters {
     Target(Text),
@@ -86,7 +86,7 @@ impl fmt::Debug for Text {
     }
 }
 
-/// The value of a header can be a secret: the debug form shows the names only.
+/// The debug form shows only the names of headers, because a value can be a secret.
 impl fmt::Debug for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
@@ -102,17 +102,17 @@ impl fmt::Debug for Route {
 }
 
 impl Route {
-    /// Records go to this target: those of all types, until [`Route::events`] says which.
+    /// A route to this target, for records of all types unless [`Route::events`] names some.
     pub fn to(target: impl Into<String>) -> Self {
         Self::new(Text::Template(Template::of_text(target.into())))
     }
 
-    /// As [`Route::to`], with a target for each record.
+    /// Like [`Route::to`], with a target for each record.
     pub fn to_by(target: impl Fn(&Record) -> String + Send + Sync + 'static) -> Self {
         Self::new(Text::By(Box::new(target)))
     }
 
-    /// As [`Route::to`], with a target for each record, by a template.
+    /// Like [`Route::to`], with a target for each record, by a template.
     pub fn to_template(target: Template) -> Self {
         Self::new(Text::Template(target))
     }
@@ -128,7 +128,7 @@ impl Route {
         }
     }
 
-    /// The record types that go this way. A `*` stands for any text.
+    /// Sets the record types of the route. A `*` matches any text.
     pub fn events<T: Into<String>>(mut self, patterns: impl IntoIterator<Item = T>) -> Self {
         let before = self.record_types.patterns().map(<[String]>::to_vec);
         let types = RecordTypes::types(patterns);
@@ -136,24 +136,26 @@ impl Route {
         self
     }
 
-    /// The key of the message. Default: the record key, which keeps the order: records of one key must get one key.
+    /// Sets the key of the message. The default is the record key, which keeps the order. All records of one
+    /// record key must get the same key.
     pub fn key(mut self, key: impl Fn(&Record) -> String + Send + Sync + 'static) -> Self {
         self.key = Some(Text::By(Box::new(key)));
         self
     }
 
-    /// As [`Route::key`], by a template.
+    /// Like [`Route::key`], by a template.
     pub fn key_template(mut self, key: Template) -> Self {
         self.key = Some(Text::Template(key));
         self
     }
 
-    /// A header of every message. It wins over a record's header of the same name, not over one of the form.
+    /// Adds a header to every message. It replaces a header of the record with the same name, but not a
+    /// header of the form.
     pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.header_template(name, Template::of_text(value.into()))
     }
 
-    /// As [`Route::header`], with a value for each record.
+    /// Like [`Route::header`], with a value for each record.
     pub fn header_by(
         mut self,
         name: impl Into<String>,
@@ -163,54 +165,56 @@ impl Route {
         self
     }
 
-    /// As [`Route::header`], with a value for each record, by a template.
+    /// Like [`Route::header`], with a value for each record, by a template.
     pub fn header_template(mut self, name: impl Into<String>, value: Template) -> Self {
         self.headers.push((name.into(), Text::Template(value)));
         self
     }
 
-    /// What the messages look like. Default: [`Form::CloudEvents`].
+    /// Sets the form of the messages. Default: [`Form::CloudEvents`].
     pub fn form(mut self, form: Form) -> Self {
         self.form = form;
         self
     }
 
-    /// Leaves out the headers of CloudEvents: [`Form::Plain`].
+    /// Leaves out the headers of CloudEvents: sets [`Form::Plain`].
     pub fn plain(self) -> Self {
         self.form(Form::Plain)
     }
 
-    /// Where a record goes that fails for good. It is then completed, and the later records of its key go on.
+    /// Sets the target of records that fail for good. Such a record is then completed, and the later records
+    /// of its key go on.
     pub fn dead_letters(self, target: impl Into<String>) -> Self {
         self.dead_letters_template(Template::of_text(target.into()))
     }
 
-    /// As [`Route::dead_letters`], with a target for each record, by a template.
+    /// Like [`Route::dead_letters`], with a target for each record, by a template.
     pub fn dead_letters_template(mut self, target: Template) -> Self {
         self.dead_letters = Some(DeadLetters::Target(Text::Template(target)));
         self
     }
 
-    /// A record that fails for good goes to the table `outbox_dead_letter` of the outbox with the words of its [`Cause`].
-    /// It is then completed, and the later records of its key go on. It takes the place of [`Route::dead_letters`].
+    /// Writes records that fail for good into the table `outbox_dead_letter` of the outbox, with their
+    /// [`Cause`]. Such a record is then completed, and the later records of its key go on. Replaces
+    /// [`Route::dead_letters`].
     pub fn dead_letter_table(mut self) -> Self {
         self.dead_letters = Some(DeadLetters::Table);
         self
     }
 
-    /// Whether records of this type go this way.
+    /// Whether the route accepts records of this type.
     pub fn takes(&self, record_type: &str) -> bool {
         self.record_types().takes(record_type)
     }
 
-    /// The message of a record. `source` is that of its CloudEvent.
+    /// The message of a record. `source` is the source of its CloudEvent.
     pub fn message<'a>(&'a self, record: &'a Record, source: &'a str, binding: Binding) -> Message<'a> {
         let event = Event::of(record, source);
         self.build(record, &event, binding, &self.target, None)
     }
 
-    /// The dead letter of a record that has failed for good: its message, with the headers of a [`Cause`], to the target
-    /// of [`Route::dead_letters`]. `None` if the route names none.
+    /// The dead letter of a record that has failed for good: its message with the headers of a [`Cause`], for
+    /// the target of [`Route::dead_letters`]. `None` if the route has no such target.
     pub fn dead_letter<'a>(
         &'a self,
         record: &'a Record,
@@ -224,13 +228,14 @@ impl Route {
         Some(self.build(record, &event, binding, target, Some(&cause)))
     }
 
-    /// Where a record was to go, as a cause names it.
+    /// The target of a record, as a cause names it.
     fn named_target<'a>(&'a self, record: &Record, event: &Event<'a>, binding: Binding) -> Cow<'a, str> {
         let target = self.target.of(record, event);
         if binding == Binding::Http { origin(target) } else { target }
     }
 
-    /// What stands in the table of dead letters as the target of a record; `None` if they do not go there.
+    /// The target of a record as the table of dead letters names it. `None` if the route does not use that
+    /// table.
     pub(crate) fn target_in_table(&self, record: &Record, source: &str, binding: Binding) -> Option<String> {
         let event = Event::of(record, source);
         let in_table = matches!(self.dead_letters, Some(DeadLetters::Table));
@@ -255,18 +260,18 @@ impl Route {
         Message { target: target.of(record, event), key, headers, body }
     }
 
-    /// Whether records that fail for good go anywhere.
+    /// Whether the route has dead letters.
     pub fn has_dead_letters(&self) -> bool {
         self.dead_letters.is_some()
     }
 
-    /// The record types that go this way.
+    /// The record types of the route.
     pub fn record_types(&self) -> &RecordTypes {
         &self.record_types
     }
 
-    /// The targets that are the same for all records, that of dead letters among them: what can be checked before
-    /// anything is sent.
+    /// The targets that are the same for all records, including the target of dead letters. They can be
+    /// checked before the first message.
     pub fn fixed_targets(&self) -> impl Iterator<Item = &str> {
         let dead_letters = match &self.dead_letters {
             Some(DeadLetters::Target(target)) => Some(target),
@@ -276,7 +281,7 @@ impl Route {
     }
 }
 
-/// Scheme, host and port of a URL: the rest can be a secret.
+/// Scheme, host and port of a URL. The rest can be a secret.
 fn origin(url: Cow<'_, str>) -> Cow<'_, str> {
     let authority = url.find("://").map_or(0, |at| at + 3);
     let end = url[authority..].find(['/', '?', '#']).map_or(url.len(), |at| authority + at);

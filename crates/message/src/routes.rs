@@ -1,4 +1,4 @@
-//! The routes of a sink, and which of them a record goes by.
+//! The routes of a sink, and the choice of a record's route.
 
 use keylane::{
     Failure, HandlerError, Record, RecordTypes, State,
@@ -10,7 +10,7 @@ use crate::{
     route::{Message, Route},
 };
 
-/// The routes of a sink, in their order. A record goes by the first one that takes its type.
+/// The routes of a sink, in order. A record takes the first route that accepts its type.
 ///
 /// ```
 /// use keylane_message::{Route, Routes};
@@ -24,29 +24,30 @@ use crate::{
 pub struct Routes(Vec<Route>);
 
 impl Routes {
-    /// Adds a route behind the others.
+    /// Adds a route after the others.
     pub fn add(&mut self, route: Route) {
         self.0.push(route);
     }
 
-    /// The route of a record; `None` if none takes its type.
+    /// The route of a record. `None` if no route accepts its type.
     pub fn of(&self, record: &Record) -> Option<&Route> {
         self.0.iter().find(|route| route.takes(&record.delivery.record_type))
     }
 
-    /// The types for which a sink is to be registered: those of its routes, all types if one of them names none.
+    /// The record types for which to register a sink: the types of its routes, or all types if a route names
+    /// none.
     pub fn record_types(&self) -> RecordTypes {
         let types = self.0.iter().map(|route| route.record_types().clone());
         types.reduce(RecordTypes::or).unwrap_or_else(RecordTypes::all)
     }
 
-    /// Whether a route has dead letters: then the sink is to have a fallback.
+    /// Whether a route has dead letters. The sink then needs a fallback.
     pub fn has_dead_letters(&self) -> bool {
         self.0.iter().any(Route::has_dead_letters)
     }
 
-    /// Writes a record that has failed for good into the table of dead letters. `None` if its route does not keep them
-    /// there. `source` is that of its CloudEvent.
+    /// Writes a record that has failed for good into the table of dead letters. `None` if its route does not
+    /// use that table. `source` is the source of its CloudEvent.
     pub async fn keep_dead_letter(
         &self,
         context: Context<'_>,
@@ -62,7 +63,8 @@ impl Routes {
         })
     }
 
-    /// The dead letter of a record that has failed for good; `None` if its route has none, or keeps them in the table.
+    /// The dead letter of a record that has failed for good. `None` if its route has no dead letters, or
+    /// keeps them in the table.
     pub fn dead_letter<'a>(
         &'a self,
         record: &'a Record,
@@ -73,7 +75,7 @@ impl Routes {
         self.of(record)?.dead_letter(record, failure, source, binding)
     }
 
-    /// How many there are.
+    /// The number of routes.
     pub fn count(&self) -> usize {
         self.0.len()
     }

@@ -1,12 +1,12 @@
-//! A sink and its routes in one sentence.
+//! A sink and its routes in one expression.
 
 use keylane::{Record, Registration};
 
 use crate::{form::Form, route::Route};
 
-/// What takes routes and becomes a handler: the sinks for Kafka and for HTTP endpoints, and others like them.
+/// A sink: it takes routes and becomes a handler. The sinks for Kafka and for HTTP endpoints implement it.
 pub trait Sink: Sized {
-    /// Adds a route. Records go by the first route that takes their type.
+    /// Adds a route. A record takes the first route that accepts its type.
     #[must_use]
     fn route(self, route: Route) -> Self;
 
@@ -14,7 +14,7 @@ pub trait Sink: Sized {
     fn registration(self, id: impl Into<String>) -> Registration;
 }
 
-/// Begins a route of a sink: its record types, then its target, then the rest.
+/// Begins a route of a sink. The record types come first, then the target, then everything else.
 ///
 /// ```
 /// use keylane::{Registration, RecordTypes};
@@ -42,7 +42,7 @@ pub fn route<S: Sink>(sink: S) -> Routing<S> {
     Routing { sink, events: Vec::new() }
 }
 
-/// A route of a sink that has no target yet: see [`route`].
+/// A route of a sink without a target, see [`route`].
 #[derive(Debug)]
 #[must_use = "say where to, with .to(…)"]
 pub struct Routing<S> {
@@ -51,18 +51,18 @@ pub struct Routing<S> {
 }
 
 impl<S: Sink> Routing<S> {
-    /// As [`Route::events`].
+    /// Like [`Route::events`].
     pub fn events<T: Into<String>>(mut self, patterns: impl IntoIterator<Item = T>) -> Self {
         self.events.extend(patterns.into_iter().map(Into::into));
         self
     }
 
-    /// As [`Route::to`].
+    /// Like [`Route::to`].
     pub fn to(self, target: impl Into<String>) -> Routed<S> {
         self.by(Route::to(target))
     }
 
-    /// As [`Route::to_by`].
+    /// Like [`Route::to_by`].
     pub fn to_by(self, target: impl Fn(&Record) -> String + Send + Sync + 'static) -> Routed<S> {
         self.by(Route::to_by(target))
     }
@@ -73,7 +73,7 @@ impl<S: Sink> Routing<S> {
     }
 }
 
-/// A sink with a route: see [`route`](route()).
+/// A sink with a route, see [`route`](route()).
 #[derive(Debug)]
 #[must_use = "register it with .registration(…)"]
 pub struct Routed<S> {
@@ -86,17 +86,17 @@ impl<S: Sink> Routed<S> {
         Self { route: change(self.route), ..self }
     }
 
-    /// As [`Route::key`].
+    /// Like [`Route::key`].
     pub fn key(self, key: impl Fn(&Record) -> String + Send + Sync + 'static) -> Self {
         self.with(|route| route.key(key))
     }
 
-    /// As [`Route::header`].
+    /// Like [`Route::header`].
     pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.with(|route| route.header(name, value))
     }
 
-    /// As [`Route::header_by`].
+    /// Like [`Route::header_by`].
     pub fn header_by(
         self,
         name: impl Into<String>,
@@ -105,17 +105,17 @@ impl<S: Sink> Routed<S> {
         self.with(|route| route.header_by(name, value))
     }
 
-    /// As [`Route::form`].
+    /// Like [`Route::form`].
     pub fn form(self, form: Form) -> Self {
         self.with(|route| route.form(form))
     }
 
-    /// As [`Route::dead_letters`].
+    /// Like [`Route::dead_letters`].
     pub fn dead_letters(self, target: impl Into<String>) -> Self {
         self.with(|route| route.dead_letters(target))
     }
 
-    /// As [`Route::dead_letter_table`].
+    /// Like [`Route::dead_letter_table`].
     pub fn dead_letter_table(self) -> Self {
         self.with(Route::dead_letter_table)
     }
@@ -125,7 +125,7 @@ impl<S: Sink> Routed<S> {
         route(self.sink.route(self.route))
     }
 
-    /// Ends this route. The sink is a handler with this id.
+    /// Ends this route. Returns the sink as a handler with this id.
     pub fn registration(self, id: impl Into<String>) -> Registration {
         self.sink.route(self.route).registration(id)
     }

@@ -1,4 +1,4 @@
-//! Texts with names in braces, such as `{key}`: how a configuration file says what a closure says in code.
+//! Texts with names in braces, such as `{key}`. They do in a configuration file what a closure does in code.
 
 use std::borrow::Cow;
 
@@ -42,21 +42,21 @@ enum Piece {
     Header(String),
 }
 
-/// Why a text is no template.
+/// The reason why a text is not a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TemplateError {
-    /// There is no such name.
+    /// A name in braces is unknown.
     #[error(
         "template {template:?} names {{{name}}}, which is not one of {{key}}, {{type}}, {{id}}, {{sequence}}, {{source}}, {{content_type}}, {{trace_id}}, {{header.NAME}}"
     )]
     Name {
         /// The whole text.
         template: String,
-        /// What stands in braces.
+        /// The text between the braces.
         name: String,
     },
-    /// A brace without its other half.
+    /// A brace has no counterpart.
     #[error("template {template:?} has a single brace: write {{{{ or }}}} for a brace that is to stay")]
     Brace {
         /// The whole text.
@@ -68,7 +68,7 @@ impl Template {
     /// Parses a text.
     ///
     /// # Errors
-    /// The text has an unknown name, or a brace without its other half.
+    /// The text has an unknown name, or a brace without its counterpart.
     pub fn parse(template: &str) -> Result<Self, TemplateError> {
         let brace = || TemplateError::Brace { template: template.to_owned() };
         let (mut pieces, mut text, mut rest) = (Vec::new(), String::new(), template);
@@ -112,7 +112,7 @@ impl Template {
         }
     }
 
-    /// A template that is this text, braces and all.
+    /// A template that yields this text unchanged, including braces.
     pub(crate) fn of_text(text: String) -> Self {
         Self(vec![Piece::Text(text)])
     }

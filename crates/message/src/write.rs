@@ -1,4 +1,4 @@
-//! How an event becomes headers and a body: one pure function for each form.
+//! Writing a message: headers and body of an event, one pure function per form.
 
 use std::borrow::Cow;
 
@@ -17,26 +17,26 @@ pub type MessageHeaders<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
 /// The media type of a CloudEvent in structured mode.
 pub(crate) const CLOUD_EVENTS_JSON: &str = "application/cloudevents+json";
-/// Headers for what a form has no place for.
+/// The headers of facts that a form has no place for.
 pub(crate) const TYPE: &str = "keylane-type";
 pub(crate) const SEQUENCE: &str = "keylane-sequence";
-/// The media type of the payload within an envelope. A message that has it is a `BaseEvent`.
+/// The media type of the payload in an envelope. A message with this header is a `BaseEvent`.
 pub(crate) const PAYLOAD_TYPE: &str = "keylane-payload-type";
 pub(crate) const CONTENT_TYPE: &str = "content-type";
 
-/// What the binding of CloudEvents to HTTP wants encoded, beside what is not ASCII.
+/// The ASCII characters that the HTTP binding of CloudEvents encodes. It encodes all other characters, too.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 
 impl<'a> Event<'a> {
-    /// The headers and the body of this event's message. The headers of the event follow those of the form, and one
-    /// that the form has itself is left out.
+    /// The headers and the body of the event's message. The headers of the event follow the headers of the
+    /// form. A header of the event that the form has, too, is left out.
     pub fn write(&self, form: Form, binding: Binding) -> (MessageHeaders<'a>, Cow<'a, [u8]>) {
         let (mut headers, body) = self.write_form(form, binding);
         self.add_own(&mut headers);
         (headers, body)
     }
 
-    /// As [`Event::write`], without the headers of the event.
+    /// Like [`Event::write`], without the headers of the event.
     pub(crate) fn write_form(&self, form: Form, binding: Binding) -> (MessageHeaders<'a>, Cow<'a, [u8]>) {
         let payload = Cow::Borrowed(self.payload);
         match form {
@@ -135,7 +135,7 @@ impl<'a> Event<'a> {
         headers
     }
 
-    /// The payload as it stands if it is JSON, else encoded.
+    /// The payload unchanged if it is JSON, otherwise encoded.
     fn json_or_base64(&self) -> (Option<&'a RawValue>, Option<String>) {
         let payload: &'a [u8] = self.payload;
         let raw = is_json(self.content_type).then(|| serde_json::from_slice::<&RawValue>(payload).ok());
@@ -156,15 +156,15 @@ pub(crate) fn is_json(content_type: &str) -> bool {
     has_end("/json") || has_end("+json")
 }
 
-/// Adds a header unless there is one of this name.
+/// Adds a header unless a header of this name exists.
 pub(crate) fn add<'a>(headers: &mut MessageHeaders<'a>, name: Cow<'a, str>, value: Cow<'a, str>) {
     if !has(headers, &name) {
         headers.push((name, value));
     }
 }
 
-/// Whether there is a header that readers take for the same: without case, and an attribute of a CloudEvent by its name
-/// in either protocol.
+/// Whether a header exists that readers take for the same one. Case does not matter, and an attribute of a
+/// CloudEvent has the names of both protocols.
 fn has(headers: &[(Cow<'_, str>, Cow<'_, str>)], name: &str) -> bool {
     let alike = |there: &str| {
         let attributes = attribute(there).zip(attribute(name));
@@ -178,12 +178,12 @@ fn attribute(name: &str) -> Option<&str> {
     (prefix.eq_ignore_ascii_case("ce_") || prefix.eq_ignore_ascii_case("ce-")).then_some(attribute)
 }
 
-/// `sequence` compares as text, as its extension asks.
+/// `sequence` compares as text, as the extension of CloudEvents requires.
 fn sequence<'a>(number: i64) -> Cow<'a, str> {
     Cow::Owned(format!("{number:020}"))
 }
 
-/// Texts and JSON that was read: this cannot fail.
+/// Writes texts and JSON that was parsed before, so that this cannot fail.
 fn json<'a>(body: &impl Serialize) -> Cow<'a, [u8]> {
     Cow::Owned(serde_json::to_vec(body).unwrap_or_default())
 }

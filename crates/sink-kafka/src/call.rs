@@ -1,7 +1,7 @@
-//! One call: its records in rounds, until each is acknowledged or has its error.
+//! One call: it sends its records in rounds until each one is acknowledged or has failed.
 //!
-//! A round sends all that is left, each key in order, and waits for all answers. Behind the first failure of a key
-//! its later answers do not count: they are sent again, after it.
+//! A round sends all remaining records, in order per key, and waits for all answers. After the first failure
+//! of a key, its later answers do not count: those records are sent again, after the failed one.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -19,15 +19,16 @@ use crate::{
     verdict::{SendError, Verdict, verdict},
 };
 
-/// Each round of a healthy producer is the last one; other calls' refusals can end a producer a few times.
+/// The most rounds of a call. With a healthy producer the first round is the last one. Refusals of other
+/// calls can end a producer a few times.
 const ROUNDS: usize = 20;
 
 /// The records of a key.
 #[derive(Default)]
 struct Queue {
-    /// What is to be sent, by its place in the call.
+    /// The places in the call of the records that remain to be sent.
     left: VecDeque<usize>,
-    /// The broker refused a batch with the first of them: it is sent alone.
+    /// Whether the broker refused a batch with the first of them, so that it is sent alone.
     suspect: bool,
 }
 
@@ -40,8 +41,8 @@ pub(crate) struct Call<'a, W> {
     began: Instant,
 }
 
-/// Retires a session, unless the call has got all its answers: what a dropped call has left in the client would
-/// go out at any later time.
+/// Retires a session unless the call has all its answers. Otherwise the client could send the messages of a
+/// dropped call at any later time.
 struct Retire<'a>(Option<&'a Session>);
 
 impl Drop for Retire<'_> {
@@ -53,8 +54,8 @@ impl Drop for Retire<'_> {
 }
 
 impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
-    /// `fate` says whether a record is sent; `None`: it is skipped. `write` makes its message, when the client takes it
-    /// and not before: of all records under way, messages would be a second copy.
+    /// `fate` decides whether a record is sent (`None`: it is skipped). `write` builds its message only when
+    /// the client takes it: messages of all records under way would be a second copy in memory.
     pub(crate) fn new(
         producers: &'a Producers,
         records: &'a [&'a Record],
@@ -106,8 +107,8 @@ impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
         results.into_iter().map(|result| result.unwrap_or_else(untold)).collect()
     }
 
-    /// Sends what was refused in a batch, one message of each key at a time. A refusal can be about the batch: then
-    /// the rest of the call goes alone, too.
+    /// Sends messages that were refused in a batch, one message per key at a time. If the cause was the
+    /// batch, the rest of the call is sent the same way.
     async fn send_suspects(&mut self) {
         loop {
             let suspects: Vec<usize> = self.queues.iter().filter_map(Queue::suspect).collect();
@@ -118,7 +119,7 @@ impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
         }
     }
 
-    /// Sends these and notes what became of them.
+    /// Sends these records and notes their results.
     async fn round(&mut self, indices: &[usize], alone: bool) {
         let session = match self.producers.session(alone) {
             Ok(session) => session,
@@ -137,7 +138,8 @@ impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
             retire.0 = None;
         }
         let answers = answers.known();
-        // Before the session ends, so that the other calls do not send again what it drops.
+        // This comes before the end of the session, so that other calls do not send its dropped messages
+        // again.
         if answers.contains(&Answer::Acknowledged) {
             self.producers.set_away(false);
         } else if !complete {
@@ -153,7 +155,7 @@ impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
 
     async fn send(&self, session: &Session, indices: &[usize], answers: &Arc<Answers>) {
         let mut closed: Option<&str> = None;
-        // The indices of a key are next to each other.
+        // The indices of a key are adjacent.
         for (place, index) in indices.iter().enumerate() {
             let key = self.records[*index].delivery.key.as_str();
             if closed == Some(key) {
@@ -167,7 +169,7 @@ impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
         }
     }
 
-    /// What the answers of a round mean for each key.
+    /// Applies the answers of a round to each key.
     fn note(&mut self, indices: &[usize], answers: &[Answer], alone: bool, session: &Session) {
         let of: HashMap<usize, Answer> = indices.iter().copied().zip(answers.iter().copied()).collect();
         for queue in 0..self.queues.len() {
@@ -191,16 +193,17 @@ impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
         let (mut code, mut verdict) = (code, verdict(code));
         if verdict == Verdict::ProducerBroken {
             match session.fatal() {
-                // No right to write at all, for example: a new producer would meet the same.
+                // For example, the user has no right to write at all: a new producer would get the same
+                // error.
                 Some((cause, _)) if self::verdict(cause) == Verdict::TopicRejected => {
                     (code, verdict) = (cause, Verdict::TopicRejected);
                 }
-                // It goes again with the next round.
+                // The next round sends it again.
                 _ if !self.producers.is_away() => return,
                 _ => {}
             }
         }
-        // The client refuses a size by itself before it sends: that needs no second opinion.
+        // If the client itself refuses a size before it sends, a second try is of no use.
         if verdict == Verdict::MessageRejected && !alone {
             self.queues[queue].suspect = true;
             return;
@@ -211,7 +214,7 @@ impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
         self.close(queue);
     }
 
-    /// What is behind a failure is not sent.
+    /// Ends the records behind a failure unsent.
     fn close(&mut self, queue: usize) {
         for index in std::mem::take(&mut self.queues[queue].left) {
             if self.results[index].is_none() {
@@ -220,7 +223,7 @@ impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
         }
     }
 
-    /// Everything that is left is not sent, and no attempt of it counts.
+    /// Ends all remaining records unsent. No attempt counts.
     fn give_up(&mut self, error: impl Fn(&Message<'_>) -> SendError) {
         for queue in 0..self.queues.len() {
             if let Some(&index) = self.queues[queue].left.front()

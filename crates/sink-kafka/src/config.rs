@@ -1,10 +1,10 @@
-//! The settings of a sink, and the client's properties that follow from them.
+//! The settings of a sink, and the client properties that follow from them.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use rdkafka::ClientConfig;
 
-/// Properties that carry the promises of the sink.
+/// The properties that the sink's guarantees rest on.
 const OWN: &[&str] = &[
     "acks",
     "request.required.acks",
@@ -27,7 +27,7 @@ const OWN: &[&str] = &[
     "transactional.id",
 ];
 
-/// How a sink reaches Kafka. All settings are in `docs/kafka.md`.
+/// The settings of a sink. `docs/kafka.md` lists all of them.
 #[derive(Clone)]
 #[must_use = "give it to KafkaSink::new"]
 pub struct KafkaConfig {
@@ -43,16 +43,16 @@ pub struct KafkaConfig {
     properties: BTreeMap<String, String>,
 }
 
-/// A setting that cannot be.
+/// A setting that is not valid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The property carries a promise of the sink.
+    /// A guarantee of the sink rests on the property.
     #[error(
         "the property {name} is the sink's own: it carries the order or the bounds that the sink promises"
     )]
     Own {
-        /// Its name.
+        /// The name of the property.
         name: String,
     },
     /// A setting is outside its range.
@@ -60,17 +60,18 @@ pub enum ConfigError {
     Range {
         /// The setting.
         name: &'static str,
-        /// Its value.
+        /// The value.
         value: String,
-        /// What it may be.
+        /// The permitted values.
         range: &'static str,
     },
-    /// The client does not take the properties. The text names the property; the value can be a secret.
+    /// The client refuses the properties. The text names the property, but not its value, which can be a
+    /// secret.
     #[error("the kafka client refuses its properties: {0}")]
     Client(String),
 }
 
-/// Values of properties can be secrets: the debug form shows their names only.
+/// The debug form shows only the names of properties, because a value can be a secret.
 impl fmt::Debug for KafkaConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KafkaConfig")
@@ -89,7 +90,7 @@ impl fmt::Debug for KafkaConfig {
 }
 
 impl KafkaConfig {
-    /// Brokers to begin with, as `host:port,host:port`.
+    /// Creates the settings. `brokers` are the first brokers to ask, as `host:port,host:port`.
     pub fn new(brokers: impl Into<String>) -> Self {
         Self {
             brokers: brokers.into(),
@@ -105,57 +106,58 @@ impl KafkaConfig {
         }
     }
 
-    /// The name of the client in the broker's logs and quotas. Default `keylane`.
+    /// Sets the name of the client in the broker's logs and quotas. Default `keylane`.
     pub fn client_id(mut self, client_id: impl Into<String>) -> Self {
         self.client_id = client_id.into();
         self
     }
 
-    /// The `source` of the CloudEvents. Default `/keylane`.
+    /// Sets the `source` of the CloudEvents. Default `/keylane`.
     pub fn source(mut self, source: impl Into<String>) -> Self {
         self.source = source.into();
         self
     }
 
-    /// How long a message waits for others of its partition to share a request. Default 2 ms.
+    /// Sets the time that a message waits for others of its partition to share a request. Default 2 ms.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
         self
     }
 
-    /// How long one call waits for acknowledgements until the brokers count as away. Default 10 s.
+    /// Sets the time that one call waits for acknowledgements until the brokers count as away. Default 10 s.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// How long a key waits until the brokers are tried again. Default 1 s.
+    /// Sets the time that a key waits until the brokers are tried again. Default 1 s.
     pub fn retry_after(mut self, pause: Duration) -> Self {
         self.retry_after = pause;
         self
     }
 
-    /// The most bytes that wait for acknowledgements, over all calls. Default 32 MiB. Calls wait while they are
-    /// spent.
+    /// Sets the most bytes that wait for acknowledgements, over all calls. Default 32 MiB. At the limit,
+    /// calls wait.
     pub fn queue_bytes(mut self, bytes: usize) -> Self {
         self.queue_bytes = bytes;
         self
     }
 
-    /// The most records per call. Default 500.
+    /// Sets the most records per call. Default 500.
     pub fn batch_size(mut self, records: usize) -> Self {
         self.batch_size = records;
         self
     }
 
-    /// The most calls at once. Default 32. Calls that wait for brokers take no place of other handlers beyond
-    /// these.
+    /// Sets the most calls at once. Default 32. Calls that wait for brokers use at most so many of the places
+    /// that all handlers share.
     pub fn concurrency(mut self, calls: usize) -> Self {
         self.concurrency = calls;
         self
     }
 
-    /// A property of librdkafka, such as `security.protocol`. Those that carry the sink's promises are refused.
+    /// Sets a property of librdkafka, such as `security.protocol`. Properties that the sink's guarantees rest
+    /// on are refused.
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.properties.insert(name.into(), value.into());
         self
@@ -179,7 +181,7 @@ impl KafkaConfig {
         Ok(())
     }
 
-    /// The client's properties. `alone`: each message in a request of its own.
+    /// The client properties. `alone`: each message in a separate request.
     pub(crate) fn client(&self, alone: bool) -> ClientConfig {
         let mut client = ClientConfig::new();
         client.set("partitioner", "murmur2_random"); // as the JVM's clients
@@ -192,12 +194,13 @@ impl KafkaConfig {
         client.set("client.id", &self.client_id);
         client.set("enable.idempotence", "true");
         client.set("acks", "all");
-        // No message times out by itself: the later ones of its key would go on without it.
+        // No message times out by itself, because the later messages of its key would go on without it.
         client.set("message.timeout.ms", "0");
         let propagation = self.patience.as_millis() / 2;
         client.set("topic.metadata.propagation.max.ms", propagation.to_string());
-        // The sink's own bound is reached first. Each message costs at least one KiB of it. The client counts a
-        // message until the answers that came together with its own are told, while the sink sends the next ones.
+        // The sink's own limit is reached first. Each message counts at least one KiB there. The client
+        // counts a message until it has passed on all answers of the same response, and the sink sends more
+        // meanwhile.
         let kib = self.queue_bytes / 1024;
         client.set("queue.buffering.max.messages", (2 * kib).to_string());
         client.set("queue.buffering.max.kbytes", (2 * kib).to_string());
@@ -205,7 +208,7 @@ impl KafkaConfig {
             client.set("batch.num.messages", "1");
             client.set("linger.ms", "0");
         } else {
-            // Once a message is refused, nothing more is sent by this producer.
+            // After a refused message, this producer sends nothing more.
             client.set("enable.gapless.guarantee", "true");
             client.set("linger.ms", (self.linger.as_secs_f64() * 1000.0).to_string());
         }

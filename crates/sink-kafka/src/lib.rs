@@ -1,6 +1,6 @@
-//! Hands the records of a keylane outbox on to Kafka: **at least once** and **in order per key**.
+//! Sends the records of a Keylane outbox to Kafka, **at least once** and **in order per key**.
 //!
-//! A [`KafkaSink`] is a handler. A [`Route`] says what becomes of a record: its topic, key, headers and body.
+//! A [`KafkaSink`] is a handler. A [`Route`] decides the topic, key, headers and body of a record's message.
 //!
 //! ```no_run
 //! use keylane::{Outbox, memory::MemoryPool};
@@ -15,7 +15,7 @@
 //! # }
 //! ```
 //!
-//! A sink with one route fits into one sentence:
+//! A sink with one route is one expression:
 //!
 //! ```no_run
 //! # use keylane_kafka::{KafkaConfig, KafkaSink, route};
@@ -30,8 +30,7 @@
 //! # }
 //! ```
 //!
-//! What an acknowledgement means, which duplicates there are, all settings and all errors:
-//! `docs/kafka.md` in the repository.
+//! `docs/kafka.md` in the repository describes acknowledgements, duplicates, all settings and all errors.
 
 mod call;
 mod config;

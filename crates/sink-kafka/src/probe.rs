@@ -1,4 +1,4 @@
-//! What the brokers say of topics, for a check before a service starts.
+//! The state of topics, for a check before a service starts.
 
 use std::time::Duration;
 
@@ -12,34 +12,35 @@ use rdkafka::{
 
 use crate::config::KafkaConfig;
 
-/// A topic as the brokers know it.
+/// A topic as the brokers describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopicState {
-    /// Its name.
+    /// The name of the topic.
     pub name: String,
-    /// How many partitions it has, or why it cannot be written to: it is unknown, or may not be seen.
+    /// The number of partitions. Or the reason why the topic cannot be written to: it is unknown, or the user
+    /// may not see it.
     pub partitions: Result<usize, Code>,
-    /// The largest batch that it takes, in bytes (`max.message.bytes`). `None` if the brokers do not tell.
+    /// The largest batch of the topic, in bytes (`max.message.bytes`). `None` if the brokers do not say.
     pub max_message_bytes: Option<u64>,
 }
 
-/// Why the brokers could not be asked.
+/// The brokers could not be asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the brokers at {brokers} cannot be asked: {code}")]
 #[non_exhaustive]
 pub struct ProbeError {
-    /// Where they were looked for.
+    /// The addresses that were tried.
     pub brokers: String,
-    /// The client's words.
+    /// The text of the client.
     pub code: Code,
 }
 
 impl KafkaConfig {
-    /// Asks the brokers for these topics, in the order given, and makes none of them.
+    /// Asks the brokers about these topics, and creates none of them. Returns the topics in the given order.
     ///
     /// # Errors
-    /// [`ProbeError`] if no broker answers within the time, or if they refuse the client.
+    /// [`ProbeError`] if no broker answers within this time, or if the brokers refuse the client.
     pub async fn topics(&self, names: &[String], within: Duration) -> Result<Vec<TopicState>, ProbeError> {
         let config = self.client(true);
         let (asked, reader) = (names.to_vec(), config.clone());
@@ -58,7 +59,7 @@ impl KafkaConfig {
     }
 }
 
-/// By a consumer's eyes: a producer that asks for a topic makes it, where brokers allow that.
+/// Asks as a consumer. A producer that asks for a topic creates it if the brokers allow that.
 fn partitions(
     config: &ClientConfig,
     names: &[String],
@@ -67,7 +68,7 @@ fn partitions(
     let mut config = config.clone();
     config.set("allow.auto.create.topics", "false").set("group.id", "keylane-check");
     let reader: BaseConsumer = config.create()?;
-    // Without a name to ask for, the brokers must at least say who they are.
+    // Without a topic to ask about, the brokers must at least identify themselves.
     if names.is_empty() && reader.client().fetch_cluster_id(within).is_none() {
         return Err(KafkaError::MetadataFetch(Code::BrokerTransportFailure));
     }
@@ -84,8 +85,8 @@ fn partitions(
     Ok(found)
 }
 
-/// In the order of the names. The right to read settings is one that a sink does not need: without it they are
-/// not told.
+/// The settings, in the order of the names. A sink does not need the right to read settings. Without that
+/// right they are `None`.
 async fn limits(
     config: &ClientConfig,
     names: impl Iterator<Item = &str>,

@@ -1,7 +1,8 @@
 //! A session: one producer of the client, and the acknowledgements that calls wait for.
 //!
-//! Within a session the messages of a key reach Kafka as an unbroken beginning of what was sent. So whoever sends
-//! again, in order and from the first message without acknowledgement, repeats messages but swaps none.
+//! Within a session, the messages of a key reach Kafka as an unbroken prefix of the messages that were sent.
+//! A caller that sends again, in order, from the first message without acknowledgement, repeats messages but
+//! swaps none.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -18,14 +19,14 @@ use rdkafka::{
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
-/// What became of a message.
+/// The result of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// All replicas in sync have it.
+    /// All replicas in sync have the message.
     Acknowledged,
-    /// It was refused, or dropped with its producer.
+    /// The broker refused the message, or the message was dropped with its producer.
     Failed(Code),
-    /// It was not handed to the client, or nothing has been heard of it.
+    /// The client did not get the message, or no answer has come.
     None,
 }
 
@@ -53,29 +54,29 @@ impl Answers {
         state.0[index] = answer;
         state.1 -= 1;
         if state.1 == 0 {
-            // Kept for a waiter that comes later.
+            // The notification is kept for a waiter that comes later.
             self.complete.notify_one();
         }
     }
 
-    /// Returns when each message that was handed over has its answer.
+    /// Returns when each message that the client got has its answer.
     pub(crate) async fn complete(&self) {
         while self.state().1 > 0 {
             self.complete.notified().await;
         }
     }
 
-    /// What is known now.
+    /// The answers so far.
     pub(crate) fn known(&self) -> Vec<Answer> {
         self.state().0.clone()
     }
 }
 
-/// Travels with a message through the client.
+/// The companion of a message in the client.
 pub(crate) struct Ticket {
     answers: Arc<Answers>,
     index: usize,
-    /// The message's share of the queue, given back with the ticket.
+    /// The message's permits of the queue, returned with the ticket.
     _room: OwnedSemaphorePermit,
 }
 
@@ -94,7 +95,7 @@ impl ClientContext for Events {
         tracing::debug!(target: "keylane_kafka", facility, text, "the kafka client reports");
     }
 
-    // An error here is no reason to fail a record: the client goes on trying.
+    // An error here fails no record, because the client goes on trying.
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(target: "keylane_kafka", %error, reason, "the kafka client has met an error");
     }
@@ -112,9 +113,9 @@ impl ProducerContext for Events {
     }
 }
 
-/// One producer. Retired, it sends nothing more.
+/// One producer. After it is retired, it sends nothing more.
 pub(crate) struct Session {
-    /// `None` only while it is dropped.
+    /// The producer. `None` only during the drop.
     producer: Option<ThreadedProducer<Events>>,
     retired: AtomicBool,
 }
@@ -125,9 +126,9 @@ impl Session {
         Ok(Arc::new(Self { producer: Some(producer), retired: AtomicBool::new(false) }))
     }
 
-    /// Hands a message to the client. What the client refuses at once has its answer, too.
+    /// Gives a message to the client. A message that the client refuses at once has its answer, too.
     ///
-    /// Returns whether later messages of its key may follow.
+    /// Returns whether later messages of the key may follow.
     pub(crate) fn send(&self, message: &Message<'_>, ticket: Box<Ticket>) -> bool {
         let Some(producer) = self.producer.as_ref().filter(|_| !self.is_retired()) else {
             ticket.answers.end(ticket.index, Answer::Failed(Code::PurgeQueue));
@@ -148,7 +149,7 @@ impl Session {
         false
     }
 
-    /// Drops what waits in the client. Each such message is answered; some may have reached Kafka.
+    /// Drops the messages that wait in the client. Each of them gets an answer; some may have reached Kafka.
     pub(crate) fn retire(&self) {
         if let Some(producer) = self.producer.as_ref().filter(|_| !self.retired.swap(true, Relaxed)) {
             producer.purge(PurgeConfig::default().queue().inflight());
@@ -159,17 +160,17 @@ impl Session {
         self.retired.load(Relaxed)
     }
 
-    /// Why the client can send nothing more.
+    /// The fatal error of the client, if any.
     pub(crate) fn fatal(&self) -> Option<(Code, String)> {
         self.producer.as_ref()?.client().fatal_error()
     }
 }
 
-/// The client's end takes up to half a second, which no task of the runtime is to wait for.
+/// Ends the client on a thread of its own. The end takes up to half a second and would block the runtime.
 impl Drop for Session {
     fn drop(&mut self) {
         let producer = self.producer.take();
-        // Without a thread it ends here.
+        // If no thread can be started, the client ends here.
         let _ = std::thread::Builder::new().name("kafka-end".to_owned()).spawn(move || drop(producer));
     }
 }

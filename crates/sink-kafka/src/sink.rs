@@ -1,4 +1,4 @@
-//! The sink: a handler of batches of raw records that holds the sessions and their bounds.
+//! The sink: a handler of batches of raw records. It owns the sessions and their limits.
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ use crate::{
     verdict::SendError,
 };
 
-/// Hands records on to Kafka. See the [crate] for an example.
+/// Sends records to Kafka. See the [crate] for an example.
 #[must_use = "register it with KafkaSink::registration"]
 #[derive(Debug)]
 pub struct KafkaSink {
@@ -33,39 +33,40 @@ pub struct KafkaSink {
 }
 
 impl KafkaSink {
-    /// A sink without routes. It does not connect: Kafka may be away when a service starts.
+    /// Creates a sink without routes. It does not connect, because Kafka may be away when a service starts.
     ///
     /// # Errors
-    /// What is wrong with the settings.
+    /// [`ConfigError`]: a setting is not valid.
     pub fn new(config: KafkaConfig) -> Result<Self, ConfigError> {
         config.check()?;
         for alone in [false, true] {
-            // The client checks its properties when it makes a producer.
+            // The client checks its properties when it creates a producer.
             Session::open(&config.client(alone)).map_err(|error| refused(&error))?;
         }
         Ok(Self { routes: Routes::default(), skip_unrouted: false, producers: Producers::new(config) })
     }
 
-    /// Adds a route. Records go by the first route that takes their type.
+    /// Adds a route. A record takes the first route that accepts its type.
     pub fn route(mut self, route: Route) -> Self {
         self.routes.add(route);
         self
     }
 
-    /// Takes records of all types, and completes those that no route takes, without sending them. Else nothing of other
-    /// types is scheduled for the sink, and what comes nonetheless fails.
+    /// Takes records of all types, and completes records without a route unsent. By default the outbox writes
+    /// records for the sink only for the types of its routes, and a record without a route fails.
     pub fn skip_unrouted(mut self) -> Self {
         self.skip_unrouted = true;
         self
     }
 
-    /// The sink as a handler, with the limits of its settings. It takes the types that the routes name; all
-    /// types if one names none or [`skip_unrouted`](Self::skip_unrouted) was said. If a route has dead letters, they are the handler's fallback.
+    /// The sink as a handler, with the limits of its settings. It takes the types that its routes name. It
+    /// takes all types if a route names none, or after [`skip_unrouted`](Self::skip_unrouted). If a route has
+    /// dead letters, they are the handler's fallback.
     pub fn registration(self, id: impl Into<String>) -> Registration {
         let types = if self.skip_unrouted { RecordTypes::all() } else { self.routes.record_types() };
         let config = &self.producers.config;
         let (size, concurrency) = (config.batch_size, config.concurrency);
-        // The sink gives up by itself; the time limit is for what cannot be.
+        // The sink gives up before this limit, which only guards against a defect.
         let timeout = config.patience * 2 + Duration::from_secs(10);
         let has_dead_letters = self.routes.has_dead_letters();
         let sink = Arc::new(self);
@@ -74,7 +75,7 @@ impl KafkaSink {
         if has_dead_letters { registration.with_fallback_call(DeadLetters(sink)) } else { registration }
     }
 
-    /// Whether a record is sent; `None` if it is to be skipped.
+    /// Whether to send a record. `None`: skip it.
     fn fate(&self, record: &Record) -> Option<Result<(), SendError>> {
         match self.routes.of(record) {
             Some(_) => Some(Ok(())),
@@ -116,7 +117,7 @@ impl GenericBatchHandler for Relay {
     }
 }
 
-/// The sink as a fallback handler: what fails for good goes to the dead letters of its route.
+/// The sink as a fallback handler: a record that fails for good goes to the dead letters of its route.
 struct DeadLetters(Arc<KafkaSink>);
 
 impl FallbackCall for DeadLetters {
@@ -145,7 +146,8 @@ impl DeadLetters {
     }
 }
 
-/// The client names the property, its value and what it may be; the value can be a secret.
+/// Removes the value from the client's text, because the value can be a secret. The text has property, value
+/// and permitted values.
 fn refused(error: &KafkaError) -> ConfigError {
     ConfigError::Client(match error {
         KafkaError::ClientConfig(_, _, name, _) => {
@@ -155,19 +157,19 @@ fn refused(error: &KafkaError) -> ConfigError {
     })
 }
 
-/// The producers of a sink, and what their calls share.
+/// The producers of a sink, and the state that its calls share.
 #[derive(Debug)]
 pub(crate) struct Producers {
     pub(crate) config: KafkaConfig,
-    /// Made at the first use and again after each end.
+    /// Created at the first use and after each end of a session.
     many: Mutex<Option<Arc<Session>>>,
-    /// Sends each message in a request of its own.
+    /// Sends each message in a separate request.
     alone: Mutex<Option<Arc<Session>>>,
-    /// Shares of the queue, one for each KiB begun.
+    /// Permits of the queue, one per started KiB.
     room: Arc<Semaphore>,
-    /// No acknowledgement has come since a call gave up.
+    /// Whether no acknowledgement has come since a call gave up.
     away: AtomicBool,
-    /// The call that tries out whether the brokers are back.
+    /// The permit of the one call that tries whether the brokers are back.
     probe: Semaphore,
 }
 
@@ -207,7 +209,7 @@ impl Producers {
         self.away.load(Relaxed)
     }
 
-    /// While the brokers are away, one call at a time tries them; the others get nothing.
+    /// While the brokers are away, one call at a time tries them. All others get `None`.
     pub(crate) fn probe(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
         self.probe.try_acquire().ok()
     }

@@ -1,23 +1,23 @@
-//! What an error of Kafka means for a record: sorted once, here.
+//! The consequence of each Kafka error for a record. All errors are sorted here.
 
 use std::time::Duration;
 
 use keylane::HandlerError;
 use rdkafka::error::RDKafkaErrorCode as Code;
 
-/// What an error means.
+/// The consequence of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The brokers cannot take the message now: no attempt counts.
+    /// The brokers cannot accept the message now. No attempt counts.
     Away,
-    /// No message can go to this topic: the record fails for good.
+    /// The topic accepts no message. The record fails for good.
     TopicRejected,
-    /// The broker refuses a batch. The record fails for good if it is refused alone, too.
+    /// The broker refuses a batch. The record fails for good if the broker refuses it alone, too.
     MessageRejected,
-    /// The producer can send nothing more: a new one sends the message again.
+    /// The producer cannot send any more. A new producer sends the message again.
     ProducerBroken,
-    /// None of these: the retry policy decides, and the attempt counts.
+    /// Any other error: the retry policy decides, and the attempt counts.
     Other,
 }
 
@@ -49,7 +49,7 @@ pub fn verdict(code: Code) -> Verdict {
         | Code::ThrottlingQuotaExceeded
         | Code::QueueFull
         | Code::SSL
-        // Wrong credentials are no record's fault.
+        // Wrong credentials are not the fault of a record.
         | Code::Authentication
         | Code::SaslAuthenticationFailed => Verdict::Away,
         Code::UnknownTopic
@@ -81,11 +81,11 @@ pub fn verdict(code: Code) -> Verdict {
     }
 }
 
-/// Why a record was not sent.
+/// The reason why a record was not sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// No route of the sink takes the record.
+    /// No route of the sink accepts the record.
     #[error(
         "no route takes records of type {record_type}: add one with KafkaSink::route, or call KafkaSink::skip_unrouted"
     )]
@@ -93,34 +93,34 @@ pub enum SendError {
         /// The type of the record.
         record_type: String,
     },
-    /// Kafka said no.
+    /// Kafka refused the message.
     #[error("kafka did not take {bytes} bytes for topic {topic}: {code}")]
     Refused {
-        /// Where to.
+        /// The topic.
         topic: String,
-        /// The size of key, headers and body.
+        /// The size of key, headers and body, in bytes.
         bytes: usize,
-        /// The broker's or the client's words.
+        /// The text of the broker or the client.
         code: Code,
     },
-    /// No acknowledgement came in time.
+    /// No acknowledgement arrived in time.
     #[error("no acknowledgement of topic {topic} within {waited:?}")]
     NoAnswer {
-        /// Where to.
+        /// The topic.
         topic: String,
-        /// How long the call has waited.
+        /// The time that the call has waited.
         waited: Duration,
     },
     /// An earlier record of the same key was not sent.
     #[error("an earlier record of the key was not sent")]
     Behind,
-    /// The brokers are away, which another call tries out.
+    /// The brokers are away, and another call tries whether they are back.
     #[error("the brokers are away")]
     Away,
 }
 
 impl SendError {
-    /// What the outbox is told.
+    /// The error for the outbox.
     pub(crate) fn told(self, verdict: Verdict, retry_after: Duration) -> HandlerError {
         match verdict {
             Verdict::TopicRejected | Verdict::MessageRejected => {

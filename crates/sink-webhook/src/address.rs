@@ -1,8 +1,8 @@
-//! Which addresses are not public. A pure table.
+//! The table of addresses that are not public.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A range of addresses: `10.0.0.0/8`, `fd00::/8`, or one address.
+/// A range of addresses, such as `10.0.0.0/8`, `fd00::/8`, or one address.
 ///
 /// ```
 /// use keylane_webhook::Network;
@@ -17,7 +17,7 @@ pub struct Network {
     bits: u32,
 }
 
-/// The text is no range of addresses.
+/// The text is not a range of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no range of addresses: write one such as 10.0.0.0/8 or fd00::/8, or a single address")]
 #[non_exhaustive]
@@ -27,7 +27,7 @@ pub struct NetworkError {
 }
 
 impl Network {
-    /// Whether the address is in this range. An IPv4 address that is written as IPv6 counts as IPv4.
+    /// Whether the address is in this range. An IPv4 address in IPv6 form counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         let shift = |width: u32| width - self.bits;
         match (self.base, address.to_canonical()) {
@@ -55,8 +55,8 @@ impl std::str::FromStr for Network {
     }
 }
 
-/// What kind of address this is, if it is not one of the public internet. An IPv4 address within an IPv6 address
-/// (mapped, translated, 6to4) counts as what it is by itself.
+/// The kind of an address that is not public, or `None` for a public address. An IPv4 address within an IPv6
+/// address (mapped, translated, 6to4) counts as that IPv4 address.
 pub fn not_public(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => not_public_v4(address),
@@ -71,7 +71,7 @@ fn not_public_v4(address: Ipv4Addr) -> Option<&'static str> {
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => "a private address",
         [100, 64..=127, ..] => "an address of carrier-grade NAT",
         [169, 254, ..] => "a link-local address",
-        // The metadata of one cloud stands at an address that is public elsewhere.
+        // One cloud serves its metadata at an address that is public elsewhere.
         [168, 63, 129, 16] => "an address of cloud metadata",
         [192, 0, 0, _] => "an address for protocols",
         [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => "an address for documentation",
@@ -87,7 +87,7 @@ fn not_public_v6(address: Ipv6Addr) -> Option<&'static str> {
     Some(match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => "of this network",
         [0, 0, 0, 0, 0, 0, 0, 1] => "a loopback address",
-        // Mapped and compatible IPv4, and what NAT64 translates.
+        // Mapped and compatible IPv4 addresses, and those of NAT64.
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => return not_public_v4(part(high, low)),

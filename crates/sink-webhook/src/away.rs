@@ -1,4 +1,4 @@
-//! Which endpoints are away: they are left alone, but for one request at a time that tries them.
+//! The endpoints that are away. One request at a time tries such an endpoint, and no other is sent to it.
 
 use std::{
     collections::HashMap,
@@ -8,7 +8,8 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Endpoints come from routes, which may make many of them: more than these are tried like any other.
+/// The most endpoints that are noted as away. Routes can yield any number of endpoints. Those above the limit
+/// are tried like all others.
 const LIMIT: usize = 4096;
 
 /// The endpoints that are away.
@@ -23,9 +24,9 @@ struct Away {
 
 /// Whether a request may be sent.
 pub(crate) enum Admission<'a> {
-    /// It may.
+    /// The request may be sent.
     Go(Option<Trial<'a>>),
-    /// Not before this time has passed.
+    /// The request must wait for this time.
     Wait(Duration),
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct Trial<'a> {
     endpoint: String,
 }
 
-/// A request that was cut off has tried nothing: the next one may.
+/// A dropped request has tried nothing, so the next one may try.
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
         if let Some(away) = self.endpoints.away().get_mut(&self.endpoint) {
@@ -49,7 +50,7 @@ impl Endpoints {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `pause`: how long others wait for the request that tries the endpoint.
+    /// `pause` is the wait of other requests for the one that tries the endpoint.
     pub(crate) fn admit(&self, endpoint: &str, pause: Duration) -> Admission<'_> {
         let mut all = self.away();
         let Some(away) = all.get_mut(endpoint) else { return Admission::Go(None) };
@@ -64,7 +65,7 @@ impl Endpoints {
         }
     }
 
-    /// The endpoint is away, and is left alone for this long.
+    /// Notes that the endpoint is away for this time.
     pub(crate) fn set_away(&self, endpoint: &str, pause: Duration) {
         let until = Instant::now() + pause;
         let mut all = self.away();
@@ -76,7 +77,7 @@ impl Endpoints {
         }
     }
 
-    /// The endpoint has answered.
+    /// Notes that the endpoint has answered.
     pub(crate) fn set_back(&self, endpoint: &str) {
         if self.away().remove(endpoint).is_some() {
             tracing::debug!(target: "keylane_webhook", endpoint, "the endpoint is back");

@@ -1,4 +1,4 @@
-//! The client: one request, its answer, and the pause that an endpoint asks for.
+//! The client: one request, its answer, and the pause that the endpoint asks for.
 
 use std::{
     error::Error,
@@ -21,14 +21,14 @@ use crate::{
     verdict::SendError,
 };
 
-/// The most bytes of an answer that are read.
+/// The most bytes of an answer that the client reads.
 const READ_LIMIT: usize = 16 * 1024;
-/// How long the body of an answer is waited for.
+/// The time limit for the body of an answer.
 const READ_TIME: Duration = Duration::from_secs(1);
-/// The most characters of an answer that an error has.
+/// The most characters of an answer in an error.
 const SHOWN_LIMIT: usize = 200;
 
-/// The client of HTTP. It follows no redirect and uses no proxy.
+/// The HTTP client. It follows no redirects and uses no proxy.
 pub(crate) struct Client(legacy::Client<HttpsConnector<Connector>, Full<Bytes>>);
 
 /// An answer.
@@ -36,7 +36,7 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     /// The pause that the endpoint asks for.
     pub(crate) pause: Option<Duration>,
-    /// The beginning of its body.
+    /// The beginning of the body.
     pub(crate) body: String,
 }
 
@@ -85,8 +85,8 @@ fn tls(config: &WebhookConfig) -> Result<ClientConfig, ConfigError> {
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Reads a body to its end, or to a limit: the connection of one that is read to its end is used again. The status is
-/// known already, so that a body that does not come changes nothing.
+/// Reads a body to its end or to the limit. The connection can be used again only after the end of the body.
+/// The status is known already, so that a missing body changes nothing.
 async fn beginning(answer: Response<Incoming>) -> String {
     let (mut body, mut read) = (answer.into_body(), Vec::new());
     let all = async {
@@ -101,13 +101,13 @@ async fn beginning(answer: Response<Incoming>) -> String {
     shown(&read)
 }
 
-/// The beginning of a body as an error shows it: on one line.
+/// The beginning of a body for an error, on one line.
 fn shown(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN_LIMIT)]).into_owned();
     text.chars().take(SHOWN_LIMIT).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// `Retry-After`, in seconds or as a date.
+/// The pause in `Retry-After`, given in seconds or as a date.
 fn pause(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     match text.parse() {

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::{address::Network, sign::Secret};
 
-/// How a sink reaches its endpoints. All settings are in `docs/webhook.md`.
+/// The settings of a sink. `docs/webhook.md` lists all of them.
 #[derive(Clone)]
 #[must_use = "give it to WebhookSink::new"]
 pub struct WebhookConfig {
@@ -21,11 +21,11 @@ pub struct WebhookConfig {
     pub(crate) networks: Vec<Network>,
 }
 
-/// A setting that cannot be.
+/// A setting that is not valid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Nothing signs the messages.
+    /// Neither a secret nor [`WebhookConfig::unsigned`] was given.
     #[error(
         "no secret signs the messages: add one with WebhookConfig::secret, or call WebhookConfig::unsigned"
     )]
@@ -35,20 +35,20 @@ pub enum ConfigError {
     Range {
         /// The setting.
         name: &'static str,
-        /// Its value.
+        /// The value.
         value: String,
-        /// What it may be.
+        /// The permitted values.
         range: &'static str,
     },
-    /// A header that cannot be sent. The text has nothing of its value.
+    /// A header cannot be sent. The text does not show its value.
     #[error("header {name:?} cannot be sent: {problem}")]
     Header {
-        /// Its name.
+        /// The name of the header.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
-    /// No certificate of the system can be read.
+    /// None of the system's certificates can be read.
     #[error("no root certificate can be read from the system, so no endpoint can be trusted: {problem}")]
     Roots {
         /// The first error.
@@ -59,7 +59,7 @@ pub enum ConfigError {
     Tls(String),
 }
 
-/// Secrets, and values of headers, which can be secrets, stay out of the debug form.
+/// The debug form shows neither secrets nor values of headers, which can be secrets.
 impl fmt::Debug for WebhookConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
@@ -85,7 +85,7 @@ impl Default for WebhookConfig {
 }
 
 impl WebhookConfig {
-    /// The defaults. A secret is missing yet.
+    /// The defaults. A secret must be added.
     pub fn new() -> Self {
         Self {
             source: "/keylane".to_owned(),
@@ -102,14 +102,14 @@ impl WebhookConfig {
         }
     }
 
-    /// The `source` of the CloudEvents. Default `/keylane`.
+    /// Sets the `source` of the CloudEvents. Default `/keylane`.
     pub fn source(mut self, source: impl Into<String>) -> Self {
         self.source = source.into();
         self
     }
 
-    /// Signs messages with this secret. With several secrets each message has a signature of each: while endpoints
-    /// change to a new secret, the sink has both.
+    /// Signs messages with this secret. With several secrets, each message has one signature per secret: give
+    /// both while endpoints change to a new secret.
     pub fn secret(mut self, secret: Secret) -> Self {
         self.secrets.push(secret);
         self
@@ -121,50 +121,51 @@ impl WebhookConfig {
         self
     }
 
-    /// A header of every request, such as `authorization`. It wins over one of a record or route.
+    /// Adds a header to every request, such as `authorization`. It replaces a header of a record or a route.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// How long a request may take, with connecting, until the endpoint counts as away. Default 15 s.
+    /// Sets the time limit of a request, including the connection. Then the endpoint counts as away. Default
+    /// 15 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// How long it may take to resolve the name and to connect, before TLS. Default 5 s.
+    /// Sets the time limit to resolve the name and to connect, before TLS. Default 5 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// How long an endpoint that is away is left alone, if it does not say so itself. Default 5 s.
+    /// Sets the pause for an endpoint that is away, unless the endpoint names one. Default 5 s.
     pub fn retry_after(mut self, pause: Duration) -> Self {
         self.retry_after = pause;
         self
     }
 
-    /// The longest pause that an endpoint can ask for with `Retry-After`. Default 1 h. The retry policy's `max_delay`
-    /// bounds how long a record waits before it asks again.
+    /// Sets the longest pause that an endpoint can ask for with `Retry-After`. Default 1 h. The `max_delay`
+    /// of the retry policy limits the wait of a record until its next try.
     pub fn max_retry_after(mut self, pause: Duration) -> Self {
         self.max_retry_after = pause;
         self
     }
 
-    /// The most requests at once. Default 32.
+    /// Sets the most requests at once. Default 32.
     pub fn concurrency(mut self, requests: usize) -> Self {
         self.concurrency = requests;
         self
     }
 
-    /// Takes URLs of `http`, too. Default: `https` only.
+    /// Permits `http` URLs. Default: only `https`.
     pub fn allow_http(mut self) -> Self {
         self.http = true;
         self
     }
 
-    /// Takes endpoints in this range of addresses, though they are not public.
+    /// Permits endpoints in this range of addresses, although it is not public.
     pub fn allow_network(mut self, network: Network) -> Self {
         self.networks.push(network);
         self

@@ -1,4 +1,5 @@
-//! Connections to endpoints: the one place where an address is decided upon, after its name is resolved.
+//! Connections to endpoints. This is the one place that permits or refuses an address, after the name is
+//! resolved.
 
 use std::{
     future::Future,
@@ -19,7 +20,7 @@ use crate::address::{Network, not_public};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// How a name becomes addresses.
+/// The resolution of names to addresses.
 pub(crate) trait Resolve: Send + Sync + 'static {
     fn resolve(&self, host: String, port: u16) -> BoxFuture<io::Result<Vec<SocketAddr>>>;
 }
@@ -33,7 +34,7 @@ impl Resolve for System {
     }
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     #[error("{address} is {kind}")]
@@ -46,8 +47,8 @@ pub(crate) enum ConnectError {
     TimedOut(Duration),
 }
 
-/// Connects to addresses that are public or allowed. A connection is to the very address that was looked at, so
-/// that no later answer of a name server can change it.
+/// Connects to addresses that are public or allowed. It connects to the address that it has checked, so that
+/// no later answer of a name server can change it.
 #[derive(Clone)]
 pub(crate) struct Connector {
     pub(crate) networks: Arc<[Network]>,
@@ -66,7 +67,7 @@ impl Connector {
         let mut error = ConnectError::Name(io::ErrorKind::NotFound.into());
         for address in addresses {
             if let Some(kind) = self.refusal(address.ip()) {
-                // An address that was tried and did not answer says more.
+                // The error of an address that was tried says more.
                 if !matches!(error, ConnectError::Refused(_)) {
                     error = ConnectError::NotPublic { address: address.ip(), kind };
                 }
@@ -74,7 +75,7 @@ impl Connector {
             }
             match TcpStream::connect(address).await {
                 Ok(stream) => {
-                    // Requests are written at once; this only saves time.
+                    // Each request is written at once, so that waiting for more bytes would only cost time.
                     let _ = stream.set_nodelay(true);
                     return Ok(TokioIo::new(stream));
                 }
@@ -114,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// A name server that says what its owner likes.
+    /// A name server under an attacker's control.
     struct Says(&'static str);
 
     impl Resolve for Says {
@@ -152,7 +153,7 @@ mod tests {
         }
     }
 
-    /// `getaddrinfo` reads old ways to write an address: what it makes of them is looked at, too.
+    /// `getaddrinfo` accepts old notations of addresses. The resulting address is checked, too.
     #[tokio::test]
     async fn other_ways_to_write_an_address_do_not_pass() {
         for host in ["localhost", "127.1", "0x7f.1", "2130706433", "0"] {
@@ -160,7 +161,7 @@ mod tests {
             let limit = Duration::from_secs(5);
             let mut connector = Connector { networks: [].into(), resolver: Arc::new(System), timeout: limit };
             let refused = connector.call(uri).await.map(drop);
-            // Some systems do not resolve them at all.
+            // Some systems do not resolve these notations.
             assert!(
                 matches!(refused, Err(ConnectError::NotPublic { .. } | ConnectError::Name(_))),
                 "{host}: {refused:?}"

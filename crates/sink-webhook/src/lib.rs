@@ -1,7 +1,8 @@
-//! Hands the records of a keylane outbox on to HTTP endpoints: **at least once**, **in order per key**, and signed
-//! as [Standard Webhooks](https://www.standardwebhooks.com) ask.
+//! Sends the records of a Keylane outbox to HTTP endpoints: **at least once**, **in order per key**, and
+//! signed as in [Standard Webhooks](https://www.standardwebhooks.com).
 //!
-//! A [`WebhookSink`] is a handler. A [`Route`] says what becomes of a record: the URL, the headers and the body.
+//! A [`WebhookSink`] is a handler. A [`Route`] decides the URL, the headers and the body of a record's
+//! request.
 //!
 //! ```no_run
 //! use keylane::{Outbox, memory::MemoryPool};
@@ -16,8 +17,8 @@
 //! # }
 //! ```
 //!
-//! It refuses addresses that are not public, after the resolution of names, too. All settings and all errors:
-//! `docs/webhook.md` in the repository.
+//! The sink refuses addresses that are not public, and checks them after name resolution. `docs/webhook.md`
+//! in the repository describes all settings and all errors.
 
 mod address;
 mod away;

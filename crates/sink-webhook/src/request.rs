@@ -10,7 +10,7 @@ use keylane_message::Message;
 
 use crate::{config::WebhookConfig, verdict::SendError};
 
-/// Headers that belong to the sink or to the connection: one of a record or a route is left out.
+/// Headers that belong to the sink or to the connection. Such a header of a record or a route is left out.
 const OWN: &[&str] = &[
     "connection",
     "content-length",
@@ -29,7 +29,7 @@ const OWN: &[&str] = &[
     "webhook-timestamp",
 ];
 
-/// The URL to send to, and how it is named in errors: its path and query can be secrets.
+/// The URL of the request, and its name in errors, without path and query, which can be secrets.
 pub(crate) fn endpoint(url: &str, config: &WebhookConfig) -> Result<(Uri, String), SendError> {
     let wrong = |problem| SendError::Url { problem };
     let uri: Uri = url.parse().map_err(|_| wrong("no URL"))?;
@@ -50,7 +50,7 @@ pub(crate) fn endpoint(url: &str, config: &WebhookConfig) -> Result<(Uri, String
     Ok((uri, endpoint))
 }
 
-/// The request of a record, signed now.
+/// The request of a record, signed with the present time.
 pub(crate) fn request(
     uri: Uri,
     message: Message<'_>,
@@ -71,14 +71,14 @@ pub(crate) fn request(
             header(name, value).map_err(|problem| SendError::Header { name: name.to_owned(), problem })?;
         headers.entry(field).or_insert(value);
     }
-    // The form `plain` has no headers of its own, but HTTP has a place for this one.
+    // The form `plain` adds no headers, but HTTP has a standard header for the media type.
     if let Ok(value) = HeaderValue::from_str(&record.delivery.content_type) {
         headers.entry(header::CONTENT_TYPE).or_insert(value);
     }
     headers
         .entry(header::USER_AGENT)
         .or_insert(HeaderValue::from_static(concat!("keylane-webhook/", env!("CARGO_PKG_VERSION"))));
-    // A uuid has no full stop, as the signed text asks.
+    // The signed text requires an id without a full stop. A UUID has none.
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     insert(headers, "idempotency-key", &id);
     insert(headers, "webhook-id", &id);
@@ -91,7 +91,7 @@ pub(crate) fn request(
     Ok(request)
 }
 
-/// A header of HTTP, if it is one that can be set.
+/// An HTTP header, if its name and value are valid.
 pub(crate) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     if OWN.iter().any(|own| own.eq_ignore_ascii_case(name)) {
         return Err("it is the sink's own, or one of the connection");
@@ -101,7 +101,7 @@ pub(crate) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue
     Ok((name, value))
 }
 
-/// Sets a header of the sink. These texts are all plain.
+/// Sets a header of the sink. Its texts are always valid.
 fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);

@@ -1,4 +1,4 @@
-//! Signatures as Standard Webhooks have them: HMAC with SHA-256 over id, time and body.
+//! Signatures of Standard Webhooks: HMAC with SHA-256 over id, time and body.
 
 use std::fmt;
 
@@ -7,33 +7,34 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 const PREFIX: &str = "whsec_";
-/// What the specification asks for.
+/// The permitted lengths of a secret, from the specification.
 const BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// A secret that an endpoint shares. It is written as `whsec_` and base64; its debug form shows nothing of it.
+/// A secret that is shared with an endpoint. The notation is `whsec_` and base64. The debug form does not
+/// show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
-/// Why a text is no secret. The text of the error has nothing of it.
+/// The reason why a text is not a secret. The error does not show the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretError {
-    /// It is not written as it should be.
+    /// The notation is wrong.
     #[error("the secret of a webhook is not base64, with or without whsec_ before it")]
     Base64,
-    /// It is too short or too long.
+    /// The secret is too short or too long.
     #[error("the secret of a webhook has {bytes} bytes, but must have 24 to 64")]
     Length {
-        /// Its length, decoded.
+        /// The decoded length, in bytes.
         bytes: usize,
     },
 }
 
 impl Secret {
-    /// Reads a secret: `whsec_` and base64, or base64 alone.
+    /// Parses a secret: `whsec_` and base64, or base64 alone.
     ///
     /// # Errors
-    /// It is not base64, or has not 24 to 64 bytes.
+    /// The text is not base64, or does not have 24 to 64 bytes.
     pub fn parse(text: &str) -> Result<Self, SecretError> {
         let text = text.trim();
         let bytes = BASE64_STANDARD.decode(text.strip_prefix(PREFIX).unwrap_or(text));

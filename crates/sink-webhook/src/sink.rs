@@ -1,4 +1,4 @@
-//! The sink: a handler of raw records, one request for each.
+//! The sink: a handler of raw records that sends one request per record.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,10 +17,10 @@ use crate::{
     verdict::{SendError, Verdict, verdict},
 };
 
-/// The shortest pause of an endpoint that is away.
+/// The shortest pause for an endpoint that is away.
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Hands records on to HTTP endpoints. See the [crate] for an example.
+/// Sends records to HTTP endpoints. See the [crate] for an example.
 #[must_use = "register it with WebhookSink::registration"]
 pub struct WebhookSink {
     routes: Routes,
@@ -28,7 +28,7 @@ pub struct WebhookSink {
     sender: Sender,
 }
 
-/// URLs can be secrets: the debug form has none.
+/// The debug form has no URLs, because they can be secrets.
 impl std::fmt::Debug for WebhookSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WebhookSink")
@@ -39,35 +39,37 @@ impl std::fmt::Debug for WebhookSink {
 }
 
 impl WebhookSink {
-    /// A sink without routes. It does not connect: an endpoint may be away when a service starts.
+    /// Creates a sink without routes. It does not connect, because an endpoint may be away when a service
+    /// starts.
     ///
     /// # Errors
-    /// What is wrong with the settings.
+    /// [`ConfigError`]: a setting is not valid.
     pub fn new(config: WebhookConfig) -> Result<Self, ConfigError> {
         config.check()?;
         let sender = Sender { client: Client::new(&config)?, config, endpoints: Endpoints::default() };
         Ok(Self { routes: Routes::default(), skip_unrouted: false, sender })
     }
 
-    /// Adds a route, whose target is a URL. Records go by the first route that takes their type.
+    /// Adds a route, whose target is a URL. A record takes the first route that accepts its type.
     pub fn route(mut self, route: Route) -> Self {
         self.routes.add(route);
         self
     }
 
-    /// Takes records of all types, and completes those that no route takes, without sending them. Else nothing of other
-    /// types is scheduled for the sink, and what comes nonetheless fails.
+    /// Takes records of all types, and completes records without a route unsent. By default the outbox writes
+    /// records for the sink only for the types of its routes, and a record without a route fails.
     pub fn skip_unrouted(mut self) -> Self {
         self.skip_unrouted = true;
         self
     }
 
-    /// The sink as a handler, with the limits of its settings. It takes the types that the routes name; all
-    /// types if one names none or [`skip_unrouted`](Self::skip_unrouted) was said. If a route has dead letters, they are the handler's fallback.
+    /// The sink as a handler, with the limits of its settings. It takes the types that its routes name. It
+    /// takes all types if a route names none, or after [`skip_unrouted`](Self::skip_unrouted). If a route has
+    /// dead letters, they are the handler's fallback.
     pub fn registration(self, id: impl Into<String>) -> Registration {
         let types = if self.skip_unrouted { RecordTypes::all() } else { self.routes.record_types() };
         let config = &self.sender.config;
-        // The sink gives up by itself; the time limit is for what cannot be.
+        // The sink gives up before this limit, which only guards against a defect.
         let (timeout, concurrency) = (config.timeout * 2 + Duration::from_secs(10), config.concurrency);
         let has_dead_letters = self.routes.has_dead_letters();
         let sink = Arc::new(self);
@@ -112,7 +114,7 @@ impl GenericHandler for Relay {
     }
 }
 
-/// The sink as a fallback handler: what fails for good goes to the dead letters of its route.
+/// The sink as a fallback handler: a record that fails for good goes to the dead letters of its route.
 struct DeadLetters(Arc<WebhookSink>);
 
 impl FallbackCall for DeadLetters {
@@ -139,7 +141,7 @@ impl DeadLetters {
     }
 }
 
-/// What the calls of a sink share.
+/// The state that the calls of a sink share.
 struct Sender {
     config: WebhookConfig,
     client: Client,
@@ -147,7 +149,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends a message, if its endpoint is not away.
+    /// Sends a message unless its endpoint is away.
     async fn deliver(&self, record: &Record, message: Message<'_>) -> Result<(), HandlerError> {
         let rejected = |error: SendError| error.told(Duration::ZERO);
         let (uri, endpoint) = endpoint(&message.target, &self.config).map_err(rejected)?;

@@ -1,40 +1,41 @@
-//! What an answer means for a record: sorted once, here.
+//! The consequence of each answer for a record. All answers are sorted here.
 
 use std::time::Duration;
 
 use keylane::HandlerError;
 
-/// What an answer or its absence means.
+/// The consequence of an answer, or of its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The endpoint has taken the message.
+    /// The endpoint has accepted the message.
     Delivered,
-    /// The endpoint cannot take messages now: no attempt counts.
+    /// The endpoint cannot accept messages now. No attempt counts.
     Away,
-    /// The endpoint refuses the message, or cannot be sent to: the record fails for good.
+    /// The endpoint refuses the message, or nothing can be sent to it. The record fails for good.
     Rejected,
-    /// None of these: the retry policy decides, and the attempt counts.
+    /// Any other answer: the retry policy decides, and the attempt counts.
     Other,
 }
 
-/// Sorts a status of HTTP.
+/// Sorts an HTTP status.
 pub fn verdict(status: u16) -> Verdict {
     match status {
         200..=299 => Verdict::Delivered,
         429 | 502..=504 => Verdict::Away,
-        // Too early, or too slow: the same message can pass later.
+        // The request came too early or too slowly. The same message can succeed later.
         408 | 425 => Verdict::Other,
         300..=499 => Verdict::Rejected,
         _ => Verdict::Other,
     }
 }
 
-/// Why a record was not delivered. An endpoint is named by scheme, host and port: the rest of a URL can be a secret.
+/// The reason why a record was not delivered. The text has scheme, host and port of the endpoint. The rest of
+/// a URL can be a secret.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// No route of the sink takes the record.
+    /// No route of the sink accepts the record.
     #[error(
         "no route takes records of type {record_type}: add one with WebhookSink::route, or call WebhookSink::skip_unrouted"
     )]
@@ -42,36 +43,36 @@ pub enum SendError {
         /// The type of the record.
         record_type: String,
     },
-    /// What the route makes of the record is no URL that can be sent to.
+    /// The route yields no valid URL for the record.
     #[error("the route's target is {problem}")]
     Url {
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
     /// A header cannot be sent.
     #[error("header {name:?} cannot be sent: {problem}")]
     Header {
-        /// Its name.
+        /// The name of the header.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
-    /// The address is not public, and not allowed.
+    /// The address is neither public nor allowed.
     #[error("{endpoint} is not sent to: {problem}; WebhookConfig::allow_network allows such addresses")]
     NotPublic {
         /// Scheme, host and port.
         endpoint: String,
-        /// The address, and what it is.
+        /// The address and its kind.
         problem: String,
     },
-    /// The endpoint has answered with another status than of success.
+    /// The endpoint has answered with a status other than success.
     #[error("{endpoint} answered {status}: {body:?}")]
     Status {
         /// Scheme, host and port.
         endpoint: String,
         /// The status.
         status: u16,
-        /// The beginning of its body, at most 200 characters.
+        /// The beginning of the body, at most 200 characters.
         body: String,
     },
     /// The endpoint cannot be reached, or the connection has ended early.
@@ -79,7 +80,7 @@ pub enum SendError {
     Unreachable {
         /// Scheme, host and port.
         endpoint: String,
-        /// The error and its causes.
+        /// The error and its sources.
         problem: String,
     },
     /// The endpoint has not answered in time.
@@ -90,7 +91,7 @@ pub enum SendError {
         /// The time limit.
         limit: Duration,
     },
-    /// The endpoint is away, as an earlier request has found, or has asked for a pause.
+    /// An earlier request has found the endpoint away, or the endpoint has asked for a pause.
     #[error("{endpoint} is away and left alone for a while")]
     Away {
         /// Scheme, host and port.
@@ -99,7 +100,7 @@ pub enum SendError {
 }
 
 impl SendError {
-    /// What it means for the record.
+    /// The consequence for the record.
     pub fn verdict(&self) -> Verdict {
         match self {
             Self::Unrouted { .. } | Self::Url { .. } | Self::Header { .. } | Self::NotPublic { .. } => {
@@ -110,7 +111,7 @@ impl SendError {
         }
     }
 
-    /// What the outbox is told. `pause`: how long the record is to wait if the endpoint is away.
+    /// The error for the outbox. `pause` is the wait of the record if the endpoint is away.
     pub(crate) fn told(self, pause: Duration) -> HandlerError {
         match self.verdict() {
             Verdict::Rejected => HandlerError::permanent(self).class("webhook-rejected"),

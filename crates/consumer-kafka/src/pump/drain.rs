@@ -1,4 +1,4 @@
-//! Partitions that wait, go to another consumer, or end with the service.
+//! Partitions that pause, go to another consumer, or end with the service.
 
 use std::{
     collections::HashMap,
@@ -17,10 +17,10 @@ use crate::{
     source::{Event, Place},
 };
 
-/// A call of the user's that blocks its thread cannot be dropped; nobody waits for it longer than this.
+/// The longest wait for a dropped call. A call of the user's code that blocks its thread cannot be dropped.
 const ABORT: Duration = Duration::from_secs(1);
 
-/// Partitions that go to another consumer, once their calls are over.
+/// Partitions that go to another consumer when their calls have ended.
 pub(super) struct Drain {
     places: Vec<Place>,
     pub(super) deadline: Instant,
@@ -29,7 +29,8 @@ pub(super) struct Drain {
 }
 
 impl Pump {
-    /// Pauses partitions that have run too far ahead, or all while memory is spent; lets them go on at half.
+    /// Pauses partitions that have run too far ahead, or all partitions at the limit of memory. Resumes them
+    /// at half of the limit.
     pub(super) fn throttle(&mut self, changed: &Place) {
         let (most, was_full) = (self.config.queue_bytes, self.full);
         self.full = self.bytes > if was_full { most / 2 } else { most };
@@ -84,12 +85,12 @@ impl Pump {
             self.forget(&dropped);
             ours.push(place);
         }
-        // The client would still know of the pause if the partition came back.
+        // Without this, the client would remember the pause if the partition came back.
         let paused: Vec<Place> = ours.iter().filter(|place| self.paused.remove(*place)).cloned().collect();
         if !paused.is_empty() {
             let _ = self.source.client.resume(&list(&paused));
         }
-        // The memory that is free now is the others'.
+        // The freed memory lets the other partitions go on.
         if let Some(place) = ours.first().cloned() {
             self.throttle(&place);
         }
@@ -97,7 +98,7 @@ impl Pump {
         self.drains.push(Drain { places: ours, deadline: Instant::now() + limit, aborted: false, drained });
     }
 
-    /// Answers for partitions whose calls are over, and drops calls that take too long.
+    /// Answers for partitions whose calls have ended, and drops calls that take too long.
     pub(super) fn end_drains(&mut self) {
         let now = Instant::now();
         let mut drains = std::mem::take(&mut self.drains);
@@ -132,7 +133,7 @@ impl Pump {
         }
     }
 
-    /// Lets calls under way end, commits, and leaves the group.
+    /// Waits for the calls under way, commits, and leaves the group.
     pub(super) async fn stop(mut self) -> ShutdownReport {
         let places: Vec<Place> = self.partitions.keys().cloned().collect();
         for partition in self.partitions.values_mut() {
@@ -151,7 +152,7 @@ impl Pump {
                     Some(ended) => self.ended(ended),
                     None => break,
                 },
-                // A rebalance may wait for us.
+                // A rebalance may wait for this consumer.
                 Some(event) = self.source.events.recv() => {
                     if let Event::Revoked { places, lost, drained } = event {
                         self.revoke(&places, lost, drained);

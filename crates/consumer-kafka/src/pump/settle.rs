@@ -1,4 +1,4 @@
-//! What becomes of messages after their run: finished, tried again, or sent to the dead letters.
+//! The end of a run: its messages are finished, tried again, or sent to the dead letters.
 
 use std::{
     hash::{BuildHasher, Hasher},
@@ -13,11 +13,11 @@ use tokio::time::Instant;
 use super::{Lane, Pump, Report};
 use crate::{dead::DeadLetters, handler::Outcome, message::Message};
 
-/// How long a message waits whose dead letter could not be sent.
+/// The wait of a message whose dead letter could not be sent.
 const DEAD_AGAIN: Duration = Duration::from_secs(1);
 
 impl Pump {
-    /// What the outcomes of a lane's messages mean for it.
+    /// Applies the outcomes of a lane's messages.
     pub(super) fn settle(&mut self, lane: &Arc<Lane>, messages: Vec<Arc<Message>>, outcomes: Vec<Outcome>) {
         let mut back = Vec::new();
         let mut failure = None;
@@ -63,7 +63,7 @@ impl Pump {
                 self.put_back(lane, back);
                 self.bury(lane, message, error, failures, dead);
             }
-            // There is nowhere to go: its key stands still.
+            // Without a dead-letter topic, the key stands still.
             (None, None) => {
                 back.insert(0, message);
                 self.release(lane, back, Some(policy.max_delay));
@@ -71,7 +71,7 @@ impl Pump {
         }
     }
 
-    /// Sends a message to the dead letters; its lane stays busy meanwhile.
+    /// Sends a message to the dead letters. Its lane stays busy meanwhile.
     pub(super) fn bury(
         &mut self,
         lane: &Arc<Lane>,
@@ -121,7 +121,7 @@ impl Pump {
         self.release(lane, messages, Some(DEAD_AGAIN));
     }
 
-    /// The message is done with, whatever became of it.
+    /// Finishes a message, whatever its outcome.
     pub(super) fn finish(&mut self, lane: &Arc<Lane>, message: &Message) {
         self.bytes = self.bytes.saturating_sub(message.size());
         self.away.remove(&(lane.place.clone(), message.offset()));
@@ -131,7 +131,7 @@ impl Pump {
         }
         let Some(next) = partition.finish(message.offset()) else { return };
         self.finished.insert(lane.place.clone(), next);
-        // Refused once the partition is not ours any more.
+        // The client refuses it if the partition belongs to another consumer by now.
         let _ = self.source.client.store_offset(&lane.place.0, lane.place.1, next - 1);
         self.throttle(&lane.place);
     }
@@ -144,14 +144,14 @@ impl Pump {
         self.forget(&dropped);
     }
 
-    /// The lane goes on, after a wait or at once.
+    /// Lets the lane go on, after a wait or at once.
     pub(super) fn release(&mut self, lane: &Arc<Lane>, back: Vec<Arc<Message>>, wait: Option<Duration>) {
         self.put_back(lane, back);
         let Some(partition) = self.partition(lane) else { return };
         if partition.release(&lane.key, wait.is_some()) {
             self.ready.push_back(Arc::clone(lane));
         } else if let Some(wait) = wait {
-            // A lane that is gone is not found when its time comes.
+            // If the lane is gone when its time comes, nothing happens.
             self.number += 1;
             self.waiting.insert((Instant::now() + wait, self.number), Arc::clone(lane));
         }
