@@ -161,6 +161,7 @@ macro_rules! by_numbers {
                 a_number_without_an_id_holds_back_no_fetch
                 a_scan_and_its_horizon_agree
                 ids_drawn_in_advance_are_not_passed_over
+                the_last_id_is_never_ahead_of_what_was_drawn
             }
         }
     };

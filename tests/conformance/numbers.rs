@@ -1,7 +1,10 @@
 //! PostgreSQL shows by the numbers of transactions when an id is resolved: the number is drawn before the id,
 //! in every kind of insert.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicI64, Ordering::SeqCst},
+};
 
 use keylane::{
     Partition,
@@ -18,6 +21,10 @@ use crate::{
 const INSERT: &str = "INSERT INTO {outbox}record (event_id, partition_no, record_key, handler, record_type, \
                       payload) VALUES (gen_random_uuid(), {partition}, 'by-hand', 'bookkeeper', \
                       'order.placed', '{}')";
+
+/// The columns of a scan.
+const SCAN: &str = "id, event_id, partition_no, record_key, handler, record_type, content_type, payload, headers, \
+                    attempts, age, expires, last_id, seen, server";
 
 async fn run<T: SqlTarget>(outbox: &Outbox<T>, tx: &mut Tx<T>, text: &str) {
     let number = Partition::of("by-hand").number().to_string();
@@ -179,4 +186,41 @@ pub(crate) async fn ids_drawn_in_advance_are_not_passed_over<T: SqlTarget>(outbo
         assert_eq!(brought.len(), (round + 1) * sessions.len(), "{brought:?}");
     }
     assert!(!brought.is_sorted(), "they were drawn in order: {brought:?}");
+}
+
+/// The column `last_value` of a sequence is up to 32 ids ahead for a moment. A bound for open transactions that
+/// was read then was too high, and a later record passed an earlier one of its key.
+pub(crate) async fn the_last_id_is_never_ahead_of_what_was_drawn<T: SqlTarget>(outbox: &Outbox<T>) {
+    const DRAW: &str = "SELECT count(nextval('{outbox}record_id_seq')) FROM generate_series(1, 3000)";
+    let statement = |name: &str| {
+        let statements = outbox.store.statements();
+        let sql = statements.iter().find(|(of, _)| *of == name).unwrap().1.to_string();
+        let scan = sql.replace("{handlers}", "").replace("$3", "''::bytea");
+        scan.replace("$4", "'{}'")
+            .replace("$5", "'{}'")
+            .replace("$6", "1")
+            .replace("$1", "1")
+            .replace("$2", "1")
+    };
+    let ahead = AtomicI64::new(0);
+    let read = async {
+        for (name, columns) in [("last_id", "last_id, server"), ("scan_by_id", SCAN)] {
+            let sql = statement(name);
+            let count = "CREATE OR REPLACE FUNCTION {outbox}ahead() RETURNS bigint LANGUAGE plpgsql AS $$ \
+                         DECLARE l bigint; bad bigint := 0; BEGIN FOR i IN 1..100000 LOOP \
+                         SELECT x.last_id INTO l FROM (@) AS x (#) WHERE x.last_id IS NOT NULL; \
+                         IF nextval('{outbox}record_id_seq') <= l THEN bad := bad + 1; END IF; \
+                         END LOOP; RETURN bad; END $$";
+            outbox.execute(&count.replace('@', &sql).replace('#', columns)).await;
+            ahead.fetch_add(outbox.number("SELECT {outbox}ahead()").await, SeqCst);
+        }
+    };
+    let draw = async || loop {
+        outbox.number(DRAW).await;
+    };
+    tokio::select! {
+        () = read => {}
+        ((), (), ()) = async { tokio::join!(draw(), draw(), draw()) } => {}
+    }
+    assert_eq!(ahead.into_inner(), 0, "reads that were ahead");
 }

@@ -2,9 +2,8 @@
 -- that was drawn, the snapshot, and the server, and is no record. $3 is a bit for each partition: an array would be
 -- searched for each row. Nothing is read if one of the transactions in $5 has ended: the scan begins too late then.
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       CASE WHEN is_called THEN last_value ELSE last_value - 1 END AS last_id,
+       coalesce(pg_sequence_last_value('{outbox}record_id_seq'::regclass), 0) AS last_id,
        pg_current_snapshot()::text AS seen, {server} AS server
-FROM {outbox}record_id_seq
 UNION ALL (
     SELECT id, event_id, partition_no::int8, record_key, handler, record_type, content_type,
            payload, headers, attempts::int8, clock_timestamp() - created_at, clock_timestamp() - expires_at, NULL, NULL, NULL
