@@ -13,6 +13,7 @@ const CRATES: &[(&str, &str)] = &[
     ("keylane-macros", "crates/macros"),
     ("keylane-message", "crates/message"),
     ("keylane-kafka", "crates/sink-kafka"),
+    ("keylane-sql", "crates/sql"),
     ("keylane-inbox", "crates/inbox"),
     ("keylane-lock", "crates/lock"),
     ("keylane-consumer", "crates/consumer-kafka"),

@@ -1,0 +1,45 @@
+//! MySQL 8 and later, MariaDB 10.6 and later.
+
+use sqlx::{
+    MySql,
+    mysql::{MySqlArguments, MySqlDatabaseError},
+};
+
+use super::*;
+use crate::dialect::Family;
+
+impl SqlDatabase for MySql {
+    const DIALECT: &'static Dialect = &Dialect {
+        family: Family::MySql,
+        begin: "START TRANSACTION",
+        now: "UTC_TIMESTAMP(6)",
+        micros: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
+        later: "UTC_TIMESTAMP(6) + INTERVAL (@ * 1000) MICROSECOND",
+        ago: "UTC_TIMESTAMP(6) - INTERVAL (@ * 1000) MICROSECOND",
+        left: "TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), @) / 1000",
+        int: "CAST(@ AS SIGNED)",
+        is_in: "IN ({list})",
+        alone: ("", ""),
+    };
+
+    fn is_passing(error: &dyn sqlx::error::DatabaseError) -> bool {
+        let number = error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number);
+        matches!(number, Some(1020 | 1205 | 1213 | 3572))
+    }
+
+    statements_of!(|done| Executed { rows: done.rows_affected(), last_insert_id: done.last_insert_id() });
+}
+
+fn bind<'q>(
+    query: sqlx::query::Query<'q, MySql, MySqlArguments>,
+    value: Value,
+) -> sqlx::query::Query<'q, MySql, MySqlArguments> {
+    match value {
+        Value::Int(number) => query.bind(number),
+        Value::Text(text) => query.bind(text),
+        Value::Exact(text) => query.bind(text.into_bytes()),
+        Value::Bytes(bytes) => query.bind(bytes),
+        Value::Texts(list) => list.into_iter().fold(query, sqlx::query::Query::bind),
+        Value::Exacts(list) => list.into_iter().fold(query, |query, text| query.bind(text.into_bytes())),
+    }
+}

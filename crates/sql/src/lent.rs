@@ -1,0 +1,84 @@
+//! A connection of the user's pool for one call.
+
+use sqlx::{Pool, SqlSafeStr, pool::PoolConnection};
+use sqlx_core::transaction::TransactionManager;
+
+use crate::database::SqlDatabase;
+
+/// A connection that is lent from a pool, with a transaction on it or without.
+///
+/// Unless it is given back by [`commit`](Self::commit) or [`roll_back`](Self::roll_back), dropping it takes the
+/// connection out of the pool and closes it: a call that was cut off may have left anything open there.
+pub struct Lent<DB: SqlDatabase> {
+    conn: Option<PoolConnection<DB>>,
+    /// Whether all that is done with it is one transaction.
+    is_transaction: bool,
+}
+
+impl<DB: SqlDatabase> std::fmt::Debug for Lent<DB> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Lent").field("is_transaction", &self.is_transaction).finish_non_exhaustive()
+    }
+}
+
+impl<DB: SqlDatabase> Lent<DB> {
+    /// For statements that `named` says whether they have names on the server. A statement without a name is
+    /// prepared and run by two messages, which a pooler keeps on one connection of the server within a
+    /// transaction only.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn from(pool: &Pool<DB>, named: bool) -> Result<Self, sqlx::Error> {
+        let mut lent = Self { conn: Some(pool.acquire().await?), is_transaction: !named };
+        if lent.is_transaction {
+            DB::TransactionManager::begin(lent.conn(), None).await?;
+        }
+        Ok(lent)
+    }
+
+    /// Opens a transaction by this statement.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn begin(pool: &Pool<DB>, statement: &'static str) -> Result<Self, sqlx::Error> {
+        let mut lent = Self { conn: Some(pool.acquire().await?), is_transaction: true };
+        DB::TransactionManager::begin(lent.conn(), Some(statement.into_sql_str())).await?;
+        Ok(lent)
+    }
+
+    /// The connection.
+    #[expect(clippy::expect_used, reason = "the connection is there until the guard is taken or dropped")]
+    pub fn conn(&mut self) -> &mut DB::Connection {
+        self.conn.as_mut().expect("lent connection")
+    }
+
+    /// How many transactions are open, one within another, as far as sqlx knows.
+    pub fn depth(&mut self) -> usize {
+        DB::TransactionManager::get_transaction_depth(self.conn())
+    }
+
+    /// Commits the transaction, if there is one, and gives the connection back.
+    ///
+    /// # Errors
+    /// The database's. The transaction may have been committed or not.
+    pub async fn commit(mut self) -> Result<(), sqlx::Error> {
+        if self.is_transaction {
+            DB::TransactionManager::commit(self.conn()).await?;
+        }
+        drop(self.conn.take());
+        Ok(())
+    }
+
+    /// Rolls back. The connection is given back if that is certain to leave a clean one.
+    pub async fn roll_back(mut self) {
+        if self.depth() == 1 && DB::TransactionManager::rollback(self.conn()).await.is_ok() {
+            drop(self.conn.take());
+        }
+    }
+}
+
+impl<DB: SqlDatabase> Drop for Lent<DB> {
+    fn drop(&mut self) {
+        drop(self.conn.take().map(PoolConnection::detach));
+    }
+}
