@@ -7,11 +7,11 @@ use sqlx_core::transaction::TransactionManager;
 use tokio::time::Instant;
 
 use crate::{
-    core::{Met, Shared, Taken},
-    database::InboxDatabase,
+    core::Shared,
     error::{InboxError, OnceError},
-    inbox::Inbox,
-    lent::Lent,
+    inbox::{Inbox, InboxDatabase},
+    take::{Met, Taken},
+    templates::Templates,
 };
 
 /// What became of the messages of a batch, each by its place in the list of ids.
@@ -62,7 +62,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
         group: &str,
         work: impl AsyncFnOnce(&mut DB::Connection, &[usize]) -> Result<T, E>,
     ) -> Result<Batch<T>, OnceError<E>> {
-        let mut lent = Lent::begin(&self.pool).await?;
+        let mut lent = self.begin().await?;
         let taken = self.shared.take::<DB>(lent.conn(), group, event_ids).await?;
         let mut batch = Batch::of(event_ids, &taken);
         if batch.fresh.is_empty() {
@@ -77,13 +77,14 @@ impl<DB: InboxDatabase> Inbox<DB> {
                 return Err(OnceError::Work(error));
             }
         }
-        if !lent.is_same().await? {
+        if lent.depth() != 1 || !Shared::is_same::<DB>(lent.conn()).await? {
             return Err(OnceError::Ended);
         }
         if !self.shared.finish::<DB>(lent.conn(), group, &taken, began.elapsed(), true).await? {
             return Err(OnceError::Ended);
         }
-        lent.commit().await.map_err(OnceError::Commit)?;
+        let committed = lent.commit().await.map_err(InboxError::of::<DB>("commit"));
+        committed.map_err(OnceError::Commit)?;
         Ok(batch)
     }
 
@@ -110,8 +111,8 @@ impl<DB: InboxDatabase> Inbox<DB> {
         }
         let in_call = |error| OnceError::Inbox(InboxError::of::<DB>("savepoint")(error));
         let mut inner = conn.begin().await.map_err(in_call)?;
-        if let Some(mark) = DB::DIALECT.set_mark {
-            DB::script(&mut inner, mark.to_owned()).await.map_err(in_call)?;
+        if let Some((set, _)) = Templates::of::<DB>().mark {
+            DB::script(&mut inner, set).await.map_err(in_call)?;
         }
         let depth = DB::TransactionManager::get_transaction_depth(&inner);
         let taken = self.shared.take::<DB>(&mut inner, group, event_ids).await?;

@@ -2,14 +2,15 @@
 
 use std::convert::Infallible;
 
+use keylane_sql::Value;
 use tokio::time::Instant;
 
 use crate::{
-    core::{Met, Taken, bounded, millis},
-    database::{InboxDatabase, Value},
+    core::bounded,
     error::{InboxError, OnceError},
-    inbox::Inbox,
+    inbox::{Inbox, InboxDatabase},
     once::Once,
+    take::{Met, Taken},
 };
 
 /// A message that is this process's until its lease ends: its row is in PROCESSING.
@@ -133,7 +134,7 @@ impl<DB: InboxDatabase> Claim<DB> {
     /// # Errors
     /// [`ClaimError::Lost`] if another has claimed the message.
     pub async fn renew(&self) -> Result<(), ClaimError> {
-        let mut values = vec![Value::Int(millis(self.inbox.shared.lease))];
+        let mut values = vec![Value::millis(self.inbox.shared.lease)];
         values.extend(self.key());
         self.write("renew", &self.inbox.shared.sql.renew, values).await
     }
@@ -157,7 +158,7 @@ impl<DB: InboxDatabase> Claim<DB> {
     /// # Errors
     /// [`ClaimError::Lost`] if another has claimed the message.
     pub async fn fail(self, error: &str) -> Result<(), ClaimError> {
-        let mut values = vec![Value::Int(millis(self.began.elapsed())), Value::Text(bounded(error))];
+        let mut values = vec![Value::millis(self.began.elapsed()), Value::Text(bounded(error))];
         values.extend(self.key());
         self.write("fail", &self.inbox.shared.sql.fail, values).await
     }
@@ -187,11 +188,7 @@ impl<DB: InboxDatabase> Claim<DB> {
     }
 
     async fn write(&self, call: &'static str, sql: &str, values: Vec<Value>) -> Result<(), ClaimError> {
-        let ran = async {
-            let mut conn = self.inbox.pool.acquire().await?;
-            DB::run(&mut conn, sql.into(), values, self.inbox.shared.named).await
-        };
-        match ran.await.map_err(InboxError::of::<DB>(call))?.rows {
+        match self.inbox.execute(call, sql, values).await? {
             0 => Err(ClaimError::Lost { event_id: self.event_id.clone() }),
             _ => Ok(()),
         }

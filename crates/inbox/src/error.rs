@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{database::InboxDatabase, tables::BadName};
+use keylane_sql::BadName;
+
+use crate::inbox::InboxDatabase;
 
 /// Why the inbox could not do what it was asked for. What was to be done has not happened.
 #[derive(Debug, thiserror::Error)]
@@ -85,17 +87,7 @@ pub enum OnceError<E> {
 impl InboxError {
     /// Turns an error of sqlx into one of this call.
     pub(crate) fn of<DB: InboxDatabase>(call: &'static str) -> impl Fn(sqlx::Error) -> Self {
-        move |source| {
-            let retryable = match &source {
-                sqlx::Error::Database(error) => DB::may_retry(&**error),
-                sqlx::Error::Io(_)
-                | sqlx::Error::PoolTimedOut
-                | sqlx::Error::Protocol(_)
-                | sqlx::Error::WorkerCrashed => true,
-                _ => false,
-            };
-            Self::Database { call, retryable, source }
-        }
+        move |source| Self::Database { call, retryable: DB::is_retryable(&source), source }
     }
 
     /// Whether a repetition may succeed without anybody's help.

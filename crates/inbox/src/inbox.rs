@@ -2,16 +2,24 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use keylane_sql::{Lent, Schema, SqlDatabase, Tables, Value};
+
 use crate::{
     core::{LONGEST_GROUP, Shared},
-    database::{InboxDatabase, Kind},
     error::InboxError,
     statements::Statements,
-    tables::Tables,
+    templates::Templates,
 };
 
 /// The version of the schema that this build makes.
 const SCHEMA_VERSION: i64 = 1;
+/// Tells these tables from those of other crates.
+const SCHEMA_NUMBER: i64 = 77_316_530_231;
+
+/// A database that an inbox can live in: `sqlx::Postgres`, `sqlx::MySql` (MariaDB, too) or `sqlx::Sqlite`. Sealed.
+pub trait InboxDatabase: SqlDatabase {}
+
+impl<DB: SqlDatabase> InboxDatabase for DB {}
 
 /// Remembers in a table which messages were consumed. Cheap to clone.
 pub struct Inbox<DB: InboxDatabase> {
@@ -75,15 +83,13 @@ impl<DB: InboxDatabase> InboxBuilder<DB> {
         if !(Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&self.lease) {
             return Err(InboxError::Lease { lease: self.lease });
         }
-        Ok(self.made(&Tables::new(self.schema.as_deref(), &self.prefix)?))
+        Ok(self.made(&Tables::of("inbox").placed(self.schema.as_deref(), &self.prefix)?))
     }
 
     fn made(&self, tables: &Tables) -> Inbox<DB> {
-        let sql = Statements::render(DB::DIALECT, tables);
         let shared = Shared {
-            take: sql.take.as_str().into(),
-            sql,
-            migration: tables.name(DB::DIALECT.migration),
+            sql: Statements::render::<DB>(tables),
+            schema: Schema::new::<DB>(Templates::of::<DB>().migration, tables, SCHEMA_NUMBER),
             owner: self.owner.chars().take(LONGEST_GROUP).collect(),
             lease: self.lease,
             named: DB::may_name(&self.pool),
@@ -95,9 +101,7 @@ impl<DB: InboxDatabase> InboxBuilder<DB> {
 impl<DB: InboxDatabase> Inbox<DB> {
     /// An inbox with the default settings, in the table `inbox_message`.
     pub fn new(pool: sqlx::Pool<DB>) -> Self {
-        let builder = Self::builder(pool);
-        let tables = Tables { qualifier: builder.prefix.clone(), prefix: builder.prefix.clone() };
-        builder.made(&tables)
+        Self::builder(pool).made(&Tables::of("inbox"))
     }
 
     /// An inbox with settings of its own.
@@ -112,20 +116,32 @@ impl<DB: InboxDatabase> Inbox<DB> {
         &self.pool
     }
 
+    /// Opens a transaction that writes.
+    pub(crate) async fn begin(&self) -> Result<Lent<DB>, InboxError> {
+        let begun = Lent::begin(&self.pool, Templates::of::<DB>().begin).await;
+        begun.map_err(InboxError::of::<DB>("begin"))
+    }
+
+    /// Runs a statement of its own; the rows that it has changed.
+    pub(crate) async fn execute(
+        &self,
+        call: &'static str,
+        sql: &str,
+        values: Vec<Value>,
+    ) -> Result<u64, InboxError> {
+        let done = async {
+            let mut conn = self.pool.acquire().await?;
+            DB::execute(&mut conn, sql, values, self.shared.named).await
+        };
+        done.await.map(|done| done.rows).map_err(InboxError::of::<DB>(call))
+    }
+
     /// Makes the tables, unless they are there. Several processes may do so at once.
     ///
     /// # Errors
     /// The database's, and [`InboxError::Schema`] if a newer build has made the tables.
     pub async fn migrate(&self) -> Result<(), InboxError> {
-        let (before, after) = DB::DIALECT.migrate_alone;
-        let script = format!("{before}\n{}\n{after}", self.shared.migration);
-        let migrated = async {
-            // Dropped, not given back, if it fails: a transaction may be open there.
-            let mut conn = self.pool.acquire().await?.detach();
-            DB::script(&mut conn, script).await?;
-            sqlx::Connection::close(conn).await
-        };
-        migrated.await.map_err(InboxError::of::<DB>("migrate"))?;
+        self.shared.schema.migrate(&self.pool).await.map_err(InboxError::of::<DB>("migrate"))?;
         self.check().await
     }
 
@@ -134,16 +150,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
     /// # Errors
     /// [`InboxError::Schema`], or the database's.
     pub async fn check(&self) -> Result<(), InboxError> {
-        let found = async {
-            let mut conn = self.pool.acquire().await?;
-            let sql = self.shared.sql.version.as_str().into();
-            DB::rows(&mut conn, sql, Vec::new(), &[Kind::Int], false).await
-        };
-        let found = match found.await {
-            Ok(rows) => rows.first().and_then(|row| row.ints[0]).unwrap_or(0),
-            Err(sqlx::Error::Database(error)) if !DB::may_retry(&*error) => 0,
-            Err(error) => return Err(InboxError::of::<DB>("check")(error)),
-        };
+        let found = self.shared.schema.version(&self.pool).await.map_err(InboxError::of::<DB>("check"))?;
         match found == SCHEMA_VERSION {
             true => Ok(()),
             false => Err(InboxError::Schema { found, needed: SCHEMA_VERSION }),
@@ -153,6 +160,6 @@ impl<DB: InboxDatabase> Inbox<DB> {
     /// The statements of [`migrate`](Self::migrate), for a DBA to run by hand. Nothing is connected to; a pool that
     /// was made with `connect_lazy` is enough.
     pub fn migration_script(&self) -> String {
-        self.shared.migration.clone()
+        self.shared.schema.script().to_owned()
     }
 }

@@ -29,30 +29,22 @@
 //!
 //! What is promised on which database, the states and all errors: `docs/consuming.md` in the repository.
 
-#![cfg_attr(
-    not(all(feature = "postgres", feature = "mysql", feature = "sqlite")),
-    allow(dead_code, unused_imports, reason = "some statements are those of one database")
-)]
-
-pub mod database;
-
 mod batch;
 mod claim;
 mod core;
 mod error;
 mod inbox;
-mod lent;
 mod once;
 mod overview;
 mod purge;
 mod statements;
-mod tables;
+mod take;
+mod templates;
 
 pub use batch::Batch;
 pub use claim::{Claim, ClaimError, ProcessError};
-pub use database::InboxDatabase;
 pub use error::{InboxError, OnceError};
-pub use inbox::{Inbox, InboxBuilder};
+pub use inbox::{Inbox, InboxBuilder, InboxDatabase};
+pub use keylane_sql::BadName;
 pub use once::Once;
 pub use overview::GroupOverview;
-pub use tables::BadName;

@@ -6,10 +6,8 @@ use tokio::time::Instant;
 
 use crate::{
     batch::Batch,
-    database::InboxDatabase,
     error::{InboxError, OnceError},
-    inbox::Inbox,
-    lent::Lent,
+    inbox::{Inbox, InboxDatabase},
 };
 
 /// What became of a message.
@@ -109,9 +107,9 @@ impl<DB: InboxDatabase> Inbox<DB> {
         error: &str,
         cost: Duration,
     ) -> Result<(), InboxError> {
-        let mut conn = Lent::<DB>::begin(&self.pool).await?;
-        self.shared.note_failure::<DB>(conn.conn(), group, event_id, error, cost).await?;
-        conn.commit().await
+        let mut lent = self.begin().await?;
+        self.shared.note_failure::<DB>(lent.conn(), group, event_id, error, cost).await?;
+        lent.commit().await.map_err(InboxError::of::<DB>("commit"))
     }
 }
 

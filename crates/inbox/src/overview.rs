@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use keylane_sql::{Kind, Value};
+
 use crate::{
-    core::millis,
-    database::{InboxDatabase, Kind, Value},
     error::InboxError,
-    inbox::Inbox,
+    inbox::{Inbox, InboxDatabase},
 };
 
 /// How long ago a message may have been finished to count as recent.
@@ -44,27 +44,26 @@ impl<DB: InboxDatabase> Inbox<DB> {
         let read = async {
             let mut conn = self.pool.acquire().await?;
             let sql = &self.shared.sql;
-            let counts = DB::rows(&mut conn, sql.counts.as_str().into(), Vec::new(), COUNTS, false).await?;
-            let recent = vec![Value::Int(millis(RECENT))];
-            let costs = DB::rows(&mut conn, sql.costs.as_str().into(), recent, COSTS, false).await?;
+            let counts = DB::query(&mut conn, &sql.counts, Vec::new(), COUNTS, false).await?;
+            let recent = vec![Value::millis(RECENT)];
+            let costs = DB::query(&mut conn, &sql.costs, recent, COSTS, false).await?;
             Ok((counts, costs))
         };
         let (counts, costs) = read.await.map_err(InboxError::of::<DB>("overview"))?;
-        let number = |number: Option<i64>| number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
         let mut groups: BTreeMap<String, GroupOverview> = BTreeMap::new();
         for row in counts {
-            let group = groups.entry(row.texts[0].clone()).or_default();
-            match &*row.texts[1] {
-                "PROCESSING" => group.processing = number(row.ints[0]),
-                "SUCCESS" => group.success = number(row.ints[0]),
-                _ => group.failed = number(row.ints[0]),
+            let group = groups.entry(row.text(0).to_owned()).or_default();
+            match row.text(1) {
+                "PROCESSING" => group.processing = row.count(2),
+                "SUCCESS" => group.success = row.count(2),
+                _ => group.failed = row.count(2),
             }
         }
         for row in costs {
-            let group = groups.entry(row.texts[0].clone()).or_default();
-            group.recent = number(row.ints[0]);
-            group.recent_average = Duration::from_millis(number(row.ints[1]));
-            group.recent_longest = Duration::from_millis(number(row.ints[2]));
+            let group = groups.entry(row.text(0).to_owned()).or_default();
+            group.recent = row.count(1);
+            group.recent_average = row.millis(2);
+            group.recent_longest = row.millis(3);
         }
         let named = groups.into_iter().map(|(group, overview)| GroupOverview { group, ..overview });
         Ok(named.collect())

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use keylane_sql::Value;
+
 use crate::{
-    core::millis,
-    database::{InboxDatabase, Value},
     error::InboxError,
-    inbox::Inbox,
+    inbox::{Inbox, InboxDatabase},
 };
 
 /// Rows per step: each step is a transaction of its own.
@@ -25,12 +25,12 @@ impl<DB: InboxDatabase> Inbox<DB> {
     /// # Cancel safety
     /// It may be dropped at any time.
     pub async fn purge(&self, older_than: Duration) -> Result<u64, InboxError> {
-        let age = Value::Int(millis(older_than));
-        let mut purged = self.delete(&self.shared.sql.purge_abandoned, vec![age.clone()]).await?;
+        let age = Value::millis(older_than);
+        let mut purged = self.execute("purge", &self.shared.sql.purge_abandoned, vec![age.clone()]).await?;
         for status in ["SUCCESS", "FAILED"] {
             loop {
                 let values = vec![Value::Text(status.to_owned()), age.clone(), Value::Int(STEP as i64)];
-                let step = self.delete(&self.shared.sql.purge, values).await?;
+                let step = self.execute("purge", &self.shared.sql.purge, values).await?;
                 purged += step;
                 if step < STEP {
                     break;
@@ -38,13 +38,5 @@ impl<DB: InboxDatabase> Inbox<DB> {
             }
         }
         Ok(purged)
-    }
-
-    async fn delete(&self, sql: &str, values: Vec<Value>) -> Result<u64, InboxError> {
-        let ran = async {
-            let mut conn = self.pool.acquire().await?;
-            DB::run(&mut conn, sql.into(), values, self.shared.named).await
-        };
-        ran.await.map(|ran| ran.rows).map_err(InboxError::of::<DB>("purge"))
     }
 }

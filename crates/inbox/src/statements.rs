@@ -1,43 +1,8 @@
 //! The statements, as data: one text for all databases where a fragment is all that differs.
 
-use crate::tables::Tables;
+use keylane_sql::{SqlDatabase, Tables};
 
-/// What differs between the databases.
-#[derive(Debug)]
-pub struct Dialect {
-    /// `$1` becomes `?`; the statements name each parameter once, in order.
-    pub(crate) question_marks: bool,
-    /// The database's clock.
-    pub(crate) now: &'static str,
-    /// The time so many milliseconds from now; `@` is the parameter.
-    pub(crate) later: &'static str,
-    /// The time so many milliseconds ago; `@` is the parameter.
-    pub(crate) ago: &'static str,
-    /// Milliseconds until a time; `@` is the column.
-    pub(crate) left: &'static str,
-    /// An expression as a 64-bit integer.
-    pub(crate) int: &'static str,
-    /// A condition that a column's value is in a list; `@` is the parameter.
-    pub(crate) is_in: &'static str,
-    /// An element of the list in `$5`, and where it is from.
-    pub(crate) each: (&'static str, &'static str),
-    /// A lock on the rows that are read, where a plain read would see the past.
-    pub(crate) latest: &'static str,
-    /// A condition that holds in the transaction that has taken the messages; `@` is the token.
-    pub(crate) marked: &'static str,
-    /// Opens a transaction that writes.
-    pub(crate) begin: &'static str,
-    /// Marks a transaction, where the taking does not; `begin` does, too.
-    pub(crate) set_mark: Option<&'static str>,
-    /// Takes the mark away, and fails if the transaction has ended.
-    pub(crate) take_mark: Option<&'static str>,
-    pub(crate) take: &'static str,
-    pub(crate) note_failure: &'static str,
-    pub(crate) purge: &'static str,
-    pub(crate) migration: &'static str,
-    /// Before and after the migration.
-    pub(crate) migrate_alone: (&'static str, &'static str),
-}
+use crate::templates::Templates;
 
 /// Takes messages: fresh ones, failed ones, and those whose owner's lease has ended.
 macro_rules! take_upsert {
@@ -131,54 +96,30 @@ pub(crate) struct Statements {
     pub(crate) purge_abandoned: String,
     pub(crate) counts: String,
     pub(crate) costs: String,
-    pub(crate) version: String,
 }
 
 impl Statements {
-    pub(crate) fn render(dialect: &Dialect, tables: &Tables) -> Self {
-        let text = |template: &str| tables.name(&dialect.expand(template));
+    pub(crate) fn render<DB: SqlDatabase>(tables: &Tables) -> Self {
+        let templates = Templates::of::<DB>();
+        let (each, from) = templates.each;
+        let text = |template: &str| {
+            let template = template.replace("{each}", each).replace("{from}", from);
+            DB::DIALECT.render(&template.replace("{latest}", templates.latest), tables)
+        };
         Self {
-            take: text(dialect.take),
+            take: text(templates.take),
             take_row: text(TAKE_MYSQL_ROW),
             states: text(STATES),
             finish: text(FINISH),
-            finish_marked: text(&format!("{FINISH}{}", dialect.marked)),
+            finish_marked: text(&format!("{FINISH}{}", templates.marked)),
             fail: text(FAIL),
             renew: text(RENEW),
-            note_failure: text(dialect.note_failure),
-            purge: text(dialect.purge),
+            note_failure: text(templates.note_failure),
+            purge: text(templates.purge),
             purge_abandoned: text(PURGE_ABANDONED),
             counts: text(COUNTS),
             costs: text(COSTS),
-            version: text("SELECT {int:schema_version} FROM {inbox}meta"),
         }
-    }
-}
-
-impl Dialect {
-    /// Fills the fragments, from left to right; tokens that no fragment has stay.
-    fn expand(&self, text: &str) -> String {
-        let mut text = text.replace("{now}", self.now).replace("{latest}", self.latest);
-        text = text.replace("{each}", self.each.0).replace("{from}", self.each.1);
-        let patterns = [
-            ("{left:", self.left),
-            ("{later:", self.later),
-            ("{ago:", self.ago),
-            ("{in:", self.is_in),
-            ("{int:", self.int),
-        ];
-        for (open, pattern) in patterns {
-            while let Some(at) = text.find(open) {
-                let rest = &text[at + open.len()..];
-                let Some(end) = rest.find('}') else { break };
-                let filled = pattern.replace('@', &rest[..end]);
-                text = format!("{}{filled}{}", &text[..at], &rest[end + 1..]);
-            }
-        }
-        if !self.question_marks {
-            return text;
-        }
-        (1..=9).fold(text, |text, number| text.replace(&format!("${number}"), "?"))
     }
 }
 
@@ -186,13 +127,10 @@ impl Dialect {
 mod tests {
     use super::*;
 
-    #[cfg(feature = "mysql")]
     #[test]
-    fn parameters_become_question_marks_and_nothing_is_left_open() {
-        let tables = Tables::new(None, "inbox_").unwrap();
-        let dialect = <sqlx::MySql as crate::database::Backend>::DIALECT;
-        let all = Statements::render(dialect, &tables);
-        assert!(!all.finish.contains('$') && all.finish.ends_with("event_id IN ({ids})"), "{}", all.finish);
+    fn nothing_is_left_open_but_lists() {
+        let all = Statements::render::<sqlx::MySql>(&Tables::of("inbox"));
+        assert!(!all.finish.contains('$') && all.finish.ends_with("event_id IN ({list})"), "{}", all.finish);
         assert!(all.states.ends_with("FOR UPDATE"), "{}", all.states);
         for text in [&all.take_row, &all.fail, &all.renew, &all.note_failure, &all.purge, &all.counts] {
             assert!(!text.contains(['{', '$']), "{text}");

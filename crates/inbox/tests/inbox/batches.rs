@@ -3,7 +3,10 @@
 use futures::future::join_all;
 use keylane_inbox::OnceError;
 
-use crate::target::{Connection, OnPostgres, Stage, Target, on_each};
+use crate::{
+    stage::Stage,
+    target::{Connection, OnPostgres, Target, on_each},
+};
 
 on_each!(a_batch_filters_what_was_seen, batches_that_overlap_have_each_effect_once);
 

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use keylane_inbox::{ClaimError, Once, OnceError, ProcessError};
 
-use crate::target::{Stage, Target, on_each};
+use crate::{
+    stage::Stage,
+    target::{Target, on_each},
+};
 
 on_each!(
     a_claim_keeps_others_away_until_its_end,

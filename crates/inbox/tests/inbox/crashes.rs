@@ -8,7 +8,10 @@ use tokio::{
     time::Instant,
 };
 
-use crate::target::{OnMariaDb, OnMySql, OnPostgres, OnSqlite, Stage, Target, on_each};
+use crate::{
+    stage::Stage,
+    target::{OnMariaDb, OnMySql, OnPostgres, OnSqlite, Target, on_each},
+};
 
 on_each! {
     a_consumer_killed_in_between_has_each_effect_once,

@@ -3,7 +3,10 @@
 use futures::future::join_all;
 use keylane_inbox::{Once, OnceError};
 
-use crate::target::{Stage, Target, on_each};
+use crate::{
+    stage::Stage,
+    target::{Target, on_each},
+};
 
 on_each!(
     each_effect_happens_once_under_both_levels,

@@ -4,8 +4,12 @@ use std::{future::pending, panic::AssertUnwindSafe, time::Duration};
 
 use futures::FutureExt;
 use keylane_inbox::{Once, OnceError};
+use keylane_sql::{Family, SqlDatabase};
 
-use crate::target::{Connection, Stage, Target, on_each};
+use crate::{
+    stage::Stage,
+    target::{Connection, Target, on_each},
+};
 
 on_each!(
     a_failure_leaves_no_effect_and_may_run_again,
@@ -65,9 +69,12 @@ async fn a_caller_who_commits_after_a_failure_commits_no_half_effect<T: Target>(
 
 async fn work_that_ends_its_transaction_is_found_out<T: Target>() {
     let Some(stage) = Stage::<T>::new().await else { return };
-    let ends = T::ENDS.replace("{}", &stage.prefix);
+    let ends = match T::Db::DIALECT.family {
+        Family::MySql => format!("CREATE TABLE {0}ddl (id INT); DROP TABLE {0}ddl", stage.prefix),
+        Family::Postgres | Family::Sqlite => "COMMIT".to_owned(),
+    };
     for again in ["", "; BEGIN", "; BEGIN; SAVEPOINT sp"] {
-        let work = async |tx: &mut Connection<T>| T::execute(tx, format!("{ends}{again}")).await;
+        let work = async |tx: &mut Connection<T>| T::Db::script(tx, &format!("{ends}{again}")).await;
         let ran = stage.inbox.run("event", "group", work).await;
         assert!(matches!(ran, Err(OnceError::Ended)), "run, {again:?}: {ran:?}");
         stage.execute("DELETE FROM {}message").await;

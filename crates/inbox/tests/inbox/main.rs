@@ -8,4 +8,8 @@ mod crashes;
 mod duplicates;
 mod failures;
 mod retention;
+mod stage;
+#[path = "../../../sql/tests/sql/target.rs"]
 mod target;
+
+use keylane_inbox::InboxDatabase as UnderTest;

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::target::{Stage, Target, on_each};
+use crate::{
+    stage::Stage,
+    target::{Target, on_each, past},
+};
 
 on_each! {
     a_purge_deletes_what_is_old_and_nothing_else,
@@ -22,7 +25,7 @@ async fn a_purge_deletes_what_is_old_and_nothing_else<T: Target>() {
     inbox.note_failure("old-failed", "group", "no", Duration::ZERO).await.unwrap();
     drop(inbox.claim("old-claim", "group").await.unwrap());
     assert_eq!(inbox.purge(HOUR).await.unwrap(), 0);
-    let past = T::PAST;
+    let past = past::<T::Db>();
     stage
         .execute(&format!("UPDATE {{}}message SET finished_at = {past} WHERE finished_at IS NOT NULL"))
         .await;
