@@ -6,18 +6,22 @@ use std::{
     time::Duration,
 };
 
+use keylane_sql::{Kind, Schema, Tables, Value};
+
 use crate::{
-    database::{Kind, LockDatabase, Value, Wake},
+    database::{LockDatabase, Wake},
     error::LockError,
     guard::LockGuard,
     request::{LockRequest, Owners},
-    shared::{Shared, millis},
+    shared::Shared,
     statements::Statements,
-    tables::Tables,
+    templates::Templates,
 };
 
 /// The version of the schema that this build makes.
 const SCHEMA_VERSION: i64 = 1;
+/// Tells these tables from those of other crates.
+const SCHEMA_NUMBER: i64 = 77_316_530_232;
 /// The longest list of [`LockClient::queue`].
 const LONGEST_LIST: i64 = 1000;
 /// Rows per step of a purge: each step is a transaction of its own.
@@ -28,13 +32,12 @@ pub struct LockClient<DB: LockDatabase> {
     pub(crate) shared: Arc<Shared<DB>>,
     pub(crate) owners: Arc<Mutex<Owners<DB>>>,
     pub(crate) timeout: Duration,
-    migration: Arc<str>,
 }
 
 impl<DB: LockDatabase> Clone for LockClient<DB> {
     fn clone(&self) -> Self {
         let (shared, owners) = (Arc::clone(&self.shared), Arc::clone(&self.owners));
-        Self { shared, owners, timeout: self.timeout, migration: Arc::clone(&self.migration) }
+        Self { shared, owners, timeout: self.timeout }
     }
 }
 
@@ -104,7 +107,7 @@ impl<DB: LockDatabase> LockClientBuilder<DB> {
         if !(Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&self.lease) {
             return Err(LockError::Lease { lease: self.lease });
         }
-        let tables = Tables::new(self.schema.as_deref(), &self.prefix)?;
+        let tables = Tables::of("lock").placed(self.schema.as_deref(), &self.prefix)?;
         Ok(self.made(&tables))
     }
 
@@ -113,7 +116,8 @@ impl<DB: LockDatabase> LockClientBuilder<DB> {
         let direct = self.signal_pool.as_ref().unwrap_or(&self.pool);
         let shared = Shared {
             wake: DB::Wake::new(direct, &self.pool, Arc::clone(&ears)),
-            sql: Statements::render(DB::DIALECT, tables),
+            sql: Statements::render::<DB>(tables),
+            schema: Schema::new::<DB>(Templates::of::<DB>().migration, tables, SCHEMA_NUMBER),
             client: uuid::Uuid::now_v7().simple().to_string(),
             name: self.name.chars().take(100).collect(),
             lease: self.lease,
@@ -122,8 +126,7 @@ impl<DB: LockDatabase> LockClientBuilder<DB> {
             tickets: Default::default(),
             pool: self.pool,
         };
-        let migration = tables.name(DB::DIALECT.migration).into();
-        LockClient { shared: Arc::new(shared), owners: Arc::default(), timeout: self.timeout, migration }
+        LockClient { shared: Arc::new(shared), owners: Arc::default(), timeout: self.timeout }
     }
 }
 
@@ -144,9 +147,7 @@ pub struct Queued {
 impl<DB: LockDatabase> LockClient<DB> {
     /// A client with the default settings, in the tables `lock_resource` and `lock_ticket`.
     pub fn new(pool: sqlx::Pool<DB>) -> Self {
-        let builder = Self::builder(pool);
-        let tables = Tables { qualifier: builder.prefix.clone() };
-        builder.made(&tables)
+        Self::builder(pool).made(&Tables::of("lock"))
     }
 
     /// A client with settings of its own.
@@ -193,10 +194,10 @@ impl<DB: LockDatabase> LockClient<DB> {
         let values = vec![Value::Exact(resource.to_owned()), Value::Int(LONGEST_LIST)];
         let rows = self.shared.rows("queue", &self.shared.sql.places, values, KINDS).await?;
         let queued = rows.into_iter().map(|mut row| Queued {
-            token: row.ints[0],
-            owner: row.texts.swap_remove(0),
-            entries: row.ints[1],
-            left: Duration::from_millis(u64::try_from(row.ints[2]).unwrap_or(0)),
+            token: row.int(0).unwrap_or_default(),
+            owner: row.take_text(1),
+            entries: row.int(2).unwrap_or_default(),
+            left: row.millis(3),
         });
         Ok(queued.collect())
     }
@@ -212,7 +213,7 @@ impl<DB: LockDatabase> LockClient<DB> {
     pub async fn purge(&self, unused_for: Duration) -> Result<u64, LockError> {
         let mut purged = 0;
         loop {
-            let values = vec![Value::Int(millis(unused_for)), Value::Int(STEP as i64)];
+            let values = vec![Value::millis(unused_for), Value::Int(STEP as i64)];
             let step = self.shared.run("purge", &self.shared.sql.purge, values).await?;
             purged += step;
             if step < STEP {
@@ -226,15 +227,8 @@ impl<DB: LockDatabase> LockClient<DB> {
     /// # Errors
     /// The database's, and [`LockError::Schema`] if a newer build has made the tables.
     pub async fn migrate(&self) -> Result<(), LockError> {
-        let (before, after) = DB::DIALECT.migrate_alone;
-        let script = format!("{before}\n{}\n{after}", self.migration);
-        let migrated = async {
-            // Dropped, not given back, if it fails: a transaction may be open there.
-            let mut conn = self.shared.pool.acquire().await?.detach();
-            DB::script(&mut conn, script).await?;
-            sqlx::Connection::close(conn).await
-        };
-        migrated.await.map_err(LockError::of::<DB>("migrate"))?;
+        let Shared { schema, pool, .. } = &*self.shared;
+        schema.migrate(pool).await.map_err(LockError::of::<DB>("migrate"))?;
         self.check().await
     }
 
@@ -243,12 +237,8 @@ impl<DB: LockDatabase> LockClient<DB> {
     /// # Errors
     /// [`LockError::Schema`], or the database's.
     pub async fn check(&self) -> Result<(), LockError> {
-        let found = self.shared.rows("check", &self.shared.sql.version, Vec::new(), &[Kind::Int]).await;
-        let found = match found {
-            Ok(rows) => rows.first().map_or(0, |row| row.ints[0]),
-            Err(LockError::Database { retryable: false, source: sqlx::Error::Database(_), .. }) => 0,
-            Err(error) => return Err(error),
-        };
+        let Shared { schema, pool, .. } = &*self.shared;
+        let found = self.shared.limited("check", schema.version(pool)).await?;
         match found == SCHEMA_VERSION {
             true => Ok(()),
             false => Err(LockError::Schema { found, needed: SCHEMA_VERSION }),
@@ -258,6 +248,6 @@ impl<DB: LockDatabase> LockClient<DB> {
     /// The statements of [`migrate`](Self::migrate), for a DBA to run by hand. Nothing is connected to; a pool that
     /// was made with `connect_lazy` is enough.
     pub fn migration_script(&self) -> String {
-        self.migration.to_string()
+        self.shared.schema.script().to_owned()
     }
 }

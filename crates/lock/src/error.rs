@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{database::LockDatabase, tables::BadName};
+use keylane_sql::{BadName, SqlDatabase};
 
 /// Why there is no lock, or why one could not be given back.
 #[derive(Debug, thiserror::Error)]
@@ -81,18 +81,8 @@ pub enum LockError {
 
 impl LockError {
     /// Turns an error of sqlx into one of this call.
-    pub(crate) fn of<DB: LockDatabase>(call: &'static str) -> impl Fn(sqlx::Error) -> Self {
-        move |source| {
-            let retryable = match &source {
-                sqlx::Error::Database(error) => DB::may_retry(&**error),
-                sqlx::Error::Io(_)
-                | sqlx::Error::PoolTimedOut
-                | sqlx::Error::Protocol(_)
-                | sqlx::Error::WorkerCrashed => true,
-                _ => false,
-            };
-            Self::Database { call, retryable, source }
-        }
+    pub(crate) fn of<DB: SqlDatabase>(call: &'static str) -> impl Fn(sqlx::Error) -> Self {
+        move |source| Self::Database { call, retryable: DB::is_retryable(&source), source }
     }
 
     /// Whether a repetition may succeed without anybody's help.

@@ -2,13 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
+use keylane_sql::Value;
 use tokio::sync::Mutex;
 
-use crate::{
-    database::{LockDatabase, Value},
-    error::LockError,
-    place::Place,
-};
+use crate::{database::LockDatabase, error::LockError, place::Place};
 
 /// A lock that is held, until it is released or lost. It is renewed in the background.
 ///

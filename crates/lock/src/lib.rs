@@ -30,16 +30,14 @@
 
 #![cfg_attr(
     not(all(feature = "postgres", feature = "mysql", feature = "sqlite")),
-    allow(dead_code, unused_imports, reason = "some statements are those of one database")
+    allow(dead_code, reason = "some signals are those of one database")
 )]
-
-pub mod database;
 
 mod client;
 mod clock;
+mod database;
 mod error;
 mod guard;
-mod lent;
 mod place;
 mod renewal;
 mod request;
@@ -47,7 +45,8 @@ mod rules;
 mod shared;
 mod signals;
 mod statements;
-mod tables;
+mod templates;
+mod ticket;
 mod transaction;
 mod trust;
 
@@ -55,5 +54,5 @@ pub use client::{LockClient, LockClientBuilder, Queued};
 pub use database::LockDatabase;
 pub use error::LockError;
 pub use guard::LockGuard;
+pub use keylane_sql::BadName;
 pub use request::LockRequest;
-pub use tables::BadName;

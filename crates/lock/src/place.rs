@@ -5,15 +5,17 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::SeqCst},
 };
 
+use keylane_sql::Value;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::{
     clock,
-    database::{Backend, LockDatabase, NewTicket, Wake},
+    database::{LockDatabase, Wake},
     error::LockError,
     rules::{self, Standing},
-    shared::{Shared, again, chance, millis},
+    shared::{Shared, again, chance},
     signals::Ear,
+    ticket::NewTicket,
     trust::Trust,
 };
 
@@ -40,7 +42,7 @@ impl<DB: LockDatabase> Place<DB> {
             ticket: uuid::Uuid::now_v7().simple().to_string(),
             client: shared.client.clone(),
             owner: owner.to_owned(),
-            lease_ms: millis(shared.lease),
+            lease: shared.lease,
         };
         let entered = tokio::spawn(Arc::clone(shared).enter(new, deadline)).await;
         entered.unwrap_or_else(|error| Err(LockError::of::<DB>("queue")(task_error(error))))
@@ -123,7 +125,7 @@ impl<DB: LockDatabase> Shared<DB> {
         let mut tries = 0;
         let deleted = again(|| {
             tries += 1;
-            let values = vec![crate::database::Value::Text(ticket.clone())];
+            let values = vec![Value::Text(ticket.clone())];
             self.run("release", &self.sql.leave, values)
         });
         let deleted = deleted.await;
@@ -131,7 +133,7 @@ impl<DB: LockDatabase> Shared<DB> {
         let was_ours = matches!(deleted, Ok(1..)) || (tries > 1 && trust.is_held());
         trust.lose();
         self.ears.gone(&ticket);
-        <DB as Backend>::Wake::close(&self.wake, &ticket).await;
+        DB::Wake::close(&self.wake, &ticket).await;
         deleted.map(|_| was_ours)
     }
 
@@ -226,7 +228,7 @@ mod tests {
             ticket: "ticket".to_owned(),
             client: shared.client.clone(),
             owner: "owner".to_owned(),
-            lease_ms: 30_000,
+            lease: Duration::from_secs(30),
         };
         let token = shared.queue(&new).await.unwrap();
         let place = Arc::clone(shared).enter(new, Instant::now() + Duration::from_secs(10)).await.unwrap();

@@ -5,14 +5,15 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
+use keylane_sql::{Kind, Value};
 use tokio::task::AbortHandle;
 
 use crate::{
     clock,
-    database::{Backend, Kind, LockDatabase, Value, Wake},
+    database::{LockDatabase, Wake},
     error::LockError,
     rules,
-    shared::{Shared, millis},
+    shared::Shared,
     trust::Trust,
 };
 
@@ -60,15 +61,14 @@ impl<DB: LockDatabase> Shared<DB> {
     pub(crate) async fn renew(&self, tickets: &[(String, Arc<Trust>)]) -> Result<(), LockError> {
         let sent_at = clock::now();
         let names: Vec<String> = tickets.iter().map(|(ticket, _)| ticket.clone()).collect();
-        let values = vec![Value::Int(millis(self.lease)), Value::List(names.clone())];
-        let renewed = self.run("renew", &in_list(&self.sql.renew, names.len()), values).await?;
+        let values = vec![Value::millis(self.lease), Value::Texts(names.clone())];
+        let renewed = self.run("renew", &self.sql.renew, values).await?;
         if renewed == names.len() as u64 {
             tickets.iter().for_each(|(_, trust)| trust.renewed(sent_at));
             return Ok(());
         }
-        let sql = in_list(&self.sql.living, names.len());
-        let living = self.rows("renew", &sql, vec![Value::List(names)], &[Kind::Text]).await?;
-        let living: Vec<String> = living.into_iter().flat_map(|row| row.texts).collect();
+        let living = self.rows("renew", &self.sql.living, vec![Value::Texts(names)], &[Kind::Text]).await?;
+        let living: Vec<String> = living.into_iter().map(|mut row| row.take_text(0)).collect();
         for (ticket, trust) in tickets {
             if living.contains(ticket) {
                 trust.renewed(sent_at);
@@ -98,16 +98,11 @@ async fn keep<DB: LockDatabase>(shared: Weak<Shared<DB>>) {
             }
         }
         let names: Vec<&str> = tickets.iter().map(|(ticket, _)| ticket.as_str()).collect();
-        <DB as Backend>::Wake::keep(&shared.wake, &names).await;
+        DB::Wake::keep(&shared.wake, &names).await;
         let mut tracked = shared.tickets.tracked();
         if tracked.trusts.is_empty() {
             tracked.task = None;
             return;
         }
     }
-}
-
-/// As many parameters on MySQL, one list elsewhere.
-fn in_list(sql: &str, tickets: usize) -> String {
-    sql.replace("{list}", &vec!["?"; tickets].join(", "))
 }

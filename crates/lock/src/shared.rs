@@ -2,16 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
+use keylane_sql::{Kind, Lent, Row, Schema, Value};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    database::{Kind, LockDatabase, NewTicket, Row, Value},
+    database::LockDatabase,
     error::LockError,
-    lent::Lent,
     renewal::Tickets,
     rules::{self, Ahead},
     signals::Ears,
     statements::Statements,
+    ticket::{self, NewTicket},
 };
 
 /// Tries of a statement that the database refuses for the moment.
@@ -21,6 +22,7 @@ const TRIES: u32 = 10;
 pub(crate) struct Shared<DB: LockDatabase> {
     pub(crate) pool: sqlx::Pool<DB>,
     pub(crate) sql: Statements,
+    pub(crate) schema: Schema,
     /// Tells the tickets of this client from those of others.
     pub(crate) client: String,
     /// What people read in `owner`.
@@ -33,10 +35,6 @@ pub(crate) struct Shared<DB: LockDatabase> {
     pub(crate) tickets: Tickets,
 }
 
-pub(crate) fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4096).min(i64::MAX / 4096)
-}
-
 /// A number in 0..1.
 pub(crate) fn chance() -> f64 {
     f64::from(uuid::Uuid::now_v7().as_bytes()[15]) / 256.0
@@ -44,10 +42,9 @@ pub(crate) fn chance() -> f64 {
 
 /// The tickets of an answer to `look`.
 pub(crate) fn tickets(rows: Vec<Row>) -> Vec<Ahead> {
-    let ticket = |row: Row| {
-        let [ticket, client] = <[String; 2]>::try_from(row.texts).ok()?;
-        let left = Duration::from_millis(u64::try_from(row.ints[1]).unwrap_or(0));
-        Some(Ahead { token: row.ints[0], ticket, client, left })
+    let ticket = |mut row: Row| {
+        let (ticket, client) = (row.take_text(1), row.take_text(2));
+        Some(Ahead { token: row.int(0)?, ticket, client, left: row.millis(3) })
     };
     rows.into_iter().filter_map(ticket).collect()
 }
@@ -58,8 +55,8 @@ impl<DB: LockDatabase> Shared<DB> {
     pub(crate) async fn queue(&self, new: &NewTicket) -> Result<i64, LockError> {
         let queued = async {
             let mut lent = Lent::<DB>::from(&self.pool, self.named).await?;
-            let token = DB::queue(lent.conn(), &self.sql, new, self.named).await?;
-            lent.give_back().await?;
+            let token = ticket::queue::<DB>(lent.conn(), &self.sql, new, self.named).await?;
+            lent.commit().await?;
             Ok(token)
         };
         self.limited("queue", queued).await
@@ -75,7 +72,7 @@ impl<DB: LockDatabase> Shared<DB> {
     pub(crate) async fn find(&self, ticket: &str) -> Result<Option<i64>, LockError> {
         let values = vec![Value::Text(ticket.to_owned())];
         let rows = self.rows("find", &self.sql.find, values, &[Kind::Int]).await?;
-        Ok(rows.first().map(|row| row.ints[0]))
+        Ok(rows.first().and_then(|row| row.int(0)))
     }
 
     /// Deletes a ticket that has expired, unless it was renewed meanwhile.
@@ -90,14 +87,13 @@ impl<DB: LockDatabase> Shared<DB> {
         sql: &str,
         values: Vec<Value>,
     ) -> Result<u64, LockError> {
-        let ran = async {
+        let done = async {
             let mut lent = Lent::<DB>::from(&self.pool, self.named).await?;
-            let named = self.may_name(&values);
-            let ran = DB::run(lent.conn(), sql.into(), values, named).await?;
-            lent.give_back().await?;
-            Ok(ran.rows)
+            let done = DB::execute(lent.conn(), sql, values, self.named).await?;
+            lent.commit().await?;
+            Ok(done.rows)
         };
-        self.limited(call, ran).await
+        self.limited(call, done).await
     }
 
     pub(crate) async fn rows(
@@ -109,21 +105,15 @@ impl<DB: LockDatabase> Shared<DB> {
     ) -> Result<Vec<Row>, LockError> {
         let read = async {
             let mut lent = Lent::<DB>::from(&self.pool, self.named).await?;
-            let named = self.may_name(&values);
-            let rows = DB::rows(lent.conn(), sql.into(), values, kinds, named).await?;
-            lent.give_back().await?;
+            let rows = DB::query(lent.conn(), sql, values, kinds, self.named).await?;
+            lent.commit().await?;
             Ok(rows)
         };
         self.limited(call, read).await
     }
 
-    /// A text with a parameter for each ticket would fill the server's cache of statements.
-    fn may_name(&self, values: &[Value]) -> bool {
-        self.named && !values.iter().any(|value| matches!(value, Value::List(list) if list.len() > 1))
-    }
-
     /// No call lasts for longer than a lease: by then its answer is of no use.
-    async fn limited<T>(
+    pub(crate) async fn limited<T>(
         &self,
         call: &'static str,
         work: impl Future<Output = Result<T, sqlx::Error>>,

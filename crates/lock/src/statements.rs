@@ -1,52 +1,8 @@
 //! The statements, as data: one text for all databases where a fragment is all that differs.
 
-use crate::tables::Tables;
+use keylane_sql::{SqlDatabase, Tables};
 
-/// Whether a transaction that has drawn a token can wait for holders.
-#[derive(Debug)]
-pub(crate) enum Waits {
-    Always,
-    /// This reads whether it can, as a number. What the holders write meanwhile must not be hidden by a snapshot
-    /// that was taken before.
-    If(&'static str),
-    /// There is one writer: no holder could release.
-    Never,
-}
-
-/// What differs between the databases.
-#[derive(Debug)]
-pub struct Dialect {
-    /// `$1` becomes `?`; the statements name each parameter once, in order.
-    pub(crate) question_marks: bool,
-    /// The database's clock.
-    pub(crate) now: &'static str,
-    /// The same, in microseconds since 1970.
-    pub(crate) micros: &'static str,
-    /// The time so many milliseconds from now; `@` is the parameter.
-    pub(crate) later: &'static str,
-    /// The time so many milliseconds ago; `@` is the parameter.
-    pub(crate) ago: &'static str,
-    /// Milliseconds until a time; `@` is the column.
-    pub(crate) left: &'static str,
-    /// An expression as a 64-bit integer.
-    pub(crate) int: &'static str,
-    /// A condition that a column's value is in a list; `@` is the parameter.
-    pub(crate) is_in: &'static str,
-    /// Draws the next token of a resource.
-    pub(crate) draw: &'static str,
-    /// Queues a ticket with the token that was drawn before, or that it draws itself.
-    pub(crate) queue: &'static str,
-    /// Deletes a ticket, and tells those who wait for that.
-    pub(crate) leave: &'static str,
-    pub(crate) purge: &'static str,
-    /// Opens a transaction that writes.
-    pub(crate) begin: &'static str,
-    /// Whether a transaction can wait for those who came before it.
-    pub(crate) waits: Waits,
-    pub(crate) migration: &'static str,
-    /// Before and after the migration.
-    pub(crate) migrate_alone: (&'static str, &'static str),
-}
+use crate::templates::Templates;
 
 /// Numbers grow with the order of the commits, because the row stays locked until the commit. They never fall
 /// behind the clock: a row that was purged, or that a failover has forgotten, begins above what it had.
@@ -102,9 +58,8 @@ const PLACES: &str = "SELECT token, owner, {int:entries}, {int:{left:expires_at}
     WHERE resource = $1 ORDER BY token LIMIT $2";
 
 /// The statements of one set of locks. What is left in braces changes with each call.
-#[doc(hidden)]
 #[derive(Debug)]
-pub struct Statements {
+pub(crate) struct Statements {
     pub(crate) draw: String,
     pub(crate) queue: String,
     pub(crate) leave: String,
@@ -116,16 +71,16 @@ pub struct Statements {
     pub(crate) count_entries: String,
     pub(crate) places: String,
     pub(crate) purge: String,
-    pub(crate) version: String,
 }
 
 impl Statements {
-    pub(crate) fn render(dialect: &Dialect, tables: &Tables) -> Self {
-        let text = |template: &str| tables.name(&dialect.expand(template));
+    pub(crate) fn render<DB: SqlDatabase>(tables: &Tables) -> Self {
+        let templates = Templates::of::<DB>();
+        let text = |template: &str| DB::DIALECT.render(template, tables);
         Self {
-            draw: text(dialect.draw),
-            queue: text(dialect.queue),
-            leave: text(dialect.leave),
+            draw: text(templates.draw),
+            queue: text(templates.queue),
+            leave: text(templates.leave),
             look: text(LOOK),
             find: text(FIND),
             evict: text(EVICT),
@@ -133,35 +88,8 @@ impl Statements {
             living: text(LIVING),
             count_entries: text(COUNT_ENTRIES),
             places: text(PLACES),
-            purge: text(dialect.purge),
-            version: text("SELECT {int:schema_version} FROM {lock}meta"),
+            purge: text(templates.purge),
         }
-    }
-}
-
-impl Dialect {
-    /// Fills the fragments, from left to right; tokens that no fragment has stay.
-    fn expand(&self, text: &str) -> String {
-        let mut text = text.replace("{now}", self.now).replace("{micros}", self.micros);
-        let patterns = [
-            ("{left:", self.left),
-            ("{later:", self.later),
-            ("{ago:", self.ago),
-            ("{in:", self.is_in),
-            ("{int:", self.int),
-        ];
-        for (open, pattern) in patterns {
-            while let Some(at) = text.find(open) {
-                let rest = &text[at + open.len()..];
-                let Some(end) = rest.find('}') else { break };
-                let filled = pattern.replace('@', &rest[..end]);
-                text = format!("{}{filled}{}", &text[..at], &rest[end + 1..]);
-            }
-        }
-        if !self.question_marks {
-            return text;
-        }
-        (1..=9).fold(text, |text, number| text.replace(&format!("${number}"), "?"))
     }
 }
 
@@ -169,12 +97,9 @@ impl Dialect {
 mod tests {
     use super::*;
 
-    #[cfg(feature = "mysql")]
     #[test]
-    fn parameters_become_question_marks_and_nothing_is_left_open() {
-        let tables = Tables::new(None, "lock_").unwrap();
-        let dialect = <sqlx::MySql as crate::database::Backend>::DIALECT;
-        let all = Statements::render(dialect, &tables);
+    fn nothing_is_left_open_but_lists() {
+        let all = Statements::render::<sqlx::MySql>(&Tables::of("lock"));
         assert!(!all.renew.contains('$') && all.renew.ends_with("ticket IN ({list})"), "{}", all.renew);
         for text in
             [&all.draw, &all.queue, &all.leave, &all.look, &all.evict, &all.count_entries, &all.places]

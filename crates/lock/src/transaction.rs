@@ -1,16 +1,18 @@
 //! A lock that lasts until the caller's own transaction ends.
 
+use keylane_sql::{Kind, Value};
 use sqlx::Connection;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
     client::LockClient,
-    database::{Kind, LockDatabase, Value},
+    database::LockDatabase,
     error::LockError,
     request::{LONGEST_RESOURCE, check},
     rules::{Standing, standing_without_ticket},
     shared::{LOOK, tickets},
-    statements::Waits,
+    templates::{Templates, Waits},
+    ticket,
 };
 
 impl<DB: LockDatabase> LockClient<DB> {
@@ -45,7 +47,7 @@ impl<DB: LockDatabase> LockClient<DB> {
             return Err(LockError::NoTransaction);
         }
         let shared = &self.shared;
-        let token = DB::draw(conn, &shared.sql, resource, shared.named).await;
+        let token = ticket::draw::<DB>(conn, &shared.sql, resource, shared.named).await;
         let token = token.map_err(LockError::of::<DB>("draw"))?;
         if !self.can_wait(conn).await? {
             return self.first_or_held(conn, resource, token).await;
@@ -59,13 +61,13 @@ impl<DB: LockDatabase> LockClient<DB> {
     }
 
     async fn can_wait(&self, conn: &mut DB::Connection) -> Result<bool, LockError> {
-        let sql = match DB::DIALECT.waits {
+        let sql = match Templates::of::<DB>().waits {
             Waits::Always => return Ok(true),
             Waits::Never => return Ok(false),
             Waits::If(sql) => sql,
         };
-        let rows = DB::rows(conn, sql.into(), Vec::new(), &[Kind::Int], self.shared.named).await;
-        Ok(rows.map_err(LockError::of::<DB>("isolation"))?.iter().any(|row| row.ints == [1]))
+        let rows = DB::query(conn, sql, Vec::new(), &[Kind::Int], self.shared.named).await;
+        Ok(rows.map_err(LockError::of::<DB>("isolation"))?.iter().any(|row| row.int(0) == Some(1)))
     }
 
     /// Looks with the eyes of the transaction: if its snapshot has no holder, nobody has written under the lock since.
@@ -79,7 +81,7 @@ impl<DB: LockDatabase> LockClient<DB> {
         let key = Value::Exact(resource.to_owned());
         loop {
             let values = vec![key.clone(), Value::Int(token)];
-            let highest = DB::rows(conn, sql.look.as_str().into(), values, LOOK, self.shared.named).await;
+            let highest = DB::query(conn, &sql.look, values, LOOK, self.shared.named).await;
             let highest = tickets(highest.map_err(LockError::of::<DB>("look"))?);
             let ahead = match standing_without_ticket(highest) {
                 Standing::Behind(ahead) if ahead.left.is_zero() => ahead,
@@ -87,7 +89,7 @@ impl<DB: LockDatabase> LockClient<DB> {
                 Standing::First | Standing::Gone => return Ok(token),
             };
             let values = vec![key.clone(), Value::Int(ahead.token)];
-            let evicted = DB::run(conn, sql.evict.as_str().into(), values, self.shared.named).await;
+            let evicted = DB::execute(conn, &sql.evict, values, self.shared.named).await;
             evicted.map_err(LockError::of::<DB>("evict"))?;
         }
     }

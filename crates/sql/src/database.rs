@@ -80,7 +80,7 @@ mod sealed {
 
 /// The methods that differ by types only.
 macro_rules! statements_of {
-    ($executed:expr) => {
+    ($executed:expr, $bind:expr) => {
         fn execute<'c>(
             conn: &'c mut <Self as Database>::Connection,
             sql: &str,
@@ -89,7 +89,7 @@ macro_rules! statements_of {
         ) -> Answer<'c, Executed> {
             let (sql, named) = fill(sql, &values, named);
             Box::pin(async move {
-                let query = values.into_iter().fold(sqlx::query(AssertSqlSafe(sql)), bind);
+                let query = values.into_iter().fold(sqlx::query(AssertSqlSafe(sql)), $bind);
                 let executed: fn(&<Self as Database>::QueryResult) -> Executed = $executed;
                 Ok(executed(&query.persistent(named).execute(conn).await?))
             })
@@ -104,7 +104,7 @@ macro_rules! statements_of {
         ) -> Answer<'c, Vec<Row>> {
             let (sql, named) = fill(sql, &values, named);
             Box::pin(async move {
-                let query = values.into_iter().fold(sqlx::query(AssertSqlSafe(sql)), bind);
+                let query = values.into_iter().fold(sqlx::query(AssertSqlSafe(sql)), $bind);
                 let rows = query.persistent(named).fetch_all(conn).await?;
                 rows.iter().map(|row| decoded(row, kinds)).collect()
             })

@@ -15,12 +15,6 @@ pub struct Lent<DB: SqlDatabase> {
     is_transaction: bool,
 }
 
-impl<DB: SqlDatabase> std::fmt::Debug for Lent<DB> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Lent").field("is_transaction", &self.is_transaction).finish_non_exhaustive()
-    }
-}
-
 impl<DB: SqlDatabase> Lent<DB> {
     /// For statements that `named` says whether they have names on the server. A statement without a name is
     /// prepared and run by two messages, which a pooler keeps on one connection of the server within a

@@ -126,7 +126,7 @@ impl<E: Hand> Bench<'_, E> {
     /// The row that the plain loop locks.
     async fn make_row(&self) -> Result<()> {
         let mut conn = E::connect(&self.stage.pool).await?;
-        E::execute(&mut conn, subject::CREATE_ROW).await
+        <E as Engine>::execute(&mut conn, subject::CREATE_ROW).await
     }
 
     /// So many hand-overs among so many waiters.

@@ -94,7 +94,7 @@ impl<E: Hand> Locking<E> {
     pub(super) async fn session(subject: Subject, pool: &sqlx::Pool<E>) -> Result<Self> {
         let mut conn = E::connect(pool).await?;
         if let Some(patient) = E::PATIENT {
-            E::execute(&mut conn, patient).await?;
+            <E as Engine>::execute(&mut conn, patient).await?;
         }
         Ok(match (subject, E::NATIVE) {
             (Subject::Native, Some(native)) => Self::Native(conn, native),
@@ -111,13 +111,13 @@ impl<E: Hand> Locking<E> {
                 Ok(guard.release().await?)
             }
             Self::Native(conn, native) => {
-                E::execute(conn, native.lock).await?;
+                <E as Engine>::execute(conn, native.lock).await?;
                 inside()?;
-                E::execute(conn, native.unlock).await
+                <E as Engine>::execute(conn, native.unlock).await
             }
             Self::Row(conn) => {
                 E::begin_work(conn).await?;
-                E::execute(conn, E::LOCK_ROW).await?;
+                <E as Engine>::execute(conn, E::LOCK_ROW).await?;
                 inside()?;
                 E::commit_work(conn).await
             }

@@ -10,7 +10,8 @@ use sqlx::{
 use crate::{
     relay::Relay,
     signals::LONG,
-    target::{OnMariaDb, OnMySql, OnPostgres, Stage, Target, url},
+    stage::Stage,
+    target::{OnMariaDb, OnMySql, OnPostgres, Target, url},
 };
 
 const RESOURCE: &str = "lost-and-found";

@@ -16,7 +16,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::target::{LEASE, OnMariaDb, OnMySql, OnPostgres, OnSqlite, PATIENCE, Stage, Target, on_each};
+use crate::{
+    stage::{LEASE, Stage},
+    target::{OnMariaDb, OnMySql, OnPostgres, OnSqlite, PATIENCE, Target, on_each},
+};
 
 on_each!(
     processes_never_overlap_and_keep_the_order_of_their_tokens,

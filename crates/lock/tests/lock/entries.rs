@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use keylane_lock::LockError;
 
-use crate::target::{LEASE, Stage, Target, on_each};
+use crate::{
+    stage::{LEASE, Stage},
+    target::{Target, on_each},
+};
 
 on_each!(
     an_owner_enters_again_and_each_release_takes_one_down,

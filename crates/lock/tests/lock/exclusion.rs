@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use tokio::task::JoinSet;
 
-use crate::target::{Stage, Target, on_each};
+use crate::{
+    stage::Stage,
+    target::{Target, on_each},
+};
 
 on_each!(
     holders_never_overlap_under_any_level_of_isolation,

@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use keylane_lock::{LockClient, LockError};
+use keylane_sql::{Family, SqlDatabase};
 use tokio::time::{Instant, timeout};
 
-use crate::target::{LEASE, OnMariaDb, OnMySql, OnPostgres, OnSqlite, PATIENCE, Stage, Target, on_each};
+use crate::{
+    stage::{LEASE, Stage},
+    target::{PATIENCE, Target, impatient, on_each},
+};
 
 on_each!(
     an_insert_that_fails_leaves_nothing_behind,
@@ -17,17 +21,17 @@ on_each!(
 
 /// Statements that make each insert of a ticket fail, and that end this.
 fn trigger<T: Target>() -> (&'static str, &'static str) {
-    match std::any::type_name::<T>() {
-        name if name == std::any::type_name::<OnPostgres>() => (
+    match T::Db::DIALECT.family {
+        Family::Postgres => (
             "CREATE FUNCTION {}no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$; \
              CREATE TRIGGER no BEFORE INSERT ON {}ticket FOR EACH ROW EXECUTE FUNCTION {}no()",
             "DROP TRIGGER no ON {}ticket; DROP FUNCTION {}no()",
         ),
-        name if name == std::any::type_name::<OnSqlite>() => (
+        Family::Sqlite => (
             "CREATE TRIGGER {}no BEFORE INSERT ON {}ticket BEGIN SELECT RAISE(ABORT, 'no'); END",
             "DROP TRIGGER {}no",
         ),
-        _ => (
+        Family::MySql => (
             "CREATE TRIGGER {}no BEFORE INSERT ON {}ticket FOR EACH ROW SIGNAL SQLSTATE '45000'",
             "DROP TRIGGER {}no",
         ),
@@ -53,18 +57,11 @@ async fn an_insert_that_fails_leaves_nothing_behind<T: Target>() {
 async fn a_row_that_stays_locked_is_tried_again<T: Target>() {
     let Some(stage) = Stage::<T>::new().await else { return };
     let other = stage.other().await;
-    let impatient = match std::any::type_name::<T>() {
-        name if name == std::any::type_name::<OnPostgres>() => "SET lock_timeout = '100ms'",
-        name if name == std::any::type_name::<OnSqlite>() => "PRAGMA busy_timeout = 100",
-        name if name == std::any::type_name::<OnMariaDb>() => "SET innodb_lock_wait_timeout = 1",
-        name if name == std::any::type_name::<OnMySql>() => "SET innodb_lock_wait_timeout = 1",
-        name => panic!("{name}"),
-    };
     // Each of its connections.
     let mut conns = Vec::new();
     for _ in 0..crate::target::CONNECTIONS {
         let mut conn = other.locks.pool().acquire().await.unwrap();
-        T::execute(&mut conn, impatient.to_owned()).await.unwrap();
+        T::Db::script(&mut conn, impatient::<T::Db>()).await.unwrap();
         conns.push(conn);
     }
     drop(conns);

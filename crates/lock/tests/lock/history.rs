@@ -10,7 +10,8 @@ use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
     linear::{Operation, judge},
-    target::{Stage, Target, on_each},
+    stage::Stage,
+    target::{Target, on_each},
 };
 
 on_each! {

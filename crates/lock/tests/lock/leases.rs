@@ -5,7 +5,10 @@ use std::time::Duration;
 use keylane_lock::LockError;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::target::{LEASE, PATIENCE, Stage, Target, on_each};
+use crate::{
+    stage::{LEASE, Stage},
+    target::{PATIENCE, Target, on_each, past},
+};
 
 on_each!(
     a_lock_is_renewed_while_it_is_held,
@@ -61,7 +64,7 @@ async fn a_stale_holder_changes_nothing<T: Target>() {
     let stale = stage.locks.request("one").owner("job").lock().await.unwrap();
     let entered = stage.locks.request("one").owner("job").lock().await.unwrap();
     // As if its client had been frozen. Its trust by its own clock still lasts.
-    stage.execute(&format!("UPDATE {{}}ticket SET expires_at = {}", T::PAST)).await;
+    stage.execute(&format!("UPDATE {{}}ticket SET expires_at = {}", past::<T::Db>())).await;
     let next = other.locks.lock("one").await.unwrap();
     let again = stage.locks.request("one").owner("job").lock().await;
     assert!(matches!(again, Err(LockError::Lost { .. })), "{again:?}");

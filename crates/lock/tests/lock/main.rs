@@ -14,5 +14,9 @@ mod poolers;
 mod queueing;
 mod relay;
 mod signals;
+mod stage;
+#[path = "../../../sql/tests/sql/target.rs"]
 mod target;
 mod transactions;
+
+use keylane_lock::LockDatabase as UnderTest;

@@ -21,7 +21,8 @@ use tokio::{
 use crate::{
     relay::Relay,
     signals::LONG,
-    target::{OnPostgres, PATIENCE, Stage, url},
+    stage::Stage,
+    target::{OnPostgres, PATIENCE, url},
 };
 
 fn through(relay: &Relay, options: &PgConnectOptions) -> PgConnectOptions {

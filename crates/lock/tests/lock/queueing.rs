@@ -5,7 +5,10 @@ use std::time::Duration;
 use keylane_lock::LockError;
 use tokio::time::{Instant, timeout};
 
-use crate::target::{LEASE, PATIENCE, Stage, Target, on_each};
+use crate::{
+    stage::{LEASE, Stage},
+    target::{PATIENCE, Target, on_each, past},
+};
 
 on_each!(
     a_wait_that_is_dropped_leaves_the_queue,
@@ -88,7 +91,7 @@ async fn resources_that_nobody_asks_for_are_purged<T: Target>() {
         tokens.push(guard.token());
         guard.release().await.unwrap();
     }
-    let age = format!("UPDATE {{}}resource SET used_at = {} WHERE resource <> 'new'", T::PAST);
+    let age = format!("UPDATE {{}}resource SET used_at = {} WHERE resource <> 'new'", past::<T::Db>());
     stage.execute(&age).await;
     assert_eq!(stage.locks.purge(Duration::from_secs(3600)).await.unwrap(), 1);
     assert_eq!(stage.number("SELECT count(*) FROM {}resource WHERE resource <> 'old'").await, 2);
@@ -115,7 +118,7 @@ async fn who_only_tries_does_not_wait_and_overtakes_nobody<T: Target>() {
     timeout(PATIENCE, waiter).await.unwrap().unwrap().release().await.unwrap();
     // One that has died does not stand in the way.
     let dead = attempt().await.unwrap().unwrap();
-    stage.execute(&format!("UPDATE {{}}ticket SET expires_at = {}", T::PAST)).await;
+    stage.execute(&format!("UPDATE {{}}ticket SET expires_at = {}", past::<T::Db>())).await;
     let next = attempt().await.unwrap().unwrap();
     assert!(next.token() > dead.token() && dead.release().await.is_err());
     next.release().await.unwrap();

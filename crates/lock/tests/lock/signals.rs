@@ -17,7 +17,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     relay::Relay,
-    target::{LEASE, OnMariaDb, OnMySql, OnPostgres, PATIENCE, Stage, Target, on_each, url},
+    stage::{LEASE, Stage},
+    target::{OnMariaDb, OnMySql, OnPostgres, PATIENCE, Target, on_each, url},
 };
 
 on_each! {

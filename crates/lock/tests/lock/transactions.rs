@@ -9,9 +9,13 @@ use std::{
 };
 
 use keylane_lock::LockError;
+use keylane_sql::SqlDatabase;
 use tokio::task::JoinSet;
 
-use crate::target::{OnMariaDb, OnMySql, OnPostgres, PATIENCE, Stage, Target, on_each};
+use crate::{
+    stage::Stage,
+    target::{OnMariaDb, OnMySql, OnPostgres, PATIENCE, Target, on_each},
+};
 
 on_each!(
     a_lock_in_a_transaction_ends_with_it,
@@ -92,7 +96,7 @@ async fn added_in_a_transaction<T: Target>(stage: &Stage<T>, is_inside: &AtomicB
     }
     assert!(!is_inside.swap(true, SeqCst), "two at a time");
     let add = format!("UPDATE {}register SET value = value + 1", stage.prefix);
-    T::execute(&mut tx, add).await.unwrap();
+    T::Db::script(&mut tx, &add).await.unwrap();
     tokio::task::yield_now().await;
     assert!(is_inside.swap(false, SeqCst));
     tx.commit().await.unwrap();

@@ -1,9 +1,6 @@
 //! MySQL 8 and later, MariaDB 10.6 and later.
 
-use sqlx::{
-    MySql,
-    mysql::{MySqlArguments, MySqlDatabaseError},
-};
+use sqlx::{MySql, mysql::MySqlDatabaseError};
 
 use super::*;
 use crate::dialect::Family;
@@ -27,19 +24,15 @@ impl SqlDatabase for MySql {
         matches!(number, Some(1020 | 1205 | 1213 | 3572))
     }
 
-    statements_of!(|done| Executed { rows: done.rows_affected(), last_insert_id: done.last_insert_id() });
-}
-
-fn bind<'q>(
-    query: sqlx::query::Query<'q, MySql, MySqlArguments>,
-    value: Value,
-) -> sqlx::query::Query<'q, MySql, MySqlArguments> {
-    match value {
-        Value::Int(number) => query.bind(number),
-        Value::Text(text) => query.bind(text),
-        Value::Exact(text) => query.bind(text.into_bytes()),
-        Value::Bytes(bytes) => query.bind(bytes),
-        Value::Texts(list) => list.into_iter().fold(query, sqlx::query::Query::bind),
-        Value::Exacts(list) => list.into_iter().fold(query, |query, text| query.bind(text.into_bytes())),
-    }
+    statements_of!(
+        |done| Executed { rows: done.rows_affected(), last_insert_id: done.last_insert_id() },
+        |query, value| match value {
+            Value::Int(number) => query.bind(number),
+            Value::Text(text) => query.bind(text),
+            Value::Exact(text) => query.bind(text.into_bytes()),
+            Value::Bytes(bytes) => query.bind(bytes),
+            Value::Texts(list) => list.into_iter().fold(query, sqlx::query::Query::bind),
+            Value::Exacts(list) => list.into_iter().fold(query, |query, text| query.bind(text.into_bytes())),
+        }
+    );
 }

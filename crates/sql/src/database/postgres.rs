@@ -1,6 +1,6 @@
 //! PostgreSQL 15 and later.
 
-use sqlx::{Postgres, postgres::PgArguments};
+use sqlx::Postgres;
 
 use super::*;
 use crate::dialect::Family;
@@ -29,17 +29,12 @@ impl SqlDatabase for Postgres {
         matches!(&*error.code().unwrap_or_default(), "40001" | "40P01" | "55P03" | "57014")
     }
 
-    statements_of!(|done| Executed { rows: done.rows_affected(), last_insert_id: 0 });
-}
-
-fn bind<'q>(
-    query: sqlx::query::Query<'q, Postgres, PgArguments>,
-    value: Value,
-) -> sqlx::query::Query<'q, Postgres, PgArguments> {
-    match value {
-        Value::Int(number) => query.bind(number),
-        Value::Text(text) | Value::Exact(text) => query.bind(text),
-        Value::Bytes(bytes) => query.bind(bytes),
-        Value::Texts(list) | Value::Exacts(list) => query.bind(list),
-    }
+    statements_of!(|done| Executed { rows: done.rows_affected(), last_insert_id: 0 }, |query, value| {
+        match value {
+            Value::Int(number) => query.bind(number),
+            Value::Text(text) | Value::Exact(text) => query.bind(text),
+            Value::Bytes(bytes) => query.bind(bytes),
+            Value::Texts(list) | Value::Exacts(list) => query.bind(list),
+        }
+    });
 }

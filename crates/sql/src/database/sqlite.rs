@@ -1,6 +1,6 @@
 //! SQLite: one transaction writes at a time.
 
-use sqlx::{Sqlite, sqlite::SqliteArguments};
+use sqlx::Sqlite;
 
 use super::*;
 use crate::dialect::Family;
@@ -26,17 +26,12 @@ impl SqlDatabase for Sqlite {
         matches!(code & 0xff, 5 | 6)
     }
 
-    statements_of!(|done| Executed { rows: done.rows_affected(), last_insert_id: 0 });
-}
-
-fn bind<'q>(
-    query: sqlx::query::Query<'q, Sqlite, SqliteArguments>,
-    value: Value,
-) -> sqlx::query::Query<'q, Sqlite, SqliteArguments> {
-    match value {
-        Value::Int(number) => query.bind(number),
-        Value::Text(text) | Value::Exact(text) => query.bind(text),
-        Value::Bytes(bytes) => query.bind(bytes),
-        Value::Texts(list) | Value::Exacts(list) => query.bind(serde_json::Value::from(list).to_string()),
-    }
+    statements_of!(|done| Executed { rows: done.rows_affected(), last_insert_id: 0 }, |query, value| {
+        match value {
+            Value::Int(number) => query.bind(number),
+            Value::Text(text) | Value::Exact(text) => query.bind(text),
+            Value::Bytes(bytes) => query.bind(bytes),
+            Value::Texts(list) | Value::Exacts(list) => query.bind(serde_json::Value::from(list).to_string()),
+        }
+    });
 }

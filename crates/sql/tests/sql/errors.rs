@@ -1,27 +1,21 @@
 //! Which errors a repetition may help with.
 
-use keylane_sql::{Family, Lent, SqlDatabase};
+use keylane_sql::{Lent, SqlDatabase};
 
-use crate::target::{Target, end, execute, on_each, prefix};
+use crate::target::{Target, end, execute, impatient, on_each, prefix};
 
 on_each!(what_passes_is_retryable_and_what_is_refused_is_not);
 
 async fn what_passes_is_retryable_and_what_is_refused_is_not<T: Target>() {
     let prefix = prefix("te");
     let Some(pool) = T::open(&prefix, "READ COMMITTED").await else { return };
-    let family = T::Db::DIALECT.family;
     execute(&pool, &prefix, "CREATE TABLE {}row (id BIGINT PRIMARY KEY); INSERT INTO {}row VALUES (1)")
         .await
         .unwrap();
     let mut holder = Lent::<T::Db>::begin(&pool, T::Db::DIALECT.begin).await.unwrap();
     T::Db::script(holder.conn(), &format!("UPDATE {prefix}row SET id = 1")).await.unwrap();
-    let impatient = match family {
-        Family::Postgres => "SET lock_timeout = '50ms'",
-        Family::MySql => "SET innodb_lock_wait_timeout = 1",
-        Family::Sqlite => "PRAGMA busy_timeout = 50",
-    };
     let mut conn = pool.acquire().await.unwrap().detach();
-    T::Db::script(&mut conn, impatient).await.unwrap();
+    T::Db::script(&mut conn, impatient::<T::Db>()).await.unwrap();
     let update = format!("UPDATE {prefix}row SET id = 1");
     let locked = T::Db::execute(&mut conn, &update, Vec::new(), true).await.unwrap_err();
     assert!(T::Db::is_retryable(&locked) && !T::Db::is_refusal(&locked), "{locked:?}");

@@ -77,6 +77,15 @@ pub(crate) async fn end<DB: SqlDatabase>(pool: &Pool<DB>, prefix: &str, tables: 
     }
 }
 
+/// A statement after which a session waits for a lock for no longer than this database has to.
+pub(crate) fn impatient<DB: SqlDatabase>() -> &'static str {
+    match DB::DIALECT.family {
+        Family::Postgres => "SET lock_timeout = '100ms'",
+        Family::MySql => "SET innodb_lock_wait_timeout = 1",
+        Family::Sqlite => "PRAGMA busy_timeout = 100",
+    }
+}
+
 /// A time long ago, as the tables have it.
 pub(crate) fn past<DB: SqlDatabase>() -> &'static str {
     match DB::DIALECT.family {
@@ -150,28 +159,18 @@ impl Target for OnSqlite {
 
 /// Runs one generic case on each database.
 macro_rules! on_each {
+    (@ $case:ident: $($name:ident = $target:ident),*) => {
+        mod $case {$(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$case::<crate::target::$target>().await;
+            }
+        )*}
+    };
     ($($case:ident),* $(,)?) => {$(
-        mod $case {
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn postgres() {
-                super::$case::<crate::target::OnPostgres>().await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn mariadb() {
-                super::$case::<crate::target::OnMariaDb>().await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn mysql() {
-                super::$case::<crate::target::OnMySql>().await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn sqlite() {
-                super::$case::<crate::target::OnSqlite>().await;
-            }
-        }
+        crate::target::on_each!(
+            @ $case: postgres = OnPostgres, mariadb = OnMariaDb, mysql = OnMySql, sqlite = OnSqlite
+        );
     )*};
 }
 

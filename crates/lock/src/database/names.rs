@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use keylane_sql::Lent;
 use sqlx::{ConnectOptions, Connection, MySql, MySqlConnection, MySqlPool, mysql::MySqlPoolOptions};
 use tokio::{
     sync::Mutex,
@@ -10,8 +11,7 @@ use tokio::{
 };
 
 use crate::{
-    database::Wake,
-    lent::Lent,
+    database::{LockDatabase, Wake},
     rules::POLL_INTERVAL,
     signals::{Ear, Ears},
 };
@@ -31,6 +31,10 @@ pub struct Names {
     holding: Mutex<Option<MySqlConnection>>,
     /// Each asks for one name.
     waiting: MySqlPool,
+}
+
+impl LockDatabase for MySql {
+    type Wake = Names;
 }
 
 impl Wake<MySql> for Names {
@@ -114,7 +118,7 @@ impl Names {
             .bind(LONGEST_WAIT_SECONDS)
             .bind(name(ticket));
         let got: Option<i64> = got.fetch_one(session.conn()).await?;
-        session.give_back().await?;
+        session.commit().await?;
         Ok(got == Some(1))
     }
 }

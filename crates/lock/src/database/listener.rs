@@ -19,7 +19,7 @@ use tokio::{
 
 use super::sessions;
 use crate::{
-    database::Wake,
+    database::{LockDatabase, Wake},
     rules::POLL_INTERVAL,
     signals::{Ear, Ears},
 };
@@ -41,6 +41,10 @@ pub struct Listener {
     ears: Arc<Ears>,
     is_live: Arc<AtomicBool>,
     task: Mutex<Option<AbortHandle>>,
+}
+
+impl LockDatabase for Postgres {
+    type Wake = Listener;
 }
 
 impl Wake<Postgres> for Listener {
