@@ -66,8 +66,9 @@ impl<DB: InboxDatabase> Inbox<DB> {
         event_id: &str,
         group: &str,
     ) -> Result<Option<Claim<DB>>, OnceError<Infallible>> {
-        let mut conn = self.pool.acquire().await.map_err(InboxError::of::<DB>("connect"))?;
-        let mut taken = self.shared.take::<DB>(&mut conn, group, &[event_id]).await?;
+        let mut lent = self.lend().await.map_err(InboxError::of::<DB>("connect"))?;
+        let mut taken = self.shared.take::<DB>(lent.conn(), group, &[event_id]).await?;
+        lent.commit().await.map_err(InboxError::of::<DB>("claim"))?;
         match taken.met.pop() {
             Some((_, Met::Seen)) => Ok(None),
             Some((event_id, Met::Busy { owner, left })) => {
@@ -146,8 +147,10 @@ impl<DB: InboxDatabase> Claim<DB> {
     /// [`ClaimError::Lost`] if another has claimed the message.
     pub async fn complete(self) -> Result<(), ClaimError> {
         let (shared, cost) = (&self.inbox.shared, self.began.elapsed());
-        let mut conn = self.inbox.pool.acquire().await.map_err(InboxError::of::<DB>("connect"))?;
-        match shared.finish::<DB>(&mut conn, &self.group, &self.taken, cost, false).await? {
+        let mut lent = self.inbox.lend().await.map_err(InboxError::of::<DB>("connect"))?;
+        let finished = shared.finish::<DB>(lent.conn(), &self.group, &self.taken, cost, false).await?;
+        lent.commit().await.map_err(InboxError::of::<DB>("finish"))?;
+        match finished {
             true => Ok(()),
             false => Err(ClaimError::Lost { event_id: self.event_id.clone() }),
         }

@@ -122,7 +122,12 @@ impl<DB: InboxDatabase> Inbox<DB> {
         begun.map_err(InboxError::of::<DB>("begin"))
     }
 
-    /// Runs a statement of its own; the rows that it has changed.
+    /// A connection for statements that need no transaction.
+    pub(crate) async fn lend(&self) -> Result<Lent<DB>, sqlx::Error> {
+        Lent::from(&self.pool, self.shared.named).await
+    }
+
+    /// Runs one statement. Returns the number of rows that it has changed.
     pub(crate) async fn execute(
         &self,
         call: &'static str,
@@ -130,10 +135,12 @@ impl<DB: InboxDatabase> Inbox<DB> {
         values: Vec<Value>,
     ) -> Result<u64, InboxError> {
         let done = async {
-            let mut conn = self.pool.acquire().await?;
-            DB::execute(&mut conn, sql, values, self.shared.named).await
+            let mut lent = self.lend().await?;
+            let done = DB::execute(lent.conn(), sql, values, self.shared.named).await?;
+            lent.commit().await?;
+            Ok(done.rows)
         };
-        done.await.map(|done| done.rows).map_err(InboxError::of::<DB>(call))
+        done.await.map_err(InboxError::of::<DB>(call))
     }
 
     /// Makes the tables, unless they are there. Several processes may do so at once.

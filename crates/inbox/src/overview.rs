@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use keylane_sql::{Kind, Value};
+use keylane_sql::{Kind, Lent, Value};
 
 use crate::{
     error::InboxError,
@@ -42,11 +42,12 @@ impl<DB: InboxDatabase> Inbox<DB> {
         const COUNTS: &[Kind] = &[Kind::Text, Kind::Text, Kind::Int];
         const COSTS: &[Kind] = &[Kind::Text, Kind::Int, Kind::Int, Kind::Int];
         let read = async {
-            let mut conn = self.pool.acquire().await?;
+            let mut lent = Lent::from(&self.pool, false).await?;
             let sql = &self.shared.sql;
-            let counts = DB::query(&mut conn, &sql.counts, Vec::new(), COUNTS, false).await?;
+            let counts = DB::query(lent.conn(), &sql.counts, Vec::new(), COUNTS, false).await?;
             let recent = vec![Value::millis(RECENT)];
-            let costs = DB::query(&mut conn, &sql.costs, recent, COSTS, false).await?;
+            let costs = DB::query(lent.conn(), &sql.costs, recent, COSTS, false).await?;
+            lent.commit().await?;
             Ok((counts, costs))
         };
         let (counts, costs) = read.await.map_err(InboxError::of::<DB>("overview"))?;

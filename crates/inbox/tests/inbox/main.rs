@@ -7,6 +7,7 @@ mod claims;
 mod crashes;
 mod duplicates;
 mod failures;
+mod poolers;
 mod retention;
 mod stage;
 #[path = "../../../sql/tests/sql/target.rs"]
