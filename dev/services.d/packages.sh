@@ -36,7 +36,7 @@ install_packages() {
   local missing=() name
   for name; do
     # shellcheck disable=SC2207
-    case $name in pg | mariadb | pgbouncer | kafka) missing+=($("${name}_packages")) ;; esac
+    case $name in pg | mariadb | pgbouncer | kafka | redis) missing+=($("${name}_packages")) ;; esac
   done
   [ ${#missing[@]} -gt 0 ] || return 0
   command -v apt-get >/dev/null || fail "please install by hand what these packages hold: ${missing[*]}"
