@@ -14,8 +14,9 @@ use crate::{
     notifications::{Announcer, Owned},
     outbox::Outbox,
     parts::Parts,
+    record::Headers,
     rules::lease,
-    schedule::{Routes, Scheduler},
+    schedule::{DefaultHeaders, Routes, Scheduler},
     store::{OpenError, TransactionalRun},
     telemetry::{LogObserver, Observer, Observers},
     wake::Wake,
@@ -53,6 +54,7 @@ pub struct OutboxBuilder<DB: Database> {
     states: States,
     observers: Vec<Arc<dyn Observer>>,
     shutdown: CancellationToken,
+    default_headers: Option<DefaultHeaders>,
 }
 
 impl<DB: Database> Outbox<DB> {
@@ -83,6 +85,7 @@ impl<DB: Database> OutboxBuilder<DB> {
             states: States::default(),
             observers: vec![Arc::new(LogObserver::default())],
             shutdown: CancellationToken::new(),
+            default_headers: None,
         }
     }
 
@@ -209,6 +212,25 @@ impl<DB: Database> OutboxBuilder<DB> {
         self
     }
 
+    /// Gives each event the headers that this call returns when the event is scheduled, in the task that
+    /// schedules it. A header of the same name in [`ScheduleOptions`](crate::ScheduleOptions) wins. For what
+    /// belongs to the task, such as the trace of a request: `keylane_web::event_headers`. If the call panics,
+    /// so does `schedule`, before anything is written.
+    ///
+    /// ```
+    #[doc = include_str!("doc/outbox.txt")]
+    /// tokio::task_local!(static TRACE: String);
+    ///
+    /// let of_task = || TRACE.try_with(|trace| [("trace_id".to_owned(), trace.clone())].into()).unwrap_or_default();
+    /// let outbox = Outbox::builder(pool).default_headers(of_task).handlers(handlers![send_mail]).build().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn default_headers(mut self, headers: impl Fn() -> Headers + Send + Sync + 'static) -> Self {
+        self.default_headers = Some(Arc::new(headers));
+        self
+    }
+
     /// Shuts the workers down when the token is cancelled, as [`Running::shutdown`](crate::Running::shutdown)
     /// does. For a service whose parts all listen to one token.
     /// [`Running::finished`](crate::Running::finished) waits for the end. After the cancelling, `start` does
@@ -243,7 +265,16 @@ impl<DB: Database> OutboxBuilder<DB> {
     /// # Errors
     /// [`BuildError`] with all problems of its kind.
     pub async fn build(self) -> Result<Outbox<DB>, BuildError> {
-        let Self { pool, worker_pool, config, registrations, mut states, observers, shutdown } = self;
+        let Self {
+            pool,
+            worker_pool,
+            config,
+            registrations,
+            mut states,
+            observers,
+            shutdown,
+            default_headers,
+        } = self;
         let dead_letters = DeadLetterTable::default();
         states.insert(dead_letters.clone());
         config.validate()?;
@@ -273,6 +304,7 @@ impl<DB: Database> OutboxBuilder<DB> {
         let scheduler = Scheduler {
             tables: settings.tables,
             config: config.schedule.clone(),
+            default_headers,
             routes: Arc::new(Routes::new(registry.routes())),
             store: Arc::clone(&store),
             named: DB::names_statements(&pool),

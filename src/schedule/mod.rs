@@ -8,7 +8,7 @@ mod routes;
 mod scheduler;
 
 pub(crate) use routes::Routes;
-pub(crate) use scheduler::Scheduler;
+pub(crate) use scheduler::{DefaultHeaders, Scheduler};
 
 use crate::{
     codec::{self, EncodeError},

@@ -1,6 +1,6 @@
 //! The scheduling half of an outbox: checks events, resolves their handlers and writes records.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use uuid::Uuid;
 
@@ -12,17 +12,21 @@ use crate::{
     name::Name,
     naming::with_names,
     partition::Partition,
-    record::{Cancel, Due, KEY_LIMIT_BYTES, NAME_LIMIT_BYTES, Named, NewRecord},
+    record::{Cancel, Due, Headers, KEY_LIMIT_BYTES, NAME_LIMIT_BYTES, Named, NewRecord},
     store::{Store, Tables},
 };
 
 /// The most distinct keys that one call may lock at the strict order level.
 const STRICT_KEYS: usize = 4_096;
 
+/// What gives each event the headers of the task that schedules it.
+pub(crate) type DefaultHeaders = Arc<dyn Fn() -> Headers + Send + Sync>;
+
 /// The scheduling half of an outbox.
 pub(crate) struct Scheduler {
     pub(crate) tables: Tables,
     pub(crate) config: ScheduleConfig,
+    pub(crate) default_headers: Option<DefaultHeaders>,
     pub(crate) routes: Arc<Routes>,
     pub(crate) store: Arc<dyn Store>,
     /// Whether the server may keep named statements of the pool's connections.
@@ -37,6 +41,7 @@ impl Scheduler {
         events: Vec<RawEvent>,
         options: &ScheduleOptions,
     ) -> Result<Vec<Scheduled>, ScheduleError> {
+        let options = &*self.with_default_headers(options);
         self.check(&events, options)?;
         if events.is_empty() {
             return Ok(Vec::new());
@@ -60,8 +65,19 @@ impl Scheduler {
         options: &ScheduleOptions,
     ) -> Result<Vec<NewRecord>, ScheduleError> {
         let events = vec![event];
+        let options = &*self.with_default_headers(options);
         self.check(&events, options)?;
         Ok(self.resolve(events, options).await?.1)
+    }
+
+    /// Adds the default headers. The options' own headers of the same names stay.
+    fn with_default_headers<'o>(&self, options: &'o ScheduleOptions) -> Cow<'o, ScheduleOptions> {
+        let mut headers = self.default_headers.as_ref().map(|headers| headers()).unwrap_or_default();
+        if headers.is_empty() {
+            return Cow::Borrowed(options);
+        }
+        headers.extend(options.headers.clone());
+        Cow::Owned(ScheduleOptions { headers, ..options.clone() })
     }
 
     /// One record per event and handler.

@@ -1,6 +1,6 @@
 //! The main path: schedule in a transaction, deliver once to each handler that takes the type.
 
-use std::{convert::Infallible, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
 use keylane::{
     GenericHandler, HandlerError, Record, RecordTypes, Registration, RetryPolicy, ScheduleError,
@@ -15,6 +15,8 @@ use crate::{
     stage::{Stage, until_empty},
     user::User,
 };
+
+type Headers = BTreeMap<String, String>;
 
 /// A generic handler that sends its records to the test.
 pub(crate) struct Tell(pub(crate) UnboundedSender<Record>);
@@ -55,6 +57,42 @@ pub(crate) async fn an_event_is_delivered_once_with_all_that_is_known_of_it<T: U
     until_empty(&outbox).await;
     assert!(running.shutdown().await.graceful);
     assert!(received.try_recv().is_err(), "it was delivered twice");
+}
+
+tokio::task_local! {
+    /// The headers of a request that is under way.
+    static OF_REQUEST: Headers;
+}
+
+pub(crate) async fn headers_of_the_task_that_schedules_are_those_of_its_events<T: User>(stage: &Stage<T>) {
+    let (told, mut received) = unbounded_channel();
+    let handler = Registration::generic("teller", RecordTypes::all(), Tell(told));
+    let of_task = || OF_REQUEST.try_with(Clone::clone).unwrap_or_default();
+    let builder = stage.builder().await.default_headers(of_task).handler(handler);
+    let outbox = builder.build().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    let headers = [("trace_id", "of-task"), ("tenant", "of-task")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+    let event = placed("order-1", 1);
+    let mut work = T::begin(&stage.pool).await;
+    let scheduled = OF_REQUEST.scope(headers.into(), async {
+        outbox.schedule(&mut work, &event).await.unwrap();
+        let own = ScheduleOptions::new().header("tenant", "own");
+        outbox.schedule_with(&mut work, &event, own).await.unwrap();
+    });
+    scheduled.await;
+    outbox.schedule(&mut work, &event).await.unwrap();
+    T::commit(work).await;
+    outbox.wake();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let delivery = bounded("a record", received.recv()).await.unwrap().delivery;
+        let header = |name: &str| delivery.headers.get(name).cloned();
+        seen.push((delivery.trace_id().map(str::to_owned), header("tenant")));
+    }
+    let text = |text: &str| Some(text.to_owned());
+    let of_task = (text("of-task"), text("of-task"));
+    assert_eq!(seen, [of_task, (text("of-task"), text("own")), (None, None)]);
+    running.shutdown().await;
 }
 
 pub(crate) async fn a_rollback_delivers_nothing<T: User>(stage: &Stage<T>) {

@@ -73,6 +73,7 @@ macro_rules! everywhere {
         stamp! { $target;
             delivering {
                 an_event_is_delivered_once_with_all_that_is_known_of_it
+                headers_of_the_task_that_schedules_are_those_of_its_events
                 a_rollback_delivers_nothing
                 a_transaction_of_the_outbox_commits_and_wakes
                 work_that_fails_is_rolled_back
