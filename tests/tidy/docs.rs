@@ -167,6 +167,32 @@ fn every_setting_and_error_of_consuming_is_in_its_page() {
 }
 
 #[test]
+fn every_setting_error_and_code_of_the_guards_is_in_their_page() {
+    let page = page("docs/web.md");
+    let text = |file: &str| self::page(&format!("crates/web/src/{file}.rs"));
+    let setter = |line: &str| {
+        let line = line.trim_start().strip_prefix("pub fn ")?;
+        let (name, _) = line.split_once("(mut self").or_else(|| line.split_once("(\n"))?;
+        Some(format!("`{name}"))
+    };
+    let files = ["rate/layer", "idempotency/layer", "redis", "envelope/layer"];
+    let mut names: Vec<String> =
+        files.iter().flat_map(|file| text(file).lines().filter_map(setter).collect::<Vec<_>>()).collect();
+    assert!(names.len() > 9, "{names:?}");
+    for (file, name) in [("error", "SettingError"), ("error", "StoreError"), ("rate/layer", "WhenAway")] {
+        let all = variants(&format!("crates/web/src/{file}.rs"), name);
+        names.extend(all.into_iter().map(|variant| format!("`{name}::{variant}`")));
+    }
+    let refusal = text("refusal");
+    let codes = refusal.lines().filter_map(|line| line.trim().strip_prefix("pub const ")?.split('"').nth(1));
+    let codes: Vec<String> = codes.map(|code| format!("| `{code}` |")).collect();
+    assert!(codes.len() > 8, "{codes:?}");
+    names.extend(codes);
+    let lacking = names.into_iter().filter(|name| !page.contains(name));
+    report(lacking.map(|name| format!("docs/web.md lacks {name}")).collect());
+}
+
+#[test]
 fn every_setting_and_error_of_the_lock_is_in_its_page() {
     let page = page("docs/lock.md");
     let setter = |line: &str| {

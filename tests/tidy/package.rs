@@ -16,6 +16,7 @@ const CRATES: &[(&str, &str)] = &[
     ("keylane-sql", "crates/sql"),
     ("keylane-inbox", "crates/inbox"),
     ("keylane-lock", "crates/lock"),
+    ("keylane-web", "crates/web"),
     ("keylane-consumer", "crates/consumer-kafka"),
     ("keylane-webhook", "crates/sink-webhook"),
 ];

@@ -1,0 +1,77 @@
+//! What can go wrong, as values.
+
+use std::time::Duration;
+
+use crate::body::BoxError;
+
+/// Why a store has not answered a guard.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The store did not do it, or could not be reached.
+    #[error("web: {call}: {source}")]
+    Store {
+        /// What was asked for.
+        call: &'static str,
+        /// Its answer.
+        source: BoxError,
+    },
+    /// The store has not answered in time. Whether it did what was asked for is not known.
+    #[error("web: {call}: no answer within {limit:?}")]
+    NoAnswer {
+        /// What was asked for.
+        call: &'static str,
+        /// How long was waited.
+        limit: Duration,
+    },
+    /// The store has answered what no guard of this version has written.
+    #[error("web: {call}: what the store has is not of this version: {problem}")]
+    Answer {
+        /// What was asked for.
+        call: &'static str,
+        /// What is wrong with the answer.
+        problem: String,
+    },
+}
+
+/// Why a guard cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingError {
+    /// The name of a limit or a scope.
+    #[error("web: the {what} {name:?} must have 1 to 64 letters, digits, `-`, `_` and `.`")]
+    Name {
+        /// `name of a limit` or `scope`.
+        what: &'static str,
+        /// What was given, cut after 128 characters.
+        name: String,
+    },
+    /// A rate limit.
+    #[error(
+        "web: a limit of {capacity} requests at once and {per_second} per second: the first must be 1 to 1,000,000, \
+         the second at least one per day"
+    )]
+    Limit {
+        /// The requests at once.
+        capacity: u32,
+        /// The tokens per second.
+        per_second: f64,
+    },
+    /// A duration.
+    #[error("web: the {what} is {given:?}, but must be {least:?} to {most:?}")]
+    Duration {
+        /// Which one.
+        what: &'static str,
+        /// What was set.
+        given: Duration,
+        /// The shortest.
+        least: Duration,
+        /// The longest.
+        most: Duration,
+    },
+    /// The address of a store.
+    #[error(
+        "web: the address of Redis cannot be read: write it as redis://host:port/ or rediss://host:port/"
+    )]
+    Address,
+}

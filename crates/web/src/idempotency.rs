@@ -1,0 +1,85 @@
+//! Idempotent requests: one execution per key, and its answer for each repeat.
+
+mod answer;
+mod execution;
+mod layer;
+#[cfg(feature = "redis")]
+mod redis;
+mod rules;
+
+use std::{sync::Arc, time::Duration};
+
+pub use answer::Answer;
+use futures::future::BoxFuture;
+use http::HeaderName;
+pub use layer::{IdempotencyBuilder, IdempotencyLayer, IdempotencyService};
+
+use crate::error::StoreError;
+
+/// The header with the key of a request.
+pub const IDEMPOTENCY_KEY_HEADER: HeaderName = HeaderName::from_static("x-idempotency-key");
+/// The header that says, with `true`, that an answer is that of an earlier request.
+pub const REPLAYED_HEADER: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// The claim of a request on its key. Each attempt to execute has a token of its own. It is in the extensions of a
+/// request that is executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Claim {
+    /// The name of the scope, with the subject of the request.
+    pub scope: Arc<str>,
+    /// The key as the client has sent it.
+    pub key: Arc<str>,
+    /// What no other attempt has: the store lets nobody else finish or free the key.
+    pub token: Arc<str>,
+    /// The SHA-256 of method, address and body, by which another request under the same key is known.
+    pub fingerprint: Arc<str>,
+    /// The trace of the request.
+    pub trace_id: Option<Arc<str>>,
+    /// How long the key stays claimed if nobody finishes it.
+    pub lease: Duration,
+    /// How long the answer is kept.
+    pub keep: Duration,
+}
+
+/// What a store knows of a key that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Begun {
+    /// Nothing: it is claimed now, and the request is to be executed.
+    Execute,
+    /// A request with it is under way.
+    InProgress,
+    /// A request with it was executed, and this is its answer.
+    Done(Answer),
+    /// It belongs to a request with another fingerprint.
+    OtherRequest,
+}
+
+/// Where keys and answers are kept.
+///
+/// A store must be able to tell claims apart by their token. What it has acknowledged must outlive whatever the
+/// service trusts it to outlive.
+pub trait IdempotencyStore: Send + Sync + 'static {
+    /// Claims the key, unless it is claimed or done. Of calls at the same time one is told [`Begun::Execute`].
+    ///
+    /// # Errors
+    /// [`StoreError`]: whether the key is claimed is not known.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the key may be claimed until its lease ends.
+    fn begin<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Begun, StoreError>>;
+
+    /// Keeps the answer, if the key is this claim's or nobody's. False if it is another's, whose record stays.
+    /// A repetition of the call changes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError`]: whether the answer is kept is not known.
+    fn finish<'a>(&'a self, claim: &'a Claim, answer: &'a Answer) -> BoxFuture<'a, Result<bool, StoreError>>;
+
+    /// Frees the key if it is this claim's and has no answer. False if it is another's, whose record stays.
+    ///
+    /// # Errors
+    /// [`StoreError`]: whether the key is free is not known.
+    fn free<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<bool, StoreError>>;
+}

@@ -1,0 +1,160 @@
+//! Handlers that fail, panic, never end or lose their client.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper_util::rt::TokioIo;
+use keylane_web::{Answer, Begun, BoxError, Claim, GuardBody, IdempotencyLayer, IdempotencyStore, Redis};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::Instant,
+};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::stage::{Calls, PATIENCE, code, post, redis, send, unique};
+
+/// The ways in which the handler fails, in turn; then it succeeds.
+async fn fail(call: usize) -> Result<Response<Full<Bytes>>, BoxError> {
+    let mut response = Response::new(Full::new(Bytes::from_static(b"done")));
+    match call {
+        1 => *response.status_mut() = StatusCode::BAD_GATEWAY,
+        2 => *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY,
+        3 => panic!("a handler panics"),
+        4 => return Err("a service fails".into()),
+        5 => std::future::pending().await,
+        _ => {}
+    }
+    Ok(response)
+}
+
+#[tokio::test]
+async fn a_failure_frees_the_key() {
+    let calls = Calls::default();
+    let handler = service_fn({
+        let calls = calls.clone();
+        move |_: Request<GuardBody>| fail(calls.note())
+    });
+    let builder = IdempotencyLayer::builder(redis().await, unique("fails")).lease(Duration::from_secs(2));
+    let service = builder.build().unwrap().layer(handler);
+    let status = async || send(&service, post("key", "order")).await.status().as_u16();
+    assert_eq!([status().await, status().await, status().await], [502, 422, 500]);
+    assert!(service.clone().oneshot(post("key", "order")).await.is_err());
+    // It is stopped before its lease ends, and the key is free at once.
+    let begun = Instant::now();
+    let stopped = send(&service, post("key", "order")).await;
+    assert_eq!((stopped.status(), code(&stopped).as_str()), (StatusCode::GATEWAY_TIMEOUT, "B0100"));
+    assert!((1_700..1_990).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+    assert_eq!((status().await, calls.count()), (200, 6));
+    assert_eq!((status().await, calls.count()), (200, 6));
+}
+
+#[tokio::test]
+async fn a_body_that_fails_frees_the_key() {
+    let calls = Calls::default();
+    let handler = service_fn({
+        let calls = calls.clone();
+        move |_: Request<GuardBody>| {
+            let fails = calls.note() == 1;
+            let parts = [Ok(Bytes::from_static(b"half")), Err(std::io::Error::other("broken"))];
+            let parts = parts.into_iter().take(if fails { 2 } else { 1 });
+            let frames = parts.map(|part| part.map(http_body::Frame::data));
+            let body = http_body_util::StreamBody::new(futures::stream::iter(frames));
+            async move { Ok::<_, BoxError>(Response::new(body)) }
+        }
+    });
+    let layer = IdempotencyLayer::builder(redis().await, unique("body")).build().unwrap();
+    let service = layer.layer(handler);
+    assert_eq!(send(&service, post("key", "order")).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(&send(&service, post("key", "order")).await.body()[..], b"half");
+}
+
+/// Holds its requests until the gate opens.
+async fn gated(calls: Calls, gate: Arc<Semaphore>) -> &'static str {
+    calls.note();
+    drop(gate.acquire().await.unwrap());
+    "done"
+}
+
+#[tokio::test]
+async fn a_handler_whose_client_is_gone_ends_and_its_answer_waits() {
+    let (calls, gate) = (Calls::default(), Arc::new(Semaphore::new(0)));
+    let layer = IdempotencyLayer::builder(redis().await, unique("gone")).build().unwrap();
+    let handler = {
+        let (calls, gate) = (calls.clone(), Arc::clone(&gate));
+        move || gated(calls, gate)
+    };
+    let app = axum::Router::new().route("/orders", axum::routing::post(handler)).layer(layer);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    let request = async || {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let mut request = post("key", "order");
+        request.headers_mut().insert("host", "localhost".parse().unwrap());
+        let answer =
+            tokio::spawn(
+                async move { sender.send_request(request).await.map(|answer| answer.status().as_u16()) },
+            );
+        (connection, answer)
+    };
+    let (connection, _answer) = request().await;
+    let under_way = async {
+        while calls.count() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, under_way).await.unwrap();
+    connection.abort();
+    assert!(connection.await.unwrap_err().is_cancelled());
+    let status = async || request().await.1.await.unwrap().unwrap();
+    // The server has seen the end of the first connection when it answers others.
+    assert_eq!(status().await, 409);
+    gate.add_permits(1);
+    let done = async { while status().await != 200 {} };
+    tokio::time::timeout(PATIENCE, done).await.unwrap();
+    assert_eq!(calls.count(), 1);
+    server.abort();
+}
+
+/// A claim as the layer makes it, by way of a handler that shows it.
+async fn claim(redis: Redis, scope: &str) -> Claim {
+    let (shown, mut claims) = tokio::sync::mpsc::unbounded_channel();
+    let handler = service_fn(move |request: Request<GuardBody>| {
+        shown.send(request.extensions().get::<Claim>().unwrap().clone()).unwrap();
+        async { Err::<Response<Full<Bytes>>, BoxError>("not now".into()) }
+    });
+    let builder = IdempotencyLayer::builder(redis, scope).lease(Duration::from_secs(1));
+    _ = builder.build().unwrap().layer(handler).oneshot(post("key", "order")).await;
+    claims.recv().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_late_owner_changes_nothing_of_the_next_one() {
+    let (redis, scope) = (redis().await, unique("late"));
+    let (late, next) = (claim(redis.clone(), &scope).await, claim(redis.clone(), &scope).await);
+    let answer = |text: &'static str| {
+        Answer::new(StatusCode::OK, Default::default(), Bytes::from_static(text.as_bytes()))
+    };
+    assert_eq!(redis.begin(&late).await.unwrap(), Begun::Execute);
+    assert_eq!(redis.begin(&next).await.unwrap(), Begun::InProgress);
+    let begun = Instant::now();
+    let taken_over = async { while redis.begin(&next).await.unwrap() != Begun::Execute {} };
+    tokio::time::timeout(PATIENCE, taken_over).await.unwrap();
+    assert!(begun.elapsed() > Duration::from_millis(900), "{:?}", begun.elapsed());
+    // The key is the next one's, which is still at work, and later is done.
+    assert!(!redis.finish(&late, &answer("late")).await.unwrap());
+    assert!(!redis.free(&late).await.unwrap());
+    assert_eq!(redis.begin(&late).await.unwrap(), Begun::InProgress);
+    assert!(redis.finish(&next, &answer("next")).await.unwrap());
+    assert!(redis.finish(&next, &answer("next")).await.unwrap(), "a repetition of the call");
+    assert!(!redis.finish(&late, &answer("late")).await.unwrap());
+    assert!(!redis.free(&late).await.unwrap());
+    assert!(redis.free(&next).await.unwrap(), "what is done stays done");
+    assert_eq!(redis.begin(&late).await.unwrap(), Begun::Done(answer("next")));
+}

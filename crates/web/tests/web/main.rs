@@ -1,0 +1,13 @@
+//! The guards, on a real Redis: that of `dev/services`, or a process of a test's own that it kills.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod envelopes;
+mod failures;
+mod keys;
+mod limits;
+mod once;
+mod outages;
+mod processes;
+mod stage;
+mod traces;

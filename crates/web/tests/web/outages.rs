@@ -1,0 +1,115 @@
+//! A Redis that is killed, frozen and started again in the middle.
+
+use std::{sync::Arc, time::Duration};
+
+use http::StatusCode;
+use keylane_web::{IdempotencyLayer, Limit, RateLimitLayer, Redis, WhenAway};
+use rustix::process::Signal;
+use tokio::{sync::Semaphore, time::Instant};
+use tower::Layer;
+
+use crate::stage::{Calls, OwnRedis, PATIENCE, code, counting, gated, header, post, send, unique};
+
+#[tokio::test]
+async fn while_redis_is_away_the_setting_decides() {
+    let mut own = OwnRedis::start().await;
+    let redis = own.open().await;
+    let limited = |when| {
+        let builder = RateLimitLayer::builder(unique("away"), Limit::per_minute(2)).store(redis.clone());
+        builder.when_away(when).build().unwrap().layer(counting(&Calls::default()))
+    };
+    let (local, allow, refuse) =
+        (limited(WhenAway::Local), limited(WhenAway::Allow), limited(WhenAway::Refuse));
+    for service in [&local, &allow, &refuse] {
+        let answer = send(service, post("", "")).await;
+        assert_eq!(header(&answer, "ratelimit-remaining"), Some("1"));
+    }
+    own.kill().await;
+    let statuses = async |service: &_| {
+        let mut statuses = Vec::new();
+        for _ in 0..3 {
+            statuses.push(send(service, post("", "")).await.status().as_u16());
+        }
+        statuses
+    };
+    // The bucket of this process begins full.
+    assert_eq!(statuses(&local).await, [200, 200, 429]);
+    assert_eq!(statuses(&allow).await, [200, 200, 200]);
+    let answer = send(&refuse, post("", "")).await;
+    assert_eq!((answer.status(), code(&answer).as_str()), (StatusCode::SERVICE_UNAVAILABLE, "C0001"));
+    assert_eq!(header(&answer, "retry-after"), Some("1"));
+    // What was taken before counts again when it is back: the second token is taken, the third is none.
+    own.restart().await;
+    let counted =
+        async { while send(&refuse, post("", "")).await.status() == StatusCode::SERVICE_UNAVAILABLE {} };
+    tokio::time::timeout(PATIENCE, counted).await.unwrap();
+    assert_eq!(send(&refuse, post("", "")).await.status(), StatusCode::TOO_MANY_REQUESTS);
+}
+
+#[tokio::test]
+async fn a_redis_that_hangs_holds_up_one_request_a_second() {
+    let own = OwnRedis::start().await;
+    let redis = own.open().await.timeout(Duration::from_millis(200));
+    let builder = RateLimitLayer::builder(unique("hangs"), Limit::per_minute(1_000)).store(redis);
+    let service = builder.build().unwrap().layer(counting(&Calls::default()));
+    send(&service, post("", "")).await;
+    own.signal(Signal::STOP);
+    let begun = Instant::now();
+    for _ in 0..500 {
+        assert_eq!(send(&service, post("", "")).await.status(), StatusCode::OK);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    own.signal(Signal::CONT);
+}
+
+#[tokio::test]
+async fn without_a_store_no_request_with_a_key_is_executed() {
+    let calls = Calls::default();
+    // Nothing has ever listened there.
+    let nowhere = Redis::open("redis://127.0.0.1:9/").await.unwrap();
+    let layer = IdempotencyLayer::builder(nowhere, unique("nowhere")).build().unwrap();
+    let service = layer.layer(counting(&calls));
+    let answer = send(&service, post("key", "order")).await;
+    assert_eq!((answer.status(), code(&answer).as_str()), (StatusCode::SERVICE_UNAVAILABLE, "C0001"));
+    assert_eq!((header(&answer, "retry-after"), calls.count()), (Some("1"), 0));
+    assert_eq!(send(&service, post("", "order")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn an_answer_outlives_a_redis_that_is_killed_during_the_execution() {
+    let mut own = OwnRedis::start().await;
+    let (calls, gate) = (Calls::default(), Arc::new(Semaphore::new(0)));
+    let service = IdempotencyLayer::builder(own.open().await, unique("killed"))
+        .build()
+        .unwrap()
+        .layer(gated(&calls, &gate));
+    let first = tokio::spawn({
+        let service = service.clone();
+        async move { send(&service, post("key", "order")).await }
+    });
+    let under_way = async {
+        while calls.count() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, under_way).await.unwrap();
+    own.kill().await;
+    gate.add_permits(1);
+    // The client has its answer, although the store was not told.
+    assert_eq!(&first.await.unwrap().body()[..], b"placed");
+    own.restart().await;
+    let mut seen = Vec::new();
+    let replayed = async {
+        loop {
+            let answer = send(&service, post("key", "order")).await;
+            if answer.status() == StatusCode::OK {
+                break answer;
+            }
+            seen.push(code(&answer));
+        }
+    };
+    let repeat = tokio::time::timeout(PATIENCE, replayed).await.unwrap();
+    assert_eq!((&repeat.body()[..], header(&repeat, "idempotent-replayed")), (&b"placed"[..], Some("true")));
+    assert!(seen.iter().all(|code| code == "A0401" || code == "C0001"), "{seen:?}");
+    assert_eq!(calls.count(), 1);
+}
