@@ -58,7 +58,7 @@ fn place(suite: &str, module: &str) -> Option<(String, &'static [&'static str])>
             ];
             Some((format!("crates/lock/tests/lock/{module}.rs"), of_each))
         }
-        "web" => Some((format!("crates/web/tests/web/{module}.rs"), &[])),
+        "web" => Some((format!("crates/web/tests/web/{module}.rs"), &["crates/web/tests/web/tables.rs"])),
         "consumer" => Some((format!("crates/consumer-kafka/tests/consumer/{module}.rs"), &[])),
         "kafka" => Some((format!("crates/sink-kafka/tests/kafka/{module}.rs"), &[])),
         "messages" => Some((format!("crates/message/tests/message/{module}.rs"), &[])),

@@ -175,7 +175,7 @@ fn every_setting_error_and_code_of_the_guards_is_in_their_page() {
         let (name, _) = line.split_once("(mut self").or_else(|| line.split_once("(\n"))?;
         Some(format!("`{name}"))
     };
-    let files = ["rate/layer", "idempotency/layer", "redis", "envelope/layer"];
+    let files = ["rate/layer", "idempotency/layer", "redis", "envelope/layer", "sql"];
     let mut names: Vec<String> =
         files.iter().flat_map(|file| text(file).lines().filter_map(setter).collect::<Vec<_>>()).collect();
     assert!(names.len() > 9, "{names:?}");

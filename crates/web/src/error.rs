@@ -32,6 +32,23 @@ pub enum StoreError {
         /// What is wrong with the answer.
         problem: String,
     },
+    /// The lease of a claim has ended, and another execution has its key. Roll the transaction back.
+    #[error("web: the key {key:?} is another execution's: its lease has ended; roll the transaction back")]
+    Lost {
+        /// The idempotency key.
+        key: String,
+    },
+    /// The connection is in no transaction that sqlx knows of.
+    #[error("web: the connection is in no transaction: begin one through sqlx")]
+    NoTransaction,
+    /// The tables are not there, or are of another version.
+    #[error("web: the tables have version {found}, but this build needs {needed}: run SqlStore::migrate")]
+    Schema {
+        /// 0 if there are none.
+        found: i64,
+        /// What this build makes.
+        needed: i64,
+    },
 }
 
 /// Why a guard cannot be made.
@@ -68,6 +85,12 @@ pub enum SettingError {
         least: Duration,
         /// The longest.
         most: Duration,
+    },
+    /// A name of tables.
+    #[error("web: {problem}")]
+    Tables {
+        /// Which name, its limit and what it may have.
+        problem: String,
     },
     /// The address of a store.
     #[error(

@@ -5,7 +5,7 @@ mod execution;
 mod layer;
 #[cfg(feature = "redis")]
 mod redis;
-mod rules;
+pub(crate) mod rules;
 
 use std::{sync::Arc, time::Duration};
 
@@ -70,8 +70,9 @@ pub trait IdempotencyStore: Send + Sync + 'static {
     /// If it is dropped, the key may be claimed until its lease ends.
     fn begin<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Begun, StoreError>>;
 
-    /// Keeps the answer, if the key is this claim's or nobody's. False if it is another's, whose record stays.
-    /// A repetition of the call changes nothing.
+    /// Keeps the answer, if the key is this claim's; a store that may forget keeps it also if the key is nobody's.
+    /// False if the answer is not kept; the record of another claim stays. A repetition of the call changes nothing,
+    /// and what the handler has stored itself stays.
     ///
     /// # Errors
     /// [`StoreError`]: whether the answer is kept is not known.

@@ -5,7 +5,7 @@
 //! | [`TraceIdLayer`] | one trace id per request: taken or made, in the log, in the response, with scheduled events |
 //! | [`EnvelopeLayer`] | one form for all errors: `{"code", "message", "traceId", "data"}` or Problem+JSON |
 //! | [`RateLimitLayer`] | a token bucket per name, user or address, in Redis or in memory |
-//! | [`IdempotencyLayer`] | one execution per `X-Idempotency-Key`, and its answer for each repeat |
+//! | [`IdempotencyLayer`] | one execution per `X-Idempotency-Key`, and its answer for each repeat, in Redis or in your database |
 //!
 //! Each works alone. Together they stand in this order, outermost first:
 //!
@@ -43,6 +43,8 @@ mod rate;
 mod redis;
 mod refusal;
 mod service;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod sql;
 mod subject;
 mod trace;
 
@@ -60,6 +62,8 @@ pub use rate::{
 #[cfg(feature = "redis")]
 pub use redis::Redis;
 pub use refusal::{ErrorForm, Refusal, code};
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub use sql::{SqlStore, SqlStoreBuilder};
 pub use trace::{TRACE_ID_HEADER, Trace, TraceIdLayer, TraceIdService, event_headers};
 
 /// The client of Redis that [`Redis::with`] takes connections of.

@@ -47,6 +47,24 @@ impl Answer {
         Self { status, headers, body: Some(body) }
     }
 
+    /// An answer in JSON.
+    ///
+    /// # Errors
+    /// That of the value, if it cannot be written as JSON.
+    pub fn json(status: StatusCode, value: &impl Serialize) -> Result<Self, serde_json::Error> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(Self::new(status, headers, serde_json::to_vec(value)?.into()))
+    }
+
+    /// The response with this answer.
+    pub fn response(&self) -> Response<GuardBody> {
+        let mut response = Response::new(full(self.body.clone().unwrap_or_default()));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers.clone();
+        response
+    }
+
     /// Of an execution whose answer was too large: a repeat learns that it was done.
     pub(super) fn not_kept(status: StatusCode) -> Self {
         Self { status, headers: HeaderMap::new(), body: None }
@@ -87,14 +105,12 @@ impl Answer {
     /// The response to a repeat.
     pub(super) fn replay(self) -> Response<GuardBody> {
         let replayed = HeaderValue::from_static("true");
-        let Some(body) = self.body else {
+        if self.body.is_none() {
             let message = "the request was done, but its answer was too large to be kept for a repeat";
             let refusal = Refusal::new(StatusCode::CONFLICT, code::ANSWER_NOT_KEPT, message);
             return refusal.header(REPLAYED_HEADER, replayed).response();
-        };
-        let mut response = Response::new(full(body));
-        *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers;
+        }
+        let mut response = self.response();
         response.headers_mut().insert(REPLAYED_HEADER, replayed);
         response
     }

@@ -14,7 +14,7 @@ pub(super) const LONGEST_KEY: usize = 128;
 /// What a store says of a key that is under way.
 pub(super) const PROCESSING: &str = "PROCESSING";
 /// What a store says of a key that was executed.
-pub(super) const SUCCESS: &str = "SUCCESS";
+pub(crate) const SUCCESS: &str = "SUCCESS";
 
 /// The key of a request, as far as it can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) fn fingerprint(method: &Method, uri: &Uri, body: &[u8]) -> String {
 }
 
 /// What a record in a store means for a request. `None` if no guard has written it.
-pub(super) fn begun(status: &str, is_same: bool, result: &str) -> Option<Begun> {
+pub(crate) fn begun(status: &str, is_same: bool, result: &str) -> Option<Begun> {
     match status {
         PROCESSING | SUCCESS if !is_same => Some(Begun::OtherRequest),
         PROCESSING => Some(Begun::InProgress),

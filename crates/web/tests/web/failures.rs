@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper_util::rt::TokioIo;
-use keylane_web::{Answer, Begun, BoxError, Claim, GuardBody, IdempotencyLayer, IdempotencyStore, Redis};
+use keylane_web::{Answer, Begun, BoxError, Claim, GuardBody, IdempotencyLayer, IdempotencyStore};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -122,39 +122,43 @@ async fn a_handler_whose_client_is_gone_ends_and_its_answer_waits() {
     server.abort();
 }
 
-/// A claim as the layer makes it, by way of a handler that shows it.
-async fn claim(redis: Redis, scope: &str) -> Claim {
+/// A claim as the layer makes it, with a lease of a second, by way of a handler that shows it.
+pub(crate) async fn claim(store: impl IdempotencyStore, scope: &str) -> Claim {
     let (shown, mut claims) = tokio::sync::mpsc::unbounded_channel();
     let handler = service_fn(move |request: Request<GuardBody>| {
         shown.send(request.extensions().get::<Claim>().unwrap().clone()).unwrap();
         async { Err::<Response<Full<Bytes>>, BoxError>("not now".into()) }
     });
-    let builder = IdempotencyLayer::builder(redis, scope).lease(Duration::from_secs(1));
-    _ = builder.build().unwrap().layer(handler).oneshot(post("key", "order")).await;
+    let builder = IdempotencyLayer::builder(store, scope).lease(Duration::from_secs(1));
+    assert!(builder.build().unwrap().layer(handler).oneshot(post("key", "order")).await.is_err());
     claims.recv().await.unwrap()
+}
+
+/// A claim whose lease ends, and what it can do when the next one has the key.
+pub(crate) async fn late_owner<S: IdempotencyStore + Clone>(store: S, scope: &str) {
+    let (late, next) = (claim(store.clone(), scope).await, claim(store.clone(), scope).await);
+    let answer = |text: &'static str| {
+        Answer::new(StatusCode::OK, Default::default(), Bytes::from_static(text.as_bytes()))
+    };
+    assert_eq!(store.begin(&late).await.unwrap(), Begun::Execute);
+    let begun = Instant::now();
+    assert_eq!(store.begin(&next).await.unwrap(), Begun::InProgress);
+    let taken_over = async { while store.begin(&next).await.unwrap() != Begun::Execute {} };
+    tokio::time::timeout(PATIENCE, taken_over).await.unwrap();
+    assert!(begun.elapsed() > Duration::from_millis(800), "{:?}", begun.elapsed());
+    // The key is the next one's, which is at work, and later is done.
+    assert!(!store.finish(&late, &answer("late")).await.unwrap());
+    assert!(!store.free(&late).await.unwrap());
+    assert_eq!(store.begin(&late).await.unwrap(), Begun::InProgress);
+    assert!(store.finish(&next, &answer("next")).await.unwrap());
+    assert!(store.finish(&next, &answer("next")).await.unwrap(), "a repetition of the call");
+    assert!(!store.finish(&late, &answer("late")).await.unwrap());
+    assert!(!store.free(&late).await.unwrap());
+    assert!(store.free(&next).await.unwrap(), "what is done stays done");
+    assert_eq!(store.begin(&late).await.unwrap(), Begun::Done(answer("next")));
 }
 
 #[tokio::test]
 async fn a_late_owner_changes_nothing_of_the_next_one() {
-    let (redis, scope) = (redis().await, unique("late"));
-    let (late, next) = (claim(redis.clone(), &scope).await, claim(redis.clone(), &scope).await);
-    let answer = |text: &'static str| {
-        Answer::new(StatusCode::OK, Default::default(), Bytes::from_static(text.as_bytes()))
-    };
-    assert_eq!(redis.begin(&late).await.unwrap(), Begun::Execute);
-    assert_eq!(redis.begin(&next).await.unwrap(), Begun::InProgress);
-    let begun = Instant::now();
-    let taken_over = async { while redis.begin(&next).await.unwrap() != Begun::Execute {} };
-    tokio::time::timeout(PATIENCE, taken_over).await.unwrap();
-    assert!(begun.elapsed() > Duration::from_millis(900), "{:?}", begun.elapsed());
-    // The key is the next one's, which is still at work, and later is done.
-    assert!(!redis.finish(&late, &answer("late")).await.unwrap());
-    assert!(!redis.free(&late).await.unwrap());
-    assert_eq!(redis.begin(&late).await.unwrap(), Begun::InProgress);
-    assert!(redis.finish(&next, &answer("next")).await.unwrap());
-    assert!(redis.finish(&next, &answer("next")).await.unwrap(), "a repetition of the call");
-    assert!(!redis.finish(&late, &answer("late")).await.unwrap());
-    assert!(!redis.free(&late).await.unwrap());
-    assert!(redis.free(&next).await.unwrap(), "what is done stays done");
-    assert_eq!(redis.begin(&late).await.unwrap(), Begun::Done(answer("next")));
+    late_owner(redis().await, &unique("late")).await;
 }

@@ -13,7 +13,7 @@ use proptest::{
 };
 use tower::Layer;
 
-use crate::stage::{Calls, code, counting, header, look, post, redis, send, unique};
+use crate::stage::{Calls, PATIENCE, code, counting, header, look, post, redis, send, unique};
 
 /// The state of a bucket in Redis.
 async fn bucket(redis: &mut MultiplexedConnection, key: &str) -> (f64, u64) {
@@ -162,9 +162,12 @@ async fn tokens_come_back() {
     let layer = RateLimitLayer::builder(unique("back"), limit).store(redis().await).build().unwrap();
     let service = layer.layer(counting(&calls));
     let begun = tokio::time::Instant::now();
-    while calls.count() < 5 {
-        send(&service, post("", "")).await;
-    }
+    let five = async {
+        while calls.count() < 5 {
+            send(&service, post("", "")).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, five).await.expect("no tokens");
     // Four tokens came, one in 50 ms each.
     assert!(begun.elapsed() >= Duration::from_millis(199), "{:?}", begun.elapsed());
 }

@@ -30,7 +30,8 @@ async fn worker() {
     let Ok(what) = env::var(WORKER) else { return };
     match what.split_once(' ').unwrap() {
         ("burst", name) => burst(name).await,
-        (_, scope) => hang(scope).await,
+        ("hang", scope) => hang(scope).await,
+        (target, what) => crate::tables::work(target, what).await,
     }
 }
 
@@ -59,13 +60,13 @@ async fn hang(scope: &str) {
     send(&builder.build().unwrap().layer(handler), post("key", "order")).await;
 }
 
-struct Worker {
-    child: Child,
+pub(crate) struct Worker {
+    pub(crate) child: Child,
     lines: Lines<BufReader<ChildStderr>>,
 }
 
 impl Worker {
-    fn start(what: &str, name: &str) -> Self {
+    pub(crate) fn start(what: &str, name: &str) -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
             .args(["--exact", "processes::worker", "--nocapture"])
             .env(WORKER, format!("{what} {name}"))
@@ -80,7 +81,7 @@ impl Worker {
     }
 
     /// The next line that begins so, without that beginning.
-    async fn says(&mut self, beginning: &str) -> String {
+    pub(crate) async fn says(&mut self, beginning: &str) -> String {
         let line = async {
             loop {
                 let line = self.lines.next_line().await.unwrap().expect("the process has ended");
