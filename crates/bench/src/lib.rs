@@ -43,6 +43,8 @@ mod takeover;
 mod tally;
 mod trial;
 mod watch;
+#[cfg(feature = "web")]
+mod web;
 mod worker;
 mod writers;
 
@@ -123,6 +125,9 @@ enum Measurement {
     /// Relays a backlog to Kafka, against the drain alone and the client alone.
     #[cfg(feature = "kafka")]
     Kafka(kafka::Options),
+    /// Requests to a handler behind guards, against the handler alone; PostgreSQL and Redis.
+    #[cfg(feature = "web")]
+    Web(web::Options),
     /// Assigns partitions in a cluster of a thousand instances, in memory.
     Scale(scale::Options),
 }
@@ -206,6 +211,8 @@ async fn measure<E: Engine>(stage: Stage<E>, measurement: Measurement) -> Result
         Measurement::Inbox(options) => Ok((inbox::run(&stage, &options).await?, options.show)),
         #[cfg(feature = "kafka")]
         Measurement::Kafka(options) => Ok((kafka::run(&stage, &options).await?, options.show)),
+        #[cfg(feature = "web")]
+        Measurement::Web(options) => Ok((web::run(&stage, &options).await?, options.show)),
         Measurement::Scale(options) => Ok((scale::run(&options)?, options.show)),
     }
 }

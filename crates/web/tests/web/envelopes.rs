@@ -35,6 +35,10 @@ fn app(form: ErrorForm) -> Router {
         .route("/fails", get(async || (StatusCode::INTERNAL_SERVER_ERROR, "a secret")))
         .route("/bad", get(async || (StatusCode::BAD_REQUEST, "the quantity is missing")))
         .route("/own", get(async || (StatusCode::BAD_REQUEST, Json(json!({ "mine": true })))))
+        .route(
+            "/busy",
+            get(async || (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "7"), ("etag", "x")], "later")),
+        )
         .route("/refused", get(refuse))
         .route("/post", on_post(async || "ok"))
         .merge(limited)
@@ -66,6 +70,10 @@ async fn results_and_all_errors_have_one_form() {
     assert_eq!(answer(&app, "/nowhere").await, (StatusCode::NOT_FOUND, envelope("A0001", "Not Found")));
     let not_allowed = send(&app, asked("/post")).await;
     assert_eq!((code(&not_allowed).as_str(), header(&not_allowed, "allow")), ("A0001", Some("POST")));
+    // Headers stay, but for those of the body that was replaced.
+    let busy = send(&app, asked("/busy")).await;
+    let headers = ["retry-after", "etag", "content-type"].map(|name| header(&busy, name));
+    assert_eq!(headers, [Some("7"), None, Some("application/json")]);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use tokio::{
 };
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::stage::{Calls, PATIENCE, code, post, redis, send, unique};
+use crate::stage::{Calls, code, post, redis, send, unique, until};
 
 /// The ways in which the handler fails, in turn; then it succeeds.
 async fn fail(call: usize) -> Result<Response<Full<Bytes>>, BoxError> {
@@ -104,20 +104,14 @@ async fn a_handler_whose_client_is_gone_ends_and_its_answer_waits() {
         (connection, answer)
     };
     let (connection, _answer) = request().await;
-    let under_way = async {
-        while calls.count() == 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, under_way).await.unwrap();
+    until(async || calls.count() == 1).await;
     connection.abort();
     assert!(connection.await.unwrap_err().is_cancelled());
     let status = async || request().await.1.await.unwrap().unwrap();
     // The server has seen the end of the first connection when it answers others.
     assert_eq!(status().await, 409);
     gate.add_permits(1);
-    let done = async { while status().await != 200 {} };
-    tokio::time::timeout(PATIENCE, done).await.unwrap();
+    until(async || status().await == 200).await;
     assert_eq!(calls.count(), 1);
     server.abort();
 }
@@ -143,8 +137,7 @@ pub(crate) async fn late_owner<S: IdempotencyStore + Clone>(store: S, scope: &st
     assert_eq!(store.begin(&late).await.unwrap(), Begun::Execute);
     let begun = Instant::now();
     assert_eq!(store.begin(&next).await.unwrap(), Begun::InProgress);
-    let taken_over = async { while store.begin(&next).await.unwrap() != Begun::Execute {} };
-    tokio::time::timeout(PATIENCE, taken_over).await.unwrap();
+    until(async || store.begin(&next).await.unwrap() == Begun::Execute).await;
     assert!(begun.elapsed() > Duration::from_millis(800), "{:?}", begun.elapsed());
     // The key is the next one's, which is at work, and later is done.
     assert!(!store.finish(&late, &answer("late")).await.unwrap());

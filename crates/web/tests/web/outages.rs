@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use tokio::{sync::Semaphore, time::Instant};
 use tower::Layer;
 
-use crate::stage::{Calls, OwnRedis, PATIENCE, code, counting, gated, header, post, send, unique};
+use crate::stage::{Calls, OwnRedis, code, counting, gated, header, post, send, unique, until};
 
 #[tokio::test]
 async fn while_redis_is_away_the_setting_decides() {
@@ -40,9 +40,7 @@ async fn while_redis_is_away_the_setting_decides() {
     assert_eq!(header(&answer, "retry-after"), Some("1"));
     // What was taken before counts again when it is back: the second token is taken, the third is none.
     own.restart().await;
-    let counted =
-        async { while send(&refuse, post("", "")).await.status() == StatusCode::SERVICE_UNAVAILABLE {} };
-    tokio::time::timeout(PATIENCE, counted).await.unwrap();
+    until(async || send(&refuse, post("", "")).await.status() != StatusCode::SERVICE_UNAVAILABLE).await;
     assert_eq!(send(&refuse, post("", "")).await.status(), StatusCode::TOO_MANY_REQUESTS);
 }
 
@@ -87,29 +85,22 @@ async fn an_answer_outlives_a_redis_that_is_killed_during_the_execution() {
         let service = service.clone();
         async move { send(&service, post("key", "order")).await }
     });
-    let under_way = async {
-        while calls.count() == 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, under_way).await.unwrap();
+    until(async || calls.count() == 1).await;
     own.kill().await;
     gate.add_permits(1);
     // The client has its answer, although the store was not told.
     assert_eq!(&first.await.unwrap().body()[..], b"placed");
     own.restart().await;
     let mut seen = Vec::new();
-    let replayed = async {
-        loop {
-            let answer = send(&service, post("key", "order")).await;
-            if answer.status() == StatusCode::OK {
-                break answer;
-            }
-            seen.push(code(&answer));
-        }
-    };
-    let repeat = tokio::time::timeout(PATIENCE, replayed).await.unwrap();
+    until(async || {
+        let answer = send(&service, post("key", "order")).await;
+        let is_answered = answer.status() == StatusCode::OK;
+        seen.push(answer);
+        is_answered
+    })
+    .await;
+    let repeat = seen.pop().unwrap();
     assert_eq!((&repeat.body()[..], header(&repeat, "idempotent-replayed")), (&b"placed"[..], Some("true")));
-    assert!(seen.iter().all(|code| code == "A0401" || code == "C0001"), "{seen:?}");
+    assert!(seen.iter().all(|answer| ["A0401", "C0001"].contains(&code(answer).as_str())), "{seen:?}");
     assert_eq!(calls.count(), 1);
 }

@@ -14,7 +14,7 @@ use tokio::{
 };
 use tower::{Layer, service_fn};
 
-use crate::stage::{Calls, PATIENCE, code, counting, post, redis, send, unique};
+use crate::stage::{Calls, PATIENCE, code, counting, post, redis, send, unique, until};
 
 /// Tells a process of this test binary what it is.
 const WORKER: &str = "KEYLANE_WEB_TEST_WORKER";
@@ -117,16 +117,11 @@ async fn the_key_of_a_killed_process_is_free_after_its_lease() {
     worker.child.kill().await.unwrap();
     let builder = IdempotencyLayer::builder(redis().await, &scope).lease(LEASE);
     let service = builder.build().unwrap().layer(counting(&calls));
-    let executed = async {
-        loop {
-            let answer = send(&service, post("key", "order")).await;
-            match answer.status() {
-                StatusCode::OK => break,
-                _ => assert_eq!(code(&answer), "A0401"),
-            }
-        }
-    };
-    timeout(PATIENCE, executed).await.unwrap();
+    until(async || {
+        let answer = send(&service, post("key", "order")).await;
+        answer.status() == StatusCode::OK || code(&answer) != "A0401"
+    })
+    .await;
     let free_after = begun.elapsed();
     assert!((1_000..2_500).contains(&free_after.as_millis()), "{free_after:?}");
     assert_eq!(calls.count(), 1);

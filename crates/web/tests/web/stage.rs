@@ -77,6 +77,16 @@ where
     async move { tokio::time::timeout(PATIENCE, answer).await.expect("no answer") }
 }
 
+/// Asks every 10 ms until it holds.
+pub(crate) async fn until(mut holds: impl AsyncFnMut() -> bool) {
+    let held = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, held).await.expect("it never holds");
+}
+
 /// The code in an envelope.
 pub(crate) fn code(answer: &Response<Bytes>) -> String {
     let value: serde_json::Value = serde_json::from_slice(answer.body()).unwrap();
@@ -173,13 +183,7 @@ impl OwnRedis {
             .expect("redis-server: dev/services install redis");
         self.process = Some(process);
         let client = keylane_web::redis_client::Client::open(self.address()).unwrap();
-        // The server does not say when it is ready; it answers then.
-        let ready = async {
-            while client.get_multiplexed_async_connection().await.is_err() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, ready).await.expect("Redis does not start");
+        until(async || client.get_multiplexed_async_connection().await.is_ok()).await;
     }
 
     pub(crate) async fn kill(&mut self) {

@@ -11,16 +11,13 @@ use keylane_web::{
     Answer, Begun, BoxError, Claim, GuardBody, IdempotencyLayer, IdempotencyStore, ResultEnvelope, SqlStore,
     StoreError,
 };
-use tokio::{
-    task::JoinSet,
-    time::{Instant, timeout},
-};
+use tokio::{task::JoinSet, time::Instant};
 use tower::{Layer, Service, service_fn};
 
 use crate::{
     failures::{claim, late_owner},
     processes::Worker,
-    stage::{Calls, PATIENCE, code, counting, header, post, send},
+    stage::{Calls, PATIENCE, code, counting, header, post, send, until},
     target::{self, OnMariaDb, OnMySql, OnPostgres, OnSqlite, Target, on_each},
 };
 
@@ -163,8 +160,7 @@ async fn an_answer_commits_with_its_effect_whatever_is_killed<T: Target>() {
     worker.child.kill().await.unwrap();
     let service = stage.layer().layer(counting(&Calls::default()));
     let begun = Instant::now();
-    let executed = async { while send(&service, post("key", "order")).await.status() != StatusCode::OK {} };
-    timeout(PATIENCE, executed).await.unwrap();
+    until(async || send(&service, post("key", "order")).await.status() == StatusCode::OK).await;
     assert!(begun.elapsed() < LEASE + Duration::from_secs(2), "{:?}", begun.elapsed());
     assert_eq!(stage.count("{}effect").await, 0);
     // Killed after its commit, before its client had the answer: the repeat has it at once.
@@ -187,8 +183,7 @@ async fn a_late_owner_commits_nothing<T: Target>() {
     let late = claim(stage.store.clone(), "orders").await;
     let next = claim(stage.store.clone(), "orders").await;
     assert_eq!(stage.store.begin(&late).await.unwrap(), Begun::Execute);
-    let taken_over = async { while stage.store.begin(&next).await.unwrap() != Begun::Execute {} };
-    timeout(PATIENCE, taken_over).await.unwrap();
+    until(async || stage.store.begin(&next).await.unwrap() == Begun::Execute).await;
     let lost = stage.place(&late, "commit").await.unwrap_err();
     let lost = lost.downcast_ref::<StoreError>().unwrap();
     assert!(matches!(lost, StoreError::Lost { key } if key == "key"), "{lost}");
