@@ -9,6 +9,7 @@ mod keys;
 mod limits;
 mod once;
 mod outages;
+mod poolers;
 mod processes;
 mod stage;
 mod tables;
