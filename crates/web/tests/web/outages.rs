@@ -74,6 +74,23 @@ async fn without_a_store_no_request_with_a_key_is_executed() {
 }
 
 #[tokio::test]
+async fn a_key_that_was_claimed_without_an_answer_is_free_again() {
+    let own = OwnRedis::start().await;
+    let calls = Calls::default();
+    let redis = own.open().await.timeout(Duration::from_millis(200));
+    // Its lease is longer than the test has patience.
+    let service = IdempotencyLayer::builder(redis, unique("frozen")).build().unwrap().layer(counting(&calls));
+    assert_eq!(send(&service, post("first", "order")).await.status(), StatusCode::OK);
+    own.signal(Signal::STOP);
+    let answer = send(&service, post("key", "order")).await;
+    assert_eq!((answer.status(), code(&answer).as_str()), (StatusCode::SERVICE_UNAVAILABLE, "C0001"));
+    // Now it claims the key, for a request that nobody executes any more.
+    own.signal(Signal::CONT);
+    until(async || send(&service, post("key", "order")).await.status() == StatusCode::OK).await;
+    assert_eq!(calls.count(), 2);
+}
+
+#[tokio::test]
 async fn an_answer_outlives_a_redis_that_is_killed_during_the_execution() {
     let mut own = OwnRedis::start().await;
     let (calls, gate) = (Calls::default(), Arc::new(Semaphore::new(0)));
