@@ -170,5 +170,7 @@ async fn show(file: &Path, redis: Redis) -> Result<(), Box<dyn Error>> {
     println!("orders in the database: {orders}");
     running.shutdown().await;
     server.abort();
+    // The last connection takes the other files of SQLite away.
+    pool.close().await;
     Ok(())
 }
