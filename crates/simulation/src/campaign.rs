@@ -14,6 +14,8 @@ use crate::{Plan, play};
 
 /// The number of seeds after which each state must have been reached. Otherwise the campaign proves nothing.
 const ENOUGH: u64 = 500;
+/// The number of seeds between two reports of the progress.
+const PROGRESS: u64 = 10_000;
 const SOMETIMES: [&str; 36] = [
     "batch",
     "call of a forgotten record",
@@ -80,13 +82,15 @@ struct State {
 impl Campaign {
     /// Plays seeds from `first` on, one per thread at a time, until `go_on` returns false. `go_on` is called
     /// before each seed with the number of begun seeds. One of `twice` seeds is played twice, to check that
-    /// both runs are the same.
+    /// both runs are the same. `progress` is told the numbers of seeds and failures from time to time, and at each
+    /// failure.
     pub fn run(
         first: u64,
         threads: usize,
         most_failures: usize,
         twice: u64,
         go_on: impl Fn(u64) -> bool + Sync,
+        progress: impl Fn(u64, usize) + Sync,
     ) -> Self {
         let campaign = Self { next: AtomicU64::new(first), ..Self::default() };
         std::thread::scope(|scope| {
@@ -97,7 +101,9 @@ impl Campaign {
                         if !go_on(seed - first) {
                             return;
                         }
-                        campaign.seed(seed, most_failures, twice);
+                        if let Some((seeds, failures)) = campaign.seed(seed, most_failures, twice) {
+                            progress(seeds, failures);
+                        }
                     }
                 });
             }
@@ -105,11 +111,13 @@ impl Campaign {
         campaign
     }
 
-    fn seed(&self, seed: u64, most_failures: usize, twice: u64) {
+    /// Plays a seed. Returns the numbers of seeds and failures if it is time to report them.
+    fn seed(&self, seed: u64, most_failures: usize, twice: u64) -> Option<(u64, usize)> {
         let result =
             catch_unwind(AssertUnwindSafe(|| verdict(&Plan::draw(seed), seed.is_multiple_of(twice))));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.seeds += 1;
+        let failures_before = state.failures.len();
         match result {
             Ok(Ok(report)) => state.report.add(&report),
             Ok(Err(what)) => state.failures.push(Failure { seed, what }),
@@ -120,6 +128,8 @@ impl Campaign {
         if state.failures.len() >= most_failures {
             self.stopped.store(true, Relaxed);
         }
+        let (seeds, failures) = (state.seeds, state.failures.len());
+        (seeds.is_multiple_of(PROGRESS) || failures > failures_before).then_some((seeds, failures))
     }
 
     /// The states that this many seeds must have reached and have not, or `None`.

@@ -94,10 +94,12 @@ fn campaign(options: &Options) -> ExitCode {
     let processors = || thread::available_parallelism().map_or(1, Into::into);
     let threads = options.threads.unwrap_or_else(processors);
     let began = now();
-    let campaign = Campaign::run(first, threads, options.failures, options.twice, |begun| match limit {
+    let go_on = |begun| match limit {
         Some(limit) => began.elapsed() < limit,
         None => begun < options.seeds,
-    });
+    };
+    let progress = |seeds, failures| eprintln!("{seeds} seeds, {failures} failures");
+    let campaign = Campaign::run(first, threads, options.failures, options.twice, go_on, progress);
     let vacuous = campaign.vacuous();
     let (seeds, report, failures) = campaign.into_parts();
     let (took, events) = (began.elapsed().as_secs_f64(), report.events);
