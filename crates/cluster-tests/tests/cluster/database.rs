@@ -20,8 +20,8 @@ pub(crate) trait Target: Sized + Send + Sync + 'static {
     /// Whether the log of owners is kept. SQLite has no clock that is finer than a millisecond, in which a release and
     /// the claim after it would fall; there, the generations of the calls tell who owns what.
     const LOGS_OWNERS: bool;
-    /// The longest pause inside a transaction of a writer in milliseconds. On SQLite all other writers wait for it.
-    const LONGEST_PAUSE: u64;
+    /// Whether one transaction writes at a time. A process that is frozen in its transaction then keeps all others out.
+    const ONE_WRITER: bool;
     /// Keeps a log of owners and members in a table, by triggers.
     fn log_ownership(pool: &Self::Pool, prefix: &str) -> impl Future<Output = ()> + Send;
     /// The log, in the order of its rows.
@@ -77,7 +77,7 @@ pub(crate) fn sqlite_file(unique: &str) -> PathBuf {
 }
 
 macro_rules! target {
-    ($target:ty, $database:ty, $url:expr, $triggers:expr, $pause:literal, $connect:expr) => {
+    ($target:ty, $database:ty, $url:expr, $triggers:expr, $one_writer:literal, $connect:expr) => {
         impl Target for $target {
             type Db = $database;
             type Pool = sqlx::Pool<$database>;
@@ -99,7 +99,7 @@ macro_rules! target {
             }
 
             const LOGS_OWNERS: bool = !$triggers.is_empty();
-            const LONGEST_PAUSE: u64 = $pause;
+            const ONE_WRITER: bool = $one_writer;
 
             async fn log_ownership(pool: &Self::Pool, prefix: &str) {
                 for statement in $triggers {
@@ -137,10 +137,10 @@ macro_rules! target {
     };
 }
 
-target!(Postgres, sqlx::Postgres, |_| variable("KEYLANE_TEST_POSTGRES_URL"), POSTGRES_LOG, 30, |url| {
+target!(Postgres, sqlx::Postgres, |_| variable("KEYLANE_TEST_POSTGRES_URL"), POSTGRES_LOG, false, |url| {
     sqlx::postgres::PgPoolOptions::new().max_connections(4).connect_lazy(url).expect("address")
 });
-target!(MariaDb, sqlx::MySql, |_| variable("KEYLANE_TEST_MARIADB_URL"), MARIADB_LOG, 30, |url| {
+target!(MariaDb, sqlx::MySql, |_| variable("KEYLANE_TEST_MARIADB_URL"), MARIADB_LOG, false, |url| {
     sqlx::mysql::MySqlPoolOptions::new().max_connections(4).connect_lazy(url).expect("address")
 });
 target!(
@@ -148,7 +148,7 @@ target!(
     sqlx::Sqlite,
     |unique| format!("sqlite://{}?mode=rwc", sqlite_file(unique).display()),
     [""; 0],
-    2,
+    true,
     |url| {
         let options: sqlx::sqlite::SqliteConnectOptions = url.parse().expect("address");
         let options =
