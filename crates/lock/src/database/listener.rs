@@ -146,8 +146,10 @@ impl Sessions {
     /// Listens until the connection is lost.
     async fn session(&self) -> Result<(), Silence> {
         let mut listener = timeout(OPENING_LIMIT, self.open()).await.unwrap_or(Err(Silence::Late))?;
-        // Whoever has looked before this looks once more, because it polls.
         self.is_live.store(true, SeqCst);
+        // A waiter that has looked before, and waits only now, takes this for its signal and looks once more: what
+        // has gone in between was told to nobody.
+        self.ears.ring_all();
         while let Some(told) = listener.try_recv().await? {
             self.ears.gone(told.payload());
         }
