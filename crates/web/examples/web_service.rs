@@ -163,9 +163,13 @@ async fn show(file: &Path, redis: Redis) -> Result<(), Box<dyn Error>> {
     order(address, "key-4", "trace-7", "dan").await?;
 
     println!("the handler of the events has seen:");
+    let mut seen = Vec::new();
     for _ in 0..3 {
-        println!("{}", mailed.recv().await.ok_or("no mail")?);
+        seen.push(mailed.recv().await.ok_or("no mail")?);
     }
+    // Events of different customers run side by side.
+    seen.sort();
+    seen.iter().for_each(|mail| println!("{mail}"));
     let orders: i64 = sqlx::query_scalar("SELECT count(*) FROM customer_order").fetch_one(&pool).await?;
     println!("orders in the database: {orders}");
     running.shutdown().await;

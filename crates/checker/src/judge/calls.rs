@@ -48,6 +48,10 @@ pub(super) struct Calls {
     /// Crashed instances, each with the line of its crash.
     pub(super) crashes: HashMap<Name, Line>,
     leases: HashMap<Name, (u64, Line)>,
+    /// The instance that each process was last. A process that has joined again has left its earlier instance
+    /// behind, whose row stays until it is evicted.
+    processes: HashMap<String, Name>,
+    left_behind: HashSet<Name>,
     /// The time at which an instance had a lease again after a lapse. What the instance knew before is lost.
     lapses: HashMap<Name, u64>,
 }
@@ -60,13 +64,16 @@ impl Judge {
         if before.is_some_and(|(before, _)| before < line.event.at) {
             self.calls.lapses.insert(instance, line.event.at);
         }
+        let earlier = self.calls.processes.insert(line.event.process.clone(), instance);
+        self.calls.left_behind.extend(earlier.filter(|earlier| *earlier != instance));
         Ok(())
     }
 
-    /// Whether the instance has had a lease, or the history has no leases. An instance without a lease may have
-    /// crashed before its name was known.
+    /// Whether the instance has had a lease and its process has not joined again, or the history has no leases.
+    /// An instance without a lease may have crashed before its name was known.
     pub(super) fn may_have_a_lease(&self, instance: Name) -> bool {
-        self.calls.leases.is_empty() || self.calls.leases.contains_key(&instance)
+        let Calls { leases, left_behind, .. } = &self.calls;
+        leases.is_empty() || leases.contains_key(&instance) && !left_behind.contains(&instance)
     }
 
     /// Whether the lease of the instance has lapsed since this time.

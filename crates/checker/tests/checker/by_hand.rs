@@ -164,7 +164,9 @@ fn a_takeover_is_late_only_while_a_member_with_a_lease_could_have_claimed() {
     assert_eq!(judged(idle(crashed(), 8)), None, "who has crashed may have been about to claim");
     assert_eq!(judged(idle(crashed(), 12)), Some(Invariant::Takeover));
     assert_eq!(judged(idle(joined().then(lease("c")), 12)), None, "neither has a lease yet");
-    assert_eq!(judged(idle(joined().then(lease("a")), 12)), Some(Invariant::Takeover));
+    let leased = || joined().then(lease("a"));
+    assert_eq!(judged(idle(leased(), 12)), Some(Invariant::Takeover));
+    assert_eq!(judged(idle(leased().then(lease("c")), 12)), None, "its process is another instance now");
 }
 
 #[test]
