@@ -1,4 +1,4 @@
-//! What lies in the table beside the records that are drained.
+//! The rows in the table beside the drained records.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use super::{
     Options, Result,
 };
 
-/// What the table holds beside the drained records.
+/// The rows beside the drained records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Case {
     /// Nothing else.
@@ -54,7 +54,7 @@ impl Case {
     /// The cases that a database can have.
     pub(super) fn all<E: Engine>() -> Vec<Self> {
         // With one writer at a time, an open transaction keeps out all others.
-        let possible = |case: &Self| *case != Self::Open || E::SINGLY.len() > 1;
+        let possible = |case: &Self| *case != Self::Open || !E::ONE_WRITER;
         Self::ALL.into_iter().filter(possible).collect()
     }
 
@@ -72,7 +72,7 @@ impl Case {
         if matches!(self, Self::Keeping | Self::Kept) {
             config.retention.completed = Completed::Keep;
         }
-        // So long that an instance without heartbeats counts as alive.
+        // This is so long that an instance without heartbeats counts as alive.
         config.cluster.stale_instance_timeout = Duration::from_secs(3600);
         config
     }
@@ -153,7 +153,7 @@ impl Case {
     /// Returns at the end of the measured time.
     pub(super) async fn done(self, tally: &Tally) {
         match self {
-            // The count of settled records does not tell their keys.
+            // The count of settled records does not show their keys.
             Self::Releasing => tally.all_handled().await,
             _ => tally.all_settled().await,
         }

@@ -42,8 +42,14 @@ pub(crate) trait Engine: Census + Insert {
     type Row: Send + Sync;
     /// The numbers of connections that are of use for taking records one by one.
     const SINGLY: &'static [usize];
+    /// Whether a transaction that has written keeps out all other writers.
+    const ONE_WRITER: bool = false;
+    /// Lets a connection wait for the other writers for as long as the bench may write at once.
+    const WAIT_FOR_WRITERS: &'static str = "SELECT 1";
     /// Begins a transaction that writes.
     const BEGIN: &'static str;
+    /// Begins a transaction with one snapshot for all its reads, and takes the snapshot.
+    const BEGIN_SNAPSHOT: &'static str;
     /// Reads the statements that drop everything whose name has the prefix.
     const DROPS: &'static str;
     /// Makes the table that transactional handlers write to.
@@ -76,7 +82,7 @@ pub(crate) trait Engine: Census + Insert {
     /// The statements that set up a session.
     fn session(session: Session) -> &'static str;
 
-    /// Begins a transaction that writes, in the way of sqlx, which then knows of it.
+    /// Begins a transaction that writes, by way of sqlx, so that sqlx knows of it.
     fn begin_work(conn: &mut Self::Connection) -> impl Future<Output = Result<()>> + Send;
 
     /// Commits it.

@@ -20,6 +20,7 @@ const CLAIM: &str = concat!(
 impl Engine for MySql {
     const SINGLY: &'static [usize] = &[1, 8];
     const BEGIN: &'static str = "START TRANSACTION";
+    const BEGIN_SNAPSHOT: &'static str = "START TRANSACTION WITH CONSISTENT SNAPSHOT";
     const DROPS: &'static str = r"
         SELECT CAST(CONCAT('DROP TABLE IF EXISTS ', table_name) AS CHAR) FROM information_schema.tables
         WHERE table_schema = DATABASE() AND table_name LIKE 'keylane\_bench\_%'";

@@ -21,6 +21,7 @@ const CLAIM: &str = concat!(
 impl Engine for Postgres {
     const SINGLY: &'static [usize] = &[1, 8];
     const BEGIN: &'static str = "BEGIN";
+    const BEGIN_SNAPSHOT: &'static str = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1";
     const DROPS: &'static str = r"
         SELECT format('DROP TABLE IF EXISTS %s CASCADE', oid::regclass) FROM pg_class
         WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname LIKE 'keylane\_bench\_%'

@@ -18,9 +18,11 @@ const FETCH_REST: &str = concat!(
 );
 
 impl Engine for Sqlite {
-    /// There is one writer at a time.
     const SINGLY: &'static [usize] = &[1];
+    const ONE_WRITER: bool = true;
+    const WAIT_FOR_WRITERS: &'static str = "PRAGMA busy_timeout = 300000";
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
+    const BEGIN_SNAPSHOT: &'static str = "BEGIN; SELECT MAX(id) FROM keylane_bench_record";
     const DROPS: &'static str = r"
         SELECT 'DROP TABLE IF EXISTS ' || name FROM sqlite_schema
         WHERE type = 'table' AND name LIKE 'keylane\_bench\_%' ESCAPE '\'";

@@ -1,10 +1,10 @@
-//! Whose transactions are open beside the drain.
+//! The transactions that are open beside the drain.
 
 use std::{fmt, time::Duration};
 
 use super::super::engine::Engine;
 
-/// Whose transactions are open.
+/// The transactions that are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Case {
     /// No other transaction.
@@ -13,6 +13,8 @@ pub(crate) enum Case {
     Long,
     /// A transaction that began before all others, has written to another table, and stays open.
     Elsewhere,
+    /// A transaction that only reads. Its snapshot is older than all records, and stays open.
+    Snapshot,
     /// Fifty writers, whose transactions take one to ten seconds each.
     Many,
     /// Two hundred small transactions per second.
@@ -20,25 +22,28 @@ pub(crate) enum Case {
 }
 
 impl Case {
-    /// The cases that a database can have. With one writer at a time, an open transaction keeps out all others.
+    /// The cases that a database can have. With one writer at a time, an open transaction that has written keeps out
+    /// all other writers.
     pub(super) fn all<E: Engine>() -> Vec<Self> {
-        match E::SINGLY.len() > 1 {
-            true => vec![Self::Plain, Self::Long, Self::Elsewhere, Self::Many, Self::Small],
-            false => vec![Self::Plain, Self::Small],
+        match E::ONE_WRITER {
+            true => vec![Self::Plain, Self::Snapshot, Self::Many, Self::Small],
+            false => {
+                vec![Self::Plain, Self::Long, Self::Elsewhere, Self::Snapshot, Self::Many, Self::Small]
+            }
         }
     }
 
-    /// How long the measured part waits.
+    /// The time that the measured part waits.
     pub(super) fn open_for(self, open: Duration) -> Duration {
         if self.is_long() { open } else { Duration::ZERO }
     }
 
-    /// One transaction that ends after the measured part.
+    /// Whether one transaction ends after the measured part.
     pub(super) fn is_long(self) -> bool {
-        matches!(self, Self::Long | Self::Elsewhere)
+        matches!(self, Self::Long | Self::Elsewhere | Self::Snapshot)
     }
 
-    /// How many records become visible at its end.
+    /// The number of records that become visible at its end.
     pub(super) fn written_late(self) -> usize {
         usize::from(self == Self::Long)
     }
@@ -50,6 +55,7 @@ impl fmt::Display for Case {
             Self::Plain => "plain",
             Self::Long => "long transaction",
             Self::Elsewhere => "long one elsewhere",
+            Self::Snapshot => "long snapshot",
             Self::Many => "50 writers",
             Self::Small => "200 commits/s",
         })

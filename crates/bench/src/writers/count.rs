@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::super::{Result, tally::Event};
 
-/// Longer than this without a record is a failure.
+/// The longest time without a record.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Records that were handled.
@@ -32,10 +32,10 @@ impl Counted {
         self.0.load(Relaxed)
     }
 
-    /// Returns when so many records were handled.
+    /// Returns when this many records were handled.
     ///
     /// # Errors
-    /// If no record comes for long.
+    /// If no record is handled for too long.
     pub(super) async fn until(&self, records: usize) -> Result<()> {
         let (mut last, mut since) = (self.handled(), Instant::now());
         while self.handled() < records {
@@ -50,7 +50,7 @@ impl Counted {
     }
 
     /// # Errors
-    /// Unless exactly so many records were handled.
+    /// Unless exactly this many records were handled.
     pub(super) fn check(&self, records: usize) -> Result<()> {
         match self.handled() {
             handled if handled == records => Ok(()),

@@ -1,9 +1,9 @@
 //! `bench writers`: drains beside transactions of other writers, against a drain without.
 //!
-//! Each case has one instance. It first drains many records, so that their dead rows lie in the table while a
-//! transaction of the case is open; then records that were committed together are measured from that commit
-//! to the last call of the handler. In the end the open transaction commits its own record, and the clock says
-//! how long that one and the next take.
+//! Each case has one instance. First it drains many records, whose dead rows stay in the table while a transaction of
+//! the case is open. Then it drains records that one commit makes visible. They are measured from that commit to the
+//! last call of the handler. In the end the long transaction commits, and the time is measured until its own record,
+//! if it has written one, and the next record are handled.
 
 mod case;
 mod count;
@@ -35,16 +35,16 @@ pub(crate) struct Options {
     /// Records that are measured.
     #[arg(long, default_value = "500000")]
     records: NonZeroUsize,
-    /// Records that are drained before, while the transaction is open.
+    /// Records that are drained before these, while the transaction is open.
     #[arg(long, default_value = "1000000")]
     settled: NonZeroUsize,
-    /// How long the one transaction is open at least before anything is measured.
+    /// The least time for which the long transaction is open before anything is measured.
     #[arg(long, default_value = "0", value_parser = seconds)]
     open: Duration,
     /// Completed records are kept.
     #[arg(long)]
     keep: bool,
-    /// These cases only, beside the one without other writers.
+    /// Only these cases, beside the one without other writers.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Case>,
     #[command(flatten)]

@@ -51,6 +51,11 @@ impl<E: Engine> Others<E> {
                 E::execute(&mut conn, "INSERT INTO keylane_bench_elsewhere VALUES (1)").await?;
                 long = Some(conn);
             }
+            Case::Snapshot => {
+                let mut conn = E::connect(&stage.pool).await?;
+                E::execute(&mut conn, E::BEGIN_SNAPSHOT).await?;
+                long = Some(conn);
+            }
             Case::Many => {
                 for writer in 0..WRITERS {
                     tasks.spawn(many::<E>(stage.clone(), (writer, keys), Arc::clone(&ended)));
@@ -61,7 +66,7 @@ impl<E: Engine> Others<E> {
         Ok(Self { long, tasks, ended })
     }
 
-    /// Ends all writers but a long one. Returns how many records they have written.
+    /// Ends all writers but a long one. Returns the number of records that they have written.
     pub(super) async fn end(&mut self) -> Result<usize> {
         self.ended.store(true, Relaxed);
         let mut written = 0;
@@ -88,19 +93,24 @@ fn insert(number: usize) -> String {
     )
 }
 
-/// Slow transactions, one after another. Their times are the same in each run.
+/// Slow transactions, one after another: each reads, then writes a record, and stays open. If the database has one
+/// writer at a time, each only reads, and writes its record after its end. Their times are the same in each run.
 async fn many<E: Engine>(
     stage: Stage<E>,
     (writer, keys): (usize, usize),
     ended: Arc<AtomicBool>,
 ) -> Result<usize> {
     let mut conn = E::connect(&stage.pool).await?;
+    E::execute(&mut conn, E::WAIT_FOR_WRITERS).await?;
     let mut written = 0;
     while !ended.load(Relaxed) {
         let span = LONGEST_MILLIS - SHORTEST_MILLIS;
         let pause = SHORTEST_MILLIS + (writer * 7_919 + written * 104_729) % span;
-        E::execute(&mut conn, E::BEGIN).await?;
-        E::execute(&mut conn, insert(1 + (writer * 31 + written) % keys)).await?;
+        let insert = insert(1 + (writer * 31 + written) % keys);
+        E::execute(&mut conn, E::BEGIN_SNAPSHOT).await?;
+        if !E::ONE_WRITER {
+            E::execute(&mut conn, insert.as_str()).await?;
+        }
         for _ in 0..pause / 100 {
             sleep(Duration::from_millis(100)).await;
             if ended.load(Relaxed) {
@@ -108,6 +118,9 @@ async fn many<E: Engine>(
             }
         }
         E::execute(&mut conn, "COMMIT").await?;
+        if E::ONE_WRITER {
+            E::execute(&mut conn, insert).await?;
+        }
         written += 1;
     }
     Ok(written)
@@ -116,6 +129,7 @@ async fn many<E: Engine>(
 /// Small transactions at a steady rate.
 async fn small<E: Engine>(stage: Stage<E>, keys: usize, ended: Arc<AtomicBool>) -> Result<usize> {
     let mut conn = E::connect(&stage.pool).await?;
+    E::execute(&mut conn, E::WAIT_FOR_WRITERS).await?;
     let mut ticks = interval(BETWEEN_SMALL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut written = 0;
