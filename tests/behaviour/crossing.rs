@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use fastrand::Rng;
 use futures::future::join_all;
 use keylane::{Outbox, RetryPolicy};
 use tokio::{sync::Mutex, time::sleep};
@@ -21,22 +22,6 @@ const KEYS: usize = 20;
 const RECORDS: usize = 3_000;
 const WRITERS: u64 = 4;
 
-/// xorshift64*: the same numbers for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn roll(&mut self, below: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % below
-    }
-}
-
 /// The progress of the writers.
 #[derive(Default)]
 struct Written {
@@ -48,24 +33,24 @@ struct Written {
 /// One connection: transactions of one to three records, with a pause before their end; one in ten is
 /// rolled back.
 async fn write<T: User>(stage: &Stage<T>, outbox: &Outbox<T::Db>, written: &Written, seed: u64) {
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::with_seed(seed);
     while written.records.load(SeqCst) < RECORDS {
-        let key = dice.roll(KEYS);
+        let key = dice.usize(..KEYS);
         let mut last = written.keys[key].lock().await;
-        let next = *last + 1 + dice.roll(3) as u32;
+        let next = *last + 1 + dice.usize(..3) as u32;
         let events: Vec<_> = (*last + 1..=next).map(|number| placed(&format!("key-{key}"), number)).collect();
         let mut work = T::begin(&stage.pool).await;
         outbox.schedule_all(&mut work, &events).await.unwrap();
-        let pause = if dice.roll(100) == 0 { 50 } else { dice.roll(6) };
+        let pause = if dice.usize(..100) == 0 { 50 } else { dice.usize(..6) };
         sleep(Duration::from_millis(pause as u64)).await;
-        if dice.roll(10) == 0 {
+        if dice.usize(..10) == 0 {
             T::rollback(work).await;
             continue;
         }
         T::commit(work).await;
         *last = next;
         written.records.fetch_add(events.len(), SeqCst);
-        if dice.roll(3) > 0 {
+        if dice.usize(..3) > 0 {
             outbox.wake();
         }
     }

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use fastrand::Rng;
 use keylane::{
     Completed, RecordId,
     inner::{Change, NewRecord},
@@ -25,22 +26,6 @@ use crate::{
 };
 
 const KEYS: usize = 4;
-
-/// xorshift64*: the same numbers for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn roll(&mut self, below: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % below
-    }
-}
 
 /// Adds completed rows. A settle then concerns a small part of the table, which MariaDB finds by ids. If a
 /// statement names most of a table, MariaDB reads the whole table and waits for rows of open transactions.
@@ -72,18 +57,18 @@ async fn open<T: Target>(outbox: &Outbox<T>, key: &str) -> Tx<T> {
 
 pub(crate) async fn fetches_bring_everything_once<T: Target>(outbox: &Outbox<T>) {
     let mut fetcher = scanned_to_the_end(outbox).await;
-    let mut dice = Dice::new(1);
+    let mut dice = Rng::with_seed(1);
     let mut scheduled = BTreeSet::new();
     let mut brought = BTreeSet::new();
     for _ in 0..40 {
         let records: Vec<NewRecord> =
-            (0..dice.roll(30)).map(|_| record(&format!("order-{}", dice.roll(50)))).collect();
+            (0..dice.usize(..30)).map(|_| record(&format!("order-{}", dice.usize(..50)))).collect();
         outbox.schedule(&records).await;
         scheduled.extend(records.iter().map(|record| record.event_id));
-        fetcher.limit = 1 + dice.roll(20);
+        fetcher.limit = 1 + dice.usize(..20);
         let found = fetcher.fetch().await;
         assert!(found.iter().all(|record| brought.insert(record.delivery.event_id)));
-        fetcher.settle(dice.roll(25)).await;
+        fetcher.settle(dice.usize(..25)).await;
     }
     fetcher.limit = ALL;
     brought.extend(fetcher.drain().await.iter().map(|record| record.delivery.event_id));
@@ -205,15 +190,15 @@ impl Course {
 
 /// Three connections insert, commit and roll back in random order, with fetches in between.
 async fn interleave<T: Target>(outbox: &Outbox<T>, seed: u64) {
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::with_seed(seed);
     let mut fetcher = scanned_to_the_end(outbox).await;
     let mut course = Course::default();
     let mut open: [Option<(Tx<T>, Vec<Uuid>)>; 3] = [const { None }; 3];
     for step in 0..150 {
-        let place = dice.roll(open.len());
-        match dice.roll(12) {
+        let place = dice.usize(..open.len());
+        match dice.usize(..12) {
             0..5 => {
-                let key = dice.roll(KEYS);
+                let key = dice.usize(..KEYS);
                 let new = record(&format!("order-{key}"));
                 let (mut tx, mut events) = match open[place].take() {
                     Some(open) => open,
@@ -232,11 +217,11 @@ async fn interleave<T: Target>(outbox: &Outbox<T>, seed: u64) {
             }
             8 => drop(open[place].take()),
             _ => {
-                fetcher.limit = 1 + dice.roll(12);
+                fetcher.limit = 1 + dice.usize(..12);
                 let found = fetcher.fetch().await;
                 let at = format!("seed {seed}, step {step}, {:?}", fetcher.readings);
                 course.bring(found.iter().map(|record| record.delivery.event_id), &at);
-                fetcher.settle(dice.roll(8)).await;
+                fetcher.settle(dice.usize(..8)).await;
             }
         }
     }
@@ -261,16 +246,16 @@ pub(crate) async fn a_fetch_that_brings_a_record_has_its_causes<T: Target>(outbo
 /// Inserts and commits some time later, one transaction per key at a time. Notes the committed events per
 /// key.
 async fn write<T: Target>(outbox: &Outbox<T>, keys: &[Mutex<Vec<Uuid>>], seed: u64) {
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::with_seed(seed);
     for _ in 0..120 {
-        let key = dice.roll(keys.len());
+        let key = dice.usize(..keys.len());
         let mut committed = keys[key].lock().await;
         let new = record(&format!("order-{key}"));
         let mut tx = outbox.begin().await;
         outbox.insert(&mut tx, std::slice::from_ref(&new)).await;
-        let pause = if dice.roll(20) == 0 { 30 } else { dice.roll(4) };
+        let pause = if dice.usize(..20) == 0 { 30 } else { dice.usize(..4) };
         sleep(Duration::from_millis(pause as u64)).await;
-        if dice.roll(8) > 0 {
+        if dice.usize(..8) > 0 {
             outbox.commit(tx).await;
             committed.push(new.event_id);
         }
@@ -287,14 +272,14 @@ pub(crate) async fn fetches_beside_writers_invert_and_lose_nothing<T: Target>(ou
     };
     let mut fetcher = scanned_to_the_end(outbox).await;
     let fetches = async {
-        let mut dice = Dice::new(4);
+        let mut dice = Rng::with_seed(4);
         let mut brought = Vec::new();
         let started = Instant::now();
         while !ended.load(SeqCst) {
             assert!(started.elapsed() < Duration::from_secs(120), "the writers do not come to an end");
-            fetcher.limit = 1 + dice.roll(20);
+            fetcher.limit = 1 + dice.usize(..20);
             brought.extend(fetcher.fetch().await);
-            fetcher.settle(dice.roll(20)).await;
+            fetcher.settle(dice.usize(..20)).await;
         }
         fetcher.limit = ALL;
         brought.extend(fetcher.drain().await);

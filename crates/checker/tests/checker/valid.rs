@@ -1,4 +1,4 @@
-//! Valid histories pass, and between them they reach what the judge can reach.
+//! Valid histories pass, and together they reach all states that the judge counts.
 
 use keylane_checker::{Event, Invariant, Judge, Report, Violation};
 use proptest::prelude::*;
@@ -15,14 +15,8 @@ pub(crate) fn judge(history: &[Event]) -> Result<Report, Violation> {
 
 /// The choices of a seed.
 pub(crate) fn choices(seed: u64, count: usize) -> Vec<u16> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 40) as u16
-    };
-    (0..count).map(|_| next()).collect()
+    let mut dice = fastrand::Rng::with_seed(seed);
+    (0..count).map(|_| dice.u16(..)).collect()
 }
 
 proptest! {

@@ -3,6 +3,7 @@
 
 use std::{env, time::Duration};
 
+use fastrand::Rng;
 use keylane::{Database, Outbox, OutboxEvent, ScheduleOptions};
 use keylane_checker::{Invariant, Journal, What};
 use keylane_cluster_tests::{event::Step, journal::now};
@@ -21,7 +22,7 @@ const RECORDS: u64 = 6_000;
 const ROUND: u64 = 20_000;
 /// The most transactions of a writer that the database may refuse to begin.
 const MOST_REFUSED: u32 = 1_000;
-/// Each fault comes at least once.
+/// The least number of rounds, so that each kind of fault comes once.
 const LEAST_ROUNDS: u64 = 3;
 
 /// One producer among several.
@@ -30,10 +31,10 @@ struct Writer<T: Target> {
     outbox: Outbox<T::Db>,
     pool: T::Pool,
     journal: Journal,
-    /// The numbers of its transactions and calls, and its events.
+    /// The last number that was given to a transaction, a call or an event of this writer.
     count: u64,
     refused: u32,
-    seed: u64,
+    dice: Rng,
 }
 
 impl<T: Target> Writer<T> {
@@ -42,12 +43,7 @@ impl<T: Target> Writer<T> {
         let journal = Journal::open(&path, format!("writer-{number}"), now).expect("journal");
         cluster.journals.push(path);
         let (outbox, pool) = (cluster.outbox.clone(), T::connect(&cluster.url));
-        Self { number, outbox, pool, journal, count: 0, refused: 0, seed: seed ^ number }
-    }
-
-    fn dice(&mut self, below: u64) -> u64 {
-        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.seed >> 33) % below
+        Self { number, outbox, pool, journal, count: 0, refused: 0, dice: Rng::with_seed(seed ^ number) }
     }
 
     /// A number that no other writer has.
@@ -70,7 +66,7 @@ impl<T: Target> Writer<T> {
 
     /// Writes up to ten records and commits nine times of ten. Returns the number of records.
     async fn transaction(&mut self) -> u64 {
-        let (tx, records) = (self.number(), 1 + self.dice(10));
+        let (tx, records) = (self.number(), 1 + self.dice.u64(..10));
         // On SQLite, whoever waits too long for the other writers is turned away.
         let Ok(mut conn) = T::Db::begin(&self.pool).await else {
             self.refused += 1;
@@ -80,9 +76,9 @@ impl<T: Target> Writer<T> {
         for _ in 0..records {
             let (call, event) = (
                 self.number(),
-                Uuid::from_u128(u128::from(self.number()) << 32 | u128::from(self.seed >> 32)),
+                Uuid::from_u128(u128::from(self.number()) << 32 | u128::from(self.dice.u32(..))),
             );
-            let step = Step { key: self.dice(KEYS.into()) as u32, step: self.count as u32 };
+            let step = Step { key: self.dice.u32(..KEYS), step: self.count as u32 };
             let (key, handlers) = (step.key().into_owned(), vec![HANDLER.to_owned()]);
             self.tell(What::Scheduling { call, tx, event, key, handlers, delayed: false });
             let options = ScheduleOptions::new().event_id(event);
@@ -96,13 +92,15 @@ impl<T: Target> Writer<T> {
                     return 0;
                 }
             }
-            if self.dice(4) == 0 {
+            if self.dice.u8(..4) == 0 {
                 // The transaction stays open while others commit.
-                tokio::time::sleep(Duration::from_millis(self.dice(if T::ONE_WRITER { 2 } else { 30 })))
-                    .await;
+                tokio::time::sleep(Duration::from_millis(
+                    self.dice.u64(..if T::ONE_WRITER { 2 } else { 30 }),
+                ))
+                .await;
             }
         }
-        if self.dice(10) == 0 {
+        if self.dice.u8(..10) == 0 {
             drop(conn);
             self.tell(What::RolledBack { tx });
             return 0;

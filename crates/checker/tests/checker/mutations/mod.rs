@@ -15,7 +15,7 @@ use crate::{
     valid::{choices, judge},
 };
 
-/// Changes a history, at one of the places where that makes it wrong; none if there is no such place.
+/// Changes a history at one place, where the change makes it wrong. Returns one history per such place.
 type Mutation = fn(&View<'_>) -> Vec<Vec<Event>>;
 
 const TABLE: [(&str, Invariant, Mutation); 44] = [
@@ -65,7 +65,7 @@ const TABLE: [(&str, Invariant, Mutation); 44] = [
     ("a log line has the canary", Invariant::Secrets, changes::canary),
 ];
 
-/// The same for what has one place in every history.
+/// The same for a mutation that has a place in every history.
 const AT_THE_END: [(&str, Invariant, Mutation); 4] = [
     ("an effect has no completion", Invariant::Effects, changes::ghost_effect),
     ("an instance stays", Invariant::Quiet, changes::stays),
@@ -73,9 +73,9 @@ const AT_THE_END: [(&str, Invariant, Mutation); 4] = [
     ("a turn is never taken", Invariant::Sometimes, changes::never),
 ];
 
-/// How often each mutation is to be seen, and in how many histories its place is looked for.
+/// How often each mutation must be seen, and in how many histories a place for it is searched.
 const SEEN: usize = 8;
-const HISTORIES: u64 = 900;
+const HISTORIES: u64 = 1_500;
 
 #[test]
 fn each_mutation_is_caught_under_its_number() {
