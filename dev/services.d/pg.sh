@@ -46,7 +46,9 @@ pg_start() {
   pg_set_user
   [ -d "$S/pg/data" ] || pg_init
   drop_lock_of_zombie "$S/pg/data/postmaster.pid"
-  launch pg "${PG_AS[@]}" "$(pg_bin)/postgres" -D "$S/pg/data" -p "$(<"$S/pg/port")"
+  # Not in the settings of the data folder, which may be older: without it PREPARE TRANSACTION is refused.
+  launch pg "${PG_AS[@]}" "$(pg_bin)/postgres" -D "$S/pg/data" -p "$(<"$S/pg/port")" \
+    -c max_prepared_transactions=20
 }
 
 pg_ready() { "$(pg_bin)/pg_isready" -q -U postgres -h 127.0.0.1 -p "$(<"$S/pg/port")"; }

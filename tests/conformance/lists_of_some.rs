@@ -91,6 +91,9 @@ macro_rules! on_servers {
                 resolve_waits_for_a_settle_that_still_runs
                 a_hold_and_a_release_of_its_lane_do_not_pass_each_other
             }
+            open_writers {
+                a_prepared_transaction_is_like_an_open_one
+            }
             statements {
                 a_statement_locks_the_key_as_the_strict_order_does
             }

@@ -10,7 +10,7 @@
 //! | [`several_writers`] | SQLite | one writer at a time: a second transaction that writes waits for the first |
 //! | [`by_sql`] | memory | it has no schema that could be missing, old or damaged |
 //! | [`on_servers`] | SQLite | as above: the two transactions of the case cannot both be open |
-//! | | memory | a settle is one critical section: there is no open settle to wait for, and no deadlock |
+//! | | memory | a settle is one critical section: there is no open settle to wait for, no deadlock, and no commit in two phases |
 //! | [`on_a_file`] | all but SQLite | about the one file and its one writer |
 //! | [`from_sql`] | SQLite | it has a documented statement, and no functions of its own |
 //! | | memory | it has no SQL |

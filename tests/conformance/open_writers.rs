@@ -1,17 +1,22 @@
 //! A writer that stays open delays no fetch, and no fetch misses its late commit.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, resume_unwind},
+};
 
+use futures::FutureExt;
 use keylane::{
     RecordId,
     inner::{IdScan, NewRecord, Pick},
     partition::PartitionSet,
 };
+use uuid::Uuid;
 
 use crate::{
     fetcher::Fetcher,
     outbox::{ALL, Outbox, ids, keys, record},
-    target::Target,
+    target::{Server, Target},
 };
 
 /// More ids than those by which a fetch begins earlier because of an open transaction, of this test or of another
@@ -60,11 +65,33 @@ pub(crate) async fn what_is_committed_late_comes_before_a_later_record_of_its_ke
     outbox.insert(&mut open, &[record("late")]).await;
     rounds(outbox, &mut fetcher, 10).await;
     outbox.commit(open).await;
+    assert_late_comes_first(outbox, &mut fetcher).await;
+}
+
+/// Schedules a later record of the same key, and fetches one record at a time.
+async fn assert_late_comes_first<T: Target>(outbox: &Outbox<T>, fetcher: &mut Fetcher<'_, T>) {
     let later = outbox.schedule_keys(&["late"]).await[0];
     fetcher.limit = 1;
     let first = fetcher.fetch().await;
     assert!(keys(&first) == ["late"] && first[0].delivery.id < later, "{:?}", ids(&first));
     assert_eq!(ids(&fetcher.fetch().await), [later]);
+}
+
+/// The first phase of a commit in two phases is over, and the second one comes much later.
+pub(crate) async fn a_prepared_transaction_is_like_an_open_one<T: Server>(outbox: &Outbox<T>) {
+    let mut fetcher = known(outbox).await;
+    let id = Uuid::now_v7().simple().to_string();
+    let mut tx = outbox.begin().await;
+    T::execute(&mut tx, T::BEGIN_IN_TWO_PHASES.replace("{id}", &id)).await.unwrap();
+    outbox.insert(&mut tx, &[record("late")]).await;
+    T::execute(&mut tx, T::PREPARE.replace("{id}", &id)).await.unwrap();
+    // A prepared transaction would outlive the test, so it is committed whatever the test finds.
+    let meanwhile = async { (rounds(outbox, &mut fetcher, 200).await, fetcher.next()) };
+    let meanwhile = AssertUnwindSafe(meanwhile).catch_unwind().await;
+    T::execute(&mut tx, T::COMMIT_PREPARED.replace("{id}", &id)).await.unwrap();
+    let (last, next) = meanwhile.unwrap_or_else(|panic| resume_unwind(panic));
+    assert!(next.is_some_and(|next| next > last - FAR), "fetches begin at {next:?}, {last} was read");
+    assert_late_comes_first(outbox, &mut fetcher).await;
 }
 
 /// Fetches of three records, while late commits are spread over settled records and records in memory.

@@ -59,6 +59,11 @@ pub(crate) trait SqlTarget: Target<Db: SqlDatabase> {
 pub(crate) trait Server: SqlTarget {
     /// Ends the open transaction and begins one as the workers do.
     const BEGIN_AGAIN: &str;
+    /// Ends the open transaction and begins one that can be prepared under the name `{id}`.
+    const BEGIN_IN_TWO_PHASES: &str;
+    /// Prepares it: from then on it outlives its connection.
+    const PREPARE: &str;
+    const COMMIT_PREPARED: &str;
     /// Makes a statement that waits for a lock fail after a second.
     const WAIT_ONE_SECOND: &str;
     /// Locks the records against all other readers, until the next statement ends the lock.
@@ -116,6 +121,9 @@ impl Server for PostgresTarget {
     const SETUP: &str = "";
     const ANALYZE: &str = "ANALYZE {outbox}record; ANALYZE {outbox}lane";
     const BEGIN_AGAIN: &str = "ROLLBACK; BEGIN ISOLATION LEVEL READ COMMITTED";
+    const BEGIN_IN_TWO_PHASES: &str = "ROLLBACK; BEGIN";
+    const PREPARE: &str = "PREPARE TRANSACTION '{id}'";
+    const COMMIT_PREPARED: &str = "COMMIT PREPARED '{id}'";
     const WAIT_ONE_SECOND: &str = "SET lock_timeout = '1s'";
     const LOCK_RECORDS: &str = "LOCK TABLE {outbox}record IN ACCESS EXCLUSIVE MODE";
     const UNLOCK_RECORDS: &str = "ROLLBACK; BEGIN";
@@ -167,6 +175,9 @@ macro_rules! mysql_target {
         impl Server for $target {
             const BEGIN_AGAIN: &str = "ROLLBACK; SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
                                        START TRANSACTION";
+            const BEGIN_IN_TWO_PHASES: &str = "ROLLBACK; XA START '{id}'";
+            const PREPARE: &str = "XA END '{id}'; XA PREPARE '{id}'";
+            const COMMIT_PREPARED: &str = "XA COMMIT '{id}'";
             const SETUP: &str = "/*M! SET SESSION in_predicate_conversion_threshold = 0 */";
             const ANALYZE: &str = "ANALYZE TABLE {outbox}record, {outbox}lane";
             const WAIT_ONE_SECOND: &str = "SET SESSION innodb_lock_wait_timeout = 1";
