@@ -6,7 +6,7 @@
 //! each further crash then counts against one record only.
 
 /// The number of crashes of a partition's owners from which on its calls are tracked.
-const NOTED_FROM: u32 = 2;
+const TRACKED_FROM: u32 = 2;
 
 /// How careful a record is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Care {
     #[default]
     Usual,
     /// The call is tracked.
-    Noted,
+    Tracked,
     /// The call is tracked, and no other record with this care runs in the instance meanwhile.
     Alone,
 }
@@ -26,7 +26,7 @@ pub fn care(partition_crashes: u32, crashes: u32, limit: u32) -> Care {
     match (partition_crashes, crashes) {
         _ if limit == 0 => Care::Usual,
         (_, 1..) => Care::Alone,
-        (NOTED_FROM.., 0) => Care::Noted,
+        (TRACKED_FROM.., 0) => Care::Tracked,
         _ => Care::Usual,
     }
 }
@@ -41,10 +41,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_noted_from_the_second_crash_on() {
+    fn calls_are_tracked_from_the_second_crash_on() {
         assert_eq!(
             [0, 1, 2, 3].map(|crashes| care(crashes, 0, 3)),
-            [Care::Usual, Care::Usual, Care::Noted, Care::Noted]
+            [Care::Usual, Care::Usual, Care::Tracked, Care::Tracked]
         );
     }
 
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_nothing_is_noted_and_nothing_given_up() {
+    fn without_a_limit_nothing_is_tracked_and_nothing_given_up() {
         assert_eq!(care(9, 9, 0), Care::Usual);
         assert!(!is_spent(9, 0));
     }

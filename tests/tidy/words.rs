@@ -1,10 +1,10 @@
-//! Words that were given up for better ones stay out; `docs/glossary.md` has those that hold.
+//! Words that were replaced by better ones stay out. `docs/glossary.md` has the words in use.
 
 use std::{fs, path::Path};
 
 use crate::{files, report};
 
-/// An identifier that was given up, and what to say instead.
+/// Identifiers that were replaced, and what to say instead.
 const RETIRED: &[(&str, &str)] = &[
     ("sweep", "scan_by_id"),
     ("sweeps", "scans"),
@@ -34,6 +34,7 @@ const RETIRED: &[(&str, &str)] = &[
     ("forget_instances_after", "purge_instances_after"),
     ("note_call", "track_call"),
     ("end_call", "end_tracking"),
+    ("Noted", "Tracked"),
     ("bell", "notifier"),
     ("Bell", "Notifier"),
     ("PgBell", "PgNotifier"),
@@ -61,18 +62,18 @@ const RETIRED: &[(&str, &str)] = &[
     ("after_failure", "on_failure"),
 ];
 
-/// Pages outside of `docs`. The list of changes is kept in the words of its day.
+/// Pages outside of `docs`. The list of changes keeps the words of its time.
 const PAGES: [&str; 4] = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"];
 
-/// Files and folders that may have them, each with its reason.
+/// Files and folders that may have retired words, each with its reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("docs/decisions/", "a decision is kept in the words of its day"),
     ("docs/glossary.md", "it may name what other products say"),
     ("tests/tidy/words.rs", "the list itself"),
 ];
 
-/// Whether the text has this word, and not as a part of a longer one. A hyphen joins: names of files are words
-/// of their own.
+/// Whether the text has this word, and not only as a part of a longer one. A hyphen joins, so the name of a file is
+/// one word.
 fn has(text: &str, word: &str) -> bool {
     let joins = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     let ends_open = word.ends_with(joins);

@@ -85,20 +85,20 @@ mod tests {
 
     fn suspects(list: &[Suspicion]) -> (Suspects, PartitionSet) {
         let mut suspects = Suspects::new(3);
-        let noted = suspects.take_list(PartitionSet::ALL, list, Instant::now());
-        (suspects, noted)
+        let tracked = suspects.take_list(PartitionSet::ALL, list, Instant::now());
+        (suspects, tracked)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_partition_is_calm_after_a_while_but_what_a_crash_has_met_stays_suspected() {
-        let (mut suspects, noted) = suspects(&[suspicion(None, 2), suspicion(Some(7), 1)]);
+        let (mut suspects, tracked) = suspects(&[suspicion(None, 2), suspicion(Some(7), 1)]);
         let partition = Partition::of("a");
-        assert_eq!(noted, [partition].into_iter().collect());
-        assert_eq!(suspects.care(partition, Some(1)), Care::Noted);
+        assert_eq!(tracked, [partition].into_iter().collect());
+        assert_eq!(suspects.care(partition, Some(1)), Care::Tracked);
         let after = Duration::from_secs(60);
         assert!(suspects.calm(after, Instant::now()).is_empty());
         tokio::time::advance(after).await;
-        assert_eq!(suspects.calm(after, Instant::now()), noted);
+        assert_eq!(suspects.calm(after, Instant::now()), tracked);
         assert_eq!(suspects.care(partition, Some(1)), Care::Usual);
         assert_eq!(suspects.care(partition, Some(7)), Care::Alone);
         assert!(suspects.end(7) && !suspects.end(7));
