@@ -45,7 +45,7 @@ impl OutboxEvent for Arrival {
 pub(super) struct Arrivals {
     load: Load,
     times: Vec<Times>,
-    /// How many events have been committed, and how many have entered the handler.
+    /// The numbers of events that were committed, and that have entered the handler.
     committed: AtomicUsize,
     entered: AtomicUsize,
     stopped: AtomicBool,
@@ -81,14 +81,14 @@ impl Handler for Enter {
 }
 
 impl Arrivals {
-    /// At most this many.
+    /// Room for at most this many events.
     pub(super) fn new(most: usize, load: Load) -> Arc<Self> {
         let times = (0..most).map(|_| Times::default()).collect();
         let (committed, entered) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Arc::new(Self { load, times, committed, entered, stopped: AtomicBool::new(false) })
     }
 
-    /// The library, with the handler that notes what enters it.
+    /// The library, with the handler that notes the events.
     pub(super) fn outbox<E: Engine>(self: &Arc<Self>, stage: &Stage<E>, config: Config) -> OutboxBuilder<E> {
         let handler = Registration::typed(HANDLER, Enter(Some(Arc::clone(self))));
         Outbox::builder(stage.pool.clone()).config(config).handler(handler)
@@ -207,7 +207,7 @@ impl Arrivals {
         }
     }
 
-    /// How many events have been committed and have not entered the handler of this process.
+    /// The number of events that were committed and have not entered the handler of this process.
     pub(super) fn backlog(&self) -> usize {
         // The entered events are read first. Both counts only grow, so no event that has entered is counted here.
         let entered = self.entered.load(SeqCst);

@@ -31,7 +31,7 @@ pub(crate) struct Options {
     /// Records of the backlog.
     #[arg(long, default_value = "200000")]
     records: NonZeroUsize,
-    /// How many instances, one number after another.
+    /// The numbers of instances, one after another.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8")]
     instances: Vec<NonZeroUsize>,
     #[command(flatten)]
@@ -79,7 +79,7 @@ async fn measure<E: Engine>(
     // New tables, without the rows of instances that have left.
     stage.set_up().await?;
     let records = options.records.get();
-    // Ids may have gaps, the number of an insert and its rows at most.
+    // Ids may have gaps, at most as large as an insert has rows.
     let tally = Arc::new(Tally::new(records, 1..=4 * records as i64));
     let deadlocks = count::<E>(stage, E::DEADLOCKS).await?;
     let (outboxes, cluster) = start(stage, options, instances, &tally).await?;

@@ -1,9 +1,9 @@
-//! What an instance owns, by its own signals.
+//! The partitions that an instance owns, by its signals.
 
 use keylane::{Observer, Signal, partition::PartitionSet};
 use tokio::sync::watch;
 
-/// Keeps up with the signals of one instance.
+/// Follows the signals of one instance.
 pub(super) struct Holdings(watch::Sender<PartitionSet>);
 
 impl Holdings {

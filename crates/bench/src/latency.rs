@@ -16,19 +16,19 @@ use super::{
     stage::Stage,
 };
 
-/// Arrivals that are not counted: connections are opened and statements prepared.
+/// Arrivals that do not count, because connections are opened and statements prepared.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// Between two fetches of the reference.
+/// The time between two fetches of the reference.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Options of `bench latency`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// Events a second that arrive, each of these rates in turn.
+    /// Events per second, each of these rates in turn.
     #[arg(long, value_delimiter = ',', default_value = "100,2000", value_parser = rate)]
     pub(super) rates: Vec<f64>,
-    /// Only events of another process, by the settings as they are: notified of on PostgreSQL, else looked for
-    /// while there is traffic.
+    /// Only events of another process, with the settings as they are: PostgreSQL notifies of them, on other
+    /// databases fetches follow the traffic.
     #[arg(long)]
     pub(super) other_process: bool,
     /// How long they arrive at each rate.
@@ -49,15 +49,14 @@ fn rate(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
-/// How the instance comes to know of a commit.
+/// How the instance learns of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// The transaction of the library in the same process wakes it.
+    /// The transaction of the library in the same process wakes the instance.
     Woken,
-    /// The database notifies it of what another outbox has committed, one that shares nothing with it
-    /// but the database.
+    /// The database notifies the instance of commits of another outbox, which shares only the database with it.
     Notified,
-    /// As the settings say, of what another process has committed.
+    /// The settings decide. Another process commits.
     Elsewhere,
     /// The instance polls every [`POLL_INTERVAL`].
     Polling,
@@ -117,7 +116,7 @@ async fn measure<E: Engine>(
     let arriving = |time: Duration| (rate * time.as_secs_f64()).ceil() as usize;
     let mut config = options.tuning.applied_to(stage.config.clone());
     let warm_up = match way {
-        // The first waits for a poll, where nothing tells of it.
+        // If nothing tells of the first event, it waits for a poll.
         Way::Elsewhere => WARM_UP + config.delivery.poll_interval.mul_f64(1.1),
         Way::Woken | Way::Notified | Way::Polling => WARM_UP,
     };

@@ -1,4 +1,4 @@
-//! `keylane bench`: what the library costs on a database, beside references written by hand.
+//! `keylane bench`: the cost of the library on a database, beside references written by hand.
 //!
 //! Library and references run in one process, one after another. Their order changes with every run. The result is a
 //! ratio within one run: median, minimum and maximum over the runs. Each run begins with freshly filled tables and ends
@@ -61,13 +61,13 @@ use options::Show;
 use report::Report;
 use stage::Stage;
 
-/// Before the name of each table of a bench.
+/// The prefix of the tables of a bench.
 const PREFIX: &str = "keylane_bench_";
 
 /// The error of a bench, in words for people.
 pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// What `keylane bench` is asked for.
+/// The subcommand of `keylane bench`.
 #[derive(Clone, Debug, Args)]
 pub struct Command {
     #[command(subcommand)]
@@ -93,7 +93,7 @@ enum Bench {
     Worker(Box<worker::Options>),
 }
 
-/// What is measured.
+/// A measurement.
 #[derive(Clone, Debug, Subcommand)]
 enum Measurement {
     /// Drains a backlog, against loops written by hand.
@@ -132,11 +132,11 @@ enum Measurement {
     Scale(scale::Options),
 }
 
-/// Measures on the database at this address: on tables of its own, which are taken away, and prints what was
-/// found. The settings are those of the outbox, but for the names of its tables.
+/// Measures on the database at this address, in tables of its own, which are dropped afterwards, and prints the
+/// figures. The settings are those of the outbox, except the names of its tables.
 ///
 /// # Errors
-/// An address of no known database, what the database says, or that the work was not done.
+/// If the address is of no known database, if the database fails, or if the work was not done.
 pub async fn run(url: &str, config: Config, Command { bench }: Command) -> Result<()> {
     match url.split(':').next() {
         Some("postgres" | "postgresql") => {
@@ -173,7 +173,7 @@ async fn run_on<E: Engine>(pool: E::Pool, config: Config, bench: Bench) -> Resul
     }
 }
 
-/// Does the work unless it is interrupted, and takes the tables away, however it has ended.
+/// Does the work unless it is interrupted. However it ends, the tables are dropped.
 async fn on_stage<E: Engine, T: Send + 'static>(
     stage: &Stage<E>,
     work: impl Future<Output = Result<T>> + Send + 'static,
@@ -184,7 +184,7 @@ async fn on_stage<E: Engine, T: Send + 'static>(
         done = &mut work => done.unwrap_or_else(|error| Err(error.into())),
         _ = tokio::signal::ctrl_c() => {
             work.abort();
-            // The connections are closed once it is gone.
+            // Its connections are closed once it has ended.
             drop((&mut work).await);
             Err("interrupted".into())
         }

@@ -1,4 +1,4 @@
-//! A million records in seconds: the server copies what the library has scheduled once for each key.
+//! A million records in seconds: the library schedules one record per key, and the server copies these.
 
 use keylane::Partition;
 
@@ -13,7 +13,7 @@ pub(super) struct Pile<'a, E: Engine> {
     load: Load,
 }
 
-/// Which keys are copied.
+/// The keys that are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keys {
     All,
@@ -47,7 +47,7 @@ impl<'a, E: Engine> Pile<'a, E> {
         Ok(Self { stage, load })
     }
 
-    /// Adds so many records, key after key and round after round.
+    /// Adds this many records, key after key and round after round.
     pub(super) async fn add(&self, records: usize, keys: Keys, stored: Stored) -> Result<()> {
         self.add_on(&mut E::connect(&self.stage.pool).await?, records, keys, stored).await
     }
@@ -64,7 +64,7 @@ impl<'a, E: Engine> Pile<'a, E> {
         if round == 0 {
             return Err(format!("{keys:?} keys are none: raise --keys").into());
         }
-        // There are as many copies at most as there are keys.
+        // The template has one row per key, and each row gives one round.
         let rounds = (CHUNK / round).clamp(1, self.load.keys.get());
         let completed_at = if stored == Stored::Completed { "created_at" } else { "NULL" };
         self.stage.bar.set_length(records as u64);

@@ -20,13 +20,13 @@ const BARS: f64 = 10.0;
 #[derive(Clone, Debug)]
 pub(super) struct Curve {
     pub(super) label: String,
-    /// What is drawn upwards.
+    /// The unit of the vertical axis.
     pub(super) unit: &'static str,
     /// Seconds since the start, and the value then.
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// How times are spread.
+/// A distribution of times.
 #[derive(Clone, Debug)]
 pub(super) struct Histogram {
     pub(super) label: String,
@@ -63,7 +63,7 @@ pub(super) fn draw(file: &Path, title: &str, curves: &[Curve]) -> Result<()> {
     Ok(())
 }
 
-/// Draws which share of the times lies where, over their logarithm.
+/// Draws the shares of the times over their logarithm.
 pub(super) fn draw_histograms(file: &Path, title: &str, histograms: &[Histogram]) -> Result<()> {
     let outlines: Vec<Vec<(f64, f64)>> = histograms.iter().map(Histogram::outline).collect();
     let points = || outlines.iter().flatten();
@@ -97,7 +97,7 @@ fn chart<'a, 'b>(
 }
 
 impl Histogram {
-    /// The outline of its bars: where each begins and ends, and its share in percent.
+    /// The outline of the bars: the begin and the end of each, and its share in percent.
     fn outline(&self) -> Vec<(f64, f64)> {
         // A shorter time is drawn as one microsecond.
         let bar = |millis: &f64| (millis.max(1e-3).log10() * BARS).floor() as i32;

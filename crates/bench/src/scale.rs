@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::{Result, meter::Figure, options::Show, report::Report};
 
-/// The bench fails if a change takes more ticks: then the rules go round in circles.
+/// The bench fails if a change takes more ticks, because the rules then do not come to an end.
 const LIMIT: usize = 100;
 
 /// Options of `bench scale`.
@@ -94,7 +94,7 @@ impl Default for Cluster {
 }
 
 impl Cluster {
-    /// Every instance does its part. Returns whether there was anything to do.
+    /// Every instance acts once. Returns whether there was anything to do.
     fn tick(&mut self) -> bool {
         let seen = self.claims;
         let mut busy = false;

@@ -94,7 +94,7 @@ impl<E: Engine> Stage<E> {
         self.tally(records).await
     }
 
-    /// A tally for so many of the records in the table, whichever.
+    /// A tally that is complete with this many records of the table, whichever they are.
     pub(super) async fn tally(&self, records: usize) -> Result<Arc<Tally>> {
         let mut conn = E::connect(&self.pool).await?;
         let first = E::number(&mut conn, "SELECT MIN(id) FROM keylane_bench_record").await?;
@@ -102,7 +102,7 @@ impl<E: Engine> Stage<E> {
         Ok(Arc::new(Tally::new(records, first..=last)))
     }
 
-    /// Fills the emptied table that transactional handlers write to: a row a key.
+    /// Fills the emptied table that transactional handlers write to: one row per key.
     pub(super) async fn fill_effects(&self, load: Load) -> Result<()> {
         let mut conn = E::connect(&self.pool).await?;
         let keys: Vec<usize> = (0..load.keys.get()).collect();
@@ -115,7 +115,7 @@ impl<E: Engine> Stage<E> {
         Ok(())
     }
 
-    /// The library with this handler; the tally is told what it settles.
+    /// The library with this handler. The tally is told of settled records.
     pub(super) async fn outbox(
         &self,
         config: Config,
@@ -126,7 +126,7 @@ impl<E: Engine> Stage<E> {
         Ok(builder.handler(handler).observer(Settles(Arc::clone(tally))).build().await?)
     }
 
-    /// Returns when the partitions are shared out evenly among so many instances.
+    /// Returns when this many instances share the partitions evenly.
     pub(super) async fn balanced(&self, instances: usize) -> Result<()> {
         const SHARES: &str = "SELECT CASE WHEN SUM(share) = 256 AND MAX(share) - MIN(share) <= 1 \
              THEN COUNT(*) ELSE 0 END FROM (SELECT COUNT(*) AS share FROM keylane_bench_partition \
@@ -143,19 +143,19 @@ impl<E: Engine> Stage<E> {
         Ok(())
     }
 
-    /// Records that are still there.
+    /// The number of records that are still in the table.
     pub(super) async fn left(&self) -> Result<i64> {
         let mut conn = E::connect(&self.pool).await?;
         E::number(&mut conn, "SELECT COUNT(*) FROM keylane_bench_record").await
     }
 
-    /// How many effects transactional handlers have written: one per record.
+    /// The number of effects that transactional handlers have written: one per record.
     pub(super) async fn effects(&self) -> Result<i64> {
         let mut conn = E::connect(&self.pool).await?;
         E::number(&mut conn, E::EFFECTS).await
     }
 
-    /// Takes the tables away.
+    /// Drops the tables.
     pub(super) async fn clear_away(&self) -> Result<()> {
         let mut conn = E::connect(&self.pool).await?;
         for drop in E::texts(&mut conn, E::DROPS).await? {

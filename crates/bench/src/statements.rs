@@ -17,7 +17,7 @@ use tracing::{
     subscriber::{Interest, set_global_default},
 };
 
-/// Where sqlx tells of its statements.
+/// The target of the log of sqlx.
 const TARGET: &str = "sqlx::query";
 /// What polls read.
 const RECORDS: &str = "keylane_bench_record";
@@ -26,20 +26,20 @@ static COUNTING: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicU64 = AtomicU64::new(0);
 static POLLS: AtomicU64 = AtomicU64::new(0);
 
-/// Counts until it is dropped; one at a time.
+/// Counts until it is dropped. There is one at a time.
 pub(super) struct Count(());
 
 impl Count {
     pub(super) fn start() -> Self {
         static INSTALL: Once = Once::new();
-        // This program has no other subscriber.
+        // This program has no other subscriber to replace.
         INSTALL.call_once(|| drop(set_global_default(Counter)));
         [&COUNT, &POLLS].iter().for_each(|count| count.store(0, SeqCst));
         COUNTING.store(true, SeqCst);
         Self(())
     }
 
-    /// Statements so far, and how many of them have read records.
+    /// The number of statements so far, and of those that have read records.
     pub(super) fn so_far(&self) -> (u64, u64) {
         (COUNT.load(SeqCst), POLLS.load(SeqCst))
     }

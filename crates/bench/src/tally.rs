@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use super::{Result, options::Load};
 
-/// What is scheduled.
+/// The scheduled event.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Event {
     key: usize,
@@ -32,7 +32,7 @@ impl OutboxEvent for Event {
 }
 
 impl Event {
-    /// The event with this number: keys in a scattered order, payloads of the length asked for.
+    /// The event with this number. Keys come in a scattered order, payloads have the length asked for.
     pub(super) fn numbered(number: usize, load: Load) -> Self {
         Self::of_key(number * 7919 % load.keys, load)
     }
@@ -43,7 +43,7 @@ impl Event {
         Self { key, text: "x".repeat(load.payload_bytes.saturating_sub(frame)) }
     }
 
-    /// Its payload but for the key.
+    /// The payload without the key.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -58,7 +58,7 @@ impl Event {
 pub(super) struct Tally {
     records: usize,
     ids: RangeInclusive<i64>,
-    /// A bit an id.
+    /// One bit per id.
     seen: Vec<AtomicU64>,
     handled: AtomicUsize,
     settled: AtomicUsize,
@@ -84,12 +84,12 @@ impl Tally {
         }
     }
 
-    /// A tally that ends with so many of these records, whichever they are.
+    /// A tally that is complete with this many of these records, whichever they are.
     pub(super) fn part(&self, records: usize) -> Self {
         Self::new(records, self.ids.clone())
     }
 
-    /// The work of a handler: nothing but this.
+    /// Counts a record. The handler does nothing else.
     pub(super) fn handle(&self, id: i64, event: Event) {
         black_box(event);
         if !self.ids.contains(&id) || self.mark((id - self.ids.start()) as usize) {
@@ -100,7 +100,7 @@ impl Tally {
         }
     }
 
-    /// Sets the bit; whether it was set already.
+    /// Sets the bit of an id. Returns whether it was set already.
     fn mark(&self, at: usize) -> bool {
         let bit = 1 << (at % 64);
         self.seen[at / 64].fetch_or(bit, Relaxed) & bit != 0
@@ -119,12 +119,12 @@ impl Tally {
         self.handled() >= self.records
     }
 
-    /// Returns when every record was handled. For one waiter.
+    /// Returns when every record was handled. There is at most one waiter.
     pub(super) async fn all_handled(&self) {
         self.all_handled.notified().await;
     }
 
-    /// Returns when the [`Settles`] have said that every record is settled. For one waiter.
+    /// Returns when [`Settles`] has told of all records. There is at most one waiter.
     pub(super) async fn all_settled(&self) {
         self.all_settled.notified().await;
     }
@@ -136,7 +136,7 @@ impl Tally {
     }
 
     /// # Errors
-    /// Unless as many records or more were handled, none of them twice.
+    /// Unless at least this many records were handled, none of them twice.
     pub(super) fn check_part(&self) -> Result<()> {
         self.check_handled(self.is_complete())
     }
@@ -150,7 +150,7 @@ impl Tally {
     }
 }
 
-/// Tells the tally what the library has settled.
+/// The observer that tells the tally of settled records.
 pub(super) struct Settles(pub(super) Arc<Tally>);
 
 impl Observer for Settles {

@@ -36,7 +36,7 @@ use super::{
     stage::Stage,
 };
 
-/// More than any run asks for: the bucket is taken from, and refuses nobody.
+/// More than any run asks for, so that the bucket refuses nobody.
 const UNREACHED: Limit = Limit::per_second(1_000_000);
 
 /// Options of `bench web`.
@@ -55,12 +55,12 @@ pub(crate) struct Options {
     pub(super) show: Show,
 }
 
-/// What stands before the handler.
+/// The guards before the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
-    /// Nothing.
+    /// None.
     Plain,
-    /// The trace id and the form of errors.
+    /// The trace id and the form of errors alone.
     Trace,
     /// These and a bucket in memory.
     LocalLimit,
@@ -74,7 +74,7 @@ enum Subject {
     DatabaseKeys,
 }
 
-/// Asks each subject in turn, as often as asked.
+/// Measures each subject in turn, as often as asked.
 ///
 /// # Errors
 /// On another database than PostgreSQL, or if a request was not answered as it should be.
@@ -132,7 +132,7 @@ async fn measure(
     let server = tokio::spawn(axum::serve(listener, app).into_future());
     let (requests, connections) = (options.requests.get(), options.connections.get());
     if subject == Subject::RedisRepeats {
-        // Repeats at once would be told that the first one is under way.
+        // Repeats at the same time would be told that the first request is under way.
         ask(address, subject, 0, 1).await?;
     }
     let share = requests.div_ceil(connections);
@@ -174,7 +174,7 @@ async fn app(
     };
     let app = Router::new().route("/orders", post(handler));
     let outer = ServiceBuilder::new().layer(TraceIdLayer::new()).layer(EnvelopeLayer::new());
-    // A name of this subject and run, so that keys of before are none of its own.
+    // The name of this subject and run keeps its keys apart from earlier ones.
     let name = format!("bench-{}", uuid::Uuid::now_v7().simple());
     let limit = RateLimitLayer::builder(&name, UNREACHED);
     let redis = Redis::open(&options.redis).await?;
@@ -196,7 +196,7 @@ async fn app(
 }
 
 fn keys(store: impl IdempotencyStore, scope: &str) -> Result<IdempotencyLayer> {
-    // The keys of Redis go a minute after the run.
+    // Redis deletes the keys a minute after the run.
     Ok(IdempotencyLayer::builder(store, scope).keep(std::time::Duration::from_secs(60)).build()?)
 }
 

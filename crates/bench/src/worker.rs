@@ -28,7 +28,7 @@ pub(super) async fn run<E: Engine>(pool: E::Pool, options: Options) -> Result<()
     Ok(())
 }
 
-/// This program once more, as a worker. Killed when dropped; it ends by itself if this process does.
+/// This program once more, as a worker. Dropping it kills the process, and it ends by itself if this process ends.
 pub(super) struct Worker(Child);
 
 impl Worker {
@@ -40,7 +40,7 @@ impl Worker {
         Ok(Self(command.spawn()?))
     }
 
-    /// Whether it has ended by itself.
+    /// Whether the process has ended by itself.
     pub(super) fn has_ended(&mut self) -> Result<bool> {
         Ok(self.0.try_wait()?.is_some())
     }
@@ -48,7 +48,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It is SIGKILL: the process can do nothing any more.
+        // This is SIGKILL: the process can do nothing more.
         drop(self.0.kill());
         drop(self.0.wait());
     }

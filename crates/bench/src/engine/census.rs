@@ -1,4 +1,4 @@
-//! What a server tells about its clients.
+//! The facts that a server tells about its clients.
 
 use std::future::Future;
 

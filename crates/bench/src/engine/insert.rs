@@ -1,4 +1,4 @@
-//! What a service writes, as an expert would by hand.
+//! The inserts of a service, as an expert writes them by hand.
 
 use std::future::Future;
 
@@ -13,7 +13,7 @@ use super::super::{Result, handler::HANDLER, tally::Event};
 const CONTENT_TYPE: &str = "application/json";
 const HEADERS: Option<String> = None;
 
-/// A record on its way into the table of the library, with all that the library gives it.
+/// A record for the table of the library, with all columns that the library fills.
 pub(crate) struct Row {
     event_id: Uuid,
     partition: i16,
@@ -113,7 +113,7 @@ impl Insert for Postgres {
 
     singly!(PgConnection, "($1, $2)", "($1, $2, $3, $4, $5, $6, $7, $8)", as_str);
 
-    /// What is the same in all rows is one parameter, not an array.
+    /// A value that all rows share is one parameter, not an array.
     async fn insert_records(conn: &mut PgConnection, rows: &[Row]) -> Result<()> {
         const RECORDS: &str = concat!(
             record_head!(),

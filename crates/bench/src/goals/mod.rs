@@ -1,7 +1,7 @@
 //! `bench goals`: the figures that the library is to reach, each as one line of JSON.
 //!
-//! A goal names its measurement as a user would call it, so that every line can be had with all that
-//! stands around it. Goals of one measurement share its runs.
+//! A goal names its measurement as a user would call it, so that each figure can be measured again with all others of
+//! its report. Goals with the same measurement share its runs.
 
 mod table;
 
@@ -24,10 +24,10 @@ pub(crate) struct Options {
     /// Only the goals of these names.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// How often each is measured; as often as its measurement does by itself if not given.
+    /// The number of runs. Default: that of the measurement.
     #[arg(long)]
     runs: Option<NonZeroUsize>,
-    /// With few records: shows that it runs, not what it reaches.
+    /// Measures few records, which shows that the measurements run, but not what the library reaches.
     #[arg(long)]
     quick: bool,
     /// Further options of the measurements.
@@ -38,12 +38,12 @@ pub(crate) struct Options {
 /// Options of `bench check`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CheckOptions {
-    /// How often is measured.
+    /// The number of runs.
     #[arg(long, default_value = "3")]
     runs: NonZeroUsize,
 }
 
-/// What stands after `keylane bench`. What is given again replaces what was given before.
+/// The words after `keylane bench`. An option that is given again replaces the earlier one.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, args_override_self = true)]
 struct CommandLine {
@@ -71,7 +71,7 @@ struct Line<'a> {
 /// Measures all goals of this database, or those asked for.
 ///
 /// # Errors
-/// If there are none. A measurement that fails is told of in the lines of its goals.
+/// If there is no such goal. If a measurement fails, the lines of its goals say so.
 pub(super) async fn run<E: Engine>(stage: Stage<E>, options: Options) -> Result<()> {
     let asked = |goal: &&Goal| options.only.is_empty() || options.only.iter().any(|name| name == goal.name);
     let goals: Vec<&Goal> = GOALS.iter().filter(|goal| goal.database == E::NAME).filter(asked).collect();

@@ -1,4 +1,4 @@
-//! The goals: which figure of which measurement, and its bound.
+//! The goals: a figure of a measurement, and its bound.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub(super) struct Goal {
     pub(super) bound: Bound,
 }
 
-/// What is measured, as it is written after `keylane bench`.
+/// A measurement, as it is written after `keylane bench`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Measurement {
     pub(super) words: &'static str,
@@ -23,7 +23,7 @@ pub(super) struct Measurement {
     pub(super) quick: &'static str,
 }
 
-/// What a figure is to be.
+/// The bound of a figure.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Bound {
     AtLeast(f64),
@@ -162,8 +162,8 @@ pub(super) const GOALS: &[Goal] = &[
     goal("other-process-sqlite", &ELSEWHERE, "other process at 100/s", "p50", AtMost(10.0)).on(SQLITE),
 ];
 
-/// For every database and for machines where others work at the same time. Fewer records would tell of
-/// the start of an instance.
+/// The goal of `bench check`, for every database and for busy machines. With fewer records, the start of the instance
+/// would count too much.
 pub(super) const CHECK: Goal = goal(
     "drain-loop",
     &Measurement { words: "drain", quick: "drain --records 100000" },

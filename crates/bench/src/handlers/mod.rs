@@ -1,4 +1,4 @@
-//! `bench handlers`: handlers that wait, as those that call another service do.
+//! `bench handlers`: handlers that wait, like those that call another service.
 
 mod hot;
 
@@ -48,7 +48,7 @@ impl Options {
     }
 }
 
-/// Measures waiting handlers, or what a hot key does to the others.
+/// Measures waiting handlers, or the effect of a hot key on the others.
 ///
 /// # Errors
 /// Also if the work was not done.

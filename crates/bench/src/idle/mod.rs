@@ -1,4 +1,4 @@
-//! `bench idle`: what instances cost that have nothing to do.
+//! `bench idle`: the cost of instances that have nothing to do.
 
 mod usage;
 
@@ -49,15 +49,15 @@ pub(crate) struct Options {
     pub(super) show: Show,
 }
 
-/// Who has nothing to do.
+/// A subject that has nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Library,
-    /// As many loops, which only fetch at each poll interval.
+    /// The same number of loops, which only fetch, once per poll interval.
     Loop,
 }
 
-/// Watches library and loop in turn, as often as asked.
+/// Watches the library and the loops in turn, as often as asked.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("idle", E::NAME);
     let bench = Idle { stage, options };
@@ -153,7 +153,7 @@ impl<E: Engine> Idle<'_, E> {
         Ok(running)
     }
 
-    /// What the subject costs while it is watched.
+    /// The cost of the subject while it is watched.
     async fn watch(&self) -> Result<Vec<Figure>> {
         let mut conn = E::connect(&self.stage.pool).await?;
         let before = Usage::start::<E>(&mut conn).await?;

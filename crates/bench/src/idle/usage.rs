@@ -1,4 +1,4 @@
-//! What the clients of a database have used so far, on both sides.
+//! The resources that the clients of a database have used so far, on both sides.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -10,7 +10,7 @@ use super::{super::processor, Engine, Result, statements};
 pub(super) struct Usage {
     at: Instant,
     client: Option<Duration>,
-    /// By session of the library, if it can be read here.
+    /// By sessions of the library, if it can be read here.
     sessions: Option<HashMap<u32, Duration>>,
     statements: statements::Count,
 }
@@ -34,7 +34,7 @@ impl Usage {
         Ok(Self { at: Instant::now(), client: processor::own(), sessions, statements })
     }
 
-    /// The usage since then. Sessions that have ended meanwhile are not counted.
+    /// The usage since then, without sessions that have ended meanwhile.
     pub(super) async fn stop<E: Engine>(self, conn: &mut E::Connection) -> Result<Spent> {
         let seconds = self.at.elapsed().as_secs_f64();
         let client = processor::own().zip(self.client).map(|(now, then)| now.saturating_sub(then));

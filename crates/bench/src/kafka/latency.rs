@@ -11,7 +11,7 @@ use rdkafka::{
 use super::{Engine, Figure, Options, Report, Result, Stage, quantile::quantile, topic::Topic};
 use crate::arrivals::Arrivals;
 
-/// Arrivals before those that count: connections are opened, topics learned, statements prepared.
+/// Arrivals that do not count, because connections are opened, topics learned and statements prepared.
 const WARM_UP: Duration = Duration::from_secs(2);
 
 pub(super) async fn run<E: Engine>(
@@ -58,7 +58,7 @@ async fn measure<E: Engine>(stage: &Stage<E>, options: &Options, rate: f64) -> R
     }))
 }
 
-/// Notes what comes out of the topic, until it is aborted.
+/// Notes the messages of the topic until it is aborted.
 fn consume(topic: &Topic, arrivals: Arc<Arrivals>) -> Result<tokio::task::JoinHandle<()>> {
     let mut client = topic.client();
     client.set("group.id", topic.name()).set("enable.auto.commit", "false");
@@ -68,7 +68,7 @@ fn consume(topic: &Topic, arrivals: Arc<Arrivals>) -> Result<tokio::task::JoinHa
         loop {
             match consumer.recv().await {
                 Ok(message) => arrivals.receive(message.payload().unwrap_or_default()),
-                // A missing message is found in the end.
+                // The final count finds a missing message.
                 Err(error) => tracing::debug!(%error, "the consumer has met an error"),
             }
         }

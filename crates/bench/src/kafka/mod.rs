@@ -28,34 +28,34 @@ use super::{
 /// The bench fails if a backlog takes longer.
 const STALL: Duration = Duration::from_secs(300);
 
-/// Records in memory, as `keylane relay` has them.
+/// The records in memory of `keylane relay`.
 const IN_FLIGHT: usize = 16_000;
 
 /// Options of `bench kafka`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// Brokers to begin with, as host:port,host:port.
+    /// The first brokers, as host:port,host:port.
     #[arg(long, env = "KEYLANE_BENCH_KAFKA", default_value = "127.0.0.1:9092")]
     brokers: String,
     /// Records of the backlog.
     #[arg(long, default_value = "200000")]
     records: NonZeroUsize,
-    /// Distinct keys of the records, each of these in turn: what the order costs.
+    /// Distinct keys of the records, each of these numbers in turn. They show the cost of the order.
     #[arg(long, value_delimiter = ',', default_value = "10000")]
     keys: Vec<NonZeroUsize>,
     /// Length of each payload, JSON.
     #[arg(long, default_value_t = 200)]
     payload_bytes: usize,
-    /// Partitions of the topic, which is made for the bench and taken away.
+    /// Partitions of the topic, which is created for the bench and deleted.
     #[arg(long, default_value_t = 12)]
     partitions: i32,
-    /// No backlog: this many events per second, from commit to consumer.
+    /// Measures no backlog, but the time from commit to consumer at this many events per second.
     #[arg(long)]
     rate: Option<f64>,
-    /// No rates: what the relay has resident, beside the queue of the client.
+    /// Measures no rates, but the resident memory of the relay, beside the queue of the client.
     #[arg(long, conflicts_with = "rate")]
     memory: bool,
-    /// No relay: the rate of another handler while the brokers are away.
+    /// Measures no relay, but the rate of another handler while the brokers are away.
     #[arg(long, conflicts_with_all = ["rate", "memory"])]
     others: bool,
     /// How long events arrive, with --rate, or the brokers are away, with --memory.
@@ -65,14 +65,14 @@ pub(crate) struct Options {
     pub(super) show: Show,
 }
 
-/// Who works.
+/// The subjects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     /// The library, from the database to Kafka.
     Relay,
-    /// The loop written by hand that drains the same records to nowhere.
+    /// The loop written by hand that drains the same records and sends nothing.
     Loop,
-    /// The client that sends the same messages from nowhere.
+    /// The client that sends the same messages without a database.
     Raw,
 }
 
@@ -119,7 +119,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     Ok(report)
 }
 
-/// What the relay has measured for each unit of the others, and of the slower one of them.
+/// The ratios of the relay to each reference, and to the slower one.
 fn compare(measured: &[(Subject, [Figure; 4])], keys: NonZeroUsize, report: &mut Report) {
     let of = |wanted| measured.iter().find(|(subject, _)| *subject == wanted).map(|(_, figures)| figures);
     let (Some(relay), Some(by_loop), Some(raw)) = (of(Subject::Relay), of(Subject::Loop), of(Subject::Raw))
@@ -141,7 +141,7 @@ impl Options {
         Load { keys, payload_bytes: self.payload_bytes }
     }
 
-    /// The sink as users build it: by its defaults.
+    /// The sink with its defaults.
     fn sink(&self, topic: &Topic) -> Result<Registration> {
         let sink = KafkaSink::new(KafkaConfig::new(&self.brokers))?.route(Route::to(topic.name()));
         Ok(sink.registration(HANDLER))

@@ -16,7 +16,7 @@ use crate::{
 /// The handler that takes the same events.
 const SECOND: &str = "second";
 
-/// What stands beside the handler that is measured.
+/// The neighbour of the measured handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Nothing,

@@ -1,4 +1,4 @@
-//! A topic of a bench: made, read to its end, taken away.
+//! A topic of a bench: creates it, reads it to its end, deletes it.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -25,7 +25,7 @@ pub(super) struct Topic {
 }
 
 impl Topic {
-    /// A new one, whose name no other bench has.
+    /// A new topic, whose name no other bench uses.
     pub(super) async fn make(brokers: &str, partitions: i32) -> Result<Self> {
         let name = format!("keylane-bench-{}", uuid::Uuid::now_v7());
         let topic = Self { brokers: brokers.to_owned(), name, partitions };
@@ -65,7 +65,7 @@ impl Topic {
     }
 
     /// # Errors
-    /// Unless so many records are in the topic, each once, and those of a key in order.
+    /// Unless the topic has this many records, each once, and those of each key in order.
     pub(super) async fn check(&self, records: usize) -> Result<()> {
         let topic = self.clone();
         let read = tokio::task::spawn_blocking(move || topic.read()).await??;
@@ -99,13 +99,13 @@ impl Topic {
     }
 }
 
-/// What was read from a topic.
+/// The records that were read from a topic.
 #[derive(Default)]
 struct Read {
     found: BTreeSet<i64>,
     doubled: usize,
     swapped: usize,
-    /// The last one of each key.
+    /// The last record of each key.
     last: HashMap<Vec<u8>, i64>,
 }
 

@@ -1,4 +1,4 @@
-//! `bench lock`: how fast a lock goes from hand to hand, against the locks that a database has itself.
+//! `bench lock`: how fast a lock is handed over, against the locks of the database itself.
 
 mod subject;
 
@@ -35,16 +35,16 @@ const PREFIX: &str = "keylane_bench_lock_";
 const RESOURCE: &str = "one";
 /// Connections for the statements of all clients together.
 const CONNECTIONS: u32 = 8;
-/// From the first wait on, until nothing is opened any more.
+/// The time after the first wait until no more connections are opened.
 const SETTLING: Duration = Duration::from_secs(4);
 
 /// Options of `bench lock`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// How many want the lock at once; each again as soon as it has released it.
+    /// Waiters at once. Each asks again as soon as it has released the lock.
     #[arg(long, value_delimiter = ',', default_value = "2,16,64")]
     waiters: Vec<NonZeroUsize>,
-    /// Hand-overs of a run.
+    /// Hand-overs per run.
     #[arg(long, default_value = "2000")]
     handovers: NonZeroUsize,
     /// How long waiters are watched who have to wait.
@@ -57,7 +57,7 @@ pub(crate) struct Options {
 /// Hands over by each subject in turn, as often as asked.
 ///
 /// # Errors
-/// If two have had the lock at a time.
+/// If two waiters have had the lock at the same time.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let stage: &dyn Any = stage;
     if let Some(stage) = stage.downcast_ref::<Stage<Postgres>>() {
@@ -129,7 +129,7 @@ impl<E: Hand> Bench<'_, E> {
         <E as Engine>::execute(&mut conn, subject::CREATE_ROW).await
     }
 
-    /// So many hand-overs among so many waiters.
+    /// Measures this many hand-overs among this many waiters.
     async fn hand_over(&self, subject: Subject, waiters: usize, handovers: usize) -> Result<[Figure; 2]> {
         let shared = self.client()?;
         let (left, is_held) = (Arc::new(AtomicUsize::new(handovers)), Arc::new(AtomicBool::new(false)));
@@ -143,7 +143,7 @@ impl<E: Hand> Bench<'_, E> {
             };
             let (left, is_held, ready) = (Arc::clone(&left), Arc::clone(&is_held), Arc::clone(&ready));
             tasks.spawn(async move {
-                // Whatever is opened for the first wait is there before the clock runs.
+                // All that the first wait opens is open before the clock starts.
                 locking.turn(|| Ok(())).await?;
                 ready.wait().await;
                 let mut turns: usize = 0;
@@ -164,7 +164,7 @@ impl<E: Hand> Bench<'_, E> {
         let mut turns = Vec::new();
         tokio::select! {
             _ = ready.wait() => {}
-            // Only one that has failed ends before.
+            // Only a waiter that has failed ends before that.
             Some(failed) = tasks.join_next() => return Err(failed?.err().unwrap_or_else(|| "ended early".into())),
         }
         let started = Instant::now();
@@ -180,7 +180,7 @@ impl<E: Hand> Bench<'_, E> {
         ])
     }
 
-    /// Statements of clients that hold or wait, and do nothing else.
+    /// Counts the statements of clients that only hold the lock or wait for it.
     async fn idle(&self, watched: Duration) -> Result<Figure> {
         const WAITERS: usize = 16;
         let holder = self.client()?.lock(RESOURCE).await?;

@@ -1,4 +1,4 @@
-//! Who hands the lock over.
+//! The ways to hand a lock over.
 
 use keylane::sqlx::{self, MySql, Postgres, Sqlite};
 use keylane_lock::{LockClient, LockDatabase};
@@ -20,13 +20,13 @@ pub(super) struct Native {
     unlock: &'static str,
 }
 
-/// A database whose locks go from hand to hand.
+/// A database with locks that can be handed over.
 pub(super) trait Hand: Engine<Pool = sqlx::Pool<Self>> + LockDatabase {
     const NATIVE: Option<Native>;
-    /// Reads the row within a transaction, and nobody else can then do so.
+    /// Reads the row within a transaction, and keeps all others from doing so.
     const LOCK_ROW: &'static str = LOCK_ROW;
     const NAME_OF_ROW: &'static str = "row lock";
-    /// Makes a session wait for long.
+    /// Lets a session wait for a lock for a long time.
     const PATIENT: Option<&'static str> = None;
 }
 
@@ -46,7 +46,7 @@ impl Hand for MySql {
     });
 }
 
-/// Its transactions that write exclude one another. Who waits for one asks again and again.
+/// Transactions that write exclude one another here. A waiter asks again and again.
 impl Hand for Sqlite {
     const NATIVE: Option<Native> = None;
     const LOCK_ROW: &'static str = READ_ROW;
@@ -56,13 +56,13 @@ impl Hand for Sqlite {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// A client for each waiter, as if each was a process.
+    /// One client per waiter, as if each were a process.
     Clients,
     /// One client for all.
     Tasks,
-    /// The lock of the database's own, a session for each waiter.
+    /// The lock of the database itself, with one session per waiter.
     Native,
-    /// A transaction that locks a row, a session for each waiter.
+    /// A transaction that locks a row, with one session per waiter.
     Row,
 }
 
@@ -90,7 +90,7 @@ pub(super) enum Locking<E: Hand> {
 }
 
 impl<E: Hand> Locking<E> {
-    /// A waiter by a session of its own.
+    /// A waiter with a session of its own.
     pub(super) async fn session(subject: Subject, pool: &sqlx::Pool<E>) -> Result<Self> {
         let mut conn = E::connect(pool).await?;
         if let Some(patient) = E::PATIENT {
@@ -102,7 +102,7 @@ impl<E: Hand> Locking<E> {
         })
     }
 
-    /// Takes the lock, does this, and releases it.
+    /// Takes the lock, does the work, and releases the lock.
     pub(super) async fn turn(&mut self, inside: impl FnOnce() -> Result<()> + Send) -> Result<()> {
         match self {
             Self::Client(locks) => {
