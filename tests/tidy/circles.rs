@@ -1,18 +1,18 @@
-//! No two modules import each other, siblings and a folder with its files included. What both need stands in a
-//! file below them.
+//! No two modules import each other, neither siblings nor a folder and its files. What two modules need stands in a
+//! file below both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{files, report, without_tests};
 
-/// Circles that stand, each with its reason.
+/// Circles that are allowed, each with its reason.
 const CIRCLES: &[(&str, &str, &str)] = &[(
     "database",
     "handler::calls",
     "two sides of one seam: a database runs handlers in its transactions, whose form names its connection",
 )];
 
-/// A module with what it imports and what it only passes on.
+/// A module with its imports and its re-exports.
 struct Module {
     imports: Vec<Vec<String>>,
     passes_on: Vec<Vec<String>>,
@@ -110,7 +110,7 @@ fn spread(tree: &str, before: &[String], found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// The modules that paths lead to: through one that only passes a name on, to the one that has it.
+/// The modules that define the names at these paths, found through the modules that re-export the names.
 fn targets(from: &[String], paths: &[Vec<String>], modules: &Modules) -> BTreeSet<Vec<String>> {
     let found = paths.iter().filter_map(|path| {
         let full = full(from, path, modules)?;
@@ -124,7 +124,7 @@ fn targets(from: &[String], paths: &[Vec<String>], modules: &Modules) -> BTreeSe
     found.filter(|to| !to.is_empty() && to.as_slice() != from).collect()
 }
 
-/// A path from the root of the crate, if it leads into it.
+/// The path from the root of the crate, if the path leads into the crate.
 fn full(from: &[String], path: &[String], modules: &Modules) -> Option<Vec<String>> {
     let mut base = from.to_vec();
     let mut rest = path;

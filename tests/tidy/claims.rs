@@ -1,5 +1,5 @@
-//! The table of claims on the page of guarantees, both ways: what it names exists, and no module of tests
-//! is left out.
+//! The table of claims on the page of guarantees: each test that it names exists, and it names a test of each
+//! module.
 
 use std::{collections::BTreeSet, fs};
 
@@ -25,7 +25,7 @@ fn claims() -> Vec<(String, Vec<String>)> {
 
 const CONFORMANCE: &[&str] = &["tests/conformance/lists.rs", "tests/conformance/lists_of_some.rs"];
 
-/// Where the tests of a suite are, and the files that list those that run on several stores.
+/// The file of a module of a suite, and the files that list the tests that run on several stores.
 fn place(suite: &str, module: &str) -> Option<(String, &'static [&'static str])> {
     match suite {
         "behaviour" => Some((format!("tests/behaviour/{module}.rs"), &["tests/behaviour/main.rs"])),
@@ -69,7 +69,7 @@ fn place(suite: &str, module: &str) -> Option<(String, &'static [&'static str])>
     }
 }
 
-/// Whether a function is run as a test: by its attribute, or by its name in a list.
+/// Whether a function is a test: by its attribute, or by its name in a list.
 fn is_test(name: &str, file: &str, list: &str) -> bool {
     let lines: Vec<&str> = file.lines().map(str::trim).collect();
     let is_it = |line: &&str| {

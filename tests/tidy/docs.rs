@@ -1,4 +1,4 @@
-//! Docs and code say the same: every settings key, signal, error and status is in its page.
+//! Docs and code agree: every settings key, signal, error and status is on its page.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn every_settings_key_is_in_the_configuration_page() {
         for (key, value) in value.as_table().unwrap() {
             let key = format!("{prefix}{key}");
             match value {
-                // The kinds of back-off are one key with their own lines.
+                // The kinds of back-off are one key, whose parts have lines of their own.
                 toml::Value::Table(_) if key != "retry.backoff" => {
                     tables.push((format!("{key}."), value.clone()))
                 }

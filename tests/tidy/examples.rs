@@ -1,4 +1,4 @@
-//! The docs of what a service writes: verbs and traits have an example, settings say their default.
+//! The docs of the public items of a service: verbs and traits have an example, settings say their default.
 
 use crate::{docs::page, files, report, without_tests};
 

@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Command};
 
 use crate::report;
 
-/// The most that the files of a crate may come to, unpacked, in bytes.
+/// The most bytes of all files of a crate, unpacked.
 const LIMIT: u64 = 1_500_000;
 
 /// Each published crate and its folder.

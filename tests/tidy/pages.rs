@@ -1,4 +1,4 @@
-//! Pages are written to be read as text: prose has lines of at most 110 columns.
+//! Pages can be read as plain text: lines of prose have at most 110 columns.
 
 use std::{fs, path::Path};
 
@@ -10,7 +10,7 @@ const COLUMNS: usize = 110;
 const PAGES: [&str; 5] =
     ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"];
 
-/// The numbers of lines that are too long, and could be broken: not those of tables, code and links.
+/// The numbers of lines that are too long and could be broken, which those of tables, code and links cannot.
 fn long_lines(text: &str) -> Vec<usize> {
     let mut in_code = false;
     let mut found = Vec::new();

@@ -121,7 +121,7 @@ fn rules_are_pure() {
     report(problems);
 }
 
-/// Names at the root: those that a service writes. All others stand in a module of their theme.
+/// The most names at the root: those that a service writes. All other names stand in a module of their theme.
 const ROOT_LIMIT: usize = 50;
 
 #[test]

@@ -65,7 +65,7 @@ fn statements_use_known_tokens_and_number_their_parameters_in_order() {
                 problems.push(format!("{file}: unknown token {{{token}}}"));
             }
         }
-        // MySQL takes parameters by place: each once, in order.
+        // MySQL numbers parameters by their places, so each stands once and in order.
         let numbers: Vec<usize> = sql
             .match_indices('$')
             .filter_map(|(at, _)| {
@@ -82,7 +82,7 @@ fn statements_use_known_tokens_and_number_their_parameters_in_order() {
     report(problems);
 }
 
-/// MySQL 9.7 deletes the rows of the locked table, too.
+/// MySQL 9.7 deletes the rows of the locked table as well.
 #[test]
 fn no_delete_locks_rows_of_another_table() {
     let bad = files("src/store/sql/statements", "sql").into_iter().filter_map(|(file, text)| {
@@ -114,7 +114,7 @@ fn migrations_have_the_same_numbers_everywhere() {
 const NEGATIVE: &[(&str, &str)] =
     &[("close_fences.sql", "the counter of a closed fence is what the fence is about")];
 
-/// What a row has not is null, and a column of its own says what a row is.
+/// A value that a row does not have is null, and a named column says what a row is.
 #[test]
 fn no_number_stands_in_place_of_something_else() {
     let is_listed = |file: &str| NEGATIVE.iter().any(|(name, _)| file.ends_with(&format!("/{name}")));

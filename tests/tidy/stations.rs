@@ -1,12 +1,12 @@
-//! The delivery wing is four stations and one dispatcher that knows them: the essay in `src/delivery/mod.rs` says
-//! so, and this proves it.
+//! The delivery wing is four stations and one dispatcher that knows them. The essay in `src/delivery/mod.rs` says
+//! so, and these tests prove it.
 
 use std::collections::BTreeMap;
 
 use crate::{files, report, without_tests};
 
 const STATIONS: &[&str] = &["fetch", "lanes", "execute", "settle"];
-/// Types that only carry arguments or results: their fields do not change.
+/// Types that only carry arguments or results. Their fields do not change.
 const CARRIERS: &[&str] = &[
     "Answer",
     "ExecContext",
@@ -71,7 +71,7 @@ fn the_dispatcher_alone_knows_the_stations() {
     report(problems);
 }
 
-/// Structs of the wing with their fields: the lines before each tell whether it has a comment.
+/// The fields in a text: the struct, the field, and whether a comment stands before it.
 fn fields(text: &str) -> Vec<(String, String, bool)> {
     let mut found = Vec::new();
     let mut within: Option<String> = None;

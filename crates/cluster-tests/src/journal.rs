@@ -9,7 +9,7 @@ use std::{
 use keylane::{Delivery, Observer, Signal};
 use keylane_checker::{CallKind, Called, Journal, OpenCall};
 
-/// Nanoseconds since boot: comparable between processes.
+/// The nanoseconds since boot, which all processes count alike.
 pub fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
@@ -19,7 +19,7 @@ pub fn now() -> u64 {
 #[derive(Debug)]
 pub struct Calls {
     journal: Journal,
-    /// The identity of this process in the cluster. It changes after an eviction.
+    /// The identity of this process in the cluster. An evicted process gets another one.
     instance: Mutex<String>,
 }
 
@@ -33,7 +33,7 @@ impl Calls {
         Ok(Self { journal, instance: Mutex::default() })
     }
 
-    /// Notes that a call begins.
+    /// Writes that a call begins.
     ///
     /// # Errors
     /// Those of the file system.

@@ -37,7 +37,7 @@ impl Handler for Plain {
     }
 }
 
-/// Ends its process at the first step of one key.
+/// The handler that ends its process at the first step of one key.
 struct Deadly(Plain);
 
 impl Handler for Deadly {
@@ -52,7 +52,8 @@ impl Handler for Deadly {
     }
 }
 
-/// Writes an effect row in the transaction of the completion; nothing forbids a second one.
+/// Writes an effect row in the transaction of the completion. No constraint forbids a second row, so a second
+/// effect is seen.
 struct InTransaction {
     calls: Arc<Calls>,
     insert: String,

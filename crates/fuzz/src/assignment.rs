@@ -1,4 +1,4 @@
-//! The assignment of partitions: total, balanced, minimal, idempotent, and the same for every observer.
+//! The assignment of partitions is total, balanced, minimal, idempotent, and the same for every observer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +15,12 @@ use uuid::Uuid;
 type Claims = [Claim; PARTITION_COUNT];
 
 pub(crate) fn run(data: &[u8]) {
-    // An input that is too short says nothing.
+    // An input that is too short is no case.
     let _ = check(&mut Unstructured::new(data));
 }
 
 fn check(input: &mut Unstructured<'_>) -> Result<()> {
-    // Seldom more instances than partitions.
+    // There are seldom more instances than partitions.
     let most = if input.ratio(1, 8)? { 300 } else { 12 };
     let (active, others) = (input.int_in_range(0..=most)?, input.int_in_range(0..=6)?);
     let live: BTreeSet<InstanceId> = (0..active).map(id).collect();
@@ -28,7 +28,8 @@ fn check(input: &mut Unstructured<'_>) -> Result<()> {
     let mut claims = [Claim::default(); PARTITION_COUNT];
     let mut owner = None;
     for claim in &mut claims {
-        // Runs of one owner, as a cluster has them, or each for itself. What is missing at the end is 0.
+        // Each owner has a run of partitions, as in a cluster, or each partition has an owner of its own. Missing bytes
+        // at the end count as 0.
         if !input.ratio(3, 4)? {
             let number = input.arbitrary::<u16>()? as usize % (active + others + 1);
             owner = (number < active + others).then(|| id(number));
@@ -38,7 +39,7 @@ fn check(input: &mut Unstructured<'_>) -> Result<()> {
     let assignment = assign(&live, &claims);
     is_fair(&live, &claims, &assignment);
     is_settled(&live, &may_own, &claims, &assignment);
-    // Some of them: they are all alike, and the tests of the rules look at the moves of all together.
+    // Only some instances: all follow the same rule, and the tests of the rules check the moves of all together.
     for me in may_own.iter().step_by(may_own.len() / 4 + 1) {
         is_mine(*me, &may_own, &claims, &assignment);
     }
@@ -49,7 +50,7 @@ fn id(number: usize) -> InstanceId {
     InstanceId::from(Uuid::from_u128(number as u128 + 1))
 }
 
-/// Total, balanced, and nothing moves that could stay.
+/// The assignment is total and balanced, and no partition moves that could stay.
 fn is_fair(live: &BTreeSet<InstanceId>, claims: &Claims, assignment: &Assignment) {
     if live.is_empty() {
         assert!(assignment.iter().all(Option::is_none));
@@ -74,7 +75,7 @@ fn is_fair(live: &BTreeSet<InstanceId>, claims: &Claims, assignment: &Assignment
     assert_eq!(stays, within + above.min(larger), "{held:?}");
 }
 
-/// Assigned again, nothing changes; another observer, who knows other dead and other generations, finds the same.
+/// A second assignment changes nothing. An observer with other dead instances and other generations finds the same.
 fn is_settled(
     live: &BTreeSet<InstanceId>,
     may_own: &BTreeSet<InstanceId>,
@@ -89,7 +90,8 @@ fn is_settled(
     assert_eq!(&assign(live, &seen), assignment);
 }
 
-/// One instance claims what is free and its own, releases what is another's, and waits for what others have.
+/// Of what is assigned to it, an instance claims what is free and waits for the rest. It releases what is assigned
+/// to others.
 fn is_mine(me: InstanceId, may_own: &BTreeSet<InstanceId>, claims: &Claims, assignment: &Assignment) {
     let moves = moves(me, assignment, may_own, claims);
     for partition in Partition::all() {

@@ -1,4 +1,4 @@
-//! Back-off: bounded, never shrinking, and within its jitter, for any policy that settings allow.
+//! For any policy that settings allow, delays are bounded, never shrink, and stay within their jitter.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use keylane::{
     rules::retry::{Backoff, Fault},
 };
 
-/// What floating point may be off by: a share of the delay, and a microsecond.
+/// The allowed error of floating point: a share of the delay, and a microsecond.
 const ROUNDING: f64 = 1e-9;
 
 pub(crate) fn run(data: &[u8]) {
-    // An input that is too short says nothing.
+    // An input that is too short is no case.
     let _ = check(&mut Unstructured::new(data));
 }
 
@@ -28,7 +28,7 @@ fn check(input: &mut Unstructured<'_>) -> Result<()> {
         undecodable: input.arbitrary()?,
         expired: input.arbitrary()?,
     };
-    // Whatever the policy is, an answer comes.
+    // Every policy has an answer.
     let (delay, wait) = (policy.delay(failures, fault, roll), policy.wait(fault, duration(input)?));
     if !policy.problems("retry").is_empty() {
         return Ok(());
@@ -45,7 +45,7 @@ fn check(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The delays after this failure and the next are what the policy says.
+/// The delays after this failure and the next one are those of the policy.
 fn grows(policy: &RetryPolicy, failures: u32, roll: f64) {
     let policy = policy.clone().max_retries(u32::MAX);
     let steady = policy.clone().jitter(0.0);
@@ -62,7 +62,7 @@ fn grows(policy: &RetryPolicy, failures: u32, roll: f64) {
     assert!(spread <= now * policy.jitter + 1e-6, "{spread} s of {now} s: {policy:?}");
 }
 
-/// The delay step by step, as a person would find it.
+/// The delay, computed step by step.
 fn expected(policy: &RetryPolicy, failures: u32) -> f64 {
     let most = policy.max_delay.as_secs_f64();
     let (mut delay, multiplier, increment) = match policy.backoff {
@@ -73,7 +73,7 @@ fn expected(policy: &RetryPolicy, failures: u32) -> f64 {
         Backoff::Exponential { initial, multiplier } => (initial.as_secs_f64(), multiplier, 0.0),
         _ => unreachable!("there are three kinds"),
     };
-    // Beyond these steps the delay is the longest, or the multiplier is so near to 1 that powers are no better.
+    // After these steps the delay is the longest one, or the multiplier is too near to 1 for powers to be exact.
     for _ in 1..failures {
         if delay >= most || delay == 0.0 || multiplier == 1.0 {
             break;
@@ -96,7 +96,7 @@ fn policy(input: &mut Unstructured<'_>) -> Result<RetryPolicy> {
     Ok(policy.max_retries(input.arbitrary()?).max_unavailable(duration(input)?))
 }
 
-/// Often one that settings have, and sometimes any at all.
+/// Often a value that settings allow, and sometimes any value.
 fn duration(input: &mut Unstructured<'_>) -> Result<Duration> {
     Ok(match input.arbitrary::<u8>()? {
         0 => Duration::ZERO,

@@ -1,6 +1,6 @@
-//! Every error has a class: codes of databases, statuses of HTTP, and what handlers return.
+//! Every error has a class: codes of databases, statuses of HTTP, and errors of handlers.
 //!
-//! The first four bytes are a number; the rest is a text.
+//! The first four bytes are a number, the rest is a text.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) fn run(data: &[u8]) {
     errors(&text, number);
 }
 
-/// The meaning of a SQLSTATE is that of its first two characters, with few exceptions of their own.
+/// The first two characters of a SQLSTATE decide its class, with few exceptions.
 fn states(text: &str) {
     let class = class_of_state(text);
     let alone: [(&str, ErrorClass); 12] = [
@@ -48,19 +48,19 @@ fn states(text: &str) {
         [b'4', b'2', ..] | [b'3', b'F' | b'D', ..] | [b'2', b'8', ..] => Setup,
         [b'0', b'8' | b'A' | b'B', ..] | [b'2', b'5' | b'6', ..] | [b'5', b'7' | b'8', ..] => Reconnect,
         [b'F', b'0', ..] | [b'X', b'X', ..] => Reconnect,
-        // What is not a state at all comes from a broken connection.
+        // A text that is no state comes from a broken connection.
         _ if text.get(..2).is_none() => Reconnect,
         _ => Refused,
     });
     assert_eq!(class, expected, "{text:?}");
 }
 
-/// Numbers of clients and of connections never blame a record; one that is not of the server is a refusal.
+/// Numbers of clients and of connections never blame a record. A number that no server has is a refusal.
 fn numbers(number: u16) {
     let class = class_of_number(number);
     match number {
         0..=999 | 2000..=2999 => assert_eq!(class, Reconnect, "{number}"),
-        // What a trigger raises by itself (1644) and numbers above those of any server.
+        // Number 1644 is raised by a trigger. The others are above those of any server.
         1644 | 10_000.. => assert_eq!(class, Refused, "{number}"),
         1205 | 1213 => assert_eq!(class, Retry),
         1062 => assert_eq!(class, Duplicate),
@@ -70,7 +70,7 @@ fn numbers(number: u16) {
     }
 }
 
-/// An extended code of SQLite is of the class of its primary code, but for what is unique.
+/// An extended code of SQLite has the class of its primary code, except those of unique keys.
 fn codes(code: i64) {
     let class = class_of_code(code);
     match code {
@@ -85,7 +85,7 @@ fn statuses(status: u16) {
     assert!(found != Verdict::Rejected || (300..500).contains(&status), "{status}");
 }
 
-/// What a handler says is told in one line, cut to its limit, and decides what it says.
+/// The text of a handler's error is one line, cut to its limit. The error keeps its class.
 fn errors(text: &str, number: u32) {
     let delay = Duration::from_millis(u64::from(number));
     let error = HandlerError::new(text.to_owned()).class(text.to_owned()).retry_after(delay);

@@ -1,7 +1,7 @@
-//! Headers come back out of a row and out of a message as they went in, and any message can be refused.
+//! Headers come back unchanged out of a row and out of a message, and any message is read or refused.
 //!
-//! The first byte chooses the form and the protocol; the lines that follow are headers as `name=value`, and what
-//! follows an empty line is the body.
+//! The first byte chooses the form and the protocol. The next lines are headers as `name=value`, and the body follows
+//! an empty line.
 
 use std::collections::BTreeMap;
 
@@ -28,13 +28,13 @@ pub(crate) fn run(data: &[u8]) {
     received(&headers, form, body);
 }
 
-/// What is before the first empty line, and what is behind it.
+/// The parts before and after the first empty line.
 fn split(data: &[u8]) -> (&[u8], &[u8]) {
     let end = data.windows(2).position(|pair| pair == b"\n\n");
     end.map_or((data, &[]), |end| (&data[..end], &data[end + 2..]))
 }
 
-/// The text in the row is read as the workers read it.
+/// The workers read the same headers out of the text in the row.
 fn stored(headers: &Headers) {
     let mut given = record("order-42");
     given.headers = headers.clone();
@@ -53,7 +53,7 @@ fn sent(headers: &Headers, form: Form, binding: Binding, body: &[u8]) {
     event.sequence = Some(42);
     event.headers = headers;
     let (written, body) = event.write(form, binding);
-    // A name counts once, in any case of its letters.
+    // Names that differ only in the case of letters are one name.
     let mut names: Vec<String> = written.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
     names.sort_unstable();
     let own: Vec<String> = headers.keys().map(|name| name.to_ascii_lowercase()).collect();
@@ -61,7 +61,7 @@ fn sent(headers: &Headers, form: Form, binding: Binding, body: &[u8]) {
         let by_event = own.iter().filter(|name| **name == pair[0]).count();
         assert!(by_event > 1, "the header {:?} is there twice: {written:?}", pair[0]);
     }
-    // Nothing but headers tells the form of a plain message, and the event may have such headers.
+    // Only headers tell the form of a plain message, and the event may have such headers.
     if form == Form::Plain {
         return;
     }
@@ -73,7 +73,7 @@ fn sent(headers: &Headers, form: Form, binding: Binding, body: &[u8]) {
     assert_eq!(received.sequence, Some(42), "{form:?} {headers:?}");
 }
 
-/// Any headers and any body are a message or refused with a sentence.
+/// Any headers and any body are a message, or are refused with a sentence.
 fn received(headers: &Headers, form: Form, body: &[u8]) {
     let pairs = || headers.iter().map(|(name, value)| (&**name, value.as_bytes()));
     for read in [Received::read(pairs(), Some(b"key"), body), Received::read_as(form, pairs(), None, body)] {

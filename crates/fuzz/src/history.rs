@@ -1,4 +1,4 @@
-//! Histories: any bytes are events or an error with the line that is none.
+//! Histories: any bytes are events, or an error with the number of the line that is no event.
 
 use keylane_checker::{
     Event, Expect, Judge,
@@ -10,7 +10,7 @@ pub(crate) fn run(data: &[u8]) {
     match parse(data, &mut events) {
         Ok(()) => {
             is_written_back(&events);
-            // A process that was killed has left a part of a line.
+            // A killed process leaves a part of a line.
             let mut cut =
                 if data.is_empty() || data.ends_with(b"\n") { data.to_vec() } else { return judge(&events) };
             cut.extend(b"{\"at\":1,\"pro");
@@ -38,7 +38,7 @@ fn is_written_back(events: &[Event]) {
     assert_eq!(parsed(&lines.concat()).expect("and read"), events);
 }
 
-/// The judge comes to a verdict, whatever the events say.
+/// The judge comes to a verdict on any events.
 fn judge(events: &[Event]) {
     let mut judge = Judge::new(Expect::default());
     if events.iter().all(|event| judge.take(event).is_ok()) {

@@ -1,6 +1,7 @@
 //! Names of tables are accepted or refused with a sentence, and no value of a record stands in a statement.
 //!
-//! The lines of an input: prefix, schema, key, handler, record type, media type, dedup key; the rest is the payload.
+//! The lines of an input are prefix, schema, key, handler, record type, media type and dedup key. The rest is the
+//! payload.
 
 use keylane::{Config, Name, Partition, inner::Tables};
 
@@ -34,7 +35,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// The names of the tables, if they are accepted: exactly those that need no quotes in any database.
+/// The names of the tables, if they are accepted. Names are accepted if they need no quotes in any database.
 fn tables(prefix: &str, schema: Option<&str>) -> Tables {
     let prefix_is_plain = is_plain(prefix, 32);
     let schema_is_plain = schema.is_none_or(|schema| is_plain(schema, 40));
@@ -69,7 +70,7 @@ fn is_plain(name: &str, limit: usize) -> bool {
     (1..=limit).contains(&name.len()) && name.chars().all(rest) && !name.starts_with(|c: char| c.is_numeric())
 }
 
-/// The statements of an outbox with other names are those of the default with these names in their place.
+/// The statements of an outbox with other names are those of the default with the names replaced.
 fn only_the_names_differ(tables: &Tables) {
     let record = record("order-42");
     let usual = statements(&Tables::default(), &record, Some("request-17"));
@@ -79,7 +80,7 @@ fn only_the_names_differ(tables: &Tables) {
     }
 }
 
-/// A name reads, compares, sorts and is stored as its text.
+/// A name is read, compared, sorted and stored as its text.
 fn names_are_texts(text: &str) {
     let name = Name::from(text);
     assert!(name == *text && name.as_str() == text && *String::from(name.clone()) == *text);

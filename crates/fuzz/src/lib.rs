@@ -1,7 +1,7 @@
-//! Targets of the fuzzer: each takes any bytes and panics if a promise does not hold for them.
+//! Targets of the fuzzer. Each takes any bytes, and panics if a promise does not hold for them.
 //!
-//! `cargo test` runs each target on the seeds in `corpus/` and on some thousands of inputs made from them. `dev/fuzz`
-//! runs libFuzzer, which is guided by coverage.
+//! `cargo test` runs each target on the seeds in `corpus/` and on 2,000 inputs made from them. `dev/fuzz` runs
+//! libFuzzer, which is guided by coverage.
 
 mod assignment;
 mod backoff;
@@ -14,10 +14,10 @@ mod payload;
 mod record;
 mod settings;
 
-/// Something that reads or decides, with what must hold for any input.
+/// A part of the library, and what must hold for any input of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, which is that of its folder in `corpus/`, too.
+    /// The name of the target and of its folder in `corpus/`.
     pub name: &'static str,
     /// Panics if the promise does not hold for this input.
     pub run: fn(&[u8]),

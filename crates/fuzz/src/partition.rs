@@ -1,4 +1,4 @@
-//! The hash of keys, beside another implementation of it, and sets of partitions beside a plain set.
+//! The hash of keys is compared with another implementation, and sets of partitions with a plain set.
 
 use std::collections::BTreeSet;
 

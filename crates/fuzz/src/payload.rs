@@ -1,6 +1,6 @@
-//! Payloads of every codec: an event or an error, which has nothing of the payload.
+//! Payloads of every codec are an event or an error, and the error contains nothing of the payload.
 //!
-//! The first byte chooses the event and the media type; the rest is the payload.
+//! The first byte chooses the event and the media type, the rest is the payload.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt::Debug};
 
@@ -11,7 +11,7 @@ use keylane::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What no error may have, if the payload has it.
+/// A text that no error may contain, if the payload contains it.
 const SECRET: &[u8] = b"hunter2";
 const MEDIA: [&str; 6] = [
     "application/json",

@@ -8,7 +8,7 @@ use keylane::{
 };
 use uuid::Uuid;
 
-/// What the statements of a record are made from.
+/// The parts of a record in its statements.
 pub(crate) fn record(key: &str) -> NewRecord {
     NewRecord {
         event_id: Uuid::from_u128(7),
@@ -25,7 +25,7 @@ pub(crate) fn record(key: &str) -> NewRecord {
     }
 }
 
-/// What schedules a record, on each database.
+/// The statements that schedule a record, for each database.
 pub(crate) fn statements(
     tables: &Tables,
     record: &NewRecord,
@@ -49,7 +49,7 @@ pub(crate) fn inserted(statements: &[Statement]) -> &[Value] {
     &insert.expect("a statement that inserts").values
 }
 
-/// A parameter that is a text, as some databases take it in bytes.
+/// A parameter that is a text, which some databases take as bytes.
 pub(crate) fn text(value: &Value) -> &str {
     match value {
         Value::Text(text) => text,

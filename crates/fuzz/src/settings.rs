@@ -1,19 +1,19 @@
-//! Files of settings: any text gives settings or one sentence, which names the key and has no secret.
+//! Files of settings: any text gives settings, or one sentence that names the key and contains no secret.
 
 use std::{collections::BTreeSet, path::Path};
 
 use keylane::Config;
 use toml::{Table, Value};
 
-/// What stands in the environment. The second value begins with the first one.
+/// The variables of the environment. The second value begins with the first one.
 const VARIABLES: [(&str, &str); 3] = [
     ("PASSWORD", "hunter2\"\\\n\t\u{1b}é"),
     ("LONGER", "hunter2\"\\\n\t\u{1b}éswordfish"),
     ("NUMBER", "31337"),
 ];
-/// What no sentence may have.
+/// A text that no sentence may contain.
 const SECRET: [&str; 2] = ["hunter2", "swordfish"];
-/// The keys and tables of a file, at its top.
+/// The keys and tables at the top of a file.
 const TOP: [&str; 9] =
     ["table_prefix", "schema", "schedule", "delivery", "cluster", "retry", "retention", "database", "relay"];
 
@@ -28,7 +28,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// Settings can be used, or each problem begins with a key; those that can be used can be written down.
+/// Settings can be used, or each problem begins with a key. Settings that can be used can be written to a file.
 fn accepted(config: &Config) {
     match config.validate() {
         Ok(()) => {
@@ -47,7 +47,7 @@ fn accepted(config: &Config) {
 
 fn refused(text: &str, sentence: &str) {
     assert!(!sentence.is_empty() && !sentence.contains('\n'), "no sentence: {sentence:?}");
-    // What the file itself has may be told by mistakes in its keys.
+    // A sentence about a mistake in a key may contain text of the file itself.
     if !SECRET.iter().any(|secret| text.contains(secret)) {
         assert!(!SECRET.iter().any(|secret| sentence.contains(secret)), "a secret: {sentence}");
     }
@@ -55,7 +55,7 @@ fn refused(text: &str, sentence: &str) {
         assert!(sentence.starts_with("keylane.toml is no TOML, line "), "{sentence}");
         return;
     };
-    // A value of a key that can be a secret, unless the file has the same text elsewhere, too.
+    // The value of a key that can be a secret, unless the file has the same text elsewhere.
     let hidden = table.get("relay").into_iter().flat_map(hidden);
     let counts = |value: &String| value.len() > 5 && text.matches(value.as_str()).count() == 1;
     for value in hidden.filter(|value| counts(value) && !is_variable(value)) {
@@ -74,7 +74,7 @@ fn keys_of(table: &Table, keys: &mut BTreeSet<String>) {
     }
 }
 
-/// What stands under the keys of the relay that can be secrets, of any type.
+/// The values, of any type, under the keys of the relay that can be secrets.
 fn hidden(relay: &Value) -> Vec<String> {
     let at = |path: &[&str]| path.iter().try_fold(relay, |value, key| value.get(key));
     let paths: [&[&str]; 4] =
@@ -92,7 +92,7 @@ fn hidden(relay: &Value) -> Vec<String> {
     found
 }
 
-/// A sentence names variables that are not there.
+/// A sentence names the variables that are missing.
 fn is_variable(value: &str) -> bool {
     let name = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
     name.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))

@@ -1,1 +1,1 @@
-//! Property tests of the rules live in `tests/`; this library is empty.
+//! The property tests of the rules stand in `tests/`. This library is empty.

@@ -1,5 +1,5 @@
-//! Short histories by hand: what worker processes write, who know nothing of rows, and what is only judged if it is
-//! expected.
+//! Short histories by hand: those of worker processes, which do not know the rows, and those that are judged only by
+//! what is expected of them.
 
 use keylane_checker::{
     CallKind, Called, End, Event, Expect, Invariant, Judge, Order, Repeats, Report, Status, Takeover, Truth,
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 const OK: [End; 1] = [End::Ok];
 
-/// A history under way; each event is a nanosecond after the one before.
+/// A history that grows. Each event is a nanosecond after the one before.
 #[derive(Default)]
 struct Script(Vec<Event>);
 
@@ -77,7 +77,7 @@ impl Script {
         judge.finish()
     }
 
-    /// Under which number this is caught, as the history of processes.
+    /// The number under which this history of processes is caught.
     fn caught(self) -> Option<Invariant> {
         self.judged(processes()).err().map(|violation| violation.invariant)
     }
@@ -292,13 +292,13 @@ fn who_has_joined_before_a_failover_may_call_and_writes_nothing() {
     let unforgiving = Expect { excusing: std::collections::BTreeSet::new(), ..expect() };
     assert!(other.end(1, End::Ok).then(gone("d")).judged(unforgiving).is_ok(), "of b nothing else is known");
     for stranger in ["b", "c"] {
-        // The new server may show either as the owner.
+        // The new server may show either instance as the owner.
         let late = failed_over().claim(stranger, 2).called(1, stranger, 1, 2).then(gone(stranger));
         assert_eq!(late.judged(expect()).expect_err(stranger).invariant, Invariant::Fence);
     }
 }
 
-/// Two events of one key, each in a transaction of its own; the second finds a duplicate, or does not.
+/// Two events of one key, each in a transaction of its own. The second is a duplicate, or not.
 fn keyed(between: impl Fn(Script) -> Script, duplicate: bool) -> Option<Invariant> {
     let key = |script: Script, call| script.then(What::Keyed { call, dedup_key: "dedup".to_owned() });
     let first = key(Script::default().scheduling(1), 1).then(What::Scheduled { call: 1 });

@@ -20,7 +20,7 @@ pub(crate) struct Instance {
     pub(crate) state: State,
     lease: u64,
     pub(crate) calls: Vec<Open>,
-    /// What is known and not durable yet.
+    /// Outcomes that the instance knows and that are not durable yet.
     pub(crate) outcomes: BTreeMap<i64, Outcome>,
 }
 
@@ -80,7 +80,7 @@ impl Model {
         self.share();
     }
 
-    /// All calls end and all that is known is durable.
+    /// Ends all calls, and makes all known outcomes durable.
     fn stand_still(&mut self) {
         let benign = std::mem::replace(&mut self.benign, true);
         self.end_calls();
@@ -99,7 +99,7 @@ impl Model {
         self.evict(place);
     }
 
-    /// An instance freezes for longer than its lease, and ends its calls when it is too late.
+    /// An instance freezes for longer than its lease, and ends its calls after that.
     pub(crate) fn pause(&mut self) {
         if self.live().count() < 2 {
             return;
@@ -125,7 +125,7 @@ impl Model {
         }
     }
 
-    /// What an instance knew is lost, and others have its partitions.
+    /// An instance loses what it knew, and others get its partitions.
     fn evict(&mut self, place: usize) {
         self.now += 3 * LEASE / 2;
         self.instances[place].outcomes.clear();
@@ -136,7 +136,7 @@ impl Model {
             owner.0 = None;
         }
         self.renew();
-        // Claims need nobody to stand still: the others give nothing away.
+        // The other instances release nothing, so they may go on with their calls meanwhile.
         self.share();
     }
 
@@ -183,8 +183,8 @@ impl Model {
         self.tell("database", What::Unclaimed { partition: partition as u16, generation });
     }
 
-    /// Another server comes up that lacks the last commits, but for those of members: then it would be another cluster.
-    /// Who has joined on the server before gives up what it knows and joins again.
+    /// Another server takes over. It lacks the last commits, except those of members: without them it would be another
+    /// cluster. Instances that joined on the earlier server drop what they know and join again.
     pub(crate) fn fail_over(&mut self) {
         let Some((back_to, database)) = self.snapshot.take() else { return };
         if database.members != self.database.members {

@@ -1,4 +1,4 @@
-//! The command, as it is run.
+//! The command `keylane-checker`, run as a process.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -9,7 +9,7 @@ use crate::{
     valid::{choices, judge},
 };
 
-/// What the command says of a history, and how it exits.
+/// The output of the command for a history, and its exit code.
 fn run(name: &str, history: &[Event]) -> (String, Option<i32>) {
     let folder: PathBuf = std::env::temp_dir().join(format!("keylane-checker-{name}-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");

@@ -1,4 +1,4 @@
-//! The handlers of the model: calls, what they come to, and what is written about it.
+//! The handlers of the model: calls, their results, and the outcomes that are written.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(crate) struct Open {
     pub(crate) ids: Vec<i64>,
 }
 
-/// What is to be written about a record.
+/// An outcome that is to be written.
 #[derive(Clone, Copy)]
 pub(crate) enum Outcome {
     Complete,
@@ -28,7 +28,7 @@ pub(crate) enum Outcome {
 type Lane = (usize, usize);
 
 impl Model {
-    /// Each instance that is up begins what it can, now and then.
+    /// Each instance that is up begins some of the calls that it may make.
     pub(crate) fn begin_calls(&mut self) {
         for instance in 0..self.instances.len() {
             if self.instances[instance].state != State::Up {
@@ -146,7 +146,7 @@ impl Model {
                 self.instances[instance].outcomes.insert(*id, outcome);
             }
         }
-        // What a transactional handler did is durable with its completion.
+        // The effect of a transactional handler is durable with the completion.
         if open.kind == CallKind::Transactional {
             let row = &self.database.rows[&open.ids[0]];
             if let Some(Outcome::Complete) = self.instances[instance].outcomes.get(&open.ids[0]) {
@@ -201,7 +201,7 @@ impl Model {
         }
     }
 
-    /// Writes what an instance knows, and holds or releases what stands behind it.
+    /// Writes an outcome that an instance knows, and holds or releases the later records of the lane.
     pub(crate) fn settle(&mut self, instance: usize) {
         let by = Some(self.instances[instance].name.clone());
         for (id, outcome) in std::mem::take(&mut self.instances[instance].outcomes) {
@@ -235,7 +235,7 @@ impl Model {
         self.tell("database", What::Changed { id, status, attempts, by });
     }
 
-    /// The later records of a lane are held, or return.
+    /// Holds the later records of a lane, or returns them.
     pub(crate) fn pass_on(&mut self, lane: Lane, from: Status, to: Status, after: i64, by: Option<&String>) {
         let later: Vec<(i64, u32)> = (self.database.rows.iter())
             .filter(|(id, row)| **id > after && (row.key, row.handler) == lane && row.status == from)
@@ -246,7 +246,7 @@ impl Model {
         }
     }
 
-    /// A person looks after what has failed.
+    /// A person retries or discards what has failed.
     pub(crate) fn repair(&mut self) {
         let failed = self.database.rows.iter().filter(|(_, row)| row.status == Status::Failed);
         let failed: Vec<(i64, Lane)> = failed.map(|(id, row)| (*id, (row.key, row.handler))).collect();

@@ -1,4 +1,4 @@
-//! Histories are read back as they were written, whatever a kill has cut off, and nothing else is taken for one.
+//! Histories are read as they were written, also if a kill has cut them off. Other texts are refused.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use keylane_checker::{
 use proptest::prelude::*;
 use uuid::Uuid;
 
-/// A folder of its own for each case.
+/// A folder for one case alone.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -133,7 +133,7 @@ proptest! {
         let whole = bytes[..cut].iter().filter(|byte| **byte == b'\n').count();
         let mut found = read([folder.write("cut", &bytes[..cut])]).expect("a history");
         let mut wanted = events[..whole].to_vec();
-        // A line that lacks nothing but its end is whole.
+        // A line that lacks only its line end is whole.
         wanted.extend(events.get(whole).filter(|_| found.len() > whole).cloned());
         found.sort_by_key(|event| event.at);
         wanted.sort_by_key(|event| event.at);

@@ -1,4 +1,4 @@
-//! The checker itself: valid histories pass, and each mutation of one is caught under its number.
+//! Tests of the checker: valid histories pass, and each mutation of one is caught under its number.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, missing_docs)]
 

@@ -1,5 +1,5 @@
-//! A small outbox that writes valid histories: producers, instances, a database that can fail over. It shares nothing
-//! with the judge but the form of an event, and it knows everything, so that it needs no rule to find out.
+//! A small outbox that writes valid histories: producers, instances, a database that can fail over. It shares only the
+//! form of an event with the judge. It sees the whole state, so it needs none of the rules of the judge.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use crate::{cluster::Instance, producers::Transaction};
 
 pub(crate) const LEASE: u64 = 1_000_000;
 pub(crate) const BACKOFF: u64 = 100_000;
-/// Longer than anything the model does not take its time for.
+/// A time that no history of the model reaches without meaning to.
 pub(crate) const LONG: u64 = 40_000_000;
 pub(crate) const HANDLERS: [&str; 3] = ["mail", "bill", "post"];
 pub(crate) const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 
-/// What is expected of the histories of the model.
+/// The expectations of the histories of the model.
 pub(crate) fn expect() -> Expect {
     Expect {
         all_stopped: true,
@@ -33,7 +33,7 @@ pub(crate) fn expect() -> Expect {
     }
 }
 
-/// Choices made by whoever generates the history; when they are used up, the model finishes.
+/// The choices that decide the history. When they are used up, the model finishes.
 pub(crate) struct Choices {
     all: Vec<u16>,
     next: usize,
@@ -64,11 +64,11 @@ pub(crate) struct Row {
     pub(crate) fresh: bool,
 }
 
-/// What a failover may go back to.
+/// The state to which a failover may go back.
 #[derive(Clone)]
 pub(crate) struct Database {
     pub(crate) rows: BTreeMap<i64, Row>,
-    /// Owner, as a place in the list of instances, and generation.
+    /// The owner, as a place in the list of instances, and the generation.
     pub(crate) owners: Vec<(Option<usize>, i64)>,
     pub(crate) effects: Vec<(Uuid, usize)>,
     pub(crate) members: usize,

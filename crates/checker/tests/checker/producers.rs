@@ -1,14 +1,14 @@
-//! The producers of the model: transactions that cross.
+//! The producers of the model, whose transactions cross.
 
 use keylane_checker::{Status, What};
 use uuid::Uuid;
 
 use crate::model::{HANDLERS, KEYS, Model, Row, partition};
 
-/// A transaction that is open.
+/// An open transaction.
 pub(crate) struct Transaction {
     number: u64,
-    /// Rows to be, by the ids they have got.
+    /// Its rows by their ids.
     rows: Vec<(i64, Row)>,
 }
 

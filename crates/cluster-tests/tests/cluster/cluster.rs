@@ -32,7 +32,7 @@ pub(crate) const KEYS: u32 = 50;
 /// The handler of the workers.
 pub(crate) const HANDLER: &str = "worker";
 
-/// Clusters at once. With more, a worker would get no processor for so long that it is declared dead.
+/// The most clusters at once. With more, a worker gets no processor time for so long that it is declared dead.
 static PLACES: Semaphore = Semaphore::const_new(2);
 
 /// Which build of the worker a process is of.
@@ -117,7 +117,7 @@ pub(crate) struct Cluster<T: Target> {
     _place: SemaphorePermit<'static>,
 }
 
-/// Reads the claims.
+/// Reads the claims of the partitions again and again.
 pub(crate) struct Watcher<T: Target> {
     pool: T::Pool,
     prefix: String,
@@ -197,7 +197,7 @@ impl<T: Target> Cluster<T> {
         assert!(done.expect("worker").success(), "the migration of {build:?}");
     }
 
-    /// As `worker`, but it may end before it has said that it joined.
+    /// As `worker`, but the process may end before it has joined.
     pub(crate) async fn begin_worker(&mut self) -> Option<Worker> {
         self.begin_worker_of(Build::This).await
     }
@@ -233,7 +233,7 @@ impl<T: Target> Cluster<T> {
         workers
     }
 
-    /// Schedules records at a rate for a time, ten a transaction, each key's steps in order.
+    /// Schedules records at a rate for a time: ten per transaction, the steps of each key in order.
     pub(crate) async fn feed(&mut self, per_second: u32, seconds: f64) {
         let mut turn = tokio::time::interval(Duration::from_secs(10) / per_second);
         for _ in 0..(f64::from(per_second) * seconds / 10.0) as u32 {
@@ -242,7 +242,7 @@ impl<T: Target> Cluster<T> {
         }
     }
 
-    /// Schedules so many records in one transaction.
+    /// Schedules this many records in one transaction.
     pub(crate) async fn schedule(&mut self, records: u32) {
         let steps = self.steps(records);
         self.transactions += 1;
@@ -272,7 +272,7 @@ impl<T: Target> Cluster<T> {
         steps
     }
 
-    /// One producer schedules, so that the order of its calls is that of their lines.
+    /// Only one producer schedules, so that its lines have the order of its calls.
     fn note_scheduled(&self, tx: u64, steps: &[Step], scheduled: &[Scheduled]) {
         for (step, scheduled) in steps.iter().zip(scheduled) {
             let (call, event, key) = (0, scheduled.event_id, step.key().into_owned());
@@ -294,7 +294,7 @@ impl<T: Target> Cluster<T> {
         });
     }
 
-    /// Notes the instances that have ended with their processes: all that have written, but these.
+    /// Writes that instances have ended with their processes: all that have written, except these.
     pub(crate) fn note_deaths(&mut self, alive: &[Worker]) {
         for event in history::read(&self.journals).expect("journals") {
             if let What::CallBegan { instance, .. } = event.what
@@ -313,7 +313,7 @@ impl<T: Target> Cluster<T> {
         self.fault(true, "crash", Some(&instance));
     }
 
-    /// Waits until every owner is one of these and their shares differ by one at most.
+    /// Waits until these instances own all partitions, and their shares differ by one at most.
     pub(crate) async fn wait_until_balanced(&self, workers: &[&Worker]) {
         let what = format!("{} workers share the partitions evenly", workers.len());
         self.wait(&what, async || {
@@ -336,7 +336,7 @@ impl<T: Target> Cluster<T> {
         Watcher { pool: self.pool.clone(), prefix: self.prefix.clone() }
     }
 
-    /// Instances that another has declared dead.
+    /// The number of instances that another instance has declared dead.
     pub(crate) async fn dead(&self) -> i64 {
         let sql = format!("SELECT count(*) FROM {}instance WHERE state = 'DEAD'", self.prefix);
         T::numbers(&self.pool, sql).await[0][0]

@@ -12,7 +12,7 @@ pub(crate) trait Target: Sized + Send + Sync + 'static {
     type Db: Database<Pool = Self::Pool>;
     type Pool: Pool<Database = Self::Db> + Clone + Send + Sync;
 
-    /// Its address; `unique` names the test.
+    /// The address of the database. `unique` names the test.
     fn url(unique: &str) -> String;
     fn connect(url: &str) -> Self::Pool;
     /// Owner and generation of each partition.
@@ -20,11 +20,11 @@ pub(crate) trait Target: Sized + Send + Sync + 'static {
     /// Whether the log of owners is kept. SQLite has no clock that is finer than a millisecond, in which a release and
     /// the claim after it would fall; there, the generations of the calls tell who owns what.
     const LOGS_OWNERS: bool;
-    /// Whether one transaction writes at a time. A process that is frozen in its transaction then keeps all others out.
+    /// Whether one transaction writes at a time. A process that is frozen in its transaction then keeps out all others.
     const ONE_WRITER: bool;
     /// Keeps a log of owners and members in a table, by triggers.
     fn log_ownership(pool: &Self::Pool, prefix: &str) -> impl Future<Output = ()> + Send;
-    /// The log, in the order of its rows.
+    /// Reads the log in the order of its rows.
     fn changes(pool: &Self::Pool, prefix: &str) -> impl Future<Output = Vec<Change>> + Send;
     /// Runs statements whose rows do not matter.
     fn run(pool: &Self::Pool, sql: String) -> impl Future<Output = ()> + Send;

@@ -11,8 +11,8 @@ use crate::{
     stop_all,
 };
 
-/// More processes than this must not be lost to it: two before calls are noted, three that count, and two
-/// that began when others had.
+/// The most processes that the record may end: two before calls are tracked, three that count against it, and
+/// two whose calls began before the record was known to be suspect.
 const DEATHS: usize = 7;
 
 pub(crate) async fn a_record_that_kills_its_process_is_set_aside<T: Target>(store: &str) {

@@ -1,4 +1,4 @@
-//! A copy of the database takes over, which lacks the last commits.
+//! A copy of the database takes over. The copy lacks the last commits.
 
 use crate::{
     cluster::Cluster,
@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl<T: Target> Cluster<T> {
-    /// Schedules records that the database is to forget. Nothing is judged of them.
+    /// Schedules records that the database is to forget. The checker does not judge them.
     async fn schedule_for_nothing(&mut self, records: u32) {
         let steps = self.steps(records);
         let work = async |conn: &mut _| self.outbox.schedule_all(conn, &steps).await;
@@ -16,8 +16,8 @@ impl<T: Target> Cluster<T> {
     }
 }
 
-/// What was forgotten is gone. The ids of it are given to other records, while the workers still have the forgotten
-/// ones in memory and on their way to the database: all that the copy accepts is delivered nevertheless.
+/// Forgotten records are gone. Their ids are given to other records, while the workers still have the forgotten
+/// records in memory and outcomes on their way to the database. All that the copy accepts is delivered nevertheless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_that_forgets_commits_loses_nothing_else() {
     let server = Server::start("pg", 17_630);

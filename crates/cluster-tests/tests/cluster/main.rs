@@ -1,5 +1,5 @@
-//! Real processes on real databases: join, leave, kill, pause, roll; each judged by the checker,
-//! which knows nothing of the library.
+//! Real processes on real databases join, leave, are killed, frozen and replaced. The checker judges each
+//! history. It knows nothing of the library.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 

@@ -1,4 +1,4 @@
-//! The database goes away in the middle and comes back; on a server of the test's own.
+//! The database crashes while workers deliver, and comes back. The server belongs to the test alone.
 
 use crate::{
     cluster::Cluster,
@@ -17,8 +17,8 @@ async fn outlives<T: Target>(name: &'static str, variable: &str, port_base: u16)
     server.services(&["kill", name], 0);
     server.services(&["start", name], 0);
     cluster.feed(200, 1.0).await;
-    // A crash forgets the last settles, and instances learn of that with their next one: until then the calls that they
-    // make are repeated.
+    // A crash forgets the last settles. An instance learns of the crash with its next settle, and the calls that it
+    // has made until then are repeated.
     cluster.fault(false, "outage", None);
     cluster.verdict().await;
     assert_eq!(cluster.dead().await, 0, "an outage makes nobody declare a peer dead");

@@ -1,11 +1,11 @@
-//! A server of a test's own.
+//! A server for one test alone.
 
 use std::{
     path::PathBuf,
     process::{Command, Output},
 };
 
-/// A private server, taken down when dropped.
+/// A private server. Dropping it stops the server and deletes the data.
 pub(crate) struct Server {
     name: &'static str,
     folder: PathBuf,
@@ -19,7 +19,7 @@ impl Server {
         server
     }
 
-    /// Runs `dev/services` on it.
+    /// Runs `dev/services` for this server.
     pub(crate) fn services(&self, arguments: &[&str], port_base: u16) -> Output {
         let command = std::env::var("KEYLANE_SERVICES_COMMAND")
             .expect("KEYLANE_SERVICES_COMMAND is not set: run `eval \"$(dev/services env)\"` first");
@@ -33,7 +33,7 @@ impl Server {
         output
     }
 
-    /// The address out of what `env` prints.
+    /// The value of a variable that `dev/services env` prints.
     pub(crate) fn url(&self, variable: &str) -> String {
         let output = self.services(&["env", self.name], 0);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,7 +1,8 @@
-//! Two builds side by side: the schema of the next one, its processes beside those of this one, and back.
+//! Two builds side by side: the schema of the next build, processes of the next build beside those of this one,
+//! and the way back.
 //!
-//! In every run both are this build, so that the schema stays as it is; `dev/two-builds` makes another one, whose
-//! schema is a version ahead.
+//! In most runs both builds are this one, and the schema stays as it is. `dev/two-builds` makes another build, whose
+//! schema is one version ahead.
 
 use crate::{
     cluster::{Build, Cluster, Worker},
@@ -17,7 +18,7 @@ pub(crate) async fn an_upgrade_and_its_rollback_lose_and_repeat_nothing<T: Targe
     cluster.feed(200, 0.5).await;
     for build in [Build::Next, Build::This] {
         replace(&mut cluster, &mut workers, build).await;
-        // Whoever migrates again, of either build, leaves the tables as they are.
+        // A second migration, by either build, leaves the tables as they are.
         cluster.migrate(build).await;
         cluster.feed(200, 0.5).await;
     }

@@ -16,13 +16,13 @@ use crate::{
     database::Target,
 };
 
-/// From the crash of an owner until another has its partitions.
+/// The longest time from the crash of an owner until another instance has its partitions.
 pub(crate) const TAKEOVER: Duration =
     STALE.saturating_add(TICK.saturating_mul(3)).saturating_add(Duration::from_secs(2));
-/// From the last change of the members until shares are equal; a drain waits for calls.
+/// The longest time from the last change of the members until shares are equal. A drain waits for calls.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// A row of the log of owners and members: when by the wall clock in microseconds, and what has changed.
+/// A row of the log of owners and members: the time on the wall clock in microseconds, and the change.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) at: i64,
@@ -35,7 +35,7 @@ pub(crate) struct Change {
 }
 
 impl<T: Target> Cluster<T> {
-    /// Waits until all that was scheduled is finished, and has the journals judged.
+    /// Waits until all scheduled records are finished, and lets the checker judge the journals.
     pub(crate) async fn verdict(&self) -> Report {
         self.wait_until_empty().await;
         self.tell(What::Finished);
@@ -56,7 +56,7 @@ impl<T: Target> Cluster<T> {
         let takeover = Takeover { bound: nanoseconds(TAKEOVER), settled: nanoseconds(SETTLED) };
         Expect {
             truth: Truth::Calls,
-            // A transaction that a deadlock ends is called again.
+            // If a deadlock ends a transaction, its handler is called again.
             repeats: if transactional { Repeats::Any } else { Repeats::Explained },
             ownership: T::LOGS_OWNERS,
             takeover: T::LOGS_OWNERS.then_some(takeover),
@@ -83,7 +83,7 @@ impl<T: Target> Cluster<T> {
         history
     }
 
-    /// Nothing is known of records that the database has forgotten; a call of a worker is of one record.
+    /// Leaves out the events of records that the database has forgotten. A call of a worker has one record.
     fn leave_out_forgotten(&self, history: &mut Vec<Event>) {
         let mut calls = BTreeSet::new();
         history.retain(|event| match &event.what {
@@ -96,7 +96,7 @@ impl<T: Target> Cluster<T> {
         });
     }
 
-    /// Who owned what and who was a member, on the clock of the journals.
+    /// The owners and the members over time, on the clock of the journals.
     async fn owners(&self) -> Vec<Event> {
         let changes = T::changes(&self.pool, &self.prefix).await;
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_nanos() as i128;

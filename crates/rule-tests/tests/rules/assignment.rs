@@ -1,4 +1,4 @@
-//! Who should own which partition: total, balanced, minimal, idempotent, the same for everyone.
+//! The assignment of partitions is total, balanced, minimal, idempotent, and the same for every observer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 type Claims = [Claim; PARTITION_COUNT];
 
-/// A cluster at any moment: the living, those that drain, and claims of these and of the dead.
+/// A cluster at any moment: living and draining instances, and claims of these and of dead ones.
 #[derive(Clone, Debug)]
 struct Cluster {
     active: BTreeSet<InstanceId>,
@@ -40,12 +40,12 @@ pub(crate) fn id(number: usize) -> InstanceId {
     InstanceId::from(Uuid::from_u128(number as u128 + 1))
 }
 
-/// Up to 20 instances, seldom more of them than there are partitions. `least` are active.
+/// Up to 20 instances, seldom more than there are partitions. At least `least` of them are active.
 fn cluster(least: usize) -> impl Strategy<Value = Cluster> {
     let size = prop_oneof![9 => least..=20, 1 => 250..=300_usize];
     size.prop_flat_map(|active| (Just(active), 0..4_usize, 0..4_usize)).prop_flat_map(
         |(active, draining, dead)| {
-            // Some of those who once were claim much more than others.
+            // Some instances, living or dead, have claimed far more than others.
             let weights = vec(0..100_u32, active + draining + dead + 1);
             let owners = vec(any::<u32>(), PARTITION_COUNT);
             (weights, owners, vec(0..9_i64, PARTITION_COUNT)).prop_map(
@@ -124,8 +124,8 @@ proptest! {
         prop_assert_eq!(assign(&cluster.active, &claims), assignment);
     }
 
-    /// What can stay stays: everyone keeps its holdings up to the share, and as many as can be are
-    /// among those whose share is one larger.
+    /// No partition moves without need: each instance keeps its partitions up to its share, and the larger
+    /// shares go to instances that have as many, as far as there are such.
     #[test]
     fn no_partition_moves_without_need(cluster in cluster(1)) {
         let holdings = held(cluster.claims.iter().map(|claim| claim.owner), &cluster.active);
@@ -146,7 +146,7 @@ proptest! {
         prop_assert_eq!(assign(&cluster.active, &claims), assignment);
     }
 
-    /// Observers may have read other generations, and know of other dead instances.
+    /// Observers may have read different generations, and may know different dead instances.
     #[test]
     fn every_observer_comes_to_the_same(cluster in cluster(1), shift in 1..9_i64, stranger in 1000..2000_usize) {
         let may_own = cluster.may_own();
@@ -157,8 +157,8 @@ proptest! {
         prop_assert_eq!(assign(&cluster.active, &seen), cluster.assignment());
     }
 
-    /// For each partition: it is where it should be, or exactly one instance claims it, or exactly one
-    /// waits while exactly one lets it go.
+    /// Each partition is where it should be, or exactly one instance claims it, or exactly one instance
+    /// waits for it while exactly one releases it.
     #[test]
     fn the_moves_of_all_fit_together(cluster in cluster(1)) {
         let (assignment, may_own) = (cluster.assignment(), cluster.may_own());

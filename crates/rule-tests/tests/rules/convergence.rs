@@ -1,5 +1,5 @@
-//! Instances that see old views, win only some of their claims, come, go and crash: once that ends,
-//! everything is settled within a few rounds.
+//! Instances see old views, win only some of their claims, join, leave and crash. Once that ends, the
+//! assignment settles within a few rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,20 +14,20 @@ use proptest::{collection::vec, prelude::*};
 
 use super::assignment::id;
 
-/// What happens before a round.
+/// An event before a round.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Join,
     /// Starts to drain.
     Leave(usize),
-    /// Acts no more, but counts as alive until it is evicted.
+    /// Acts no more, and counts as alive until it is evicted.
     Crash(usize),
     /// The crashed count as dead from now on.
     Evict,
     Nothing,
 }
 
-/// The world as one statement reads it.
+/// The cluster as one statement reads it.
 #[derive(Clone)]
 struct View {
     active: BTreeSet<InstanceId>,
@@ -72,8 +72,8 @@ impl World {
         }
     }
 
-    /// Every instance does its part once, each seeing a view as old as `ages` says; of its claims only
-    /// those succeed that `luck` favours. Returns whether nobody had anything to do.
+    /// Every instance acts once, on a view of the age that `ages` says. `luck` decides which of its claims
+    /// succeed. Returns whether no instance had anything to do.
     fn round(&mut self, ages: &[usize], luck: impl Fn(Partition) -> bool) -> bool {
         self.past.push(self.view.clone());
         let newest = self.past.len() - 1;
@@ -134,11 +134,12 @@ proptest! {
             world.happen(event);
             world.round(&ages, |partition| lucky[partition.index() / 64] >> (partition.index() % 64) & 1 == 1);
         }
-        // One has to be left, and the dead have to be known as such.
+        // One instance must be left, and the crashed ones must count as dead.
         world.happen(Event::Join);
         world.happen(Event::Evict);
 
-        // To let go and take what is free; to take what was let go; to see that nothing is left to do.
+        // One round to release and to claim what is free, one to claim what was released, and one without
+        // any change.
         let mut rounds = 1;
         while !world.round(&[0], |_| true) {
             rounds += 1;

@@ -12,7 +12,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::{assignment::id, millis};
 
-/// A minute to ten hours since some start.
+/// One minute to ten hours after the start of the clock.
 fn moment() -> impl Strategy<Value = Duration> {
     millis(60_000..=36_000_000)
 }
@@ -26,8 +26,8 @@ proptest! {
         prop_assert!(sent_at < until && until < sent_at + stale_timeout);
     }
 
-    /// The same for real observers: whenever they get a view, and though clocks run up to one in twenty too
-    /// fast or too slow, nobody is suspected who still trusts itself.
+    /// The same for real observers. Whenever they get a view, and if clocks are up to 5 % too fast or too
+    /// slow, no instance is suspected that still trusts its lease.
     #[test]
     fn nobody_is_suspected_who_still_trusts_itself(
         sent_at in moment(),

@@ -1,4 +1,4 @@
-//! What follows from an attempt: one step for every case, and never a retry of a lost cause.
+//! Each attempt has one next step, and what has failed for good is never retried.
 
 use keylane::{
     OnFailure,
@@ -94,7 +94,7 @@ proptest! {
         prop_assert_eq!(change, expected);
     }
 
-    /// Order rests on this: no later record of a lane may pass one that was neither delivered nor
+    /// The order of a lane rests on this: no record passes an earlier one that was neither delivered nor
     /// given up, unless the handler said so.
     #[test]
     fn a_lane_passes_only_what_is_done_or_allowed(step in step(), stopped_lane: bool, rules in lane_rules()) {

@@ -1,4 +1,4 @@
-//! Which instances have gone silent, and which will not let go.
+//! Which instances have gone silent, and which do not release what they must.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,7 +19,7 @@ fn member(number: usize, beat: u128) -> Member {
     Member { id: id(number), state: InstanceState::Active, beat: i64::try_from(beat).unwrap_or(i64::MAX) }
 }
 
-/// The moments of some views, with pauses of up to `longest` milliseconds between them.
+/// The times of some views, with pauses of up to `longest` milliseconds between them.
 fn moments(longest: u64) -> impl Strategy<Value = Vec<Duration>> {
     vec(millis(1..=longest), 1..40).prop_map(|pauses| {
         let add = |now: &mut Duration, pause| {
@@ -42,8 +42,8 @@ proptest! {
         }
     }
 
-    /// Nobody is suspected by a view after an interruption, nor on a later one before the whole
-    /// timeout has been watched anew.
+    /// After an interruption no instance is suspected before the observer has watched it for the whole
+    /// timeout again.
     #[test]
     fn an_interrupted_observer_starts_afresh(moments in moments(40_000)) {
         let mut seen = Observations::default();
@@ -63,7 +63,7 @@ proptest! {
         }
     }
 
-    /// The silent one is found among those that beat, one view after the other.
+    /// The one silent instance is found among those that beat.
     #[test]
     fn only_the_silent_are_suspected(moments in moments(20_000), silent_from in millis(0..=100_000)) {
         let mut seen = Observations::default();
@@ -74,7 +74,7 @@ proptest! {
                 seen.observe(&members, now, STALE, GAP).0.iter().map(|suspect| suspect.id).collect();
             prop_assert!(suspects.is_empty() || suspects == [id(1)]);
             prop_assert!(suspects.is_empty() || now >= silent_from + STALE);
-            // The observer may have had a view just before the last beat, and has the next after at most 20 s.
+            // The observer may have had a view just before the last beat, and gets the next one within 20 s.
             prop_assert!(!suspects.is_empty() || now < silent_from + STALE + GAP);
         }
     }
@@ -89,7 +89,7 @@ proptest! {
         }
     }
 
-    /// Overdue is who has held on without a break for the whole limit.
+    /// An instance is overdue if it has kept a partition without a break for the whole limit.
     #[test]
     fn only_who_holds_on_is_overdue(steps in vec((millis(1..=20_000), any::<bool>()), 1..40)) {
         let mut seen = Observations::default();

@@ -1,7 +1,7 @@
 //! Property tests of the rules: what must hold for every cluster, every policy and every clock.
 //!
-//! A failing case is printed in its smallest form, with a line `cc …` that repeats it: put the line
-//! into the `.regressions` file beside the test and it is tried first from then on.
+//! A failing case is printed in its smallest form, with a line `cc …` that repeats it. The line belongs into
+//! the `.regressions` file beside the test: the case is then tried first.
 
 mod assignment;
 mod convergence;
@@ -22,7 +22,7 @@ use proptest::{
     test_runner::{Config, FileFailurePersistence},
 };
 
-/// 256 cases; failures are remembered beside the test.
+/// 256 cases. Failing ones are kept in a file beside the test.
 fn config() -> Config {
     Config {
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),

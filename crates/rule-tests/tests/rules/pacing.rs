@@ -25,7 +25,7 @@ proptest! {
         let size = fetch_size(limits, in_flight, bytes, mean);
         prop_assert!(size <= limits.batch_size);
         prop_assert!(in_flight + size <= limits.max_in_flight.max(in_flight));
-        // Only an empty pipeline may go over the limit of bytes, by one record.
+        // Only if nothing is in flight may one record exceed the limit of bytes.
         let within = bytes + size * mean <= limits.max_in_flight_bytes;
         prop_assert!(size == 0 || within || (size == 1 && in_flight == 0));
     }
@@ -35,7 +35,7 @@ proptest! {
         prop_assert!(fetch_size(limits, 0, bytes, mean) >= 1);
     }
 
-    /// No limit is left unused without need.
+    /// A fetch is as large as the limits allow.
     #[test]
     fn a_fetch_is_as_large_as_the_limits_allow(
         limits in limits(), in_flight in 1..10_000_usize, bytes in 0..100_000_000_usize, mean in 1..100_000_usize,

@@ -127,7 +127,7 @@ proptest! {
     }
 }
 
-/// It became the longest delay once the power of the multiplier was beyond all numbers.
+/// The delay became the longest one when the power of the multiplier was infinite.
 #[test]
 fn a_delay_of_zero_stays_zero_however_often_a_record_has_failed() {
     let policy = RetryPolicy::exponential().initial_delay(Duration::ZERO).max_retries(u32::MAX);

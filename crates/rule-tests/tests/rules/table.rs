@@ -1,4 +1,4 @@
-//! A database in small: ids drawn in order, commits in any order, and what a statement sees of both.
+//! A small model of a database: ids are drawn in order, transactions commit in any order, and statements see both.
 
 #![allow(clippy::unwrap_used, reason = "a property fails by panicking")]
 
@@ -19,18 +19,18 @@ pub(crate) const SETTLER: usize = usize::MAX;
 /// How the database lets a reader know when an id is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// By numbers of transactions, each drawn before the ids: PostgreSQL, memory.
+    /// By the numbers of transactions, each drawn before the ids: PostgreSQL, memory.
     Numbered,
-    /// Not at all; a scan brings what is late: MySQL.
+    /// Not at all. Each scan also brings records that were committed late: MySQL.
     Late,
-    /// Ids become visible in their order, because there is one writer at a time: SQLite.
+    /// There is one writer at a time, so ids become visible in their order: SQLite.
     Serial,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) key: usize,
-    /// Moments, counted in steps of the world.
+    /// Times, counted in steps of the world.
     pub(crate) scheduled: u32,
     pub(crate) committed: u32,
     pub(crate) held: bool,
@@ -69,7 +69,7 @@ impl Table {
         }
     }
 
-    /// The transaction gets its number, if it has none yet. False: it would wait for another writer.
+    /// Gives the transaction its number, if it has none yet. Returns false if it would wait for another writer.
     pub(crate) fn begin(&mut self, who: usize) -> bool {
         if self.kind == Kind::Serial && self.open.keys().any(|other| *other != who) {
             return false;
@@ -89,7 +89,7 @@ impl Table {
         }
     }
 
-    /// The number of the transaction that has been committed, if it was open.
+    /// Commits the transaction, if it is open. Returns its number.
     pub(crate) fn commit(&mut self, who: usize) -> Option<i64> {
         let Open { number, rows } = self.open.remove(&who)?;
         self.last_ended = self.last_ended.max(number);
@@ -106,7 +106,7 @@ impl Table {
         }
     }
 
-    /// What a transaction has inserted last is rolled back to a savepoint, which had a number of its own.
+    /// Rolls the last insert of a transaction back to a savepoint. The savepoint had a number of its own.
     pub(crate) fn roll_back_to_savepoint(&mut self, who: usize) {
         if self.kind != Kind::Serial {
             self.draw_number();
@@ -114,14 +114,14 @@ impl Table {
         }
     }
 
-    /// All writers come to their end.
+    /// Commits the transactions of all writers.
     pub(crate) fn commit_writers(&mut self) {
         while let Some(who) = self.open.keys().find(|who| **who != SETTLER).copied() {
             self.commit(who);
         }
     }
 
-    /// Ids that are used up by others and never seen here.
+    /// Draws ids that are never inserted.
     pub(crate) fn burn(&mut self, ids: i64) {
         if self.kind != Kind::Serial || self.open.is_empty() {
             self.whole();
@@ -134,19 +134,19 @@ impl Table {
         self.last_number
     }
 
-    /// The number of a transaction that begins and ends at once.
+    /// Begins and ends a transaction at once. Returns its number.
     pub(crate) fn whole(&mut self) -> i64 {
         let number = self.draw_number();
         self.last_ended = number;
         number
     }
 
-    /// The transactions that are open and have written nothing that they can still commit.
+    /// The open transactions that have written nothing that they can still commit.
     pub(crate) fn bystanders(&self) -> Vec<i64> {
         self.open.values().filter(|open| open.rows.is_empty()).map(|open| open.number).collect()
     }
 
-    /// The last id as the statement for it says.
+    /// The last id as a statement reads it.
     pub(crate) fn last_id(&self) -> RecordId {
         let uncommitted = self.open.values().map(|open| open.rows.len() as i64).sum::<i64>();
         match self.kind {
@@ -156,7 +156,7 @@ impl Table {
         }
     }
 
-    /// What a statement sees. What has begun after the last transaction that has ended is not listed.
+    /// The snapshot of a statement. It does not list transactions that have begun after the last one that has ended.
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         let end = self.last_ended + 1;
         let mut open: Vec<i64> =
@@ -165,7 +165,7 @@ impl Table {
         (self.kind == Kind::Numbered).then_some(Snapshot { end, open })
     }
 
-    /// As the answer to a settle or to `find_head` says.
+    /// The horizon that `find_head` returns.
     pub(crate) fn told(&self, number: i64) -> Option<i64> {
         (self.kind == Kind::Numbered).then_some(number)
     }
@@ -185,8 +185,8 @@ impl Table {
         partitions.iter().flat_map(|partition| self.pending([partition].into_iter().collect())).collect()
     }
 
-    /// A pending record that should be in memory whenever a fetch brings the record `id`: of the same
-    /// key, with a lower id, and committed before that was scheduled.
+    /// A pending record that must be in memory when a fetch brings the record `id`: it has the same key and a
+    /// lower id, and was committed before `id` was scheduled.
     pub(crate) fn missing_cause(&self, id: RecordId, known: impl Fn(RecordId) -> bool) -> Option<RecordId> {
         let later = &self.rows[&id];
         let is_cause = |row: &Row| row.key == later.key && !row.held && row.committed < later.scheduled;

@@ -22,7 +22,7 @@ enum Event {
     RollBack(usize),
     /// A savepoint is taken back.
     RollBackPart(usize),
-    /// Ids that others have used up.
+    /// Ids are drawn and never inserted.
     Burn(i64),
     /// A fetch begins, or takes its next step.
     Fetch,
@@ -30,11 +30,12 @@ enum Event {
     FetchIdle,
     /// The fetch under way fails.
     Fail,
-    /// It is time to fetch what another hand has made pending.
+    /// It is time to search for records that others have made pending.
     FetchByPartition,
-    /// A settle of so many begins, which holds them or completes them, or it takes its next step.
+    /// A settle begins, of at most this many records, which it holds or completes; or a settle takes its next
+    /// step.
     Settle(usize, bool),
-    /// What is queued of this key is given up in memory.
+    /// Queued records of this key are requeued.
     Requeue(usize),
     /// Held records of this key are pending again.
     Return(usize),
@@ -45,7 +46,7 @@ enum Event {
 }
 
 impl Event {
-    /// Whether fetches begin at the head afterwards.
+    /// Whether the next fetch begins at the head because of this event.
     fn unsettles(self) -> bool {
         use Event::{Fail, FetchByPartition, Lose, Requeue, Return};
         matches!(self, Fail | FetchByPartition | Requeue(_) | Return(_) | Lose(_))
@@ -107,7 +108,7 @@ impl World {
         Ok(())
     }
 
-    /// Nothing is under way any more, and everything is here.
+    /// Ends everything under way, and gains all partitions.
     fn quiet(&mut self) -> TestCaseResult {
         self.finish()?;
         self.table.commit_writers();
@@ -116,7 +117,7 @@ impl World {
         Ok(())
     }
 
-    /// A fetch from its beginning to its end, and a settle of what it has brought.
+    /// One whole fetch, and a settle of what it has brought.
     fn round(&mut self) -> TestCaseResult {
         self.happen(Event::Fetch)?;
         self.happen(Event::Settle(usize::MAX, false))?;
@@ -131,13 +132,14 @@ fn kind() -> impl Strategy<Value = Kind> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..super::config() })]
 
-    /// Whenever a fetch brings a record, what was committed before that was scheduled is there (see
-    /// `take_in`); and once it is quiet, everything is brought and completed.
+    /// When a fetch brings a record, the records of its key that were committed before it was scheduled are in
+    /// memory (see `take_in`). Once no event comes any more, all records are brought and completed.
     #[test]
     fn fetches_pass_over_nothing(
         kind in kind(),
         limit in 1..8_usize,
-        // What makes the next fetch begin anew would make good for what was passed over.
+        // In calm cases no event makes a fetch begin at the head, which would also find records that were
+        // passed over.
         calm in prop::bool::weighted(0.7),
         events in vec(event(), 1..200),
     ) {
@@ -158,7 +160,7 @@ proptest! {
 proptest! {
     #![proptest_config(super::config())]
 
-    /// While records come and go, a fetch does not stay behind for ever.
+    /// While records come and go, the beginning of fetches moves on.
     #[test]
     fn the_low_watermark_comes_along(kind in kind(), events in vec(event(), 1..100)) {
         let mut world = World::new(kind, 10);

@@ -31,10 +31,10 @@ enum Event {
     RollBackPart(usize),
     /// A transaction that inserts one record and commits at once.
     Whole(usize),
-    /// So many of what was brought are completed, in a transaction that gives a witness.
+    /// At most this many records in memory are completed, in a transaction that gives a witness.
     Settle(usize),
     Fetch,
-    /// It is asked which transactions have written nothing; what is told counts from the next fetch on.
+    /// The bystanders are asked for. The answer counts from the next fetch on.
     Ask,
 }
 
@@ -53,24 +53,24 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// How it is decided where a fetch begins.
+/// A way to decide where a fetch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// The rule.
     Witnesses,
     /// Behind what was read last.
     HighWater,
-    /// What has ended is compared after reading, for the next fetch.
+    /// The lists of open transactions are compared after reading, for the next fetch.
     AfterReading,
-    /// Only the transactions that were listed as open count, not those from the end of the snapshot on.
+    /// Only transactions that the snapshot lists as open count, not those from its end on.
     OnlyListed,
-    /// A fetch that was cut by its limit leaves how far was read as it is.
+    /// A fetch that was cut by its limit does not lower how far was read.
     NotLowered,
-    /// The last id is read after the number was given out.
+    /// The last id of a witness is read after its number was drawn.
     LastIdAfterwards,
-    /// The snapshot is that of a statement before.
+    /// The snapshot is that of an earlier statement.
     SnapshotBefore,
-    /// The last id is read after it was asked which transactions have written nothing.
+    /// The last id is read after the bystanders were.
     AskedBefore,
 }
 
@@ -89,18 +89,18 @@ struct Course {
     table: Table,
     limit: usize,
     witnesses: Witnesses,
-    /// As the naive ways have it: the snapshot of the last fetch, and how far it has read.
+    /// For the naive ways: the snapshot of the last fetch, and the last id that it has read.
     before: Option<(Snapshot, RecordId)>,
-    /// What a statement before has seen.
+    /// The snapshot of an earlier statement.
     earlier: Snapshot,
-    /// Where the next fetch begins at the latest, as comparing afterwards says.
+    /// The latest beginning of the next fetch by `AfterReading`.
     compared: Option<RecordId>,
     memory: BTreeSet<RecordId>,
-    /// The last id as the last fetch has told it.
+    /// The last id that the last fetch has read.
     last_id: RecordId,
-    /// Of a settle whose reply is under way.
+    /// The witness of a settle whose reply is under way.
     given: Option<Witness>,
-    /// Who has written nothing, and the last id before that was known.
+    /// The bystanders, and the last id that was read before them.
     told: Option<(Vec<i64>, RecordId)>,
 }
 
@@ -152,14 +152,14 @@ impl Course {
         }
     }
 
-    /// Where the fetch begins that has this snapshot.
+    /// The beginning of the fetch with this snapshot.
     fn first(&mut self, snapshot: &Snapshot) -> Option<RecordId> {
         let read_to = self.before.as_ref().map(|(_, read_to)| read_to + 1);
         let at_most = |first: Option<RecordId>| read_to.min(first.or(read_to));
         match self.way {
             Way::HighWater => read_to,
             Way::AfterReading => at_most(self.compared.take()),
-            // As if the end of the snapshot were known to be bounded.
+            // This witness bounds all transactions from the end of the snapshot on, which no evidence shows.
             Way::OnlyListed => {
                 let (before, _) = self.before.as_ref()?;
                 let mut listed = self.witnesses.clone();
@@ -173,7 +173,7 @@ impl Course {
         }
     }
 
-    /// A fetch by one statement: what is not known begins at the first id.
+    /// One fetch by one statement. If no beginning is known, the fetch begins at the first id.
     fn fetch(&mut self) -> TestCaseResult {
         self.tell();
         let snapshot = self.table.snapshot().unwrap();
@@ -231,8 +231,8 @@ fn run(way: Way, limit: usize, events: &[Event]) -> TestCaseResult {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..super::config() })]
 
-    /// With a snapshot and a reading of the same statement nothing is passed over, and nothing is brought
-    /// before an earlier record of its key that could be seen.
+    /// If a statement takes its snapshot and reads in one moment, no record is passed over, and none is brought
+    /// before an earlier visible record of its key.
     #[test]
     fn nothing_below_the_beginning_was_not_there_before(
         limit in 1..6_usize,
@@ -275,7 +275,7 @@ proptest! {
     }
 }
 
-/// The model does tell: whatever looks as if it would do is caught within some hundred courses.
+/// The model can tell right from wrong: each naive way is caught within some hundred courses.
 #[test]
 fn naive_ways_are_caught() {
     for way in NAIVE {

@@ -1,5 +1,5 @@
-//! One instance as the delivery wing is, on a database in small: its fetches and settles take a step at a
-//! time, so that anything can happen between two statements.
+//! One instance with the fetches and settles of the delivery wing, on a small model of a database. Each fetch and
+//! each settle takes one step at a time, so that any event can come between two statements.
 
 #![allow(clippy::unwrap_used, reason = "a property fails by panicking")]
 
@@ -18,19 +18,19 @@ use proptest::{prelude::*, test_runner::TestCaseResult};
 
 use super::table::{KEYS, Kind, PARTITIONS, SETTLER, Table, partition};
 
-/// What a fetch does next. A statement that is not of one moment takes several steps.
+/// The next step of a fetch. A statement that does not read in one moment takes several steps.
 enum Next {
     Statement,
-    /// The last id was read before a number is drawn for its own sake.
+    /// Draws a number as a witness; the last id was read before.
     Draw(RecordId),
-    /// The same for a query of the head.
+    /// Draws a number for a search of the head; the last id was read before.
     Number(PartitionSet, RecordId),
-    /// The first record of these, and the snapshot.
+    /// Reads the first record of these partitions, and the snapshot.
     Head(PartitionSet, RecordId, i64),
-    /// The last id, and then the ids from this one on, so many of them.
+    /// Reads the last id, for a scan from this id on over this many ids.
     LastId(RecordId, i64),
     ScanById(RecordId, i64, RecordId),
-    /// What is late, or the last id as it is after the snapshot.
+    /// Reads late records, or the last id after the snapshot.
     Rest(RecordId, Vec<RecordId>, Horizon),
     Heads,
     TakeIn(Vec<RecordId>),
@@ -41,7 +41,7 @@ struct Fetch {
     owned: PartitionSet,
     grants: [u32; PARTITIONS],
     skip: BTreeSet<RecordId>,
-    /// Keys of which records were given back or returned meanwhile.
+    /// Keys with records that were requeued or returned after the fetch began.
     stale: BTreeSet<usize>,
     kept: bool,
     next: Next,
@@ -50,19 +50,19 @@ struct Fetch {
 struct Settle {
     ids: BTreeSet<RecordId>,
     hold: bool,
-    /// Once it is committed.
+    /// The number of the transaction. Set when it is committed.
     number: Option<i64>,
 }
 
-/// The instance, and the table that others write, too.
+/// The instance, and the table that others write as well.
 pub(crate) struct World {
     pub(crate) table: Table,
     limit: usize,
     pub(crate) readings: Readings,
     pub(crate) owned: PartitionSet,
-    /// How often each partition was granted.
+    /// The number of times that each partition was granted.
     grants: [u32; PARTITIONS],
-    /// What was owned at the last fetch.
+    /// The partitions that were owned at the last fetch.
     fetched_of: PartitionSet,
     memory: BTreeMap<RecordId, usize>,
     requeued: bool,
@@ -116,7 +116,7 @@ impl World {
         self.fetch = Some(Fetch { reading, owned, grants: self.grants, skip, stale, kept, next });
     }
 
-    /// The next step of a fetch; each sees the table as it is now.
+    /// Takes the next step of a fetch, which sees the table as it is now.
     fn step(&mut self, mut fetch: Fetch) -> TestCaseResult {
         let table = &mut self.table;
         let brings = |ids: &mut dyn Iterator<Item = RecordId>| -> Vec<RecordId> {
@@ -179,7 +179,7 @@ impl World {
         }
         let mut taken = Vec::new();
         for id in found {
-            // What was deleted meanwhile was of a partition that has been lost.
+            // A record that was deleted meanwhile belongs to a partition that was lost.
             let key = self.table.rows.get(id).map(|row| row.key);
             let number = |key: usize| key % PARTITIONS;
             let still = |key: &usize| fetch.grants[number(*key)] == self.grants[number(*key)];
@@ -212,7 +212,7 @@ impl World {
             self.memory.retain(|id, _| !settle.ids.contains(id));
             return;
         }
-        // It is begun in one step and committed in another.
+        // A settle begins in one step and commits in another.
         if let Some(number) = self.table.commit(SETTLER) {
             for id in &settle.ids {
                 match settle.hold {
@@ -252,7 +252,7 @@ impl World {
         }
     }
 
-    /// No partition is let go before all that is being written of it is durable.
+    /// Loses a partition, unless an outcome of it is being written.
     pub(crate) fn lose(&mut self, number: usize) {
         let of = |key: usize| partition(key) == partition(number);
         if !self.is_settling(of) {
@@ -265,19 +265,19 @@ impl World {
         if !self.owned.contains(partition(number)) {
             self.owned.insert(partition(number));
             self.grants[number] += 1;
-            // Only who reads the generations can tell that it was away between two fetches.
+            // Only the generation tells that the partition was away between two fetches.
             self.requeued |= self.fetched_of.contains(partition(number));
         }
     }
 
-    /// The fetch under way fails, and with it all that was known of the database.
+    /// The fetch under way fails, and all knowledge of the database is discarded.
     pub(crate) fn fail(&mut self) {
         if self.fetch.take().is_some() {
             self.readings.discard();
         }
     }
 
-    /// Where the next scan begins, if it is known.
+    /// The first id of the next scan, if it is known.
     pub(crate) fn next_scan(&self) -> Option<RecordId> {
         let mut reading = self.readings.clone().begin(self.owned, PartitionSet::EMPTY, false);
         loop {
@@ -290,7 +290,7 @@ impl World {
         }
     }
 
-    /// What is under way comes to its end.
+    /// Ends the settle and the fetch under way.
     pub(crate) fn finish(&mut self) -> TestCaseResult {
         while self.settle.is_some() {
             if self.table.kind == Kind::Serial {

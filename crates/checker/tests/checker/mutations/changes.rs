@@ -1,4 +1,4 @@
-//! Mutations of numbers, and of what the end has.
+//! Mutations of numbers, and of the events at the end.
 
 use keylane_checker::{CallKind, End, Event, Status, What};
 use uuid::Uuid;
@@ -29,7 +29,7 @@ pub(crate) fn more_attempts_called(view: &View<'_>) -> Vec<Vec<Event>> {
             records[0].attempt += 1;
         }
     };
-    // A fallback comes after a failure that is counted already.
+    // A fallback is called after a failure that is counted already.
     let calls = view.calls.iter().rev().filter(|call| call.kind != CallKind::Fallback);
     let first = calls
         .filter(|call| call.records[0].attempt == 1 && view.records[&call.records[0].id].calls.len() == 1);
@@ -39,7 +39,7 @@ pub(crate) fn more_attempts_called(view: &View<'_>) -> Vec<Vec<Event>> {
 pub(crate) fn more_attempts_written(view: &View<'_>) -> Vec<Vec<Event>> {
     let places = view.places(|what| {
         matches!(what, What::Changed { status: Status::Delayed | Status::Held, id, attempts, .. }
-            // One whose outcome was lost may be counted later: then one more is none too many.
+            // A failure whose outcome was lost may be counted later. Then one more is allowed.
             if failures(view, *id) == *attempts)
     });
     let change = |what: &mut What| {
@@ -50,7 +50,7 @@ pub(crate) fn more_attempts_written(view: &View<'_>) -> Vec<Vec<Event>> {
     places.map(|place| view.with(place, change)).collect()
 }
 
-/// How often the handler of a record has failed, in the whole history.
+/// The number of failures of a record in the whole history.
 fn failures(view: &View<'_>, id: i64) -> u32 {
     let calls = view.records[&id].calls.iter().map(|call| &view.calls[*call]);
     let ends = calls.filter(|call| call.kind != CallKind::Fallback).filter_map(|call| {

@@ -1,4 +1,4 @@
-//! Mutations of who owns what, and who may call and write.
+//! Mutations of ownership, and of the right to call and to write.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use keylane_checker::{CallKind, Called, Event, Status, What};
 
 use super::{rows::open_rows, view::View};
 
-/// Who is up at a place: has joined, has not left, is not dead.
+/// The instances that are up at a place: they have joined, have not left, and are not dead.
 fn up(view: &View<'_>, place: usize) -> Vec<String> {
     let mut up = Vec::new();
     for event in &view.history[..place] {
@@ -248,7 +248,7 @@ pub(crate) fn unequal(view: &View<'_>) -> Vec<Vec<Event>> {
     vec![history]
 }
 
-/// The release of a partition, and its claim by the same again.
+/// The release of a partition, and its next claim by the same instance.
 fn there_and_back(partition: u16, instance: String, generation: i64) -> [What; 2] {
     let again = What::Claimed { partition, instance, generation: generation + 1 };
     [What::Unclaimed { partition, generation }, again]

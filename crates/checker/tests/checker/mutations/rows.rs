@@ -1,4 +1,4 @@
-//! Mutations of what becomes of records.
+//! Mutations of the outcomes of records.
 
 use keylane_checker::{CallKind, End, Event, Status, What};
 use uuid::Uuid;
@@ -7,7 +7,7 @@ use super::view::{CallView, View};
 
 const STRANGER: Uuid = Uuid::from_u128(u128::MAX);
 
-/// The lines of a record that one call has delivered, but for that where it was stored.
+/// The lines of a record that one call has delivered, without the line where it was stored.
 fn delivery(view: &View<'_>, id: i64, call: &CallView<'_>) -> Vec<usize> {
     let record = &view.records[&id];
     let effect = |what: &What| matches!(what, What::Effect { event, handler } if *event == record.event && handler == record.lane.1);
@@ -29,13 +29,13 @@ pub(crate) fn no_end(view: &View<'_>) -> Vec<Vec<Event>> {
 }
 
 pub(crate) fn starved(view: &View<'_>) -> Vec<Vec<Event>> {
-    // When a delayed record is due is not told: it may wait until the end.
+    // A history does not tell when a delayed record is due, so it may wait until the end.
     let due = view.last_delivered().filter(|(id, _)| !view.records[id].delayed);
     due.map(|(id, call)| view.without(&delivery(view, id, call))).collect()
 }
 
 pub(crate) fn no_row(view: &View<'_>) -> Vec<Vec<Event>> {
-    // Of a commit without a reply nothing need be there.
+    // The rows of a commit without a reply may be absent.
     let told = view.last_delivered().filter(|(id, _)| view.committed.contains_key(&view.records[id].tx));
     let all = told.map(|(id, call)| {
         let mut places = delivery(view, id, call);
@@ -101,7 +101,7 @@ pub(crate) fn not_scheduled(view: &View<'_>) -> Vec<Vec<Event>> {
 pub(crate) fn refused(view: &View<'_>) -> Vec<Vec<Event>> {
     let stored = |id: &Uuid| view.records.values().any(|record| record.event == *id);
     let calls = view.places(|what| matches!(what, What::Scheduling { event, .. } if stored(event)));
-    // Each is followed by the line that tells what became of it.
+    // The next line tells the outcome.
     let change = |what: &mut What| {
         if let What::Scheduled { call } = *what {
             *what = What::ScheduleFailed { call };
@@ -118,7 +118,7 @@ pub(crate) fn no_begin(view: &View<'_>) -> Vec<Vec<Event>> {
 pub(crate) fn no_success(view: &View<'_>) -> Vec<Vec<Event>> {
     let delivered =
         view.records.iter().filter_map(|(id, record)| Some((record, record.gone?, view.only_call(*id)?)));
-    // No other call of the lane comes in between.
+    // No other call of the lane is in between.
     let settled = delivered.filter(|(record, gone, call)| {
         !view.calls.iter().any(|other| {
             (call.began + 1..*gone).contains(&other.began)
@@ -248,7 +248,7 @@ pub(crate) fn no_replay(view: &View<'_>) -> Vec<Vec<Event>> {
         let only = before.iter().all(|call| call.instance != again.instance);
         let next = view.records[&second].calls.iter().map(|call| view.calls[*call].began);
         let next = next.filter(|began| *began > again.began).min();
-        // Were its end there first, it would be caught as one without a success.
+        // If the end of the first record came before, the mutation would be caught as an end without a success.
         let gone = view.records[&first].gone;
         let in_time = next.zip(gone).is_some_and(|(next, gone)| next < gone);
         if let (true, Some((ended, _))) = (succeeded && only && in_time, again.ended) {
@@ -267,7 +267,7 @@ pub(crate) fn call_after_end(view: &View<'_>) -> Vec<Vec<Event>> {
         }
         view.after(gone, [what])
     });
-    // Nobody else is in the lane when it happens, or two calls of a lane are at once.
+    // No other call of the lane is open then, or two calls of a lane would overlap.
     let alone = all.filter(|history| {
         let place =
             history.iter().position(|event| matches!(event.what, What::CallBegan { call: u64::MAX, .. }));
@@ -276,7 +276,7 @@ pub(crate) fn call_after_end(view: &View<'_>) -> Vec<Vec<Event>> {
     alone.collect()
 }
 
-/// Whether a call is open at a place in the lane of the call there.
+/// Whether another call of the same lane is open at the place of a call.
 fn is_busy(history: &[Event], place: usize) -> bool {
     let What::CallBegan { records, .. } = &history[place].what else { return false };
     let lane = (&records[0].key, &records[0].handler);
@@ -293,7 +293,7 @@ fn is_busy(history: &[Event], place: usize) -> bool {
     open.into_iter().any(|call| !ended(call))
 }
 
-/// Rows that have no end at a place, with their status and attempts there.
+/// The rows without an end at a place, with their status and attempts at that place.
 pub(crate) fn open_rows(history: &[Event], place: usize) -> Vec<(i64, Status, u32, u16)> {
     let mut rows = std::collections::BTreeMap::new();
     for event in &history[..=place] {

@@ -1,4 +1,4 @@
-//! A history with what a mutation needs to find its place.
+//! A history with an index of the places for mutations.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(crate) struct CallView<'a> {
 }
 
 impl CallView<'_> {
-    /// Whether it was a call of one record that succeeded, no fallback.
+    /// Whether it was a call of one record that succeeded, and no fallback.
     pub(crate) fn is_plain_success(&self) -> bool {
         self.records.len() == 1
             && self.kind != CallKind::Fallback
@@ -33,7 +33,7 @@ pub(crate) struct RecordView<'a> {
     pub(crate) lane: (&'a str, &'a str),
     pub(crate) calls: Vec<usize>,
     pub(crate) changes: Vec<usize>,
-    /// Where an instance has written its end.
+    /// The place where an instance has written its end.
     pub(crate) gone: Option<usize>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct View<'a> {
     pub(crate) history: &'a [Event],
     pub(crate) calls: Vec<CallView<'a>>,
     pub(crate) records: BTreeMap<i64, RecordView<'a>>,
-    /// Where the commits of transactions have returned.
+    /// The places where the commits of transactions have returned.
     pub(crate) committed: BTreeMap<u64, usize>,
 }
 
@@ -134,7 +134,7 @@ impl<'a> View<'a> {
         history
     }
 
-    /// Records of one lane, one after another, that are in an order by more than their ids; none of them delayed.
+    /// Neighbouring records of one lane whose order follows from more than their ids. None of them is delayed.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (i64, i64)> {
         self.records.iter().flat_map(move |(first, one)| {
             let later = self.records.range(first + 1..).find(|(_, other)| other.lane == one.lane);
