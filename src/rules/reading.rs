@@ -1,6 +1,8 @@
 //! One reading of pending records: the statements that it takes, one after another. And the knowledge that is
 //! kept between readings.
 
+use std::sync::Arc;
+
 use super::{
     watermark::{Bystanders, Head, Horizon, LowWatermark, Plan, Server},
     witnesses::Witness,
@@ -28,6 +30,9 @@ pub enum Statement {
         reach: i64,
         /// Numbers of transactions. If one of them has ended, the result is discarded.
         open: Vec<i64>,
+        /// The ids that an earlier scan has seen ahead. Only their records are read, and nothing below the first
+        /// id. `None` for all records of the range.
+        seen: Option<Arc<[RecordId]>>,
     },
     /// Reads pending records of each partition from its head. Ends the reading.
     FetchByPartition,
@@ -84,7 +89,12 @@ impl Reading {
         match plan {
             Plan::FindHead(of) if self.plans <= MOST_PLANS => Statement::FindHead(of),
             Plan::ScanById { from, reach } if self.plans <= MOST_PLANS => {
-                Statement::ScanById { from, reach, open: self.watermark.may_lower(from) }
+                Statement::ScanById { from, reach, open: self.watermark.may_lower(from), seen: None }
+            }
+            Plan::ReadAhead => {
+                let seen = self.watermark.ahead();
+                let (from, last) = (seen.first().copied().unwrap_or(1), seen.last().copied().unwrap_or(1));
+                Statement::ScanById { from, reach: last - from + 1, open: Vec::new(), seen: Some(seen) }
             }
             _ => Statement::FetchByPartition,
         }
@@ -120,7 +130,14 @@ impl Reading {
         (found, last): (usize, Option<RecordId>),
         horizon: &Horizon,
     ) -> Option<bool> {
-        let Next::Then(Plan::ScanById { from, reach }) = self.next else { return None };
+        let (from, reach) = match self.next {
+            Next::Then(Plan::ScanById { from, reach }) => (from, reach),
+            Next::Then(Plan::ReadAhead) => {
+                self.watermark.read_ahead(last);
+                return Some(true);
+            }
+            _ => return None,
+        };
         if let Some(plan) = self.watermark.begins_too_late(from, horizon, self.owned) {
             self.next = Next::Then(plan);
             return None;
@@ -184,7 +201,10 @@ impl Readings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::{watermark::OLD_WITNESS, witnesses::Snapshot};
+    use crate::{
+        partition::Partition,
+        rules::{watermark::OLD_WITNESS, witnesses::Snapshot},
+    };
 
     const EVERY: PartitionSet = PartitionSet::ALL;
     const LIMIT: usize = 100;
@@ -192,7 +212,7 @@ mod tests {
 
     fn horizon(last_id: RecordId, end: i64, open: &[i64]) -> Horizon {
         let snapshot = Some(Snapshot { end, open: open.to_vec() });
-        Horizon { server: HERE, last_id, snapshot }
+        Horizon { server: HERE, last_id, snapshot, ahead: Vec::new() }
     }
 
     fn begin(readings: &mut Readings) -> Reading {
@@ -303,6 +323,49 @@ mod tests {
             }
             assert_eq!(reading.next(), Statement::FetchByPartition, "begins at the head: {begins_at_head}");
         }
+    }
+
+    /// What a database without numbers answers: a full scan up to id 3, which has seen these ids ahead.
+    fn seen_ahead(ahead: &[RecordId]) -> Readings {
+        let mut readings = Readings::default();
+        let mut reading = begin(&mut readings);
+        assert_eq!(reading.next(), Statement::FindHead(EVERY));
+        let horizon = Horizon { last_id: 90, ahead: ahead.to_vec(), ..Horizon::default() };
+        reading.head_found(&Head { first: Some(1), horizon: horizon.clone(), number: None });
+        assert!(matches!(reading.next(), Statement::ScanById { from: 1, seen: None, .. }));
+        assert_eq!(reading.scanned(3, (3, Some(3)), &horizon), Some(true));
+        readings.end(&reading);
+        readings
+    }
+
+    #[test]
+    fn ids_ahead_are_read_until_none_is_left() {
+        let mut readings = seen_ahead(&[2, 50, 60, 70]);
+        let reads = |seen: &[RecordId]| {
+            let (from, reach) = (seen[0], seen[seen.len() - 1] - seen[0] + 1);
+            Statement::ScanById { from, reach, open: Vec::new(), seen: Some(seen.into()) }
+        };
+        for (seen, last) in [(&[2, 50, 60, 70][..], 50), (&[60, 70], 70)] {
+            let mut reading = begin(&mut readings);
+            assert_eq!(reading.next(), reads(seen));
+            assert_eq!(reading.scanned(3, (1, Some(last)), &Horizon::default()), Some(true));
+            readings.end(&reading);
+        }
+        let next = begin(&mut readings).next();
+        assert!(matches!(next, Statement::ScanById { from: 71, seen: None, .. }), "{next:?}");
+    }
+
+    #[test]
+    fn ids_ahead_are_dropped_if_none_of_them_is_found_and_wait_for_the_head_of_a_partition() {
+        let mut readings = seen_ahead(&[50, 60]);
+        let missed: PartitionSet = [Partition::of("a")].into_iter().collect();
+        assert_eq!(readings.begin(EVERY, missed, false).next(), Statement::FindHead(missed));
+        let mut readings = seen_ahead(&[50, 60]);
+        let mut reading = begin(&mut readings);
+        assert!(matches!(reading.next(), Statement::ScanById { from: 50, seen: Some(_), .. }));
+        assert_eq!(reading.scanned(3, (0, None), &Horizon::default()), Some(true));
+        readings.end(&reading);
+        assert!(matches!(begin(&mut readings).next(), Statement::ScanById { from: 4, seen: None, .. }));
     }
 
     #[test]

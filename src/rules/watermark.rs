@@ -9,6 +9,8 @@
 //! claimed, this process gives up a record. Their partitions become unknown, and the next fetch asks the
 //! database for their head.
 
+use std::sync::Arc;
+
 use super::witnesses::{Snapshot, Witness, Witnesses};
 use crate::{partition::PartitionSet, record::RecordId};
 
@@ -37,6 +39,9 @@ pub struct Horizon {
     /// The snapshot of the same statement. `None` on a database whose scans miss no id by themselves: then
     /// every drawn id is resolved.
     pub snapshot: Option<Snapshot>,
+    /// The ids of further pending records that a scan has seen before it read what is below it, in order. Empty
+    /// unless scans of this database read below.
+    pub ahead: Vec<RecordId>,
 }
 
 impl Horizon {
@@ -82,6 +87,8 @@ pub(super) enum Plan {
         /// The number of ids.
         reach: i64,
     },
+    /// Read the ids that the last scan has seen ahead.
+    ReadAhead,
 }
 
 /// The low watermark: all pending records of the owned partitions up to it are in memory.
@@ -105,6 +112,10 @@ pub(super) struct LowWatermark {
     /// The last id at the last query for bystanders, and its result, which the next scan takes.
     asked_at: RecordId,
     bystanders: Option<Bystanders>,
+    /// The ids that the last scan has seen in addition to its records. All that may have to come before these
+    /// records was committed when the scan read below, so that they are read without reading below again. Set by
+    /// `scanned` and `read_ahead`, dropped when knowledge is lost.
+    ahead: Arc<[RecordId]>,
     /// The partitions that this knowledge holds for. Set by `plan` and `head_found`, lowered by `reset`.
     covers: PartitionSet,
     /// The ids that the next scan covers at least. Adapted by `scanned`.
@@ -132,8 +143,22 @@ impl LowWatermark {
         match self.first() {
             None => Plan::FindHead(owned),
             Some(_) if !unknown.is_empty() => Plan::FindHead(unknown),
+            Some(_) if !self.ahead.is_empty() => Plan::ReadAhead,
             Some(from) => self.scan(from),
         }
+    }
+
+    /// The ids to read ahead.
+    pub(super) fn ahead(&self) -> Arc<[RecordId]> {
+        Arc::clone(&self.ahead)
+    }
+
+    /// Takes the result of reading ahead: the id of the last record. The ids behind it are left, unless there was
+    /// no record.
+    pub(super) fn read_ahead(&mut self, last: Option<RecordId>) {
+        let left = self.ahead.iter().copied().filter(|id| last.is_some_and(|last| *id > last));
+        self.ahead = left.collect();
+        self.next = self.next.max(last.map(|last| last + 1));
     }
 
     /// Makes these partitions unknown: a record of theirs below the low watermark may be pending again.
@@ -261,6 +286,7 @@ impl LowWatermark {
 
     fn unknown(&mut self) {
         self.next = None;
+        self.ahead = Arc::default();
         self.witnesses.reset();
         self.furthest = 0;
     }
@@ -289,6 +315,7 @@ impl LowWatermark {
         self.observe(horizon);
         let full = found >= limit;
         let complete_to = if full { last } else { from.saturating_add(reach - 1) };
+        self.ahead = horizon.ahead.as_slice().into();
         // The rows and the horizon are of the same moment, so they agree.
         let next = self.is_resolved_at_all().then(|| complete_to.min(self.resolved_to) + 1);
         self.next = self.next.max(next);
@@ -351,7 +378,7 @@ mod tests {
 
     fn horizon(last_id: RecordId, open_from: i64) -> Horizon {
         let snapshot = Some(Snapshot { end: open_from, open: Vec::new() });
-        Horizon { server: Server(1), last_id, snapshot }
+        Horizon { server: Server(1), last_id, snapshot, ahead: Vec::new() }
     }
 
     const EVERY: PartitionSet = PartitionSet::ALL;
@@ -409,7 +436,7 @@ mod tests {
     fn without_numbers_every_id_that_was_drawn_is_resolved() {
         let mut watermark = LowWatermark::default();
         assert_eq!(watermark.plan(EVERY), Plan::FindHead(EVERY));
-        let horizon = Horizon { server: Server(1), last_id: 10, snapshot: None };
+        let horizon = Horizon { server: Server(1), last_id: 10, ..Horizon::default() };
         let head = Head { first: Some(4), horizon: horizon.clone(), number: None };
         assert_eq!(watermark.head_found(EVERY, EVERY, &head), Plan::ScanById { from: 4, reach: LEAST_REACH });
         scan(&mut watermark, (1, 4), Horizon { last_id: 12, ..horizon.clone() });
@@ -527,7 +554,7 @@ mod tests {
         watermark.wrote(10, 7, Server(1));
         let open = |last_id, end, open: &[i64]| {
             let snapshot = Some(Snapshot { end, open: open.to_vec() });
-            Horizon { server: Server(1), last_id, snapshot }
+            Horizon { server: Server(1), last_id, snapshot, ahead: Vec::new() }
         };
         // Number 8 stays open, and draws one id or none.
         for number in 9..1_000 {
@@ -570,7 +597,7 @@ mod tests {
         let mut watermark = LowWatermark::default();
         watermark.plan(EVERY);
         let snapshot = |open: &[i64]| Some(Snapshot { end: 6, open: open.to_vec() });
-        let open = Horizon { server: Server(1), last_id: 10, snapshot: snapshot(&[3]) };
+        let open = Horizon { server: Server(1), last_id: 10, snapshot: snapshot(&[3]), ahead: Vec::new() };
         let head = Head { first: Some(8), horizon: open.clone(), number: Some(5) };
         assert_eq!(watermark.head_found(EVERY, EVERY, &head), Plan::ScanById { from: 8, reach: LEAST_REACH });
         assert_eq!(watermark.begins_too_late(8, &open, EVERY), None);

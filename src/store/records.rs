@@ -39,7 +39,7 @@ pub trait RecordStore: Send + Sync + 'static {
     }
 
     /// Pending records of a range of ids in id order, and the horizon of the same moment. A database without
-    /// numbers of transactions also returns pending records below `from`. A database with numbers may return
+    /// numbers of transactions also returns pending records below `from`, and what it has seen ahead. A database with numbers may return
     /// no records if one of the transactions in `open` has ended.
     async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Record>, Horizon), StoreError>;
 
@@ -166,6 +166,8 @@ pub struct IdScan<'a> {
     pub reach: i64,
     /// Numbers of transactions. If one of them has ended, the caller discards the result.
     pub open: &'a [i64],
+    /// The ids that an earlier scan has seen ahead, in order. Only these are taken, and nothing below is read.
+    pub seen: Option<&'a [RecordId]>,
     /// Which records of the range are taken. The ids to leave out may be below the range, too.
     pub pick: Pick<'a>,
 }

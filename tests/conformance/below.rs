@@ -7,6 +7,7 @@ use keylane::{
 };
 
 use crate::{
+    fetcher::Fetcher,
     outbox::{ALL, Outbox, ids, partition, record, settlement},
     target::{SqlTarget, Target},
 };
@@ -27,10 +28,22 @@ async fn scan_of<T: Target>(
     skip: &[RecordId],
     limit: usize,
 ) -> Vec<RecordId> {
-    let scan = IdScan { partitions, from, reach: 4_096, open: &[], pick: Pick::new(skip, limit) };
+    let (records, ahead) = scan_ahead(outbox, (from, None), Pick::new(skip, limit), partitions).await;
+    assert!(ahead.is_empty() || records.len() == limit, "only a full scan sees ahead");
+    records
+}
+
+/// The records that a scan brings, and the ids that it has seen ahead.
+async fn scan_ahead<T: Target>(
+    outbox: &Outbox<T>,
+    (from, seen): (RecordId, Option<&[RecordId]>),
+    pick: Pick<'_>,
+    partitions: PartitionSet,
+) -> (Vec<RecordId>, Vec<RecordId>) {
+    let scan = IdScan { partitions, from, reach: 4_096, open: &[], seen, pick };
     let (records, horizon) = outbox.store.scan_by_id(scan).await.unwrap();
     assert_eq!(horizon.open_from(), None, "whoever gives numbers need not fetch below");
-    ids(&records)
+    (ids(&records), horizon.ahead)
 }
 
 pub(crate) async fn a_scan_adds_what_is_below_its_first_id<T: Target>(outbox: &Outbox<T>) {
@@ -47,6 +60,46 @@ pub(crate) async fn what_is_below_comes_first_within_the_limit<T: Target>(outbox
         assert_eq!(scan(outbox, all[2], &[], limit).await, all[..limit.min(5)]);
         assert_eq!(scan(outbox, all[2], &all[..1], limit).await, all[1..(limit + 1).min(5)]);
     }
+}
+
+/// What is committed after a scan may have to come after a record that only the next scan below brings.
+pub(crate) async fn what_was_seen_ahead_is_read_without_what_came_since<T: Target>(outbox: &Outbox<T>) {
+    let all = outbox.schedule_keys(&["order-1"; 9]).await;
+    let mut late = outbox.begin().await;
+    outbox.insert(&mut late, &[record("late")]).await;
+    let after = outbox.schedule_keys(&["order-1"; 9]).await;
+    let of = |limit| Pick::new(&[], limit);
+    let every = PartitionSet::ALL;
+    let (brought, ahead) = scan_ahead(outbox, (all[2], None), of(5), every).await;
+    assert_eq!((&brought[..], ahead), (&all[..5], [&all[5..], &after].concat()), "the two below count");
+    assert_eq!(
+        scan_ahead(outbox, (all[1], None), of(1), every).await,
+        (vec![all[0]], vec![]),
+        "more is below"
+    );
+    outbox.commit(late).await;
+    let seen = [&all[6..], &after[..2], &after[3..]].concat();
+    let (brought, ahead) = scan_ahead(outbox, (all[6], Some(&seen)), of(ALL), every).await;
+    assert_eq!((brought, ahead), (seen, vec![]));
+}
+
+/// A fetcher that reads ahead brings everything once, and the late record of a transaction before those of later ones.
+pub(crate) async fn a_late_commit_is_brought_while_ids_are_read_ahead<T: Target>(outbox: &Outbox<T>) {
+    let mut fetcher = Fetcher::join(outbox).await;
+    outbox.schedule_keys(&["order-1"]).await;
+    fetcher.drain().await;
+    let mut late = outbox.begin().await;
+    outbox.insert(&mut late, &[record("order-2")]).await;
+    let many = outbox.schedule_keys(&["order-1"; 60]).await;
+    outbox.insert(&mut late, &[record("order-2")]).await;
+    outbox.schedule_keys(&["order-3"]).await;
+    fetcher.limit = 10;
+    assert_eq!(ids(&fetcher.fetch().await), many[..10]);
+    outbox.commit(late).await;
+    fetcher.limit = ALL;
+    assert_eq!(ids(&fetcher.fetch().await).len(), 51, "those that were seen ahead");
+    let both = fetcher.fetch().await;
+    assert_eq!(crate::outbox::keys(&both), ["order-2"; 2]);
 }
 
 pub(crate) async fn only_what_is_pending_and_owned_is_added<T: Target>(outbox: &Outbox<T>) {

@@ -74,8 +74,9 @@ impl<'o, T: Target> Fetcher<'o, T> {
                     reading.bystanders_found(store.find_bystanders(&of).await.unwrap());
                 }
                 Statement::FindHead(of) => reading.head_found(&store.find_head(of).await.unwrap()),
-                Statement::ScanById { from, reach, open } => {
-                    let scan = IdScan { partitions, from, reach, open: &open, pick: Pick::new(&skip, limit) };
+                Statement::ScanById { from, reach, open, seen } => {
+                    let (seen, pick) = (seen.as_deref(), Pick::new(&skip, limit));
+                    let scan = IdScan { partitions, from, reach, open: &open, seen, pick };
                     let (records, horizon) = store.scan_by_id(scan).await.unwrap();
                     assert!(ids(&records).is_sorted(), "not in id order: {:?}", ids(&records));
                     let found = (records.len(), records.last().map(|record| record.delivery.id));

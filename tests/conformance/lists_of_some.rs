@@ -198,6 +198,8 @@ macro_rules! late_below {
                 what_is_below_comes_first_within_the_limit
                 only_what_is_pending_and_owned_is_added
                 what_is_below_thousands_of_rows_is_added
+                what_was_seen_ahead_is_read_without_what_came_since
+                a_late_commit_is_brought_while_ids_are_read_ahead
             }
             purging {
                 keys_of_the_strict_order_are_purged_unless_locked

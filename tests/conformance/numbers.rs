@@ -143,8 +143,14 @@ pub(crate) async fn a_number_without_an_id_holds_back_no_fetch<T: SqlTarget>(out
 
 /// The read ids and the horizon are of the same moment, because one statement reads both.
 pub(crate) async fn a_scan_and_its_horizon_agree<T: SqlTarget>(outbox: &Outbox<T>) {
-    let whole =
-        IdScan { partitions: PartitionSet::ALL, from: 1, reach: 4_096, open: &[], pick: Pick::new(&[], ALL) };
+    let whole = IdScan {
+        partitions: PartitionSet::ALL,
+        from: 1,
+        reach: 4_096,
+        open: &[],
+        seen: None,
+        pick: Pick::new(&[], ALL),
+    };
     for _ in 0..20 {
         let tx = {
             let mut tx = outbox.begin().await;

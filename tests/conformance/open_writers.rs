@@ -137,8 +137,14 @@ pub(crate) async fn a_scan_reads_nothing_after_a_transaction_that_it_names<T: Ta
     outbox.schedule_keys(&["order-1"]).await;
     let mut tx = outbox.begin().await;
     outbox.insert(&mut tx, &[record("late")]).await;
-    let scan =
-        IdScan { partitions: PartitionSet::ALL, from: 1, reach: 4_096, open: &[], pick: Pick::new(&[], ALL) };
+    let scan = IdScan {
+        partitions: PartitionSet::ALL,
+        from: 1,
+        reach: 4_096,
+        open: &[],
+        seen: None,
+        pick: Pick::new(&[], ALL),
+    };
     // The number is drawn afterwards, so that the snapshot lists the open transactions below it.
     let number = outbox.store.draw_number().await.unwrap().map(|(witness, _)| witness.number);
     let (_, horizon) = outbox.store.scan_by_id(scan).await.unwrap();

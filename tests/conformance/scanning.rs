@@ -18,7 +18,14 @@ const REACH: i64 = 4_096;
 
 /// A scan of all partitions from the first id.
 fn whole(skip: &[RecordId]) -> IdScan<'_> {
-    IdScan { partitions: PartitionSet::ALL, from: 1, reach: REACH, open: &[], pick: Pick::new(skip, ALL) }
+    IdScan {
+        partitions: PartitionSet::ALL,
+        from: 1,
+        reach: REACH,
+        open: &[],
+        seen: None,
+        pick: Pick::new(skip, ALL),
+    }
 }
 
 async fn scan<T: Target>(outbox: &Outbox<T>, scan: IdScan<'_>) -> Vec<RecordId> {

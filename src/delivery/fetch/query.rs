@@ -157,8 +157,8 @@ async fn behind_the_watermark(
                 *walked = Some((of.len(), began.elapsed()));
                 reading.head_found(&head);
             }
-            Statement::ScanById { from, reach, open } => {
-                let scan = IdScan { partitions, from, reach, open: &open, pick };
+            Statement::ScanById { from, reach, open, seen } => {
+                let scan = IdScan { partitions, from, reach, open: &open, seen: seen.as_deref(), pick };
                 let (records, horizon) = store.scan_by_id(scan).await?;
                 let found = (records.len(), records.last().map(|record| record.delivery.id));
                 if let Some(more) = reading.scanned(pick.limit, found, &horizon) {

@@ -164,7 +164,7 @@ impl Outbox {
     /// How far the ids are resolved.
     pub(super) fn horizon(&self) -> Horizon {
         let snapshot = Snapshot { end: self.last_number + 1, open: self.open.keys().copied().collect() };
-        Horizon { server: self.server(), last_id: self.last_id, snapshot: Some(snapshot) }
+        Horizon { server: self.server(), last_id: self.last_id, snapshot: Some(snapshot), ahead: Vec::new() }
     }
 
     pub(super) fn server(&self) -> Server {

@@ -5,9 +5,13 @@ use std::collections::HashSet;
 use super::statements::{list, of_handlers};
 use crate::{
     partition::PartitionSet,
-    record::RecordId,
+    record::{Record, RecordId},
     store::{IdScan, Pick, sql::records::numbers},
 };
+
+/// The fetches that one list of ids ahead serves at most, and the ids that the list covers at most.
+const FETCHES_AHEAD: usize = 16;
+const REACH_AHEAD: i64 = 65_536;
 
 /// The rows below a scan that are read in addition to the records in memory. If there are more, the rows are
 /// read by partition.
@@ -44,6 +48,12 @@ pub(super) fn scan_lists(scan: &IdScan<'_>) -> Lists {
     ]
 }
 
+/// The lists of the statement that sees ids ahead of a scan, from its first id on.
+pub(super) fn ahead_lists(scan: &IdScan<'_>) -> Lists {
+    let limit = scan.pick.limit.saturating_mul(FETCHES_AHEAD);
+    scan_lists(&IdScan { reach: REACH_AHEAD, pick: Pick { limit, ..scan.pick }, ..*scan })
+}
+
 /// The lists of the statements that read below a scan, and the number of rows at which the statements stop.
 pub(super) fn below_lists(scan: &IdScan<'_>) -> (Lists, usize) {
     let most = scan.pick.skip.len() + ROWS_BELOW;
@@ -56,13 +66,30 @@ pub(super) fn below_lists(scan: &IdScan<'_>) -> (Lists, usize) {
     (lists, most)
 }
 
-/// The lists of the first pending ids below a scan that are not in memory, or `None` if there are none.
-pub(super) fn late_lists(mut below: Vec<RecordId>, scan: &IdScan<'_>) -> Option<Lists> {
+/// The pending ids below a scan that are not in memory, in order.
+pub(super) fn late_ids(mut below: Vec<RecordId>, scan: &IdScan<'_>) -> Vec<RecordId> {
     let skip: HashSet<RecordId> = scan.pick.skip.iter().copied().collect();
     below.retain(|id| !skip.contains(id));
     below.sort_unstable();
-    below.truncate(scan.pick.limit);
-    (!below.is_empty()).then(|| vec![("{ids}", list(below))])
+    below
+}
+
+/// The lists of the statement that reads late records, at most as many as the scan may bring.
+pub(super) fn late_lists(late: &[RecordId], scan: &IdScan<'_>) -> Lists {
+    vec![("{ids}", list(late.iter().copied().take(scan.pick.limit)))]
+}
+
+/// The ids ahead that the scan does not bring. There are none if the scan brings late records only: then it has not
+/// brought all of these, and they come before the ids ahead.
+pub(super) fn left_ahead(
+    mut ahead: Vec<RecordId>,
+    late: &[RecordId],
+    records: &[Record],
+    scan: &IdScan<'_>,
+) -> Vec<RecordId> {
+    let brought: HashSet<RecordId> = records.iter().map(|record| record.delivery.id).collect();
+    ahead.retain(|id| late.len() < scan.pick.limit && !brought.contains(id));
+    ahead
 }
 
 /// The fetches of databases that take lists of integers in the text of a statement only.
@@ -114,14 +141,26 @@ macro_rules! sqlx_fetches {
             };
             Box::pin(async move {
                 let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
-                let horizon = Horizon { last_id, snapshot: None, ..Horizon::default() };
+                let mut horizon = Horizon { last_id, ..Horizon::default() };
                 let mut records = read(conn, &sql.scan_by_id, &fetches::scan_lists(&scan)).await?;
-                let (Some(below), Some(below_by_partition), Some(below_of_handlers), Some(late)) =
-                    (&sql.below, &sql.below_by_partition, &sql.below_of_handlers, &sql.late)
+                if let Some(seen) = scan.seen {
+                    records.retain(|record| seen.binary_search(&record.delivery.id).is_ok());
+                    return Ok((records, horizon));
+                }
+                let (Some(ahead), Some(below), Some(below_by_partition), Some(below_of_handlers), Some(late)) =
+                    (&sql.ahead, &sql.below, &sql.below_by_partition, &sql.below_of_handlers, &sql.late)
                 else {
                     return Ok((records, horizon));
                 };
-                // This read follows the scan, so it sees all commits before those that the scan has seen.
+                let ids = |rows: &[_]| -> Result<Vec<i64>, sqlx::Error> {
+                    rows.iter().filter_map(|row| get(row, 0).transpose()).collect()
+                };
+                let mut ids_ahead = Vec::new();
+                if records.len() >= scan.pick.limit {
+                    let rows = sqlx::raw_sql(fill(ahead, &fetches::ahead_lists(&scan))).fetch_all(&mut *conn).await?;
+                    ids_ahead = ids(&rows)?;
+                }
+                // This read follows the others, so it sees all commits before those that the others have seen.
                 let (lists, most) = fetches::below_lists(&scan);
                 let all = *scan.pick.handlers == crate::store::Handlers::Every;
                 let first = if all { below } else { below_of_handlers };
@@ -129,13 +168,13 @@ macro_rules! sqlx_fetches {
                 if all && rows.len() >= most {
                     rows = sqlx::raw_sql(fill(below_by_partition, &lists)).fetch_all(&mut *conn).await?;
                 }
-                let below = rows.iter().filter_map(|row| get::<i64>(row, 0).transpose());
-                let below = below.collect::<Result<_, sqlx::Error>>()?;
-                if let Some(lists) = fetches::late_lists(below, &scan) {
-                    records.extend(read(conn, late, &lists).await?);
+                let late_ids = fetches::late_ids(ids(&rows)?, &scan);
+                if !late_ids.is_empty() {
+                    records.extend(read(conn, late, &fetches::late_lists(&late_ids, &scan)).await?);
                     records.sort_unstable_by_key(|record| record.delivery.id);
                     records.truncate(scan.pick.limit);
                 }
+                horizon.ahead = fetches::left_ahead(ids_ahead, &late_ids, &records, &scan);
                 Ok((records, horizon))
             })
         }
@@ -153,7 +192,7 @@ macro_rules! sqlx_fetches {
                 let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
                 let first = fill(&sql.find_head, &fetches::head_lists(partitions));
                 let first = get::<i64>(&sqlx::raw_sql(first).fetch_one(conn).await?, 0)?;
-                let horizon = Horizon { last_id, snapshot: None, ..Horizon::default() };
+                let horizon = Horizon { last_id, ..Horizon::default() };
                 Ok(crate::rules::watermark::Head { first, horizon, number: None })
             })
         }

@@ -206,7 +206,7 @@ impl Driver for Postgres {
                             &get::<String>(&row, AFTER_RECORD + 1)?.unwrap_or_default(),
                         )?);
                         let server = Server(get::<i64>(&row, AFTER_RECORD + 2)?.unwrap_or(0));
-                        horizon = Horizon { server, last_id, snapshot };
+                        horizon = Horizon { server, last_id, snapshot, ahead: Vec::new() };
                     }
                     None => records.push(record(&row)?),
                 }
@@ -244,8 +244,12 @@ impl Driver for Postgres {
             let of_it = drawn.filter(|(_, of)| of.0 == server);
             let last_id = of_it.map_or(0, |(witness, _)| witness.last_id);
             let number = Some(of_it.map_or(0, |(witness, _)| witness.number));
-            let horizon =
-                Horizon { server: Server(server), last_id, snapshot: Some(numbers::snapshot(&seen)?) };
+            let horizon = Horizon {
+                server: Server(server),
+                last_id,
+                snapshot: Some(numbers::snapshot(&seen)?),
+                ahead: Vec::new(),
+            };
             Ok(Head { first, horizon, number })
         })
     }

@@ -165,7 +165,7 @@ impl Table {
         (self.kind == Kind::Numbered).then_some(Snapshot { end, open })
     }
 
-    /// The horizon that `find_head` returns.
+    /// The number of a transaction, as a reply to a settle or to `find_head` has it.
     pub(crate) fn told(&self, number: i64) -> Option<i64> {
         (self.kind == Kind::Numbered).then_some(number)
     }
@@ -186,10 +186,11 @@ impl Table {
     }
 
     /// A pending record that must be in memory when a fetch brings the record `id`: it has the same key and a
-    /// lower id, and was committed before `id` was scheduled.
+    /// lower id, and was committed before `id` was scheduled or together with it.
     pub(crate) fn missing_cause(&self, id: RecordId, known: impl Fn(RecordId) -> bool) -> Option<RecordId> {
         let later = &self.rows[&id];
-        let is_cause = |row: &Row| row.key == later.key && !row.held && row.committed < later.scheduled;
+        let before = |row: &Row| row.committed < later.scheduled || row.committed == later.committed;
+        let is_cause = |row: &Row| row.key == later.key && !row.held && before(row);
         self.rows.range(..id).find(|(id, row)| is_cause(row) && !known(**id)).map(|(id, _)| *id)
     }
 }

@@ -3,7 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a property fails by panicking")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use keylane::{
     RecordId,
@@ -18,6 +21,9 @@ use proptest::{prelude::*, test_runner::TestCaseResult};
 
 use super::table::{KEYS, Kind, PARTITIONS, SETTLER, Table, partition};
 
+/// The fetches that one list of ids ahead serves at most.
+const AHEAD: usize = 4;
+
 /// The next step of a fetch. A statement that does not read in one moment takes several steps.
 enum Next {
     Statement,
@@ -30,6 +36,8 @@ enum Next {
     /// Reads the last id, for a scan from this id on over this many ids.
     LastId(RecordId, i64),
     ScanById(RecordId, i64, RecordId),
+    /// Sees ids ahead of the scan.
+    Ahead(RecordId, Vec<RecordId>, Horizon),
     /// Reads late records, or the last id after the snapshot.
     Rest(RecordId, Vec<RecordId>, Horizon),
     Heads,
@@ -45,6 +53,27 @@ struct Fetch {
     stale: BTreeSet<usize>,
     kept: bool,
     next: Next,
+    /// The ids that the scan under way is restricted to.
+    seen: Option<Arc<[RecordId]>>,
+}
+
+impl Fetch {
+    /// Begins the next statement of the reading, which may read the last id first.
+    fn begin_statement(&mut self, last_id: RecordId) -> Next {
+        match self.reading.next() {
+            Statement::DrawNumber => Next::Draw(last_id),
+            Statement::FindBystanders(_) => {
+                self.reading.bystanders_found(None);
+                Next::Statement
+            }
+            Statement::FindHead(of) => Next::Number(of, last_id),
+            Statement::ScanById { from, reach, seen, .. } => {
+                self.seen = seen;
+                Next::LastId(from, reach)
+            }
+            Statement::FetchByPartition => Next::Heads,
+        }
+    }
 }
 
 struct Settle {
@@ -113,7 +142,7 @@ impl World {
         }
         let skip = self.memory.keys().copied().collect();
         let stale = BTreeSet::new();
-        self.fetch = Some(Fetch { reading, owned, grants: self.grants, skip, stale, kept, next });
+        self.fetch = Some(Fetch { reading, owned, grants: self.grants, skip, stale, kept, next, seen: None });
     }
 
     /// Takes the next step of a fetch, which sees the table as it is now.
@@ -123,16 +152,7 @@ impl World {
             ids.filter(|id| !fetch.skip.contains(id)).take(self.limit).collect()
         };
         fetch.next = match fetch.next {
-            Next::Statement => match fetch.reading.next() {
-                Statement::DrawNumber => Next::Draw(table.last_id()),
-                Statement::FindBystanders(_) => {
-                    fetch.reading.bystanders_found(None);
-                    Next::Statement
-                }
-                Statement::FindHead(of) => Next::Number(of, table.last_id()),
-                Statement::ScanById { from, reach, .. } => Next::LastId(from, reach),
-                Statement::FetchByPartition => Next::Heads,
-            },
+            Next::Statement => fetch.begin_statement(table.last_id()),
             Next::Draw(last_id) => {
                 let number = table.whole();
                 fetch.reading.drew(Some((Witness { last_id, number }, Server::default())));
@@ -148,18 +168,36 @@ impl World {
             Next::LastId(from, reach) => Next::ScanById(from, reach, table.last_id()),
             Next::ScanById(from, reach, last_id) => {
                 let within = |id: &RecordId| (from..from + reach).contains(id);
-                let found = brings(&mut table.pending(fetch.owned).filter(within));
-                Next::Rest(from, found, Horizon { last_id, snapshot: table.snapshot(), ..Horizon::default() })
+                let mut found = brings(&mut table.pending(fetch.owned).filter(within));
+                if let Some(seen) = &fetch.seen {
+                    found.retain(|id| seen.contains(id));
+                }
+                Next::Ahead(
+                    from,
+                    found,
+                    Horizon { last_id, snapshot: table.snapshot(), ..Horizon::default() },
+                )
+            }
+            Next::Ahead(from, found, mut horizon) => {
+                if table.kind == Kind::Late && fetch.seen.is_none() && found.len() >= self.limit {
+                    let behind = |id: &RecordId| *id >= from && !fetch.skip.contains(id);
+                    horizon.ahead =
+                        table.pending(fetch.owned).filter(behind).take(AHEAD * self.limit).collect();
+                }
+                Next::Rest(from, found, horizon)
             }
             Next::Rest(from, mut found, mut horizon) => {
                 match table.kind {
                     Kind::Numbered => horizon.last_id = table.last_id(),
-                    Kind::Late => {
-                        found.extend(brings(&mut table.pending(fetch.owned).take_while(|id| *id < from)));
+                    Kind::Late if fetch.seen.is_none() => {
+                        let late = brings(&mut table.pending(fetch.owned).take_while(|id| *id < from));
+                        let all_late = late.len() < self.limit;
+                        found.extend(late);
                         found.sort_unstable();
                         found.truncate(self.limit);
+                        horizon.ahead.retain(|id| all_late && !found.contains(id));
                     }
-                    Kind::Serial => {}
+                    Kind::Late | Kind::Serial => {}
                 }
                 match fetch.reading.scanned(self.limit, (found.len(), found.last().copied()), &horizon) {
                     Some(_) => Next::TakeIn(found),
