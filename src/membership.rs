@@ -7,7 +7,7 @@ use crate::{
     clock::Clock,
     instance::InstanceId,
     ownership::Ownership,
-    rules::watermark::Server,
+    rules::horizon::Server,
     store::{ErrorClass, FenceRow, NewInstance, Store, StoreError},
 };
 

@@ -21,7 +21,7 @@ use crate::{
     ownership::Ownership,
     partition::Partition,
     record::{Delivery, Record},
-    rules::watermark::Server,
+    rules::horizon::Server,
     store::{Completed, FenceRow, Store, StoreSettings, Tables},
 };
 

@@ -15,12 +15,15 @@
 //! | [`pacing`] | how many records to fetch, and when to fetch again |
 //! | [`crashes`] | how crashes of the owners count against a record |
 //! | [`reading`] | which statements find the pending records |
+//! | [`horizon`] | nothing: what the database tells of its ids |
 //! | [`watermark`] | the id at which a fetch must begin |
 //! | [`witnesses`] | the same, while transactions stay open |
+//! | [`seen`] | which ids are not read again when one of them ends |
 
 pub mod assignment;
 mod backoff;
 pub mod crashes;
+pub mod horizon;
 pub mod lease;
 pub mod lifecycle;
 pub mod liveness;
@@ -28,5 +31,6 @@ pub mod pacing;
 pub mod rate;
 pub mod reading;
 pub mod retry;
+pub mod seen;
 pub mod watermark;
 pub mod witnesses;

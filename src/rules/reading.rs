@@ -4,14 +4,21 @@
 use std::sync::Arc;
 
 use super::{
-    watermark::{Bystanders, Head, Horizon, LowWatermark, Plan, Server},
+    horizon::{Bystanders, Head, Horizon, Server},
+    watermark::{LowWatermark, Plan},
     witnesses::Witness,
 };
-use crate::{partition::PartitionSet, record::RecordId};
+use crate::{
+    partition::{PARTITION_COUNT, PartitionSet},
+    record::RecordId,
+};
 
 /// The most plans of one reading. A statement may find that it has begun too late, because a transaction has
 /// ended meanwhile. After this many plans the partitions are fetched by partition, which needs no knowledge.
 const MOST_PLANS: u32 = 8;
+
+/// The most ids that one scan lists.
+const MOST_LISTED: usize = 16_384;
 
 /// The next statement of a reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,9 +37,18 @@ pub enum Statement {
         reach: i64,
         /// Numbers of transactions. If one of them has ended, the result is discarded.
         open: Vec<i64>,
+        /// Whether the horizon lists the ids that the snapshot sees.
+        lists: bool,
         /// The ids that an earlier scan has seen ahead. Only their records are read, and nothing below the first
         /// id. `None` for all records of the range.
-        seen: Option<Arc<[RecordId]>>,
+        ahead: Option<Arc<[RecordId]>>,
+    },
+    /// The same of these ranges of ids: first and last of each. The horizon lists what the snapshot sees.
+    ScanOthers {
+        /// The ranges, in ascending order.
+        within: Vec<(RecordId, RecordId)>,
+        /// As in [`Statement::ScanById`].
+        open: Vec<i64>,
     },
     /// Reads pending records of each partition from its head. Ends the reading.
     FetchByPartition,
@@ -89,12 +105,18 @@ impl Reading {
         match plan {
             Plan::FindHead(of) if self.plans <= MOST_PLANS => Statement::FindHead(of),
             Plan::ScanById { from, reach } if self.plans <= MOST_PLANS => {
-                Statement::ScanById { from, reach, open: self.watermark.may_lower(from), seen: None }
+                let (open, lists) = (self.watermark.may_lower(from), self.watermark.lists());
+                Statement::ScanById { from, reach, open, lists, ahead: None }
+            }
+            Plan::ScanOthers { from, reach } if self.plans <= MOST_PLANS => {
+                let (within, open) = (self.watermark.others(from, reach), self.watermark.may_lower(from));
+                Statement::ScanOthers { within, open }
             }
             Plan::ReadAhead => {
-                let seen = self.watermark.ahead();
-                let (from, last) = (seen.first().copied().unwrap_or(1), seen.last().copied().unwrap_or(1));
-                Statement::ScanById { from, reach: last - from + 1, open: Vec::new(), seen: Some(seen) }
+                let ahead = self.watermark.ahead();
+                let (from, last) = (ahead.first().copied().unwrap_or(1), ahead.last().copied().unwrap_or(1));
+                let (reach, open, lists) = (last - from + 1, Vec::new(), false);
+                Statement::ScanById { from, reach, open, lists, ahead: Some(ahead) }
             }
             _ => Statement::FetchByPartition,
         }
@@ -121,17 +143,27 @@ impl Reading {
         }
     }
 
-    /// Takes the result of [`Statement::ScanById`]: the number of records, of at most `limit`, and the id of
-    /// the last one. If the scan counts, the reading has ended: returns whether there may be more records. If
-    /// the scan has begun too late, returns `None`, and its records are discarded.
+    /// The most ids that a scan lists which reads at most `limit` records: among the ids of all partitions, so
+    /// many should be of the owned ones.
+    pub fn listed(&self, limit: usize) -> usize {
+        (limit.saturating_mul(PARTITION_COUNT) / self.owned.len().max(1)).clamp(1, MOST_LISTED)
+    }
+
+    /// Takes the result of [`Statement::ScanById`] or [`Statement::ScanOthers`]: the number of records, of at
+    /// most `limit`, and the id of the last one. If the scan counts, the reading has ended: returns whether
+    /// there may be more records. If the scan has begun too late, returns `None`, and its records are discarded.
     pub fn scanned(
         &mut self,
         limit: usize,
         (found, last): (usize, Option<RecordId>),
         horizon: &Horizon,
     ) -> Option<bool> {
-        let (from, reach) = match self.next {
-            Next::Then(Plan::ScanById { from, reach }) => (from, reach),
+        let (from, end, reach) = match self.next {
+            Next::Then(Plan::ScanById { from, reach }) => (from, from.saturating_add(reach - 1), reach),
+            Next::Then(Plan::ScanOthers { from, reach }) => {
+                let end = self.watermark.others(from, reach).last().map_or(from, |(_, end)| *end);
+                (from, end, reach)
+            }
             Next::Then(Plan::ReadAhead) => {
                 self.watermark.read_ahead(last);
                 return Some(true);
@@ -142,7 +174,8 @@ impl Reading {
             self.next = Next::Then(plan);
             return None;
         }
-        Some(self.watermark.scanned((from, reach), limit, (found, last.unwrap_or(from)), horizon))
+        let (found, limits) = ((found, last.unwrap_or(from)), (limit, self.listed(limit)));
+        Some(self.watermark.scanned((from, end, reach), limits, found, horizon))
     }
 }
 
@@ -212,7 +245,7 @@ mod tests {
 
     fn horizon(last_id: RecordId, end: i64, open: &[i64]) -> Horizon {
         let snapshot = Some(Snapshot { end, open: open.to_vec() });
-        Horizon { server: HERE, last_id, snapshot, ahead: Vec::new() }
+        Horizon { server: HERE, last_id, snapshot, ..Horizon::default() }
     }
 
     fn begin(readings: &mut Readings) -> Reading {
@@ -332,7 +365,7 @@ mod tests {
         assert_eq!(reading.next(), Statement::FindHead(EVERY));
         let horizon = Horizon { last_id: 90, ahead: ahead.to_vec(), ..Horizon::default() };
         reading.head_found(&Head { first: Some(1), horizon: horizon.clone(), number: None });
-        assert!(matches!(reading.next(), Statement::ScanById { from: 1, seen: None, .. }));
+        assert!(matches!(reading.next(), Statement::ScanById { from: 1, ahead: None, .. }));
         assert_eq!(reading.scanned(3, (3, Some(3)), &horizon), Some(true));
         readings.end(&reading);
         readings
@@ -343,7 +376,7 @@ mod tests {
         let mut readings = seen_ahead(&[2, 50, 60, 70]);
         let reads = |seen: &[RecordId]| {
             let (from, reach) = (seen[0], seen[seen.len() - 1] - seen[0] + 1);
-            Statement::ScanById { from, reach, open: Vec::new(), seen: Some(seen.into()) }
+            Statement::ScanById { from, reach, open: Vec::new(), lists: false, ahead: Some(seen.into()) }
         };
         for (seen, last) in [(&[2, 50, 60, 70][..], 50), (&[60, 70], 70)] {
             let mut reading = begin(&mut readings);
@@ -352,7 +385,7 @@ mod tests {
             readings.end(&reading);
         }
         let next = begin(&mut readings).next();
-        assert!(matches!(next, Statement::ScanById { from: 71, seen: None, .. }), "{next:?}");
+        assert!(matches!(next, Statement::ScanById { from: 71, ahead: None, .. }), "{next:?}");
     }
 
     #[test]
@@ -362,10 +395,10 @@ mod tests {
         assert_eq!(readings.begin(EVERY, missed, false).next(), Statement::FindHead(missed));
         let mut readings = seen_ahead(&[50, 60]);
         let mut reading = begin(&mut readings);
-        assert!(matches!(reading.next(), Statement::ScanById { from: 50, seen: Some(_), .. }));
+        assert!(matches!(reading.next(), Statement::ScanById { from: 50, ahead: Some(_), .. }));
         assert_eq!(reading.scanned(3, (0, None), &Horizon::default()), Some(true));
         readings.end(&reading);
-        assert!(matches!(begin(&mut readings).next(), Statement::ScanById { from: 4, seen: None, .. }));
+        assert!(matches!(begin(&mut readings).next(), Statement::ScanById { from: 4, ahead: None, .. }));
     }
 
     #[test]

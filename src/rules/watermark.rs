@@ -11,7 +11,10 @@
 
 use std::sync::Arc;
 
-use super::witnesses::{Snapshot, Witness, Witnesses};
+use super::{
+    horizon::{Bystanders, Head, Horizon, Server},
+    witnesses::{Witness, Witnesses},
+};
 use crate::{partition::PartitionSet, record::RecordId};
 
 /// The least and the most ids that one scan covers.
@@ -23,55 +26,6 @@ const LEAN: i64 = 16;
 const BY_PARTITION_FETCHES: u32 = 16;
 /// If the newest witness is this many ids old, a fetch draws another.
 pub(super) const OLD_WITNESS: i64 = 16_384;
-
-/// The server behind a result. After a failover or a crash the number differs, and ids have another history.
-/// A database with only one history keeps the default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Server(pub i64);
-
-/// How far the ids of a database are resolved.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Horizon {
-    /// The server that answered.
-    pub server: Server,
-    /// The last id that was drawn.
-    pub last_id: RecordId,
-    /// The snapshot of the same statement. `None` on a database whose scans miss no id by themselves: then
-    /// every drawn id is resolved.
-    pub snapshot: Option<Snapshot>,
-    /// The ids of further pending records that a scan has seen before it read what is below it, in order. Empty
-    /// unless scans of this database read below.
-    pub ahead: Vec<RecordId>,
-}
-
-impl Horizon {
-    /// The lowest number that an open transaction can have.
-    pub fn open_from(&self) -> Option<i64> {
-        self.snapshot.as_ref().map(Snapshot::open_from)
-    }
-}
-
-/// The head of the pending set, as the database sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
-    /// The first pending record, if any.
-    pub first: Option<RecordId>,
-    /// The horizon. Its `last_id` was read before `number` was drawn, and its snapshot was taken afterwards.
-    pub horizon: Horizon,
-    /// The number of a transaction that was drawn for this query. `None` on a database without numbers.
-    pub number: Option<i64>,
-}
-
-/// Open transactions that have written no record.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bystanders {
-    /// The server that answered.
-    pub server: Server,
-    /// The last id, read before the transactions were.
-    pub last_id: RecordId,
-    /// The numbers of the transactions. A transaction that has ended since may be among them.
-    pub numbers: Vec<i64>,
-}
 
 /// How to fetch next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +43,13 @@ pub(super) enum Plan {
     },
     /// Read the ids that the last scan has seen ahead.
     ReadAhead,
+    /// Scan the ids from `from` on that were not seen, and `reach` ids behind what was read.
+    ScanOthers {
+        /// The first id.
+        from: RecordId,
+        /// The number of ids behind what was read.
+        reach: i64,
+    },
 }
 
 /// The low watermark: all pending records of the owned partitions up to it are in memory.
@@ -228,6 +189,7 @@ impl LowWatermark {
             }
             let read_to = head.first.map_or(horizon.last_id, |first| first.saturating_sub(1));
             if let Some(snapshot) = &horizon.snapshot {
+                self.witnesses.lower(read_to.saturating_add(1));
                 self.witnesses.read(snapshot, read_to);
             }
             self.next = self.is_resolved_at_all().then(|| self.resolved_to.min(read_to) + 1);
@@ -238,6 +200,23 @@ impl LowWatermark {
         }
         self.covers = owned;
         self.first().map_or(Plan::ByPartition, |from| self.scan(from))
+    }
+
+    /// Whether the next scan lists the ids that it sees.
+    pub(super) fn lists(&self) -> bool {
+        self.witnesses.lists()
+    }
+
+    /// The ids from this one on that were not seen, and so many behind what was read.
+    pub(super) fn others(&self, from: RecordId, reach: i64) -> Vec<(RecordId, RecordId)> {
+        let (mut others, top) = (self.witnesses.others(from).unwrap_or_default(), self.witnesses.top());
+        let behind = top.map_or(from, |top| top.saturating_add(1));
+        let end = behind.saturating_add(reach - 1);
+        match others.last_mut().filter(|(_, last)| last.saturating_add(1) == behind) {
+            Some((_, last)) => *last = end,
+            None => others.push((behind, end)),
+        }
+        others
     }
 
     /// The transactions whose end makes a scan from this id begin too late, so that its result is discarded.
@@ -294,42 +273,42 @@ impl LowWatermark {
     /// If no witness gives a bound, one scan over all ids behind the low watermark costs less than a fetch by
     /// partition, which visits the same dead rows in no order.
     fn scan(&self, from: RecordId) -> Plan {
+        let reach = self.reach.max(LEAST_REACH);
+        if self.witnesses.others(from).is_some() {
+            return Plan::ScanOthers { from, reach };
+        }
         let alone = self.is_held_back() && self.witnesses.first().is_none();
         let behind = if alone { self.last_id - from } else { 0 };
-        Plan::ScanById { from, reach: self.reach.max(LEAST_REACH) + behind.max(0) }
+        Plan::ScanById { from, reach: reach + behind.max(0) }
     }
 
     fn is_held_back(&self) -> bool {
         self.waiting.is_some() && self.last_id - self.resolved_to > LEAST_REACH
     }
 
-    /// Takes the result of a scan that has not begun too late: over `reach` ids from `from` on, it has found
-    /// `found` records, of at most `limit`, up to the id `last`. Returns whether there may be more.
+    /// Takes the result of a scan that has not begun too late: of the ids from `from` to `end`, the last `reach`
+    /// of which it has read for the first time, it has found `found` records, of at most `limit`, up to the id
+    /// `last`. Of the ids that it sees it has listed at most `listed`. Returns whether there may be more.
     pub(super) fn scanned(
         &mut self,
-        (from, reach): (RecordId, i64),
-        limit: usize,
+        (from, end, reach): (RecordId, RecordId, i64),
+        (limit, listed): (usize, usize),
         (found, last): (usize, RecordId),
         horizon: &Horizon,
     ) -> bool {
         self.observe(horizon);
         let full = found >= limit;
-        let complete_to = if full { last } else { from.saturating_add(reach - 1) };
+        let mut complete_to = if full { last } else { end };
         self.ahead = horizon.ahead.as_slice().into();
-        // The rows and the horizon are of the same moment, so they agree.
-        let next = self.is_resolved_at_all().then(|| complete_to.min(self.resolved_to) + 1);
-        self.next = self.next.max(next);
-        if let Some(snapshot) = &horizon.snapshot {
-            self.witnesses.read(snapshot, complete_to);
-            if let Some(Bystanders { numbers, last_id, .. }) = self.bystanders.take() {
-                self.witnesses.stand_by(&numbers, last_id);
-            }
+        // What is not listed would count as not seen. The records behind the list are in memory by then.
+        if let Some(end) = horizon.visible.last().filter(|_| horizon.visible.len() >= listed) {
+            complete_to = complete_to.min(*end);
         }
         // Ids are scanned again because a transaction has ended. Such a scan finds few records, and does not
         // show that scans are too dear.
         let again = complete_to < self.furthest;
-        self.furthest = self.furthest.max(complete_to.min(horizon.last_id));
-        let cut = from.saturating_add(reach) <= horizon.last_id;
+        self.complete(from, complete_to, horizon);
+        let cut = end < horizon.last_id;
         if full || !cut {
             self.reach = if full && (last - from) < reach / 4 { reach / 2 } else { reach }.min(MOST_REACH);
             return full;
@@ -345,6 +324,23 @@ impl LowWatermark {
             self.unknown();
         }
         true
+    }
+
+    /// All pending records from `from` to `complete_to` were read at this horizon.
+    fn complete(&mut self, from: RecordId, complete_to: RecordId, horizon: &Horizon) {
+        // The rows and the horizon are of the same moment, so they agree.
+        let next = self.is_resolved_at_all().then(|| complete_to.min(self.resolved_to) + 1);
+        self.next = self.next.max(next);
+        self.furthest = self.furthest.max(complete_to.min(horizon.last_id));
+        let Some(snapshot) = &horizon.snapshot else { return };
+        // Ids that are not drawn yet count for nothing.
+        let complete_to = complete_to.min(horizon.last_id.max(from.saturating_sub(1)));
+        self.witnesses.read(snapshot, complete_to);
+        let within = horizon.visible.partition_point(|id| *id <= complete_to);
+        self.witnesses.see(&horizon.visible[..within]);
+        if let Some(Bystanders { numbers, last_id, .. }) = self.bystanders.take() {
+            self.witnesses.stand_by(&numbers, last_id);
+        }
     }
 
     fn observe(&mut self, horizon: &Horizon) {
@@ -372,13 +368,13 @@ impl LowWatermark {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::partition::Partition;
+    use crate::{partition::Partition, rules::witnesses::Snapshot};
 
     const LIMIT: usize = 5_000;
 
     fn horizon(last_id: RecordId, open_from: i64) -> Horizon {
         let snapshot = Some(Snapshot { end: open_from, open: Vec::new() });
-        Horizon { server: Server(1), last_id, snapshot, ahead: Vec::new() }
+        Horizon { server: Server(1), last_id, snapshot, ..Horizon::default() }
     }
 
     const EVERY: PartitionSet = PartitionSet::ALL;
@@ -403,7 +399,7 @@ mod tests {
         match watermark.plan(EVERY) {
             Plan::ScanById { from, reach } => {
                 assert_eq!(watermark.begins_too_late(from, &horizon, EVERY), None);
-                (from, reach, watermark.scanned((from, reach), LIMIT, found, &horizon))
+                (from, reach, watermark.scanned((from, from + reach - 1, reach), (LIMIT, 1), found, &horizon))
             }
             plan => panic!("{plan:?}"),
         }
@@ -554,7 +550,7 @@ mod tests {
         watermark.wrote(10, 7, Server(1));
         let open = |last_id, end, open: &[i64]| {
             let snapshot = Some(Snapshot { end, open: open.to_vec() });
-            Horizon { server: Server(1), last_id, snapshot, ahead: Vec::new() }
+            Horizon { server: Server(1), last_id, snapshot, ..Horizon::default() }
         };
         // Number 8 stays open, and draws one id or none.
         for number in 9..1_000 {
@@ -571,7 +567,8 @@ mod tests {
         let plan = watermark.begins_too_late(from, &ended, EVERY);
         assert_eq!(plan, Some(Plan::ScanById { from: 11, reach: 2 * LEAST_REACH }));
         assert_eq!(watermark.begins_too_late(11, &ended, EVERY), None);
-        let mut more = watermark.scanned((11, 2 * LEAST_REACH), LIMIT, (0, 0), &ended);
+        let mut more =
+            watermark.scanned((11, 10 + 2 * LEAST_REACH, 2 * LEAST_REACH), (LIMIT, 1), (0, 0), &ended);
         let mut scans = 1;
         while more {
             more = scan(&mut watermark, (0, 0), ended.clone()).2;
@@ -597,7 +594,7 @@ mod tests {
         let mut watermark = LowWatermark::default();
         watermark.plan(EVERY);
         let snapshot = |open: &[i64]| Some(Snapshot { end: 6, open: open.to_vec() });
-        let open = Horizon { server: Server(1), last_id: 10, snapshot: snapshot(&[3]), ahead: Vec::new() };
+        let open = Horizon { server: Server(1), last_id: 10, snapshot: snapshot(&[3]), ..Horizon::default() };
         let head = Head { first: Some(8), horizon: open.clone(), number: Some(5) };
         assert_eq!(watermark.head_found(EVERY, EVERY, &head), Plan::ScanById { from: 8, reach: LEAST_REACH });
         assert_eq!(watermark.begins_too_late(8, &open, EVERY), None);

@@ -10,14 +10,22 @@
 //! records below. Both snapshots are those of the statements that read the records: with a snapshot of
 //! another moment, a later record could pass an earlier one that became visible in between.
 
+use super::seen::{MOST_RANGES, Seen};
 use crate::record::RecordId;
 
 /// The most witnesses that are kept. With fewer witnesses, bounds are lower, but never wrong.
 const MOST_WITNESSES: usize = 8;
 
 /// The most ids by which a fetch begins earlier because the end of an open transaction would move it there.
-/// To walk over so many ids costs less than to repeat a statement that has begun too late.
+/// To walk over so many ids costs less than to repeat a statement that has begun too late, or to leave ids out.
 const NEAR: i64 = 128;
+
+/// If an open transaction may have drawn an id that is more than so many ids back, scans list what they see. To walk
+/// over fewer ids costs less than the lists.
+const FAR: i64 = 4_096;
+
+/// The most ids that one scan looks at when it leaves out what was seen.
+const MOST_OTHERS: i64 = 65_536;
 
 /// Which transactions a statement sees as ended, by their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,6 +74,8 @@ pub struct Witnesses {
     /// The witnesses, ascending by numbers and ids.
     ladder: Vec<Witness>,
     read: Option<Read>,
+    /// Ids whose rows were seen, while a transaction stays open that may have drawn an id far below.
+    seen: Seen,
 }
 
 impl Witnesses {
@@ -135,7 +145,12 @@ impl Witnesses {
             open[place].1
         };
         let open = snapshot.open.iter().map(|number| (*number, self.least_id(*number).max(known(*number))));
-        self.read = Some(Read { end: snapshot.end, open: open.collect(), to });
+        let open: Vec<(i64, Option<RecordId>)> = open.collect();
+        // Below the bounds nothing is read again. What is above `to` was seen earlier, and is not read again now.
+        let least = open.iter().filter_map(|(_, least)| *least).min();
+        let above = to.saturating_add(1);
+        self.seen.forget_below(least.map_or(above, |least| least.min(above)));
+        self.read = Some(Read { end: snapshot.end, open, to });
         // Transactions that are open in later snapshots are open in this one, with their bounds beside them,
         // or have numbers from its end on.
         let needed = self.ladder.iter().rposition(|witness| witness.number <= snapshot.end);
@@ -152,16 +167,45 @@ impl Witnesses {
         }
     }
 
+    /// Whether the next scan lists the ids that it sees: an open transaction may have drawn an id far below.
+    pub fn lists(&self) -> bool {
+        let is_far =
+            |read: &Read| read.open.iter().any(|(_, least)| least.is_some_and(|id| read.to - id > FAR));
+        self.read.as_ref().is_some_and(is_far)
+    }
+
+    /// Adds ids that the snapshot of the last fetch sees, in ascending order. The fetch has read up to all of
+    /// them.
+    pub fn see(&mut self, ids: &[RecordId]) {
+        self.seen.add(ids);
+    }
+
+    /// The highest id that was read or seen.
+    pub fn top(&self) -> Option<RecordId> {
+        self.read.as_ref().map(|read| self.seen.last().map_or(read.to, |last| last.max(read.to)))
+    }
+
+    /// The ids that a fetch from this id on has to look at up to [`Witnesses::top`]: all but those that were
+    /// seen. `None` if it costs less to walk over all, or if they are too many.
+    pub fn others(&self, from: RecordId) -> Option<Vec<(RecordId, RecordId)>> {
+        let top =
+            self.top().filter(|top| top.saturating_sub(from) > NEAR && self.seen.last() > Some(from))?;
+        let others = self.seen.others(from, top);
+        let count: i64 = others.iter().map(|(first, last)| last - first + 1).sum();
+        (count <= MOST_OTHERS && others.len() <= MOST_RANGES).then_some(others)
+    }
+
     /// Lowers the extent of the last fetch to the ids below this one.
     pub fn lower(&mut self, id: RecordId) {
         if let Some(read) = &mut self.read {
             read.to = read.to.min(id.saturating_sub(1));
         }
+        self.seen.forget_from(id);
     }
 
     /// Drops the extent of the last fetch.
     pub fn reset(&mut self) {
-        self.read = None;
+        (self.read, self.seen) = (None, Seen::default());
     }
 }
 
@@ -299,6 +343,39 @@ mod tests {
         assert_eq!(witnesses.first(), Some(270));
         witnesses.reset();
         assert_eq!(witnesses.first(), None);
+    }
+
+    #[test]
+    fn a_far_walk_back_leaves_out_what_was_seen() {
+        let mut witnesses = witnesses();
+        witnesses.read(&snapshot(40, &[15]), 101 + FAR);
+        assert!(!witnesses.lists(), "to walk over so many costs less");
+        witnesses.read(&snapshot(40, &[15]), 20_000);
+        assert!(witnesses.lists());
+        assert_eq!((witnesses.others(101), witnesses.top()), (None, Some(20_000)), "nothing was seen");
+        witnesses.see(&[9_000, 9_001, 9_003, 19_000]);
+        let others = witnesses.others(201).unwrap();
+        assert_eq!(others, [(201, 8_999), (9_002, 9_002), (9_004, 18_999), (19_001, 20_000)]);
+        assert_eq!(witnesses.others(20_000 - NEAR), None, "to walk over so many costs less");
+        assert_eq!(witnesses.others(15_000).unwrap(), [(15_000, 18_999), (19_001, 20_000)]);
+        // A scan that was cut: what was seen above is not read again.
+        witnesses.read(&snapshot(41, &[]), 9_100);
+        assert_eq!(witnesses.top(), Some(19_000));
+        assert_eq!(witnesses.others(9_101).unwrap(), [(9_101, 18_999)]);
+        // Records above an id may be pending again.
+        witnesses.lower(9_050);
+        assert_eq!((witnesses.top(), witnesses.others(201)), (Some(9_049), None));
+    }
+
+    #[test]
+    fn too_many_others_are_walked_over() {
+        let mut witnesses = witnesses();
+        witnesses.read(&snapshot(40, &[15]), 110 + MOST_OTHERS);
+        witnesses.see(&[30_000, 110 + MOST_OTHERS]);
+        assert_eq!(witnesses.others(108), None);
+        assert_eq!(witnesses.others(109).unwrap().len(), 2);
+        witnesses.reset();
+        assert_eq!((witnesses.top(), witnesses.others(109)), (None, None));
     }
 
     #[test]

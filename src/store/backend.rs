@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 use super::{AdminStore, ClusterStore, DeadLetterStore, Notifier, RecordStore, SchemaStore};
-use crate::rules::watermark::Server;
+use crate::rules::horizon::Server;
 
 /// All traits of the store, and what concerns its connections.
 #[async_trait]

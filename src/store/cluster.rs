@@ -8,7 +8,7 @@ use super::StoreError;
 use crate::{
     instance::{ClusterView, Generation, InstanceId},
     partition::Partition,
-    rules::watermark::Server,
+    rules::horizon::Server,
 };
 
 /// The calls of the cluster wing. Each call after which others may claim or release a partition (all but

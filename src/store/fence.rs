@@ -1,6 +1,6 @@
 //! The right to write outcomes, and how a write with a lost reply is resolved.
 
-use crate::{instance::InstanceId, rules::watermark::Server};
+use crate::{instance::InstanceId, rules::horizon::Server};
 
 /// The right to write outcomes: a row of `outbox_fence` at a counter value, on one server. Each write moves
 /// the counter on by one. An evictor closes the row, and a later write then finds no row with its value. A

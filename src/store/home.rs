@@ -5,7 +5,7 @@
 //! same ids to other records. An instance therefore stays on one server. If another server answers, the
 //! instance drops its state and joins again.
 
-use crate::{rules::watermark::Server, wake::Wake};
+use crate::{rules::horizon::Server, wake::Wake};
 
 /// The server on which an instance has joined, and whether another one has answered since.
 #[derive(Clone, Debug)]

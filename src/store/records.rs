@@ -9,7 +9,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Settlement, Stop},
     rules::{
-        watermark::{Bystanders, Head, Horizon, Server},
+        horizon::{Bystanders, Head, Horizon, Server},
         witnesses::Witness,
     },
 };
@@ -39,8 +39,8 @@ pub trait RecordStore: Send + Sync + 'static {
     }
 
     /// Pending records of a range of ids in id order, and the horizon of the same moment. A database without
-    /// numbers of transactions also returns pending records below `from`, and what it has seen ahead. A database with numbers may return
-    /// no records if one of the transactions in `open` has ended.
+    /// numbers of transactions also returns pending records below `from`, and what it has seen ahead. A database
+    /// with numbers may return no records if one of the transactions in `open` has ended.
     async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Record>, Horizon), StoreError>;
 
     /// A number that changes with each commit of another connection. `None` unless the database reads it at
@@ -164,10 +164,16 @@ pub struct IdScan<'a> {
     pub from: RecordId,
     /// The number of ids in the range.
     pub reach: i64,
+    /// If not empty: only these ids of the range, as first and last ids in ascending order. Always empty on a
+    /// database without numbers of transactions.
+    pub within: &'a [(RecordId, RecordId)],
+    /// The most ids that the horizon lists of those that the snapshot sees. Always 0 on a database without
+    /// numbers.
+    pub list: usize,
     /// Numbers of transactions. If one of them has ended, the caller discards the result.
     pub open: &'a [i64],
     /// The ids that an earlier scan has seen ahead, in order. Only these are taken, and nothing below is read.
-    pub seen: Option<&'a [RecordId]>,
+    pub ahead: Option<&'a [RecordId]>,
     /// Which records of the range are taken. The ids to leave out may be below the range, too.
     pub pick: Pick<'a>,
 }

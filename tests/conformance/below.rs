@@ -40,7 +40,7 @@ async fn scan_ahead<T: Target>(
     pick: Pick<'_>,
     partitions: PartitionSet,
 ) -> (Vec<RecordId>, Vec<RecordId>) {
-    let scan = IdScan { partitions, from, reach: 4_096, open: &[], seen, pick };
+    let scan = IdScan { partitions, from, reach: 4_096, within: &[], list: 0, open: &[], ahead: seen, pick };
     let (records, horizon) = outbox.store.scan_by_id(scan).await.unwrap();
     assert_eq!(horizon.open_from(), None, "whoever gives numbers need not fetch below");
     (ids(&records), horizon.ahead)

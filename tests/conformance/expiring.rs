@@ -43,7 +43,16 @@ pub(crate) async fn each_fetch_brings_how_long_until_the_deadline<T: Target>(out
         }
     }
     let (from, reach, pick) = (0, i64::MAX, Pick::new(&[], ALL));
-    let scan = IdScan { partitions: PartitionSet::ALL, from, reach, open: &[], seen: None, pick };
+    let scan = IdScan {
+        partitions: PartitionSet::ALL,
+        from,
+        reach,
+        within: &[],
+        list: 0,
+        open: &[],
+        ahead: None,
+        pick,
+    };
     let scanned = outbox.store.scan_by_id(scan).await.unwrap().0;
     let mut due = outbox.due().await;
     due.sort_by_key(|record| record.delivery.id);

@@ -8,7 +8,7 @@ use keylane::{
     admin::{Filter, InstanceId, Status},
     inner::{Change, ErrorClass, FenceRow, Resolution, SettleError, Settlement},
     partition::PartitionSet,
-    rules::watermark::Server,
+    rules::horizon::Server,
 };
 
 use crate::{

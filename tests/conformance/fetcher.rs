@@ -7,8 +7,8 @@ use keylane::{
     inner::{Change, IdScan, Pick},
     partition::PartitionSet,
     rules::{
+        horizon::Horizon,
         reading::{Readings, Statement},
-        watermark::Horizon,
     },
 };
 
@@ -30,6 +30,8 @@ pub(crate) struct Fetcher<'o, T: Target> {
     pub(crate) memory: BTreeSet<RecordId>,
     /// The first id of the last scan, and its horizon.
     pub(crate) scanned: Option<(RecordId, Horizon)>,
+    /// The ranges of the last scan that left out what was seen.
+    pub(crate) others: Vec<(RecordId, RecordId)>,
     pub(crate) more: bool,
 }
 
@@ -44,6 +46,7 @@ impl<'o, T: Target> Fetcher<'o, T> {
             missed: PartitionSet::EMPTY,
             memory: BTreeSet::new(),
             scanned: None,
+            others: Vec::new(),
             more: false,
         }
     }
@@ -74,14 +77,39 @@ impl<'o, T: Target> Fetcher<'o, T> {
                     reading.bystanders_found(store.find_bystanders(&of).await.unwrap());
                 }
                 Statement::FindHead(of) => reading.head_found(&store.find_head(of).await.unwrap()),
-                Statement::ScanById { from, reach, open, seen } => {
-                    let (seen, pick) = (seen.as_deref(), Pick::new(&skip, limit));
-                    let scan = IdScan { partitions, from, reach, open: &open, seen, pick };
+                statement @ (Statement::ScanById { .. } | Statement::ScanOthers { .. }) => {
+                    let list = reading.listed(limit);
+                    let pick = Pick::new(&skip, limit);
+                    let none = IdScan {
+                        partitions,
+                        from: 0,
+                        reach: 0,
+                        within: &[],
+                        list,
+                        open: &[],
+                        ahead: None,
+                        pick,
+                    };
+                    let scan = match &statement {
+                        Statement::ScanById { from, reach, open, lists, ahead } => {
+                            let list = if *lists { list } else { 0 };
+                            IdScan { from: *from, reach: *reach, list, open, ahead: ahead.as_deref(), ..none }
+                        }
+                        Statement::ScanOthers { within, open } => {
+                            let (from, end) = (within[0].0, within[within.len() - 1].1 + 1);
+                            IdScan { from, reach: end - from, within, open, ..none }
+                        }
+                        _ => unreachable!(),
+                    };
+                    let from = scan.from;
                     let (records, horizon) = store.scan_by_id(scan).await.unwrap();
                     assert!(ids(&records).is_sorted(), "not in id order: {:?}", ids(&records));
                     let found = (records.len(), records.last().map(|record| record.delivery.id));
                     if let Some(more) = reading.scanned(limit, found, &horizon) {
                         self.more = more;
+                        if let Statement::ScanOthers { within, .. } = statement {
+                            self.others = within;
+                        }
                         self.scanned = Some((from, horizon));
                         break records;
                     }
@@ -146,6 +174,7 @@ impl<'o, T: Target> Fetcher<'o, T> {
                 Statement::DrawNumber => reading.drew(None),
                 Statement::FindBystanders(_) => reading.bystanders_found(None),
                 Statement::ScanById { from, .. } => return Some(from),
+                Statement::ScanOthers { within, .. } => return Some(within[0].0),
                 Statement::FindHead(_) | Statement::FetchByPartition => return None,
             }
         }

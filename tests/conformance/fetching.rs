@@ -199,8 +199,16 @@ pub(crate) async fn a_fetch_brings_the_handlers_asked_for<T: Target>(outbox: &Ou
         sorted.sort_unstable();
         assert_eq!(due, sorted, "due, {handlers:?}");
         let first = all[0].delivery.id;
-        let scan =
-            IdScan { partitions: PartitionSet::ALL, from: first, reach: 4_096, open: &[], seen: None, pick };
+        let scan = IdScan {
+            partitions: PartitionSet::ALL,
+            from: first,
+            reach: 4_096,
+            within: &[],
+            list: 0,
+            open: &[],
+            ahead: None,
+            pick,
+        };
         assert_eq!(names(&outbox.store.scan_by_id(scan).await.unwrap().0), expected, "by id, {handlers:?}");
         // A database without numbers of transactions adds the records below, and only those.
         let scan = IdScan { from: first + 1_000, ..scan };

@@ -28,6 +28,7 @@ macro_rules! several_writers {
                 an_open_writer_holds_no_fetch_back
                 what_is_committed_late_comes_before_a_later_record_of_its_key
                 a_walk_back_that_is_cut_keeps_every_key_in_order
+                a_walk_back_leaves_out_what_was_seen
                 a_scan_reads_nothing_after_a_transaction_that_it_names
             }
             strict {

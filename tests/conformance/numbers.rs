@@ -24,7 +24,7 @@ const INSERT: &str = "INSERT INTO {outbox}record (event_id, partition_no, record
 
 /// The columns of a scan.
 const SCAN: &str = "id, event_id, partition_no, record_key, handler, record_type, content_type, payload, headers, \
-                    attempts, age, expires, last_id, seen, server";
+                    attempts, age, expires, last_id, seen, server, visible";
 
 async fn run<T: SqlTarget>(outbox: &Outbox<T>, tx: &mut Tx<T>, text: &str) {
     let number = Partition::of("by-hand").number().to_string();
@@ -147,8 +147,10 @@ pub(crate) async fn a_scan_and_its_horizon_agree<T: SqlTarget>(outbox: &Outbox<T
         partitions: PartitionSet::ALL,
         from: 1,
         reach: 4_096,
+        within: &[],
+        list: 0,
         open: &[],
-        seen: None,
+        ahead: None,
         pick: Pick::new(&[], ALL),
     };
     for _ in 0..20 {
@@ -205,6 +207,7 @@ pub(crate) async fn the_last_id_is_never_ahead_of_what_was_drawn<T: SqlTarget>(o
         scan.replace("$4", "'{}'")
             .replace("$5", "'{}'")
             .replace("$6", "1")
+            .replace("$7", "0")
             .replace("$1", "1")
             .replace("$2", "1")
     };

@@ -131,6 +131,52 @@ pub(crate) async fn a_walk_back_that_is_cut_keeps_every_key_in_order<T: Target>(
     assert!(outbox.pending().await.is_empty());
 }
 
+/// A writer ends that is so far behind that scans have listed what they saw: its record and what was rolled back are
+/// looked for, and not all that was settled meanwhile.
+pub(crate) async fn a_walk_back_leaves_out_what_was_seen<T: Target>(outbox: &Outbox<T>) {
+    let has_numbers = outbox.store.draw_number().await.unwrap().is_some();
+    let mut fetcher = known(outbox).await;
+    // An older transaction of another test on the same server, which has no bound, leads back to the head.
+    for _ in 0..20 {
+        fetcher.others.clear();
+        let [late, first, last] = ids_around_a_late_one(outbox, &mut fetcher).await;
+        assert!(has_numbers || fetcher.others.is_empty());
+        if !has_numbers {
+            return;
+        }
+        let is_read =
+            |id: RecordId| fetcher.others.iter().any(|(first, last)| (*first..=*last).contains(&id));
+        if is_read(late) {
+            let seen = (first + 1..=last).filter(|id| !is_read(*id)).count();
+            assert!(seen >= 15, "{seen} of 20 are left out: {:?}", fetcher.others);
+            return;
+        }
+        fetcher.until_behind(last).await;
+    }
+    panic!("no walk has left out what was seen: {:?}", fetcher.readings);
+}
+
+/// A record is written, then 5,000 are rolled back, then others are settled, and then the record is committed. Returns
+/// its id, and the first and last of the others.
+async fn ids_around_a_late_one<T: Target>(outbox: &Outbox<T>, fetcher: &mut Fetcher<'_, T>) -> [RecordId; 3] {
+    let mut open = outbox.begin().await;
+    outbox.insert(&mut open, &[record("late")]).await;
+    let mut undone = outbox.begin().await;
+    outbox.insert(&mut undone, &vec![record("undone"); 5_000]).await;
+    drop(undone);
+    let first = rounds(outbox, fetcher, 3).await;
+    let last = rounds(outbox, fetcher, 20).await;
+    outbox.commit(open).await;
+    let later = outbox.schedule_keys(&["late"]).await[0];
+    let mut brought = fetcher.fetch().await;
+    if brought.len() == 1 {
+        brought.extend(fetcher.fetch().await);
+    }
+    fetcher.settle(ALL).await;
+    assert_eq!((keys(&brought), ids(&brought)[1]), (vec!["late".to_owned(), "late".to_owned()], later));
+    [ids(&brought)[0], first, last]
+}
+
 /// On databases with numbers of transactions, the snapshot of a scan shows whether the scan has begun too
 /// late.
 pub(crate) async fn a_scan_reads_nothing_after_a_transaction_that_it_names<T: Target>(outbox: &Outbox<T>) {
@@ -141,8 +187,10 @@ pub(crate) async fn a_scan_reads_nothing_after_a_transaction_that_it_names<T: Ta
         partitions: PartitionSet::ALL,
         from: 1,
         reach: 4_096,
+        within: &[],
+        list: 0,
         open: &[],
-        seen: None,
+        ahead: None,
         pick: Pick::new(&[], ALL),
     };
     // The number is drawn afterwards, so that the snapshot lists the open transactions below it.

@@ -10,7 +10,7 @@ use keylane::{
         Tables,
     },
     partition::PartitionSet,
-    rules::watermark::Server,
+    rules::horizon::Server,
 };
 use uuid::Uuid;
 

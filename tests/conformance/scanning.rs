@@ -6,7 +6,7 @@ use keylane::{
     Completed, OnFailure, Record, RecordId,
     inner::{Change, Due, IdScan, NewRecord, Pick},
     partition::PartitionSet,
-    rules::watermark::{Head, Horizon},
+    rules::horizon::{Head, Horizon},
 };
 
 use crate::{
@@ -22,8 +22,10 @@ fn whole(skip: &[RecordId]) -> IdScan<'_> {
         partitions: PartitionSet::ALL,
         from: 1,
         reach: REACH,
+        within: &[],
+        list: 0,
         open: &[],
-        seen: None,
+        ahead: None,
         pick: Pick::new(skip, ALL),
     }
 }

@@ -6,7 +6,7 @@ use keylane::{
     Completed, Database, HandlerError, Record, RecordId,
     handler::{BoxFuture, FailureKind, States, TransactionalBatchCall},
     inner::{Change, FenceRow, Resolution, Tables, Transacted, TransactionalRun, Work},
-    rules::watermark::Server,
+    rules::horizon::Server,
 };
 
 use crate::{

@@ -16,7 +16,7 @@ use crate::{Plan, play};
 const ENOUGH: u64 = 500;
 /// The number of seeds between two reports of the progress.
 const PROGRESS: u64 = 10_000;
-const SOMETIMES: [&str; 36] = [
+const SOMETIMES: [&str; 37] = [
     "batch",
     "call of a forgotten record",
     "call of a former owner",
@@ -34,6 +34,7 @@ const SOMETIMES: [&str; 36] = [
     "forgotten commit",
     "held",
     "late commit with a lower id",
+    "walk back without what was seen",
     "lease lapsed",
     "lost reply was applied",
     "lost reply was not applied",

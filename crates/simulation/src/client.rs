@@ -52,6 +52,11 @@ impl Conditions for Client {
         {
             identity.beat_sent(self.world.time.now());
         }
+        if call == "scan of others" {
+            self.world
+                .recorder
+                .note("database", What::Saw { what: "walk back without what was seen".to_owned() });
+        }
         let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
         let (usual, limit) = (self.world.latency, self.world.call_timeout);
         let weather = self.world.weather.lock().unwrap_or_else(PoisonError::into_inner);

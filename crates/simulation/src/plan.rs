@@ -24,6 +24,8 @@ pub struct Plan {
     pub run: Duration,
     /// Whether a failover gives out ids again that the earlier server has given out.
     pub ids_again: bool,
+    /// The ids that are used up between two records: with many, few records take as many ids as hours of work.
+    pub(crate) ids_between: i64,
     /// The rates of the clocks of the nodes with workers, in thousandths.
     pub(crate) rates: Vec<u32>,
     pub(crate) handlers: Vec<HandlerPlan>,
@@ -121,11 +123,13 @@ impl Plan {
         let ids_again = dice.bool();
         let habits = Habits::draw(&mut dice);
         let rests = dice.u8(..6) == 0;
+        let ids_between = [0, 0, 63, 1_023][dice.usize(..4)];
         Self {
             seed,
             faults,
             run,
             ids_again,
+            ids_between,
             rates,
             handlers,
             config,

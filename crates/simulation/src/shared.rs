@@ -51,12 +51,13 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(plan: &Plan, keep: Keep) -> Self {
-        let time = Arc::new(Time::new());
+        let (time, pool) = (Arc::new(Time::new()), MemoryPool::new());
+        pool.use_up_between(plan.ids_between);
         Self {
             seed: plan.seed,
             recorder: Recorder::new(Arc::clone(&time), plan.expect(), keep),
             time,
-            pool: MemoryPool::new(),
+            pool,
             weather: Mutex::default(),
             latency: plan.latency,
             call_timeout: plan.config.database.call_timeout,

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::{
         delivery::fixtures, handler::States, instance::InstanceId, memory::MemoryPool,
-        rules::watermark::Server, store::NewInstance,
+        rules::horizon::Server, store::NewInstance,
     };
 
     /// A handler that never returns.

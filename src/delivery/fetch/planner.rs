@@ -18,7 +18,7 @@ use crate::{
     ownership::Ownership,
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
-    rules::{reading::Readings, watermark::Server},
+    rules::{horizon::Server, reading::Readings},
     store::Handlers,
     vitals::ListenState,
 };

@@ -157,17 +157,38 @@ async fn behind_the_watermark(
                 *walked = Some((of.len(), began.elapsed()));
                 reading.head_found(&head);
             }
-            Statement::ScanById { from, reach, open, seen } => {
-                let scan = IdScan { partitions, from, reach, open: &open, seen: seen.as_deref(), pick };
-                let (records, horizon) = store.scan_by_id(scan).await?;
-                let found = (records.len(), records.last().map(|record| record.delivery.id));
-                if let Some(more) = reading.scanned(pick.limit, found, &horizon) {
-                    return Ok((records, more));
+            Statement::ScanById { from, reach, open, lists, ahead } => {
+                let (within, list) = (&[][..], if lists { reading.listed(pick.limit) } else { 0 });
+                let ahead = ahead.as_deref();
+                let scan = IdScan { partitions, from, reach, within, list, open: &open, ahead, pick };
+                if let Some(scanned) = scan_by_id(store, reading, scan).await? {
+                    return Ok(scanned);
+                }
+            }
+            Statement::ScanOthers { within, open } => {
+                let (from, list) =
+                    (within.first().map_or(0, |(first, _)| *first), reading.listed(pick.limit));
+                let reach = within.last().map_or(0, |(_, last)| last.saturating_add(1) - from);
+                let scan =
+                    IdScan { partitions, from, reach, within: &within, list, open: &open, ahead: None, pick };
+                if let Some(scanned) = scan_by_id(store, reading, scan).await? {
+                    return Ok(scanned);
                 }
             }
             Statement::FetchByPartition => return by_partition(store, turn, pick, walked).await,
         }
     }
+}
+
+/// The records of a scan, and whether there may be more. `None` if the scan has begun too late.
+async fn scan_by_id(
+    store: &dyn Store,
+    reading: &mut Reading,
+    scan: IdScan<'_>,
+) -> Result<Option<(Vec<Record>, bool)>, StoreError> {
+    let (records, horizon) = store.scan_by_id(scan).await?;
+    let found = (records.len(), records.last().map(|record| record.delivery.id));
+    Ok(reading.scanned(scan.pick.limit, found, &horizon).map(|more| (records, more)))
 }
 
 /// Pending records of each partition from its head, and whether there may be more.

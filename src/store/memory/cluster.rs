@@ -12,7 +12,7 @@ use super::{
 use crate::{
     instance::{Claim, ClusterView, Generation, InstanceId, InstanceState, Member},
     partition::Partition,
-    rules::watermark::Server,
+    rules::horizon::Server,
     store::{ClusterStore, ErrorClass, NewInstance, StoreError},
 };
 

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use self::{faults::Faults, journal::Written, locks::Locks, outbox::Outbox};
 use super::Tables;
+use crate::record::RecordId;
 
 mod admin;
 mod cancel;
@@ -70,6 +71,8 @@ struct Data {
     server: i64,
     /// Whether writes are kept for a client with conditions. Set when such a client is made.
     journaled: bool,
+    /// The ids that are used up between two ids.
+    ids_between: RecordId,
 }
 
 impl Shared {
@@ -98,8 +101,12 @@ impl Shared {
 
 impl Data {
     fn outbox(&mut self, tables: &Tables) -> &mut Outbox {
-        let (server, journaled) = (self.server, self.journaled);
-        self.outboxes.entry(tables.clone()).or_insert_with(|| Outbox::new(server, journaled))
+        let (server, journaled, between) = (self.server, self.journaled, self.ids_between);
+        self.outboxes.entry(tables.clone()).or_insert_with(|| {
+            let mut new = Outbox::new(server, journaled);
+            new.use_up_between(between);
+            new
+        })
     }
 
     /// Draws a number in each outbox for a transaction that begins.

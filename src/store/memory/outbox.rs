@@ -18,7 +18,7 @@ use crate::{
     partition::{PARTITION_COUNT, Partition},
     record::{Lane, RecordId, StopReason},
     rules::{
-        watermark::{Bystanders, Horizon, Server},
+        horizon::{Bystanders, Horizon, Server},
         witnesses::{Snapshot, Witness},
     },
     store::{CLOSED, FenceRow, RETURNED_AT_ONCE, RETURNED_BY_A_STEP},
@@ -32,6 +32,8 @@ pub(super) struct Outbox {
     /// Writes of claims and members that are not reported yet.
     journal: Journal,
     last_id: RecordId,
+    /// The ids that are used up between two ids.
+    between: RecordId,
     last_number: i64,
     /// The numbers of open transactions, and whether each has drawn ids.
     pub(super) open: BTreeMap<i64, bool>,
@@ -96,6 +98,7 @@ impl Outbox {
             server,
             journal: Journal::default(),
             last_id: 0,
+            between: 0,
             last_number: 0,
             open: BTreeMap::new(),
             records: Rows::default(),
@@ -118,6 +121,11 @@ impl Outbox {
             new.open_journal();
         }
         new
+    }
+
+    /// Uses up so many ids between two ids from now on.
+    pub(super) fn use_up_between(&mut self, ids: RecordId) {
+        self.between = ids;
     }
 
     /// Begins to keep the writes.
@@ -164,7 +172,8 @@ impl Outbox {
     /// How far the ids are resolved.
     pub(super) fn horizon(&self) -> Horizon {
         let snapshot = Snapshot { end: self.last_number + 1, open: self.open.keys().copied().collect() };
-        Horizon { server: self.server(), last_id: self.last_id, snapshot: Some(snapshot), ahead: Vec::new() }
+        let (server, last_id) = (self.server(), self.last_id);
+        Horizon { server, last_id, snapshot: Some(snapshot), ..Horizon::default() }
     }
 
     pub(super) fn server(&self) -> Server {
@@ -192,7 +201,7 @@ impl Outbox {
 
     /// Draws an id. The id is used up even if its transaction rolls back.
     pub(super) fn draw_id(&mut self) -> RecordId {
-        self.last_id += 1;
+        self.last_id += 1 + self.between;
         self.last_id
     }
 

@@ -62,6 +62,14 @@ impl MemoryPool {
         Self { client: Client::new(Arc::clone(&self.client.shared), Some(conditions)) }
     }
 
+    /// Uses up so many ids between two ids, as transactions do that are rolled back.
+    #[doc(hidden)]
+    pub fn use_up_between(&self, ids: i64) {
+        let mut data = self.client.shared.data();
+        data.ids_between = ids;
+        data.outboxes.values_mut().for_each(|outbox| outbox.use_up_between(ids));
+    }
+
     /// The database as it is now.
     #[doc(hidden)]
     pub fn moment(&self) -> Moment {
@@ -100,7 +108,7 @@ mod tests {
         instance::InstanceId,
         partition::{Partition, PartitionSet},
         record::{Change, Due, NewRecord, Settlement},
-        rules::watermark::Server,
+        rules::horizon::Server,
         store::{
             Completed, ErrorClass, FenceRow, NewInstance, Pick, Resolution, Store, StoreSettings, Tables,
         },

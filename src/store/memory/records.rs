@@ -13,7 +13,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Settlement, Stop},
     rules::{
-        watermark::{Bystanders, Head, Horizon, Server},
+        horizon::{Bystanders, Head, Horizon, Server},
         witnesses::Witness,
     },
     store::{
@@ -57,16 +57,22 @@ impl RecordStore for MemoryStore {
     async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
         let skip: HashSet<RecordId> = scan.skip_above().into_iter().collect();
         let is_wanted = |record: &Record| is_wanted(record, &skip, scan.pick.handlers);
-        self.call("scan by id", |outbox, now| {
-            let horizon = outbox.horizon();
+        let call = if scan.within.is_empty() { "scan by id" } else { "scan of others" };
+        self.call(call, |outbox, now| {
+            let mut horizon = outbox.horizon();
             let ended =
                 |number: &i64| horizon.snapshot.as_ref().is_some_and(|snapshot| snapshot.sees(*number));
             if scan.open.iter().any(ended) {
                 return (Vec::new(), horizon);
             }
+            let is_within = |id: &RecordId| {
+                scan.within.is_empty() || scan.within.iter().any(|(first, last)| (first..=last).contains(&id))
+            };
             let ids = scan.from..scan.from.saturating_add(scan.reach);
-            let found = outbox.records.scan(scan.partitions, ids, now);
-            (found.filter(is_wanted).take(scan.pick.limit).collect(), horizon)
+            horizon.visible = outbox.records.ids(ids.clone()).filter(is_within).take(scan.list).collect();
+            let found = outbox.records.scan(scan.partitions, ids, now).filter(is_wanted);
+            let found = found.filter(|record| is_within(&record.delivery.id));
+            (found.take(scan.pick.limit).collect(), horizon)
         })
         .await
     }

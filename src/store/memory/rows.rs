@@ -134,6 +134,11 @@ impl Rows {
         self.records(found.into_iter(), now)
     }
 
+    /// The ids of all records in a range, in ascending order.
+    pub(super) fn ids(&self, ids: Range<RecordId>) -> impl Iterator<Item = RecordId> {
+        self.rows.range(ids).map(|(id, _)| *id)
+    }
+
     /// The first pending record of these partitions.
     pub(super) fn head(&self, partitions: PartitionSet) -> Option<RecordId> {
         let of = |partition| self.pending.range((partition, RecordId::MIN)..=(partition, RecordId::MAX));

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{client::Client, outbox::Outbox};
 use crate::{
-    rules::watermark::Server,
+    rules::horizon::Server,
     store::{Completed, ErrorClass, HomeServer, OTHER_SERVER, Store, StoreError, StoreSettings, Tables},
 };
 

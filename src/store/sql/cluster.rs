@@ -14,7 +14,7 @@ use super::{
 use crate::{
     instance::{Claim, ClusterView, Generation, InstanceId, Member},
     partition::{PARTITION_COUNT, Partition},
-    rules::watermark::Server,
+    rules::horizon::Server,
     store::{ClusterStore, NewInstance, StoreError},
 };
 

@@ -17,7 +17,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Record, RecordId},
     rules::{
-        watermark::{Bystanders, Head, Horizon, Server},
+        horizon::{Bystanders, Head, Horizon, Server},
         witnesses::Witness,
     },
     store::{ErrorClass, FenceRow, IdScan, Notifier, Pick, SchemaError, StoreSettings, Tables},

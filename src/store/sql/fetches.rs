@@ -143,7 +143,7 @@ macro_rules! sqlx_fetches {
                 let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
                 let mut horizon = Horizon { last_id, ..Horizon::default() };
                 let mut records = read(conn, &sql.scan_by_id, &fetches::scan_lists(&scan)).await?;
-                if let Some(seen) = scan.seen {
+                if let Some(seen) = scan.ahead {
                     records.retain(|record| seen.binary_search(&record.delivery.id).is_ok());
                     return Ok((records, horizon));
                 }
@@ -183,7 +183,7 @@ macro_rules! sqlx_fetches {
             conn: &'c mut $connection,
             sql: &'c crate::store::sql::statements::Statements,
             partitions: crate::partition::PartitionSet,
-        ) -> crate::store::sql::driver::DriverResult<'c, crate::rules::watermark::Head> {
+        ) -> crate::store::sql::driver::DriverResult<'c, crate::rules::horizon::Head> {
             use crate::store::sql::{
                 fetches,
                 statements::{fill, safe},
@@ -193,7 +193,7 @@ macro_rules! sqlx_fetches {
                 let first = fill(&sql.find_head, &fetches::head_lists(partitions));
                 let first = get::<i64>(&sqlx::raw_sql(first).fetch_one(conn).await?, 0)?;
                 let horizon = Horizon { last_id, ..Horizon::default() };
-                Ok(crate::rules::watermark::Head { first, horizon, number: None })
+                Ok(crate::rules::horizon::Head { first, horizon, number: None })
             })
         }
     };

@@ -17,7 +17,7 @@ use super::{
     proof::Proof,
 };
 use crate::{
-    rules::watermark::Server,
+    rules::horizon::Server,
     store::{HomeServer, OTHER_SERVER},
 };
 

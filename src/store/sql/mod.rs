@@ -16,7 +16,7 @@ use self::{
     statements::Statements,
 };
 use super::{HomeServer, Notifier, Store, StoreError, StoreSettings};
-use crate::rules::watermark::Server;
+use crate::rules::horizon::Server;
 
 mod admin;
 mod call;

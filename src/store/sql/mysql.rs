@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     record::Cancel,
-    rules::watermark::Horizon,
+    rules::horizon::Horizon,
     store::{ErrorClass, SchemaError, Tables},
 };
 

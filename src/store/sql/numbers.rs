@@ -4,7 +4,7 @@ use sqlx::PgConnection;
 
 use super::statements::{Statements, safe};
 use crate::rules::{
-    watermark::{Bystanders, Server},
+    horizon::{Bystanders, Server},
     witnesses::{Snapshot, Witness},
 };
 

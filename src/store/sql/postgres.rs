@@ -25,7 +25,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Cancel, Record, RecordId},
     rules::{
-        watermark::{Bystanders, Head, Horizon, Server},
+        horizon::{Bystanders, Head, Horizon, Server},
         witnesses::{Snapshot, Witness},
     },
     store::{ErrorClass, FenceRow, IdScan, Notifier, Pick, SchemaError, StoreSettings, Tables},
@@ -186,16 +186,24 @@ impl Driver for Postgres {
         sql: &'c Statements,
         scan: IdScan<'c>,
     ) -> DriverResult<'c, (Vec<Record>, Horizon)> {
-        let limit = i64::try_from(scan.pick.limit).unwrap_or(i64::MAX);
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         Box::pin(async move {
-            let mut rows = sqlx::query(of(&sql.scan_by_id, scan.pick))
-                .bind(scan.from)
-                .bind(scan.from.saturating_add(scan.reach))
-                .bind(scan.partitions.to_bytes().to_vec())
-                .bind(scan.skip_above())
-                .bind(scan.open)
-                .bind(limit)
-                .fetch(conn);
+            let (skip, bits) = (scan.skip_above(), scan.partitions.to_bytes().to_vec());
+            let (limit, list) = (count(scan.pick.limit), count(scan.list));
+            let query = match (&sql.scan_others, scan.within.split_last()) {
+                (Some(others), Some(((first, last), ranges))) => {
+                    let (firsts, lasts): (Vec<i64>, Vec<i64>) = ranges.iter().copied().unzip();
+                    let query = sqlx::query(of(others, scan.pick)).bind(firsts).bind(lasts);
+                    let query = query.bind(bits).bind(skip).bind(scan.open).bind(limit).bind(list);
+                    query.bind(*first).bind(last.saturating_add(1))
+                }
+                _ => {
+                    let query = sqlx::query(of(&sql.scan_by_id, scan.pick));
+                    let query = query.bind(scan.from).bind(scan.from.saturating_add(scan.reach));
+                    query.bind(bits).bind(skip).bind(scan.open).bind(limit).bind(list)
+                }
+            };
+            let mut rows = query.fetch(conn);
             let mut horizon = Horizon { snapshot: Some(Snapshot::default()), ..Horizon::default() };
             let mut records = Vec::with_capacity(scan.pick.limit);
             // Rows are decoded one by one, while the server still searches for more.
@@ -206,11 +214,13 @@ impl Driver for Postgres {
                             &get::<String>(&row, AFTER_RECORD + 1)?.unwrap_or_default(),
                         )?);
                         let server = Server(get::<i64>(&row, AFTER_RECORD + 2)?.unwrap_or(0));
-                        horizon = Horizon { server, last_id, snapshot, ahead: Vec::new() };
+                        let visible = get::<Vec<i64>>(&row, AFTER_RECORD + 3)?.unwrap_or_default();
+                        horizon = Horizon { server, last_id, snapshot, visible, ahead: Vec::new() };
                     }
                     None => records.push(record(&row)?),
                 }
             }
+            records.truncate(scan.pick.limit);
             Ok((records, horizon))
         })
     }
@@ -248,7 +258,7 @@ impl Driver for Postgres {
                 server: Server(server),
                 last_id,
                 snapshot: Some(numbers::snapshot(&seen)?),
-                ahead: Vec::new(),
+                ..Horizon::default()
             };
             Ok(Head { first, horizon, number })
         })

@@ -16,7 +16,7 @@ use crate::{
     partition::{Partition, PartitionSet},
     record::{Lane, Record, RecordId, Settlement, Stop, StopReason},
     rules::{
-        watermark::{Bystanders, Head, Horizon, Server},
+        horizon::{Bystanders, Head, Horizon, Server},
         witnesses::Witness,
     },
     store::{

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     record::Cancel,
-    rules::watermark::Horizon,
+    rules::horizon::Horizon,
     store::{ErrorClass, OpenError, Tables},
 };
 

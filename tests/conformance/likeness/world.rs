@@ -9,7 +9,7 @@ use keylane::{
     handler::Route,
     inner::{Cancel, Deadline, Due, Handlers, IdScan, Named, NewRecord, Pick, Store, StoreError},
     partition::PartitionSet,
-    rules::watermark::Server,
+    rules::horizon::Server,
 };
 use uuid::Uuid;
 
@@ -113,7 +113,8 @@ impl<'a, T: Likened> World<'a, T> {
                 let (skip, handlers) = (self.ids(skip), of_handlers(*handlers));
                 let pick = Pick { skip: &skip, handlers: &handlers, limit: ALL };
                 let (partitions, reach) = (PartitionSet::ALL, i64::MAX - 1);
-                let scan = IdScan { partitions, from: 1, reach, open: &[], seen: None, pick };
+                let scan =
+                    IdScan { partitions, from: 1, reach, within: &[], list: 0, open: &[], ahead: None, pick };
                 let found = self.store.scan_by_id(scan).await;
                 self.records(found.map(|(records, _)| records))
             }

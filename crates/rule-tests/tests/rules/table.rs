@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use keylane::{
     Partition, RecordId,
     partition::PartitionSet,
-    rules::{watermark::Horizon, witnesses::Snapshot},
+    rules::{horizon::Horizon, witnesses::Snapshot},
 };
 
 pub(crate) const PARTITIONS: usize = 3;
@@ -45,6 +45,8 @@ pub(crate) struct Table {
     pub(crate) kind: Kind,
     pub(crate) now: u32,
     last_id: RecordId,
+    /// How far ids are apart.
+    stride: i64,
     last_number: i64,
     /// The highest number of a transaction that has ended.
     last_ended: i64,
@@ -57,11 +59,12 @@ pub(crate) fn partition(key: usize) -> Partition {
 }
 
 impl Table {
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: Kind, stride: i64) -> Self {
         Self {
             kind,
             now: 0,
             last_id: 0,
+            stride,
             last_number: 0,
             last_ended: 0,
             open: BTreeMap::new(),
@@ -83,7 +86,7 @@ impl Table {
 
     pub(crate) fn insert(&mut self, who: usize, key: usize) {
         if self.begin(who) {
-            self.last_id += 1;
+            self.last_id += self.stride;
             let row = Row { key, scheduled: self.now, committed: 0, held: false };
             self.open.get_mut(&who).unwrap().rows.insert(self.last_id, row);
         }
@@ -102,7 +105,7 @@ impl Table {
         let open = self.open.remove(&who);
         self.last_ended = self.last_ended.max(open.as_ref().map_or(0, |open| open.number));
         if self.kind == Kind::Serial {
-            self.last_id -= open.map_or(0, |open| open.rows.len() as i64);
+            self.last_id -= open.map_or(0, |open| open.rows.len() as i64) * self.stride;
         }
     }
 
@@ -152,7 +155,7 @@ impl Table {
         match self.kind {
             Kind::Numbered => self.last_id,
             Kind::Late => self.rows.keys().next_back().copied().unwrap_or(0),
-            Kind::Serial => self.last_id - uncommitted,
+            Kind::Serial => self.last_id - uncommitted * self.stride,
         }
     }
 

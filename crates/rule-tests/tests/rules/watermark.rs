@@ -125,6 +125,11 @@ impl World {
     }
 }
 
+/// How far ids are apart: with many in between, few records are far from one another.
+pub(crate) fn stride() -> impl Strategy<Value = i64> {
+    prop_oneof![2 => Just(1_i64), 1 => Just(64), 2 => Just(1_500)]
+}
+
 fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![2 => Just(Kind::Numbered), 1 => Just(Kind::Late), 1 => Just(Kind::Serial)]
 }
@@ -138,12 +143,13 @@ proptest! {
     fn fetches_pass_over_nothing(
         kind in kind(),
         limit in 1..8_usize,
+        stride in stride(),
         // In calm cases no event makes a fetch begin at the head, which would also find records that were
         // passed over.
         calm in prop::bool::weighted(0.7),
         events in vec(event(), 1..200),
     ) {
-        let mut world = World::new(kind, limit);
+        let mut world = World::new(kind, limit, stride);
         for event in events.into_iter().filter(|event| !calm || !event.unsettles()) {
             world.happen(event)?;
         }
@@ -163,7 +169,7 @@ proptest! {
     /// While records come and go, the beginning of fetches moves on.
     #[test]
     fn the_low_watermark_comes_along(kind in kind(), events in vec(event(), 1..100)) {
-        let mut world = World::new(kind, 10);
+        let mut world = World::new(kind, 10, 1);
         for event in events {
             world.happen(event)?;
         }

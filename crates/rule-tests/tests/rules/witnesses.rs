@@ -17,6 +17,7 @@ use proptest::{
 
 use super::{
     table::{KEYS, Kind, Table},
+    watermark::stride,
     world::all,
 };
 
@@ -72,9 +73,13 @@ enum Way {
     SnapshotBefore,
     /// The last id is read after the bystanders were.
     AskedBefore,
+    /// What is seen is listed by a statement after the scan.
+    ListedAfterwards,
+    /// What is listed behind the last record of a scan that was cut by its limit counts as read.
+    ListedBeyond,
 }
 
-const NAIVE: [Way; 7] = [
+const NAIVE: [Way; 9] = [
     Way::HighWater,
     Way::AfterReading,
     Way::OnlyListed,
@@ -82,6 +87,8 @@ const NAIVE: [Way; 7] = [
     Way::LastIdAfterwards,
     Way::SnapshotBefore,
     Way::AskedBefore,
+    Way::ListedAfterwards,
+    Way::ListedBeyond,
 ];
 
 struct Course {
@@ -102,14 +109,29 @@ struct Course {
     given: Option<Witness>,
     /// The bystanders, and the last id that was read before them.
     told: Option<(Vec<i64>, RecordId)>,
+    /// Up to where the next statement lists what it sees.
+    lists_to: Option<RecordId>,
 }
 
 impl Course {
-    fn new(way: Way, limit: usize) -> Self {
-        let table = Table::new(Kind::Numbered);
+    fn new(way: Way, limit: usize, stride: i64) -> Self {
+        let table = Table::new(Kind::Numbered, stride);
         let (witnesses, memory, earlier) = (Witnesses::default(), BTreeSet::new(), Snapshot::default());
-        let (before, compared, last_id, given, told) = (None, None, 0, None, None);
-        Self { way, table, limit, witnesses, before, earlier, compared, memory, last_id, given, told }
+        let (before, compared, last_id, given, told, lists_to) = (None, None, 0, None, None, None);
+        Self {
+            way,
+            table,
+            limit,
+            witnesses,
+            before,
+            earlier,
+            compared,
+            memory,
+            last_id,
+            given,
+            told,
+            lists_to,
+        }
     }
 
     fn happen(&mut self, event: Event) -> TestCaseResult {
@@ -152,6 +174,14 @@ impl Course {
         }
     }
 
+    /// The list that should have come with the scan.
+    fn list_late(&mut self) {
+        if let Some(to) = self.lists_to.take() {
+            let listed: Vec<RecordId> = self.table.pending(all()).take_while(|id| *id <= to).collect();
+            self.witnesses.see(&listed);
+        }
+    }
+
     /// The beginning of the fetch with this snapshot.
     fn first(&mut self, snapshot: &Snapshot) -> Option<RecordId> {
         let read_to = self.before.as_ref().map(|(_, read_to)| read_to + 1);
@@ -167,19 +197,26 @@ impl Course {
                 listed.first_under(snapshot)
             }
             Way::SnapshotBefore => self.witnesses.first_under(&self.earlier),
-            Way::Witnesses | Way::NotLowered | Way::LastIdAfterwards | Way::AskedBefore => {
-                self.witnesses.first_under(snapshot)
-            }
+            _ => self.witnesses.first_under(snapshot),
         }
     }
 
     /// One fetch by one statement. If no beginning is known, the fetch begins at the first id.
     fn fetch(&mut self) -> TestCaseResult {
         self.tell();
+        self.list_late();
         let snapshot = self.table.snapshot().unwrap();
         let from = self.first(&snapshot).unwrap_or(1);
+        let (others, top) = (self.witnesses.others(from), self.witnesses.top());
+        let is_read = |id: &RecordId| match &others {
+            Some(ranges) => {
+                Some(*id) > top || ranges.iter().any(|(first, last)| (first..=last).contains(&id))
+            }
+            None => *id >= from,
+        };
+        let lists = others.is_some() || self.witnesses.lists();
         let seen: Vec<RecordId> = self.table.pending(all()).collect();
-        let found = seen.iter().filter(|id| **id >= from && !self.memory.contains(id));
+        let found = seen.iter().filter(|id| is_read(id) && !self.memory.contains(id));
         let found: Vec<RecordId> = found.take(self.limit).copied().collect();
         for id in &found {
             let key = self.table.rows[id].key;
@@ -199,6 +236,13 @@ impl Course {
             self.compared = self.witnesses.first_under(&snapshot);
         }
         self.witnesses.read(&snapshot, read_to);
+        let listed: Vec<RecordId> = seen.into_iter().filter(is_read).collect();
+        match self.way {
+            _ if !lists => {}
+            Way::ListedAfterwards => self.lists_to = Some(complete_to),
+            Way::ListedBeyond => self.witnesses.see(&listed),
+            _ => self.witnesses.see(&listed[..listed.partition_point(|id| *id <= complete_to)]),
+        }
         if let Some((numbers, asked_at)) = self.told.take() {
             let late = self.way == Way::AskedBefore;
             self.witnesses.stand_by(&numbers, if late { last_id } else { asked_at });
@@ -222,8 +266,8 @@ impl Course {
     }
 }
 
-fn run(way: Way, limit: usize, events: &[Event]) -> TestCaseResult {
-    let mut course = Course::new(way, limit);
+fn run(way: Way, (limit, stride): (usize, i64), events: &[Event]) -> TestCaseResult {
+    let mut course = Course::new(way, limit, stride);
     events.iter().try_for_each(|event| course.happen(*event))?;
     course.end()
 }
@@ -236,15 +280,16 @@ proptest! {
     #[test]
     fn nothing_below_the_beginning_was_not_there_before(
         limit in 1..6_usize,
+        stride in stride(),
         events in vec(event(), 1..120),
     ) {
-        run(Way::Witnesses, limit, &events)?;
+        run(Way::Witnesses, (limit, stride), &events)?;
     }
 
     /// The end of a transaction that has written nothing leads no fetch back.
     #[test]
     fn a_bystander_leads_no_fetch_back(rounds in 10..60_usize) {
-        let mut course = Course::new(Way::Witnesses, 100);
+        let mut course = Course::new(Way::Witnesses, 100, 1);
         course.happen(Event::Begin(0))?;
         for _ in 0..rounds {
             for event in [Event::Whole(1), Event::Ask, Event::Fetch, Event::Settle(usize::MAX)] {
@@ -257,10 +302,32 @@ proptest! {
         prop_assert!(first >= course.table.last_id() - 3, "{first} of {}", course.table.last_id());
     }
 
+    /// The end of a transaction that was open for long leads back to what was not seen, and to nothing else.
+    #[test]
+    fn what_was_seen_is_not_read_again(rounds in 20..40_usize) {
+        let mut course = Course::new(Way::Witnesses, 100, 1_500);
+        course.happen(Event::Fetch)?;
+        course.happen(Event::Settle(0))?;
+        course.happen(Event::Insert(0, 0))?;
+        for _ in 0..rounds {
+            for event in [Event::Whole(1), Event::Fetch, Event::Settle(usize::MAX)] {
+                course.happen(event)?;
+            }
+        }
+        course.happen(Event::Commit(0))?;
+        let snapshot = course.table.snapshot().unwrap();
+        let first = course.witnesses.first_under(&snapshot).unwrap();
+        let others = course.witnesses.others(first).unwrap();
+        let others_hold = |id: &RecordId| others.iter().any(|(first, last)| (first..=last).contains(&id));
+        prop_assert!(first <= 1_500 && others_hold(&1_500), "{:?}", others);
+        let seen = (5..rounds as i64).filter(|record| !others_hold(&(record * 1_500))).count();
+        prop_assert!(seen + 5 >= rounds - 5, "{} of {}: {:?}", seen, rounds, others);
+    }
+
     /// While a transaction stays open, fetches do not begin at it.
     #[test]
     fn an_open_transaction_holds_no_fetch_back(rounds in 10..60_usize, first in any::<bool>()) {
-        let mut course = Course::new(Way::Witnesses, 100);
+        let mut course = Course::new(Way::Witnesses, 100, 1);
         course.happen(Event::Fetch)?;
         course.happen(Event::Settle(0))?;
         let open = if first { Event::Insert(0, 0) } else { Event::Begin(0) };
@@ -288,9 +355,9 @@ fn naive_ways_are_caught() {
         let seed = TestRng::deterministic_rng(config.rng_algorithm);
         let mut runner = TestRunner::new_with_rng(config, seed);
         let courses = std::cell::Cell::new(0);
-        let found = runner.run(&(1..6_usize, vec(event(), 1..120)), |(limit, events)| {
+        let found = runner.run(&((1..6_usize, stride()), vec(event(), 1..120)), |(limits, events)| {
             courses.set(courses.get() + 1);
-            run(way, limit, &events)
+            run(way, limits, &events)
         });
         let error = found.expect_err(&format!("{way:?} was not caught")).to_string();
         println!("{way:?}: caught in course {}: {}", courses.get(), error.lines().next().unwrap_or_default());

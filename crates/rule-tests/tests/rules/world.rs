@@ -12,8 +12,8 @@ use keylane::{
     RecordId,
     partition::PartitionSet,
     rules::{
+        horizon::{Head, Horizon, Server},
         reading::{Reading, Readings, Statement},
-        watermark::{Head, Horizon, Server},
         witnesses::Witness,
     },
 };
@@ -33,15 +33,21 @@ enum Next {
     Number(PartitionSet, RecordId),
     /// Reads the first record of these partitions, and the snapshot.
     Head(PartitionSet, RecordId, i64),
-    /// Reads the last id, for a scan from this id on over this many ids.
-    LastId(RecordId, i64),
-    ScanById(RecordId, i64, RecordId),
+    /// Reads the last id, and then the ids of a scan.
+    LastId(Scan),
+    ScanById(Scan, RecordId),
     /// Sees ids ahead of the scan.
     Ahead(RecordId, Vec<RecordId>, Horizon),
     /// Reads late records, or the last id after the snapshot.
     Rest(RecordId, Vec<RecordId>, Horizon),
     Heads,
     TakeIn(Vec<RecordId>),
+}
+
+/// The ids of a scan, and how many of those that it sees it lists.
+struct Scan {
+    within: Vec<(RecordId, RecordId)>,
+    list: usize,
 }
 
 struct Fetch {
@@ -54,12 +60,12 @@ struct Fetch {
     kept: bool,
     next: Next,
     /// The ids that the scan under way is restricted to.
-    seen: Option<Arc<[RecordId]>>,
+    ahead: Option<Arc<[RecordId]>>,
 }
 
 impl Fetch {
     /// Begins the next statement of the reading, which may read the last id first.
-    fn begin_statement(&mut self, last_id: RecordId) -> Next {
+    fn begin_statement(&mut self, last_id: RecordId, limit: usize) -> Next {
         match self.reading.next() {
             Statement::DrawNumber => Next::Draw(last_id),
             Statement::FindBystanders(_) => {
@@ -67,9 +73,14 @@ impl Fetch {
                 Next::Statement
             }
             Statement::FindHead(of) => Next::Number(of, last_id),
-            Statement::ScanById { from, reach, seen, .. } => {
-                self.seen = seen;
-                Next::LastId(from, reach)
+            Statement::ScanById { from, reach, lists, ahead, .. } => {
+                self.ahead = ahead;
+                let list = if lists { self.reading.listed(limit) } else { 0 };
+                Next::LastId(Scan { within: vec![(from, from + reach - 1)], list })
+            }
+            Statement::ScanOthers { within, .. } => {
+                self.ahead = None;
+                Next::LastId(Scan { within, list: self.reading.listed(limit) })
             }
             Statement::FetchByPartition => Next::Heads,
         }
@@ -104,9 +115,9 @@ pub(crate) fn all() -> PartitionSet {
 }
 
 impl World {
-    pub(crate) fn new(kind: Kind, limit: usize) -> Self {
+    pub(crate) fn new(kind: Kind, limit: usize, stride: i64) -> Self {
         Self {
-            table: Table::new(kind),
+            table: Table::new(kind, stride),
             limit,
             readings: Readings::default(),
             owned: all(),
@@ -142,7 +153,8 @@ impl World {
         }
         let skip = self.memory.keys().copied().collect();
         let stale = BTreeSet::new();
-        self.fetch = Some(Fetch { reading, owned, grants: self.grants, skip, stale, kept, next, seen: None });
+        self.fetch =
+            Some(Fetch { reading, owned, grants: self.grants, skip, stale, kept, next, ahead: None });
     }
 
     /// Takes the next step of a fetch, which sees the table as it is now.
@@ -152,7 +164,7 @@ impl World {
             ids.filter(|id| !fetch.skip.contains(id)).take(self.limit).collect()
         };
         fetch.next = match fetch.next {
-            Next::Statement => fetch.begin_statement(table.last_id()),
+            Next::Statement => fetch.begin_statement(table.last_id(), self.limit),
             Next::Draw(last_id) => {
                 let number = table.whole();
                 fetch.reading.drew(Some((Witness { last_id, number }, Server::default())));
@@ -165,21 +177,20 @@ impl World {
                 fetch.reading.head_found(&head);
                 Next::Statement
             }
-            Next::LastId(from, reach) => Next::ScanById(from, reach, table.last_id()),
-            Next::ScanById(from, reach, last_id) => {
-                let within = |id: &RecordId| (from..from + reach).contains(id);
-                let mut found = brings(&mut table.pending(fetch.owned).filter(within));
-                if let Some(seen) = &fetch.seen {
-                    found.retain(|id| seen.contains(id));
+            Next::LastId(scan) => Next::ScanById(scan, table.last_id()),
+            Next::ScanById(Scan { within, list }, last_id) => {
+                let is_within =
+                    |id: &RecordId| within.iter().any(|(first, last)| (first..=last).contains(&id));
+                let mut found = brings(&mut table.pending(fetch.owned).filter(is_within));
+                if let Some(ahead) = &fetch.ahead {
+                    found.retain(|id| ahead.contains(id));
                 }
-                Next::Ahead(
-                    from,
-                    found,
-                    Horizon { last_id, snapshot: table.snapshot(), ..Horizon::default() },
-                )
+                let visible = table.rows.keys().copied().filter(is_within).take(list).collect();
+                let horizon = Horizon { last_id, snapshot: table.snapshot(), visible, ..Horizon::default() };
+                Next::Ahead(within[0].0, found, horizon)
             }
             Next::Ahead(from, found, mut horizon) => {
-                if table.kind == Kind::Late && fetch.seen.is_none() && found.len() >= self.limit {
+                if table.kind == Kind::Late && fetch.ahead.is_none() && found.len() >= self.limit {
                     let behind = |id: &RecordId| *id >= from && !fetch.skip.contains(id);
                     horizon.ahead =
                         table.pending(fetch.owned).filter(behind).take(AHEAD * self.limit).collect();
@@ -189,7 +200,7 @@ impl World {
             Next::Rest(from, mut found, mut horizon) => {
                 match table.kind {
                     Kind::Numbered => horizon.last_id = table.last_id(),
-                    Kind::Late if fetch.seen.is_none() => {
+                    Kind::Late if fetch.ahead.is_none() => {
                         let late = brings(&mut table.pending(fetch.owned).take_while(|id| *id < from));
                         let all_late = late.len() < self.limit;
                         found.extend(late);
@@ -323,6 +334,7 @@ impl World {
                 Statement::DrawNumber => reading.drew(None),
                 Statement::FindBystanders(_) => reading.bystanders_found(None),
                 Statement::ScanById { from, .. } => return Some(from),
+                Statement::ScanOthers { within, .. } => return Some(within[0].0),
                 Statement::FindHead(_) | Statement::FetchByPartition => return None,
             }
         }
