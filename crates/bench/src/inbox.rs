@@ -3,6 +3,7 @@
 use std::{any::Any, fmt, num::NonZeroUsize};
 
 use clap::Args;
+use futures::FutureExt;
 use keylane::sqlx::{self, AssertSqlSafe, PgConnection, PgPool, Postgres};
 use keylane_inbox::{Inbox, Once};
 use tokio::task::JoinSet;
@@ -13,6 +14,7 @@ use super::{
     options::Show,
     report::Report,
     stage::Stage,
+    turns::in_turn,
 };
 
 /// The consumer group of the bench.
@@ -62,24 +64,10 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     let stage = stage.downcast_ref::<Stage<Postgres>>().ok_or("bench inbox needs PostgreSQL")?;
     let mut report = Report::new("inbox", <Postgres as keylane::Database>::NAME);
     let meter = Meter::<Postgres>::open(&stage.pool).await?;
-    let mut turn = vec![Subject::Single, Subject::Batch, Subject::Hand];
-    let runs = options.show.runs.get();
-    for run in 1..=runs {
-        let mut measured = Vec::new();
-        for subject in &turn {
-            stage.bar.set_message(format!("run {run} of {runs}: {subject}"));
-            let figures = measure(stage, options, &meter, *subject).await?;
-            report.add_all(&subject.to_string(), &figures);
-            measured.push((*subject, figures));
-        }
-        let of = |wanted| measured.iter().find(|(subject, _)| *subject == wanted).map(|(_, figures)| figures);
-        for (ours, theirs) in [(Subject::Single, Subject::Hand), (Subject::Batch, Subject::Single)] {
-            let ratios = of(ours).into_iter().flatten().zip(of(theirs).into_iter().flatten());
-            let ratios: Vec<Figure> = ratios.map(|(ours, theirs)| ours.over(theirs)).collect();
-            report.add_all(&format!("{ours} / {theirs}"), &ratios);
-        }
-        turn.rotate_left(1);
-    }
+    let subjects = vec![Subject::Single, Subject::Batch, Subject::Hand];
+    let pairs = [(Subject::Single, Subject::Hand), (Subject::Batch, Subject::Single)];
+    let measure = |subject| measure(stage, options, &meter, subject).boxed();
+    in_turn(stage, &options.show, &mut report, subjects, &pairs, measure).await?;
     let Options { messages, connections, batch, .. } = options;
     report.note(format!("{messages} messages, {connections} connections, {batch} messages per batch"));
     report.note("each message writes one row, in the transaction that notes it");

@@ -42,6 +42,7 @@ mod steady;
 mod takeover;
 mod tally;
 mod trial;
+mod turns;
 mod watch;
 #[cfg(feature = "web")]
 mod web;

@@ -14,6 +14,7 @@ use std::{
 use axum::{Json, Router, routing::post};
 use bytes::Bytes;
 use clap::Args;
+use futures::FutureExt;
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, client::conn::http1};
 use hyper_util::rt::TokioIo;
@@ -34,6 +35,7 @@ use super::{
     options::Show,
     report::Report,
     stage::Stage,
+    turns::in_turn,
 };
 
 /// More than any run asks for, so that the bucket refuses nobody.
@@ -83,8 +85,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     let stage = stage.downcast_ref::<Stage<Postgres>>().ok_or("bench web needs PostgreSQL")?;
     let mut report = Report::new("web", "PostgreSQL and Redis");
     let meter = Meter::<Postgres>::open(&stage.pool).await?;
-    let mut turn = vec![
-        Subject::Plain,
+    let guarded = [
         Subject::Trace,
         Subject::LocalLimit,
         Subject::RedisLimit,
@@ -92,24 +93,10 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
         Subject::RedisRepeats,
         Subject::DatabaseKeys,
     ];
-    let runs = options.show.runs.get();
-    for run in 1..=runs {
-        let mut measured = Vec::new();
-        for subject in &turn {
-            stage.bar.set_message(format!("run {run} of {runs}: {subject}"));
-            let figures = measure(stage, options, &meter, *subject).await?;
-            report.add_all(&subject.to_string(), &figures);
-            measured.push((*subject, figures));
-        }
-        let plain =
-            measured.iter().find(|(subject, _)| *subject == Subject::Plain).map(|(_, figures)| *figures);
-        for (subject, figures) in measured.iter().filter(|(subject, _)| *subject != Subject::Plain) {
-            let ratios = figures.iter().zip(plain.iter().flatten());
-            let ratios: Vec<Figure> = ratios.map(|(ours, theirs)| ours.over(theirs)).collect();
-            report.add_all(&format!("{subject} / plain"), &ratios);
-        }
-        turn.rotate_left(1);
-    }
+    let subjects = [Subject::Plain].into_iter().chain(guarded).collect();
+    let pairs = guarded.map(|subject| (subject, Subject::Plain));
+    let measure = |subject| measure(stage, options, &meter, subject).boxed();
+    in_turn(stage, &options.show, &mut report, subjects, &pairs, measure).await?;
     let Options { requests, connections, .. } = options;
     report.note(format!(
         "{requests} requests of each, {connections} connections; client and service in one process"

@@ -18,9 +18,11 @@ use super::{
     report::Report,
     stage::Stage,
     trial,
+    turns::in_turn,
     watch::rates,
 };
 use clap::Args;
+use futures::FutureExt;
 
 /// Options of `bench backlog`.
 #[derive(Clone, Debug, Args)]
@@ -51,38 +53,17 @@ pub(crate) struct Options {
 /// Also if the work was not done.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("backlog", E::NAME);
-    let mut turn = Case::all::<E>();
-    turn.retain(|case| options.only.is_empty() || options.only.contains(case));
-    let runs = options.show.runs.get();
-    for run in 1..=runs {
-        let mut measured = Vec::new();
-        for case in turn.iter().copied() {
-            stage.bar.set_message(format!("run {run} of {runs}: {case}"));
-            let (figures, curve) = measure(stage, options, case).await?;
-            report.add_all(&case.to_string(), &figures);
-            report.curve(curve);
-            measured.push((case, figures));
-        }
-        compare(&measured, &mut report);
-        turn.rotate_left(1);
-    }
+    let mut cases = Case::all::<E>();
+    cases.retain(|case| options.only.is_empty() || options.only.contains(case));
+    let pairs: Vec<_> =
+        cases.iter().filter_map(|case| case.reference().map(|reference| (*case, reference))).collect();
+    let measure = |case| measure(stage, options, case).boxed();
+    in_turn(stage, &options.show, &mut report, cases, &pairs, measure).await?;
     let Options { records, drained, held, load, .. } = options;
     report
         .note(format!("{drained} records of {} bytes, {} keys, are drained", load.payload_bytes, load.keys));
     report.note(format!("large backlogs have {records} records, {held} are held"));
     Ok(report)
-}
-
-/// The ratio of each figure of a case to that of the case to compare with.
-fn compare(measured: &[(Case, [Figure; 4])], report: &mut Report) {
-    for (case, figures) in measured {
-        let reference = measured.iter().find(|(reference, _)| case.reference() == Some(*reference));
-        if let Some((reference, theirs)) = reference {
-            let ratios: Vec<Figure> =
-                figures.iter().zip(theirs).map(|(ours, theirs)| ours.over(theirs)).collect();
-            report.add_all(&format!("{case} / {reference}"), &ratios);
-        }
-    }
 }
 
 async fn measure<E: Engine>(stage: &Stage<E>, options: &Options, case: Case) -> Result<([Figure; 4], Curve)> {

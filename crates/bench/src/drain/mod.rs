@@ -5,6 +5,7 @@ mod subject;
 
 use std::{sync::Arc, time::Duration};
 
+use futures::FutureExt;
 use keylane::{Registration, Running};
 
 use self::subject::{Form, Subject};
@@ -18,6 +19,7 @@ use super::{
     report::Report,
     stage::Stage,
     tally::{self, Tally},
+    turns::in_turn,
     watch::{rates, watched},
 };
 
@@ -35,32 +37,13 @@ const HANDLER_BATCH: usize = 500;
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("drain", E::NAME);
     let bench = Drain { stage, options, meter: Meter::open(&stage.pool).await? };
-    let mut turn = options.subjects::<E>();
-    let runs = options.show.runs.get();
-    for run in 1..=runs {
-        let mut measured = Vec::new();
-        for subject in &turn {
-            stage.bar.set_message(format!("run {run} of {runs}: {subject}"));
-            let (figures, curve) = bench.measure(*subject).await?;
-            report.add_all(&subject.to_string(), &figures);
-            report.curve(curve);
-            measured.push((*subject, figures));
-        }
-        compare(&measured, &mut report);
-        turn.rotate_left(1);
-    }
+    let subjects = options.subjects::<E>();
+    let references = subjects.iter().copied().filter(|subject| *subject != Subject::Library);
+    let pairs: Vec<_> = references.map(|reference| (Subject::Library, reference)).collect();
+    let measure = |subject| bench.measure(subject).boxed();
+    in_turn(stage, &options.show, &mut report, subjects, &pairs, measure).await?;
     describe(stage, options, &mut report);
     Ok(report)
-}
-
-/// The ratio of each figure of the library to that of each reference, within one run.
-fn compare(measured: &[(Subject, [Figure; 4])], report: &mut Report) {
-    let library = measured.iter().find(|(subject, _)| *subject == Subject::Library);
-    let Some((_, library)) = library else { return };
-    for (subject, reference) in measured.iter().filter(|(subject, _)| *subject != Subject::Library) {
-        let ratios = library.iter().zip(reference).map(|(ours, theirs)| ours.over(theirs));
-        report.add_all(&format!("library / {subject}"), &ratios.collect::<Vec<_>>());
-    }
 }
 
 /// The notes that a reader of the figures needs.
