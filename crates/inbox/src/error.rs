@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane_sql::BadName;
+use keylane_sql::{BadName, SqlError};
 
 use crate::inbox::InboxDatabase;
 
@@ -18,7 +18,7 @@ pub enum InboxError {
         /// Whether a repetition may succeed: a deadlock, a conflict of snapshots, a lost connection.
         retryable: bool,
         /// Its answer.
-        source: sqlx::Error,
+        source: SqlError,
     },
     /// The tables are not there, or are of another version.
     #[error("inbox: the tables have version {found}, but this build needs {needed}: run Inbox::migrate")]
@@ -87,7 +87,11 @@ pub enum OnceError<E> {
 impl InboxError {
     /// Turns an error of sqlx into one of this call.
     pub(crate) fn of<DB: InboxDatabase>(call: &'static str) -> impl Fn(sqlx::Error) -> Self {
-        move |source| Self::Database { call, retryable: DB::is_retryable(&source), source }
+        move |error| Self::Database {
+            call,
+            retryable: DB::is_retryable(&error),
+            source: SqlError::of::<DB>(error),
+        }
     }
 
     /// Whether a repetition may succeed without anybody's help.

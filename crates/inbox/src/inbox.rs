@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use keylane_sql::{Lent, Schema, SqlDatabase, Tables, Value};
+use keylane_sql::{Lent, Placement, Schema, SqlDatabase, Tables, Value};
 
 use crate::{
     core::{LONGEST_GROUP, Shared},
@@ -44,8 +44,7 @@ impl<DB: InboxDatabase> fmt::Debug for Inbox<DB> {
 #[must_use = "call build"]
 pub struct InboxBuilder<DB: InboxDatabase> {
     pool: sqlx::Pool<DB>,
-    schema: Option<String>,
-    prefix: String,
+    placement: Placement,
     owner: String,
     lease: Duration,
 }
@@ -53,13 +52,13 @@ pub struct InboxBuilder<DB: InboxDatabase> {
 impl<DB: InboxDatabase> InboxBuilder<DB> {
     /// The schema of the tables; without it, the connection's own. MySQL calls it a database; SQLite has none.
     pub fn schema(mut self, schema: impl Into<String>) -> Self {
-        self.schema = Some(schema.into());
+        self.placement = self.placement.schema(schema);
         self
     }
 
     /// What the names of the tables begin with; `inbox_` by default, for a table `inbox_message`.
     pub fn table_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
+        self.placement = self.placement.prefix(prefix);
         self
     }
 
@@ -83,7 +82,8 @@ impl<DB: InboxDatabase> InboxBuilder<DB> {
         if !(Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&self.lease) {
             return Err(InboxError::Lease { lease: self.lease });
         }
-        Ok(self.made(&Tables::of("inbox").placed(self.schema.as_deref(), &self.prefix)?))
+        let tables = self.placement.tables()?;
+        Ok(self.made(&tables))
     }
 
     fn made(&self, tables: &Tables) -> Inbox<DB> {
@@ -107,8 +107,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
     /// An inbox with settings of its own.
     pub fn builder(pool: sqlx::Pool<DB>) -> InboxBuilder<DB> {
         let owner = format!("process {}", std::process::id());
-        let prefix = "inbox_".to_owned();
-        InboxBuilder { pool, schema: None, prefix, owner, lease: Duration::from_secs(30) }
+        InboxBuilder { pool, placement: Placement::of("inbox"), owner, lease: Duration::from_secs(30) }
     }
 
     /// The pool that it was made with.

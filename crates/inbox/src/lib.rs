@@ -45,6 +45,6 @@ pub use batch::Batch;
 pub use claim::{Claim, ClaimError, ProcessError};
 pub use error::{InboxError, OnceError};
 pub use inbox::{Inbox, InboxBuilder, InboxDatabase};
-pub use keylane_sql::BadName;
+pub use keylane_sql::{BadName, SqlError};
 pub use once::Once;
 pub use overview::GroupOverview;

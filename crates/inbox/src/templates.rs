@@ -1,6 +1,6 @@
 //! What differs between the databases beyond the fragments of their dialects: data, not code.
 
-use keylane_sql::{Family, SqlDatabase};
+use keylane_sql::{SqlDatabase, by_family};
 
 use crate::statements::{NOTE_FAILURE_MYSQL, NOTE_FAILURE_UPSERT, TAKE_MYSQL, TAKE_POSTGRES, TAKE_SQLITE};
 
@@ -30,11 +30,7 @@ pub(crate) struct Templates {
 
 impl Templates {
     pub(crate) fn of<DB: SqlDatabase>() -> &'static Self {
-        match DB::DIALECT.family {
-            Family::Postgres => &POSTGRES,
-            Family::MySql => &MYSQL,
-            Family::Sqlite => &SQLITE,
-        }
+        by_family::<DB, _>(&POSTGRES, &MYSQL, &SQLITE)
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use keylane_sql::{Kind, Schema, Tables, Value};
+use keylane_sql::{Kind, Placement, Schema, Tables, Value};
 
 use crate::{
     database::{LockDatabase, Wake},
@@ -53,8 +53,7 @@ impl<DB: LockDatabase> fmt::Debug for LockClient<DB> {
 pub struct LockClientBuilder<DB: LockDatabase> {
     pool: sqlx::Pool<DB>,
     signal_pool: Option<sqlx::Pool<DB>>,
-    schema: Option<String>,
-    prefix: String,
+    placement: Placement,
     name: String,
     lease: Duration,
     timeout: Duration,
@@ -63,13 +62,13 @@ pub struct LockClientBuilder<DB: LockDatabase> {
 impl<DB: LockDatabase> LockClientBuilder<DB> {
     /// The schema of the tables; without it, the connection's own. MySQL calls it a database; SQLite has none.
     pub fn schema(mut self, schema: impl Into<String>) -> Self {
-        self.schema = Some(schema.into());
+        self.placement = self.placement.schema(schema);
         self
     }
 
     /// What the names of the tables begin with; `lock_` by default, for tables `lock_resource` and `lock_ticket`.
     pub fn table_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
+        self.placement = self.placement.prefix(prefix);
         self
     }
 
@@ -107,7 +106,7 @@ impl<DB: LockDatabase> LockClientBuilder<DB> {
         if !(Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(&self.lease) {
             return Err(LockError::Lease { lease: self.lease });
         }
-        let tables = Tables::of("lock").placed(self.schema.as_deref(), &self.prefix)?;
+        let tables = self.placement.tables()?;
         Ok(self.made(&tables))
     }
 
@@ -156,8 +155,7 @@ impl<DB: LockDatabase> LockClient<DB> {
         LockClientBuilder {
             pool,
             signal_pool: None,
-            schema: None,
-            prefix: "lock_".to_owned(),
+            placement: Placement::of("lock"),
             name: format!("process {}", std::process::id()),
             lease: default,
             timeout: default,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane_sql::{BadName, SqlDatabase};
+use keylane_sql::{BadName, SqlDatabase, SqlError};
 
 /// Why there is no lock, or why one could not be given back.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +16,7 @@ pub enum LockError {
         /// Whether a repetition may succeed: a deadlock, a conflict of snapshots, a lost connection.
         retryable: bool,
         /// Its answer.
-        source: sqlx::Error,
+        source: SqlError,
     },
     /// The database has not answered for the length of a lease. Whether it did what was asked for is not known.
     #[error("lock: {call}: no answer within {limit:?}")]
@@ -82,7 +82,11 @@ pub enum LockError {
 impl LockError {
     /// Turns an error of sqlx into one of this call.
     pub(crate) fn of<DB: SqlDatabase>(call: &'static str) -> impl Fn(sqlx::Error) -> Self {
-        move |source| Self::Database { call, retryable: DB::is_retryable(&source), source }
+        move |error| Self::Database {
+            call,
+            retryable: DB::is_retryable(&error),
+            source: SqlError::of::<DB>(error),
+        }
     }
 
     /// Whether a repetition may succeed without anybody's help.

@@ -54,5 +54,5 @@ pub use client::{LockClient, LockClientBuilder, Queued};
 pub use database::LockDatabase;
 pub use error::LockError;
 pub use guard::LockGuard;
-pub use keylane_sql::BadName;
+pub use keylane_sql::{BadName, SqlError};
 pub use request::LockRequest;

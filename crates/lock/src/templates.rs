@@ -1,6 +1,6 @@
 //! What differs between the databases beyond the fragments of their dialects: data, not code.
 
-use keylane_sql::{Family, SqlDatabase};
+use keylane_sql::{SqlDatabase, by_family};
 
 use crate::statements::{
     DRAW_MYSQL, DRAW_POSTGRES, DRAW_SQLITE, LEAVE, LEAVE_POSTGRES, QUEUE, QUEUE_POSTGRES,
@@ -34,11 +34,7 @@ pub(crate) struct Templates {
 
 impl Templates {
     pub(crate) fn of<DB: SqlDatabase>() -> &'static Self {
-        match DB::DIALECT.family {
-            Family::Postgres => &POSTGRES,
-            Family::MySql => &MYSQL,
-            Family::Sqlite => &SQLITE,
-        }
+        by_family::<DB, _>(&POSTGRES, &MYSQL, &SQLITE)
     }
 }
 

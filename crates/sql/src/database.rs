@@ -5,7 +5,7 @@ use std::{pin::Pin, sync::Arc};
 use sqlx::{AssertSqlSafe, Database, Pool};
 
 use crate::{
-    dialect::Dialect,
+    dialect::{Dialect, Family},
     value::{Cell, Executed, Kind, Row, Value, fill},
 };
 
@@ -48,6 +48,18 @@ pub trait SqlDatabase: Database + sealed::Sealed {
     #[doc(hidden)]
     fn is_passing(error: &dyn sqlx::error::DatabaseError) -> bool;
 
+    /// The code of the answer, as the manual of the server lists it.
+    #[doc(hidden)]
+    fn code_of(error: &dyn sqlx::error::DatabaseError) -> String {
+        error.code().unwrap_or_default().into_owned()
+    }
+
+    /// The constraint that the answer names.
+    #[doc(hidden)]
+    fn constraint_of(error: &dyn sqlx::error::DatabaseError) -> Option<String> {
+        error.constraint().map(str::to_owned)
+    }
+
     /// Whether a repetition may succeed without anybody's help: after what passes in the database, and after a lost
     /// connection.
     fn is_retryable(error: &sqlx::Error) -> bool {
@@ -64,6 +76,15 @@ pub trait SqlDatabase: Database + sealed::Sealed {
     /// Whether the database refused the statement, and would do so again.
     fn is_refusal(error: &sqlx::Error) -> bool {
         matches!(error, sqlx::Error::Database(_)) && !Self::is_retryable(error)
+    }
+}
+
+/// One of three: that of the family of this database.
+pub fn by_family<DB: SqlDatabase, T>(postgres: T, mysql: T, sqlite: T) -> T {
+    match DB::DIALECT.family {
+        Family::Postgres => postgres,
+        Family::MySql => mysql,
+        Family::Sqlite => sqlite,
     }
 }
 

@@ -7,9 +7,9 @@
 //! ```
 //! # #[cfg(feature = "mysql")]
 //! # fn main() -> Result<(), keylane_sql::BadName> {
-//! use keylane_sql::{SqlDatabase, Tables};
+//! use keylane_sql::{Placement, SqlDatabase};
 //!
-//! let tables = Tables::of("shop").placed(Some("billing"), "shop_")?;
+//! let tables = Placement::of("shop").schema("billing").tables()?;
 //! let sql = sqlx::MySql::DIALECT.render("DELETE FROM {shop}cart WHERE used_at < {ago:$1} LIMIT $2", &tables);
 //! assert_eq!(
 //!     sql,
@@ -30,14 +30,16 @@
 
 mod database;
 mod dialect;
+mod error;
 mod lent;
 mod schema;
 mod tables;
 mod value;
 
-pub use database::{Answer, SqlDatabase};
+pub use database::{Answer, SqlDatabase, by_family};
 pub use dialect::{Dialect, Family};
+pub use error::SqlError;
 pub use lent::Lent;
 pub use schema::Schema;
-pub use tables::{BadName, Tables};
+pub use tables::{BadName, Placement, Tables};
 pub use value::{Executed, Kind, Row, Value};

@@ -20,6 +20,14 @@ pub struct BadName {
     pub limit: usize,
 }
 
+/// Where the tables of a crate are: their schema and what their names begin with, as a user has set them.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    name: &'static str,
+    schema: Option<String>,
+    prefix: String,
+}
+
 /// The names of the tables of one crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tables {
@@ -30,24 +38,46 @@ pub struct Tables {
     prefix: String,
 }
 
+impl Placement {
+    /// The default: for `inbox`, the prefix `inbox_` in the schema of the connection.
+    pub fn of(name: &'static str) -> Self {
+        Self { name, schema: None, prefix: format!("{name}_") }
+    }
+
+    /// Another schema.
+    #[must_use]
+    pub fn schema(mut self, schema: impl Into<String>) -> Self {
+        self.schema = Some(schema.into());
+        self
+    }
+
+    /// Another prefix.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// The tables there.
+    ///
+    /// # Errors
+    /// [`BadName`] for anything but lower-case letters, digits and underscores.
+    pub fn tables(&self) -> Result<Tables, BadName> {
+        check("table_prefix", &self.prefix, LONGEST_PREFIX)?;
+        let mut qualifier = self.prefix.clone();
+        if let Some(schema) = &self.schema {
+            check("schema", schema, LONGEST_SCHEMA)?;
+            qualifier = format!("{schema}.{qualifier}");
+        }
+        Ok(Tables { qualifier, prefix: self.prefix.clone(), ..Tables::of(self.name) })
+    }
+}
+
 impl Tables {
     /// The default names: for `inbox`, the token `{inbox}` stands for `inbox_`, in the schema of the connection.
     pub fn of(name: &'static str) -> Self {
         let prefix = format!("{name}_");
         Self { token: format!("{{{name}}}"), qualifier: prefix.clone(), prefix }
-    }
-
-    /// The same tables in another schema, with another prefix.
-    ///
-    /// # Errors
-    /// [`BadName`] for anything but lower-case letters, digits and underscores.
-    pub fn placed(self, schema: Option<&str>, prefix: &str) -> Result<Self, BadName> {
-        check("table_prefix", prefix, LONGEST_PREFIX)?;
-        if let Some(schema) = schema {
-            check("schema", schema, LONGEST_SCHEMA)?;
-        }
-        let qualifier = schema.map_or_else(|| prefix.to_owned(), |schema| format!("{schema}.{prefix}"));
-        Ok(Self { token: self.token, qualifier, prefix: prefix.to_owned() })
     }
 
     /// A text with the names in the place of their tokens. `{index}` stands for the prefix alone, because an index is
@@ -80,18 +110,19 @@ mod tests {
     fn names_that_could_carry_sql_are_refused() {
         let long = "x".repeat(41);
         for name in ["", "Lock_", "in box", "a;b", "a\"b", "1st_", "über", "a.b", "a'--", long.as_str()] {
-            assert!(Tables::of("lock").placed(None, name).is_err(), "{name:?}");
-            assert!(Tables::of("lock").placed(Some(name), "lock_").is_err(), "{name:?}");
+            assert!(Placement::of("lock").prefix(name).tables().is_err(), "{name:?}");
+            assert!(Placement::of("lock").schema(name).tables().is_err(), "{name:?}");
         }
-        assert!(Tables::of("lock").placed(Some(&long[..40]), &long[..32]).is_ok());
-        assert!(Tables::of("lock").placed(None, &long[..33]).is_err());
+        assert!(Placement::of("lock").schema(&long[..40]).prefix(&long[..32]).tables().is_ok());
+        assert!(Placement::of("lock").prefix(&long[..33]).tables().is_err());
     }
 
     #[test]
     fn tokens_become_names() {
         let text = "CREATE INDEX {index}by_age ON {lock}ticket ({other})";
         assert_eq!(Tables::of("lock").name(text), "CREATE INDEX lock_by_age ON lock_ticket ({other})");
-        let placed = Tables::of("lock").placed(Some("billing"), "l_").unwrap();
+        assert_eq!(Placement::of("lock").tables(), Ok(Tables::of("lock")));
+        let placed = Placement::of("lock").schema("billing").prefix("l_").tables().unwrap();
         assert_eq!(placed.name(text), "CREATE INDEX l_by_age ON billing.l_ticket ({other})");
     }
 }

@@ -5,7 +5,7 @@ mod statements;
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
-use keylane_sql::{Executed, Kind, Lent, Row, Schema, SqlDatabase, Tables, Value};
+use keylane_sql::{Executed, Kind, Lent, Placement, Row, Schema, SqlDatabase, SqlError, Value};
 use sqlx_core::transaction::TransactionManager;
 use statements::{Statements, migration};
 
@@ -60,21 +60,20 @@ impl<DB: SqlDatabase> fmt::Debug for SqlStore<DB> {
 #[must_use = "call build"]
 pub struct SqlStoreBuilder<DB: SqlDatabase> {
     pool: sqlx::Pool<DB>,
-    schema: Option<String>,
-    prefix: String,
+    placement: Placement,
     timeout: Duration,
 }
 
 impl<DB: SqlDatabase> SqlStoreBuilder<DB> {
     /// The schema of the tables; without it, the connection's own. MySQL calls it a database; SQLite has none.
     pub fn schema(mut self, schema: impl Into<String>) -> Self {
-        self.schema = Some(schema.into());
+        self.placement = self.placement.schema(schema);
         self
     }
 
     /// What the names of the tables begin with; `web_` by default, for a table `web_request`.
     pub fn table_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
+        self.placement = self.placement.prefix(prefix);
         self
     }
 
@@ -89,8 +88,8 @@ impl<DB: SqlDatabase> SqlStoreBuilder<DB> {
     /// # Errors
     /// [`SettingError::Tables`].
     pub fn build(self) -> Result<SqlStore<DB>, SettingError> {
-        let tables = Tables::of("web").placed(self.schema.as_deref(), &self.prefix);
-        let tables = tables.map_err(|name| SettingError::Tables { problem: name.to_string() })?;
+        let tables =
+            self.placement.tables().map_err(|name| SettingError::Tables { problem: name.to_string() })?;
         let shared = Shared {
             sql: Statements::render::<DB>(&tables),
             schema: Schema::new::<DB>(migration::<DB>(), &tables, SCHEMA_NUMBER),
@@ -104,7 +103,7 @@ impl<DB: SqlDatabase> SqlStoreBuilder<DB> {
 impl<DB: SqlDatabase> SqlStore<DB> {
     /// A store in the tables `web_request` and `web_meta`, unless the settings say otherwise.
     pub fn builder(pool: sqlx::Pool<DB>) -> SqlStoreBuilder<DB> {
-        SqlStoreBuilder { pool, schema: None, prefix: "web_".to_owned(), timeout: CALL_TIMEOUT }
+        SqlStoreBuilder { pool, placement: Placement::of("web"), timeout: CALL_TIMEOUT }
     }
 
     /// Stores the answer in a transaction of the handler, which sqlx has begun: the effect and the answer commit
@@ -148,7 +147,7 @@ impl<DB: SqlDatabase> SqlStore<DB> {
         match DB::execute(conn, sql, values, self.shared.named).await {
             Ok(Executed { rows: 1, .. }) => Ok(()),
             Ok(_) => Err(StoreError::Lost { key: claim.key.to_string() }),
-            Err(source) => Err(StoreError::Store { call: "finish", source: source.into() }),
+            Err(error) => Err(of::<DB>("finish")(error)),
         }
     }
 
@@ -157,7 +156,7 @@ impl<DB: SqlDatabase> SqlStore<DB> {
     /// # Errors
     /// The database's, and [`StoreError::Schema`] if a newer build has made the tables.
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        self.shared.schema.migrate(&self.pool).await.map_err(of("migrate"))?;
+        self.shared.schema.migrate(&self.pool).await.map_err(of::<DB>("migrate"))?;
         self.check().await
     }
 
@@ -166,7 +165,7 @@ impl<DB: SqlDatabase> SqlStore<DB> {
     /// # Errors
     /// [`StoreError::Schema`], or the database's.
     pub async fn check(&self) -> Result<(), StoreError> {
-        match self.shared.schema.version(&self.pool).await.map_err(of("check"))? {
+        match self.shared.schema.version(&self.pool).await.map_err(of::<DB>("check"))? {
             SCHEMA_VERSION => Ok(()),
             found => Err(StoreError::Schema { found, needed: SCHEMA_VERSION }),
         }
@@ -242,7 +241,7 @@ impl<DB: SqlDatabase> SqlStore<DB> {
     ) -> Result<T, StoreError> {
         let limit = self.shared.timeout;
         match tokio::time::timeout(limit, work).await {
-            Ok(done) => done.map_err(of(call)),
+            Ok(done) => done.map_err(of::<DB>(call)),
             Err(_) => Err(StoreError::NoAnswer { call, limit }),
         }
     }
@@ -255,8 +254,8 @@ impl<DB: SqlDatabase> SqlStore<DB> {
     }
 }
 
-fn of(call: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
-    move |source| StoreError::Store { call, source: source.into() }
+fn of<DB: SqlDatabase>(call: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
+    move |error| StoreError::Store { call, source: SqlError::of::<DB>(error).into() }
 }
 
 /// Which record is meant.

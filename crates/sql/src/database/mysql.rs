@@ -3,7 +3,6 @@
 use sqlx::{MySql, mysql::MySqlDatabaseError};
 
 use super::*;
-use crate::dialect::Family;
 
 impl SqlDatabase for MySql {
     const DIALECT: &'static Dialect = &Dialect {
@@ -20,8 +19,17 @@ impl SqlDatabase for MySql {
     };
 
     fn is_passing(error: &dyn sqlx::error::DatabaseError) -> bool {
-        let number = error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number);
-        matches!(number, Some(1020 | 1205 | 1213 | 3572))
+        matches!(number_of(error), 1020 | 1205 | 1213 | 3572)
+    }
+
+    fn code_of(error: &dyn sqlx::error::DatabaseError) -> String {
+        number_of(error).to_string()
+    }
+
+    /// The text has the name at its end, after the value.
+    fn constraint_of(error: &dyn sqlx::error::DatabaseError) -> Option<String> {
+        let (_, name) = error.message().rsplit_once("for key '")?;
+        Some(name.trim_end_matches('\'').to_owned())
     }
 
     statements_of!(
@@ -35,4 +43,8 @@ impl SqlDatabase for MySql {
             Value::Exacts(list) => list.into_iter().fold(query, |query, text| query.bind(text.into_bytes())),
         }
     );
+}
+
+fn number_of(error: &dyn sqlx::error::DatabaseError) -> u16 {
+    error.try_downcast_ref().map_or(0, MySqlDatabaseError::number)
 }

@@ -3,7 +3,6 @@
 use sqlx::Postgres;
 
 use super::*;
-use crate::dialect::Family;
 
 impl SqlDatabase for Postgres {
     const DIALECT: &'static Dialect = &Dialect {

@@ -3,7 +3,6 @@
 use sqlx::Sqlite;
 
 use super::*;
-use crate::dialect::Family;
 
 impl SqlDatabase for Sqlite {
     const DIALECT: &'static Dialect = &Dialect {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane_sql::{Family, Kind, Schema, SqlDatabase, Tables, Value};
+use keylane_sql::{Family, Kind, Placement, Schema, SqlDatabase, Tables, Value};
 use sqlx::Pool;
 
 use crate::target::{CONNECTIONS, Target, end, execute, on_each, prefix};
@@ -20,7 +20,7 @@ async fn run<DB: SqlDatabase>(pool: &Pool<DB>, tables: &Tables, sql: &str, value
 async fn values_come_back_as_they_were<T: Target>() {
     let prefix = prefix("tv");
     let Some(pool) = T::open(&prefix, "READ COMMITTED").await else { return };
-    let tables = Tables::of("test").placed(None, &prefix).unwrap();
+    let tables = Placement::of("test").prefix(&prefix).tables().unwrap();
     let (exact, bytes) = match T::Db::DIALECT.family {
         Family::Postgres => ("TEXT COLLATE \"C\"", "BYTEA"),
         Family::MySql => ("VARBINARY(20)", "BLOB"),
@@ -73,7 +73,7 @@ async fn values_come_back_as_they_were<T: Target>() {
 async fn times_are_the_databases<T: Target>() {
     let prefix = prefix("tt");
     let Some(pool) = T::open(&prefix, "READ COMMITTED").await else { return };
-    let tables = Tables::of("test").placed(None, &prefix).unwrap();
+    let tables = Placement::of("test").prefix(&prefix).tables().unwrap();
     let time = match T::Db::DIALECT.family {
         Family::Postgres => "TIMESTAMPTZ",
         Family::MySql => "DATETIME(6)",
@@ -109,7 +109,7 @@ async fn times_are_the_databases<T: Target>() {
 async fn tables_are_made_by_many_at_once<T: Target>() {
     let prefix = prefix("ts");
     let Some(pool) = T::open(&prefix, "READ COMMITTED").await else { return };
-    let tables = Tables::of("test").placed(None, &prefix).unwrap();
+    let tables = Placement::of("test").prefix(&prefix).tables().unwrap();
     let (insert, unless_there) = match T::Db::DIALECT.family {
         Family::MySql => ("INSERT IGNORE", ""),
         _ => ("INSERT", " ON CONFLICT DO NOTHING"),

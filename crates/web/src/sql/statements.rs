@@ -1,6 +1,6 @@
 //! The statements, as data: one text for all databases where a fragment is all that differs.
 
-use keylane_sql::{Family, SqlDatabase, Tables};
+use keylane_sql::{SqlDatabase, Tables, by_family};
 
 /// Claims a key: a new one, and one whose lease or time has ended.
 const CLAIM_UPSERT: &str = "\
@@ -48,11 +48,11 @@ pub(super) struct Statements {
 
 impl Statements {
     pub(super) fn render<DB: SqlDatabase>(tables: &Tables) -> Self {
-        let (claim, purge) = match DB::DIALECT.family {
-            Family::Postgres => (CLAIM_UPSERT, PURGE_POSTGRES),
-            Family::MySql => (CLAIM_MYSQL, PURGE_MYSQL),
-            Family::Sqlite => (CLAIM_UPSERT, PURGE_SQLITE),
-        };
+        let (claim, purge) = by_family::<DB, _>(
+            (CLAIM_UPSERT, PURGE_POSTGRES),
+            (CLAIM_MYSQL, PURGE_MYSQL),
+            (CLAIM_UPSERT, PURGE_SQLITE),
+        );
         let text = |template| DB::DIALECT.render(template, tables);
         Self {
             claim: text(claim),
@@ -66,9 +66,9 @@ impl Statements {
 
 /// The statements that make the tables.
 pub(super) fn migration<DB: SqlDatabase>() -> &'static str {
-    match DB::DIALECT.family {
-        Family::Postgres => include_str!("../../migrations/0001_postgres.sql"),
-        Family::MySql => include_str!("../../migrations/0001_mysql.sql"),
-        Family::Sqlite => include_str!("../../migrations/0001_sqlite.sql"),
-    }
+    by_family::<DB, _>(
+        include_str!("../../migrations/0001_postgres.sql"),
+        include_str!("../../migrations/0001_mysql.sql"),
+        include_str!("../../migrations/0001_sqlite.sql"),
+    )
 }
