@@ -220,6 +220,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_renewal_counts_from_its_question_however_late_the_answer_is() {
+        let (locks, file) = client("late").await;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let place = Place::enter(&locks.shared, "one", "owner", deadline).await.unwrap();
+        let lease = Duration::from_secs(4);
+        let trust = Arc::new(Trust::since(Duration::ZERO, lease));
+        let own = [(place.ticket.clone(), Arc::clone(&trust))];
+        let writer = locks.pool().begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let late = async {
+            sleep(lease / 2).await;
+            writer.commit().await.unwrap();
+        };
+        let (renewed, ()) = tokio::join!(locks.shared.renew(&own), late);
+        renewed.unwrap();
+        assert!(trust.needs_renewal(), "half of the lease went by while the answer was waited for");
+        assert!(trust.hold());
+        assert!(place.leave().await.unwrap());
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[tokio::test]
     async fn a_ticket_whose_answer_was_lost_is_found() {
         let (locks, file) = client("lost").await;
         let shared = &locks.shared;

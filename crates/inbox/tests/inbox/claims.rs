@@ -13,6 +13,7 @@ on_each!(
     a_claim_keeps_others_away_until_its_end,
     a_claim_that_outlived_its_lease_overwrites_nothing,
     a_claim_is_renewed_while_the_work_runs,
+    work_whose_claim_is_lost_is_dropped,
 );
 
 async fn a_claim_keeps_others_away_until_its_end<T: Target>() {
@@ -81,5 +82,21 @@ async fn a_claim_is_renewed_while_the_work_runs<T: Target>() {
     let failed = inbox.process("other", "group", async || Err::<(), _>("no")).await;
     assert!(matches!(failed, Err(ProcessError::Once(OnceError::Work("no")))), "{failed:?}");
     assert_eq!(stage.messages("status = 'FAILED' AND event_id = 'other'").await, 1);
+    stage.end().await;
+}
+
+async fn work_whose_claim_is_lost_is_dropped<T: Target>() {
+    let lease = |builder: keylane_inbox::InboxBuilder<T::Db>| builder.lease(Duration::from_secs(1));
+    let Some(stage) = Stage::<T>::with("READ COMMITTED", lease).await else { return };
+    let inbox = &stage.inbox;
+    let work = inbox.process("event", "group", async || {
+        // As if its process had stood still for longer than the lease.
+        stage.execute("UPDATE {}message SET lease_until = received_at").await;
+        inbox.claim("event", "group").await.unwrap().unwrap().complete().await.unwrap();
+        std::future::pending::<Result<(), sqlx::Error>>().await
+    });
+    let lost = tokio::time::timeout(Duration::from_secs(10), work).await.expect("the work goes on");
+    assert!(matches!(lost, Err(ProcessError::Claim(ClaimError::Lost { .. }))), "{lost:?}");
+    assert_eq!(stage.messages("status = 'SUCCESS' AND attempts = 2").await, 1);
     stage.end().await;
 }
