@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylane_lock::{LockClient, LockClientBuilder};
 use keylane_sql::SqlDatabase;
 
-use crate::target::{self, PATIENCE, Target};
+use crate::target::{self, Target};
 
 /// The lease of most cases, which wait for the end of some.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
@@ -75,7 +75,7 @@ impl<T: Target> Stage<T> {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        let stood = tokio::time::timeout(PATIENCE, stands).await;
+        let stood = tokio::time::timeout(LEASE * 10, stands).await;
         assert!(stood.is_ok(), "{:?}", self.locks.queue(resource).await);
     }
 
