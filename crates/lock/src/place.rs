@@ -186,7 +186,7 @@ fn task_error(error: tokio::task::JoinError) -> sqlx::Error {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::path::PathBuf;
 
     use sqlx::{Sqlite, SqlitePool, sqlite::SqliteConnectOptions};
@@ -194,7 +194,8 @@ mod tests {
     use super::*;
     use crate::{LockClient, rules::Ahead};
 
-    async fn client(name: &str) -> (LockClient<Sqlite>, PathBuf) {
+    /// A client with a database of its own, and the file of that.
+    pub(crate) async fn client(name: &str) -> (LockClient<Sqlite>, PathBuf) {
         let file = std::env::temp_dir().join(format!("keylane-lock-{name}-{}.db", std::process::id()));
         let options = SqliteConnectOptions::new().filename(&file).create_if_missing(true);
         let locks = LockClient::new(SqlitePool::connect_with(options).await.unwrap());

@@ -163,3 +163,30 @@ pub(crate) fn check(what: &'static str, text: &str, limit: usize) -> Result<(), 
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::tests::client;
+
+    #[tokio::test]
+    async fn owners_that_hold_nothing_are_forgotten() {
+        let (locks, file) = client("owners").await;
+        for number in 0..20 {
+            let owner = format!("job {number}");
+            locks.request("one").owner(&owner).lock().await.unwrap().release().await.unwrap();
+        }
+        assert!(locks.owners.lock().unwrap().len() <= 2);
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[tokio::test]
+    async fn nobody_enters_what_was_released_for_good() {
+        let (locks, file) = client("entered").await;
+        let guard = locks.request("one").owner("job").lock().await.unwrap();
+        let hold = Arc::clone(guard.hold().unwrap());
+        guard.release().await.unwrap();
+        assert!(hold.enter().await.unwrap().is_none());
+        std::fs::remove_file(file).unwrap();
+    }
+}

@@ -22,7 +22,7 @@ async fn a_failure_leaves_no_effect_and_may_run_again<T: Target>() {
     for attempt in 1..=2 {
         let failed = stage.inbox.run("event", "group", async |tx| {
             stage.affect(tx, "event").await.unwrap();
-            Err::<(), _>("no such account".repeat(100))
+            Err::<(), _>("no such account\0".repeat(100))
         });
         assert!(matches!(failed.await, Err(OnceError::Work(_))));
         assert_eq!(stage.effects_of("event").await, 0);
@@ -89,5 +89,14 @@ async fn work_that_ends_its_transaction_is_found_out<T: Target>() {
         assert_eq!(stage.messages("status = 'SUCCESS'").await, 0);
         stage.execute("DELETE FROM {}message").await;
     }
+    let ran = stage.inbox.run("event", "group", async |tx: &mut Connection<T>| {
+        stage.affect(tx, "event").await?;
+        // A transaction within that of the message, which nobody ends.
+        std::mem::forget(sqlx::Connection::begin(tx).await?);
+        Ok::<_, sqlx::Error>(())
+    });
+    let ran = ran.await;
+    assert!(matches!(ran, Err(OnceError::Ended)), "{ran:?}");
+    assert_eq!((stage.effects_of("event").await, stage.messages("status = 'SUCCESS'").await), (0, 0));
     stage.end().await;
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use keylane_sql::SqlDatabase;
+use keylane_sql::{SqlDatabase, Tables};
 use keylane_web::{
     Answer, Begun, BoxError, Claim, GuardBody, IdempotencyLayer, IdempotencyStore, ResultEnvelope, SqlStore,
     StoreError,
@@ -217,6 +217,9 @@ async fn a_repeat_is_answered_and_a_failure_frees_the_key<T: Target>() {
     let body = async |key, order: &'static str| send(&service, post(key, order)).await.into_body().to_vec();
     assert_eq!(send(&service, post("key", "order")).await.status(), StatusCode::BAD_GATEWAY);
     assert_eq!([body("key", "order").await, body("key", "order").await], [[0, 0xff, 2], [0, 0xff, 2]]);
+    // It is kept for a day by default, however short the lease is.
+    let in_23_hours = T::Db::DIALECT.render("{later:82800000}", &Tables::of("web"));
+    assert_eq!(stage.count(&format!("{{}}request WHERE expires_at > {in_23_hours}")).await, 1);
     assert_eq!(code(&send(&service, post("key", "other")).await), "A0402");
     // Keys are compared byte by byte.
     assert_eq!([body("KEY", "order").await, body("key-", "order").await], [[0, 0xff, 3], [0, 0xff, 4]]);
