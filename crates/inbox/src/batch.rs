@@ -1,4 +1,4 @@
-//! Many messages in one transaction: one statement takes them, one finishes them.
+//! Many messages in one transaction: one statement takes all of them, and one finishes them.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -14,27 +14,27 @@ use crate::{
     templates::Templates,
 };
 
-/// What became of the messages of a batch, each by its place in the list of ids.
+/// The outcome of a batch. Each message is named by its place in the list of ids.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Batch<T> {
-    /// What the work returned; `None` if there was nothing to do.
+    /// What the work returned; `None` if no message was new.
     pub done: Option<T>,
-    /// Those that the work was given.
+    /// The messages that were given to the work.
     pub fresh: Vec<usize>,
-    /// Those that were consumed before, and repetitions within the list.
+    /// Messages that were consumed before, and repetitions within the list.
     pub seen: Vec<usize>,
-    /// Those that another holds by [`Inbox::claim`]: let the broker deliver them again. With its owner's name and
-    /// how long the lease lasts.
+    /// Messages that another consumer holds by [`Inbox::claim`], with the name of the owner and the rest of the
+    /// lease: let the broker deliver them again.
     pub in_progress: Vec<(usize, String, Duration)>,
 }
 
 impl<DB: InboxDatabase> Inbox<DB> {
     /// Runs the work for those messages of the list that are new, in a transaction of the inbox.
     ///
-    /// The work is given the places of the new messages in the list, in ascending order. If it fails, nothing of the
-    /// batch has happened, and no failure is noted: which message was to blame is not known. Run them one by one
-    /// then, by [`run`](Self::run).
+    /// The work is given the places of the new messages in the list, in ascending order. If the work fails, nothing
+    /// of the batch has happened. No failure is noted, because the inbox does not know which message was to blame:
+    /// run the messages one by one then, by [`run`](Self::run).
     ///
     /// ```no_run
     /// # #[cfg(feature = "postgres")]
@@ -52,7 +52,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
     /// ```
     ///
     /// # Errors
-    /// [`OnceError`]; messages that another holds are no error, but left out.
+    /// [`OnceError`]; messages that another consumer holds are left out, without an error.
     ///
     /// # Cancel safety
     /// If it is dropped before the commit, nothing has happened, and the connection is closed, never reused.
@@ -92,7 +92,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
     /// with `BEGIN IMMEDIATE`.
     ///
     /// The work runs within a savepoint. If it fails, panics or is dropped, its effects are rolled back and the rest
-    /// of the transaction stays as it was, so that a caller who commits all the same does not commit half an effect.
+    /// of the transaction stays as it was, so that a caller that commits all the same does not commit half an effect.
     ///
     /// # Errors
     /// [`OnceError`], but for [`OnceError::Commit`].

@@ -1,4 +1,4 @@
-//! Claims: for effects outside the database. At least once, and by one consumer at a time.
+//! Claims: for effects outside the database. The effect happens at least once, and one consumer works at a time.
 
 use std::convert::Infallible;
 
@@ -13,9 +13,9 @@ use crate::{
     take::{Met, Taken},
 };
 
-/// A message that is this process's until its lease ends: its row is in PROCESSING.
+/// A message that this process holds until the lease ends. Its row has the status PROCESSING.
 ///
-/// Dropped without an outcome, the message may be claimed again when the lease has ended.
+/// If the claim is dropped without an outcome, the message may be claimed again after the lease.
 #[derive(Debug)]
 #[must_use = "complete it, or the message waits for the end of its lease"]
 pub struct Claim<DB: InboxDatabase> {
@@ -30,7 +30,7 @@ pub struct Claim<DB: InboxDatabase> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimError {
-    /// The lease has ended and another has claimed the message since. That claim stays as it is.
+    /// The lease has ended, and another consumer has claimed the message since. The other claim stays as it is.
     #[error("the claim of {event_id} outlived its lease, and another has claimed the message")]
     Lost {
         /// Which message.
@@ -45,7 +45,7 @@ pub enum ClaimError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProcessError<E> {
-    /// The message was not to be had, or the work failed: then FAILED is noted.
+    /// The message could not be taken, or the work failed. A failure of the work is noted as FAILED.
     #[error(transparent)]
     Once(OnceError<E>),
     /// The claim was lost: the work was dropped, or its outcome was not noted.
@@ -56,11 +56,11 @@ pub enum ProcessError<E> {
 impl<DB: InboxDatabase> Inbox<DB> {
     /// Claims a message whose effect is outside the database: a mail, a call of another service.
     ///
-    /// `None` if it was consumed before. Renew the claim before its lease ends, and end it with
+    /// `None` if the message was consumed before. Renew the claim before its lease ends, and end it with
     /// [`Claim::complete`] or [`Claim::fail`].
     ///
     /// # Errors
-    /// [`OnceError::InProgress`] while another's lease lasts: let the broker deliver the message again.
+    /// [`OnceError::InProgress`] while the lease of another consumer lasts: let the broker deliver the message again.
     pub async fn claim(
         &self,
         event_id: &str,
@@ -84,11 +84,11 @@ impl<DB: InboxDatabase> Inbox<DB> {
         }
     }
 
-    /// Claims a message, runs the work, and renews the claim meanwhile. A crash in between repeats the work, so that
-    /// the effect is at least once; hand the event id on as the key of idempotency where the other side has one.
+    /// Claims a message, runs the work, and renews the claim meanwhile. A crash in between repeats the work, so the
+    /// effect happens at least once. If the other side knows idempotency keys, send it the event id.
     ///
-    /// If another claims the message, because this process stood still for longer than the lease, the work is
-    /// dropped where it stands.
+    /// If another consumer claims the message, because this process stood still for longer than the lease, the work
+    /// is dropped at its current `await`.
     ///
     /// # Errors
     /// [`ProcessError`].
@@ -130,21 +130,21 @@ impl<DB: InboxDatabase> Claim<DB> {
         &self.event_id
     }
 
-    /// Lets the lease begin anew.
+    /// Restarts the lease.
     ///
     /// # Errors
-    /// [`ClaimError::Lost`] if another has claimed the message.
+    /// [`ClaimError::Lost`] if another consumer has claimed the message.
     pub async fn renew(&self) -> Result<(), ClaimError> {
         let mut values = vec![Value::millis(self.inbox.shared.lease)];
         values.extend(self.key());
         self.write("renew", &self.inbox.shared.sql.renew, values).await
     }
 
-    /// Notes that the message was consumed. A lease that has ended does no harm, unless another has claimed the
-    /// message since.
+    /// Notes that the message was consumed. A lease that has ended does no harm, unless another consumer has claimed
+    /// the message since.
     ///
     /// # Errors
-    /// [`ClaimError::Lost`] if another has claimed the message.
+    /// [`ClaimError::Lost`] if another consumer has claimed the message.
     pub async fn complete(self) -> Result<(), ClaimError> {
         let (shared, cost) = (&self.inbox.shared, self.began.elapsed());
         let mut lent = self.inbox.lend().await.map_err(InboxError::of::<DB>("connect"))?;
@@ -159,14 +159,14 @@ impl<DB: InboxDatabase> Claim<DB> {
     /// Notes that the work has failed: the message may be claimed again at once.
     ///
     /// # Errors
-    /// [`ClaimError::Lost`] if another has claimed the message.
+    /// [`ClaimError::Lost`] if another consumer has claimed the message.
     pub async fn fail(self, error: &str) -> Result<(), ClaimError> {
         let mut values = vec![Value::millis(self.began.elapsed()), Value::Text(bounded(error))];
         values.extend(self.key());
         self.write("fail", &self.inbox.shared.sql.fail, values).await
     }
 
-    /// Renews the claim for ever; returns when it is lost. What the database cannot do now it may do next time.
+    /// Renews the claim until it is lost. A renewal that fails is tried again at the next interval.
     async fn keep(&self) -> ClaimError {
         let every = self.inbox.shared.lease / 3;
         loop {
@@ -198,7 +198,7 @@ impl<DB: InboxDatabase> Claim<DB> {
     }
 }
 
-/// The error of a claim, which has run no work.
+/// The error of a claim as one of any work, because a claim runs none.
 fn without_work<E>(error: OnceError<Infallible>) -> OnceError<E> {
     match error {
         OnceError::Work(never) => match never {},

@@ -1,4 +1,4 @@
-//! The steps that every way of using the inbox is made of, on a connection that somebody else has opened.
+//! The steps that all calls of the inbox share, on a connection that the caller has opened.
 
 use std::time::Duration;
 
@@ -26,14 +26,14 @@ pub(crate) struct Shared {
     pub(crate) named: bool,
 }
 
-/// Cut to what the column takes.
+/// The text of an error, cut to what the column takes.
 pub(crate) fn bounded(error: &str) -> String {
-    // A NUL is the one character that PostgreSQL has no text for.
+    // PostgreSQL takes every character in a text but NUL.
     error.chars().filter(|c| *c != '\0').take(LONGEST_ERROR).collect()
 }
 
 impl Shared {
-    /// Refuses what the columns do not take.
+    /// Refuses texts that the columns do not take.
     pub(crate) fn check(group: &str, ids: &[&str]) -> Result<(), InboxError> {
         let fits = |what: &'static str, text: &str, limit: usize| match text.len() {
             length if length == 0 || length > limit || text.contains('\0') => {
@@ -45,8 +45,8 @@ impl Shared {
         ids.iter().try_for_each(|id| fits("event id", id, LONGEST_ID))
     }
 
-    /// Whether the transaction that bears the mark is the one that is open, where [`finish`](Self::finish) does
-    /// not find that out itself. Takes the mark away.
+    /// Whether the open transaction is the one with the mark, on databases where [`finish`](Self::finish) does not
+    /// check that itself. Takes the mark away.
     pub(crate) async fn is_same<DB: InboxDatabase>(conn: &mut DB::Connection) -> Result<bool, InboxError> {
         let Some((_, take)) = Templates::of::<DB>().mark else { return Ok(true) };
         match DB::script(conn, take).await {
@@ -56,8 +56,8 @@ impl Shared {
         }
     }
 
-    /// Notes the success of messages; false if they are not ours any more. `marked` asks for the transaction of
-    /// the taking.
+    /// Notes the success of messages; `false` if another consumer has taken some of them. With `marked`, the open
+    /// transaction must be the one that has taken them.
     pub(crate) async fn finish<DB: InboxDatabase>(
         &self,
         conn: &mut DB::Connection,
@@ -80,7 +80,7 @@ impl Shared {
         Ok(done.rows == all)
     }
 
-    /// Notes a failure whose effects were rolled back, and with them the taking.
+    /// Notes a failure, after a rollback of its effects and of the taking.
     pub(crate) async fn note_failure<DB: InboxDatabase>(
         &self,
         conn: &mut DB::Connection,

@@ -6,18 +6,18 @@ use keylane_sql::{BadName, SqlError};
 
 use crate::inbox::InboxDatabase;
 
-/// Why the inbox could not do what it was asked for. What was to be done has not happened.
+/// Why a call of the inbox failed. Nothing of the call has happened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InboxError {
     /// The database did not do it.
     #[error("inbox: {call}: {source}")]
     Database {
-        /// What was asked for.
+        /// The name of the call.
         call: &'static str,
         /// Whether a repetition may succeed: a deadlock, a conflict of snapshots, a lost connection.
         retryable: bool,
-        /// Its answer.
+        /// The error of the driver.
         source: SqlError,
     },
     /// The tables are not there, or are of another version.
@@ -61,13 +61,13 @@ pub enum OnceError<E> {
     InProgress {
         /// Which message.
         event_id: String,
-        /// Who holds it.
+        /// The owner.
         owner: String,
         /// How long its lease lasts, if it is not renewed.
         left: Duration,
     },
-    /// The work has ended the transaction by a statement of its own. What it has committed stays; the message is
-    /// not noted as consumed.
+    /// The work has ended the transaction by a statement of its own. What the work has committed stays. The message
+    /// is not noted as consumed.
     #[error(
         "the work has ended the transaction of its message by a statement of its own, such as COMMIT, ROLLBACK \
          or (on MySQL and MariaDB) CREATE TABLE: leave the transaction to the inbox"
@@ -76,7 +76,7 @@ pub enum OnceError<E> {
     /// The connection is in no transaction that sqlx knows of.
     #[error("the connection is in no transaction: begin one through sqlx, or use Inbox::run")]
     NoTransaction,
-    /// The commit failed, or its answer was lost: it may have happened or not. The next delivery tells.
+    /// The commit failed, or its answer was lost, so the commit may have happened or not. The next delivery tells.
     #[error("whether the commit happened is not known: {0}")]
     Commit(InboxError),
     /// The inbox failed.
@@ -85,7 +85,7 @@ pub enum OnceError<E> {
 }
 
 impl InboxError {
-    /// Turns an error of sqlx into one of this call.
+    /// Turns an error of sqlx into an error of this call.
     pub(crate) fn of<DB: InboxDatabase>(call: &'static str) -> impl Fn(sqlx::Error) -> Self {
         move |error| Self::Database {
             call,
@@ -101,8 +101,8 @@ impl InboxError {
 }
 
 impl<E> OnceError<E> {
-    /// Whether the work is not to blame, and a repetition may succeed without anybody's help: the broker delivers
-    /// again, and no attempt counts.
+    /// Whether a repetition may succeed without anybody's help, and the work is not to blame: the broker should
+    /// deliver again, and count no attempt.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::InProgress { .. } => true,

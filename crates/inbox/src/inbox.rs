@@ -13,7 +13,7 @@ use crate::{
 
 /// The version of the schema that this build makes.
 const SCHEMA_VERSION: i64 = 1;
-/// Tells these tables from those of other crates.
+/// The number that tells these tables from those of other crates.
 const SCHEMA_NUMBER: i64 = 77_316_530_231;
 
 /// A database that an inbox can live in: `sqlx::Postgres`, `sqlx::MySql` (MariaDB, too) or `sqlx::Sqlite`. Sealed.
@@ -21,7 +21,7 @@ pub trait InboxDatabase: SqlDatabase {}
 
 impl<DB: SqlDatabase> InboxDatabase for DB {}
 
-/// Remembers in a table which messages were consumed. Cheap to clone.
+/// Remembers in a table which messages were consumed. Clones are cheap.
 pub struct Inbox<DB: InboxDatabase> {
     pub(crate) pool: sqlx::Pool<DB>,
     pub(crate) shared: Arc<Shared>,
@@ -62,19 +62,19 @@ impl<DB: InboxDatabase> InboxBuilder<DB> {
         self
     }
 
-    /// What this process is called in the column `owner`; `process NUMBER` by default. Only people read it.
+    /// The name of this process in the column `owner`; `process NUMBER` by default. It is for people only.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.owner = owner.into();
         self
     }
 
-    /// How long a message that was claimed stays its owner's without a renewal; 30 s by default, 1 s to 1 day.
+    /// How long a claim lasts without a renewal; 30 s by default, 1 s to 1 day.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Makes the inbox. Nothing is connected to.
+    /// Makes the inbox. No connection is opened.
     ///
     /// # Errors
     /// [`InboxError::Name`] and [`InboxError::Lease`].
@@ -110,7 +110,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
         InboxBuilder { pool, placement: Placement::of("inbox"), owner, lease: Duration::from_secs(30) }
     }
 
-    /// The pool that it was made with.
+    /// The pool of this inbox.
     pub fn pool(&self) -> &sqlx::Pool<DB> {
         &self.pool
     }
@@ -142,7 +142,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
         done.await.map_err(InboxError::of::<DB>(call))
     }
 
-    /// Makes the tables, unless they are there. Several processes may do so at once.
+    /// Creates the tables if they do not exist. Several processes may call this at once.
     ///
     /// # Errors
     /// The database's, and [`InboxError::Schema`] if a newer build has made the tables.
@@ -163,8 +163,8 @@ impl<DB: InboxDatabase> Inbox<DB> {
         }
     }
 
-    /// The statements of [`migrate`](Self::migrate), for a DBA to run by hand. Nothing is connected to; a pool that
-    /// was made with `connect_lazy` is enough.
+    /// The statements of [`migrate`](Self::migrate), for a DBA to run by hand. No connection is opened, so a pool of
+    /// `connect_lazy` is enough.
     pub fn migration_script(&self) -> String {
         self.shared.schema.script().to_owned()
     }

@@ -10,12 +10,12 @@ use crate::{
     inbox::{Inbox, InboxDatabase},
 };
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Once<T> {
-    /// It was new: the work has run and returned this.
+    /// The message was new. The work has run and returned this.
     Done(T),
-    /// It was consumed before: the work has not run.
+    /// The message was consumed before. The work has not run.
     Seen,
 }
 
@@ -24,7 +24,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
     /// the message was consumed commit together.
     ///
     /// If the work fails, its effects are rolled back, and FAILED is noted with the text of the error in a second
-    /// short transaction. A failed message may run again. If that note itself cannot be written, it is left out.
+    /// short transaction. The work of a failed message may run again. A note that cannot be written is left out.
     ///
     /// # Errors
     /// [`OnceError`].
@@ -62,8 +62,8 @@ impl<DB: InboxDatabase> Inbox<DB> {
     /// `BEGIN IMMEDIATE`.
     ///
     /// The work runs within a savepoint: if it fails, panics or is dropped, its effects are rolled back and the rest
-    /// of the transaction stays as it was. The failure is not noted, for the transaction may be rolled back, too:
-    /// when it has ended, call [`note_failure`](Self::note_failure).
+    /// of the transaction stays as it was. The failure is not noted, because the transaction may be rolled back, too:
+    /// call [`note_failure`](Self::note_failure) after its end.
     ///
     /// ```no_run
     /// # #[cfg(feature = "postgres")]
@@ -96,7 +96,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
     }
 
     /// Notes that a message has failed, after the transaction with its effects was rolled back. A message that was
-    /// consumed, or that another holds, is left as it is.
+    /// consumed, or that another consumer holds, is left as it is.
     ///
     /// # Errors
     /// [`InboxError`].

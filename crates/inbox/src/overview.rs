@@ -1,4 +1,4 @@
-//! What is in the inbox, group by group.
+//! The messages in the inbox, counted group by group.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ const RECENT: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupOverview {
-    /// Its name.
+    /// The name of the group.
     pub group: String,
     /// Messages that a consumer holds, or held when it crashed.
     pub processing: u64,
@@ -26,14 +26,14 @@ pub struct GroupOverview {
     pub failed: u64,
     /// Messages that were consumed within the last 5 minutes.
     pub recent: u64,
-    /// How long the work took for those, on average.
+    /// The average time of the work for the recent messages.
     pub recent_average: Duration,
-    /// How long it took at most.
+    /// The longest time of the work for one of them.
     pub recent_longest: Duration,
 }
 
 impl<DB: InboxDatabase> Inbox<DB> {
-    /// Counts and costs, group by group. Reads all of the table's keys: a page may ask every minute, not every
+    /// Counts and costs, group by group. The call reads all keys of the table: make it once a minute, not once a
     /// second.
     ///
     /// # Errors

@@ -13,8 +13,8 @@ use crate::{
 const STEP: u64 = 1000;
 
 impl<DB: InboxDatabase> Inbox<DB> {
-    /// Deletes messages that were finished, or whose lease has ended, longer ago than that, in steps of 1,000; how
-    /// many. Several processes may do so at once.
+    /// Deletes messages that were finished, or whose lease has ended, longer ago than that, in steps of 1,000.
+    /// Returns how many. Several processes may call this at once.
     ///
     /// A message that the broker delivers again after it was purged is new to the inbox: keep messages for longer
     /// than the broker does.

@@ -22,10 +22,10 @@ macro_rules! take_upsert {
 }
 
 pub(crate) const TAKE_SQLITE: &str = take_upsert!("");
-/// The taking marks its transaction: who has ended that one cannot finish the messages.
+/// The taking marks its transaction: work that has ended the transaction cannot finish the messages.
 pub(crate) const TAKE_POSTGRES: &str = take_upsert!(", set_config('keylane.inbox', m.token, true)");
 
-/// `LAST_INSERT_ID` tells by the answer whether any of the messages was there before.
+/// `LAST_INSERT_ID` in the answer tells whether any of the messages was there before.
 pub(crate) const TAKE_MYSQL: &str = "\
     INSERT INTO {inbox}message \
       (consumer_group, token, owner, lease_until, event_id, status, attempts, received_at) VALUES {rows} \
@@ -64,8 +64,8 @@ pub(crate) const NOTE_FAILURE_MYSQL: &str = "\
 
 const STATES: &str = "SELECT event_id, status, token, owner, {int:{left:lease_until}} FROM {inbox}message \
     WHERE consumer_group = $1 AND event_id {in:$2}{latest}";
-// `NOT IN` and not `= 'PROCESSING'`: by the index on the state, each would walk over all messages that were in it
-// since the last vacuum. The primary key has the one row.
+// `NOT IN` and not `= 'PROCESSING'`: by the index on the status, each update would walk over all messages that had
+// the status since the last vacuum. The primary key has the one row.
 const FINISH: &str = "UPDATE {inbox}message SET status = 'SUCCESS', cost_ms = $1, finished_at = {now}, \
     lease_until = NULL, error = NULL \
     WHERE consumer_group = $2 AND token = $3 AND status NOT IN ('SUCCESS', 'FAILED') AND event_id {in:$4}";

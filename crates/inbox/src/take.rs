@@ -1,4 +1,4 @@
-//! The taking of messages, and what stands in the way of those that could not be taken.
+//! The taking of messages, and the states of those that could not be taken.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,18 +9,18 @@ use crate::{core::Shared, error::InboxError, inbox::InboxDatabase};
 /// A message that could not be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Met {
-    /// It was consumed before.
+    /// The message was consumed before.
     Seen,
-    /// It is being consumed by another, whose lease has this long to go.
+    /// Another consumer holds the message, and its lease lasts this long.
     Busy { owner: String, left: Duration },
 }
 
-/// What became of the messages that were to be taken.
+/// The outcome of a taking.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    /// Marks the rows.
+    /// The token in the rows.
     pub(crate) token: String,
-    /// Those that are to be consumed now.
+    /// The messages that are to be consumed now.
     pub(crate) ours: BTreeSet<String>,
     pub(crate) met: Vec<(String, Met)>,
 }
@@ -53,7 +53,7 @@ impl Shared {
         Ok(Taken { token, ours, met })
     }
 
-    /// What each row of a taking begins with.
+    /// The first values of each row of a taking.
     fn head(&self, group: &str, token: &str) -> [Value; 4] {
         [
             Value::Exact(group.to_owned()),
@@ -63,7 +63,7 @@ impl Shared {
         ]
     }
 
-    /// On databases that tell in the answer of the insert what was taken.
+    /// The taking on databases whose insert returns the messages that it has taken.
     async fn take_returning<DB: InboxDatabase>(
         &self,
         conn: &mut DB::Connection,
@@ -76,7 +76,7 @@ impl Shared {
         Ok(taken.into_iter().map(|mut row| row.take_text(0)).collect())
     }
 
-    /// Where the answer tells only whether any was there before.
+    /// The taking on databases whose insert tells only whether any of the messages was there before.
     async fn take_and_look<DB: InboxDatabase>(
         &self,
         conn: &mut DB::Connection,
@@ -100,7 +100,7 @@ impl Shared {
         Ok(ours.map(|mut row| row.take_text(0)).collect())
     }
 
-    /// What stands in the way of these.
+    /// The states of messages that could not be taken.
     async fn states<DB: InboxDatabase>(
         &self,
         conn: &mut DB::Connection,
@@ -118,7 +118,8 @@ impl Shared {
             };
             met.push((row.take_text(0), state));
         }
-        // Gone since: its owner has rolled back, or a purge came by. It is not ours, and not seen either.
+        // Rows that have gone since: the owner has rolled back, or a purge has deleted them. The messages are neither
+        // taken nor consumed.
         for id in ids {
             if !met.iter().any(|(known, _)| *known == id) {
                 met.push((id, Met::Busy { owner: String::new(), left: Duration::ZERO }));

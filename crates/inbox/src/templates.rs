@@ -4,7 +4,7 @@ use keylane_sql::{SqlDatabase, by_family};
 
 use crate::statements::{NOTE_FAILURE_MYSQL, NOTE_FAILURE_UPSERT, TAKE_MYSQL, TAKE_POSTGRES, TAKE_SQLITE};
 
-/// Marks a transaction, where the taking does not; `begin` does, too.
+/// Marks a transaction on databases where the taking does not. `begin` does the same.
 const SET_MARK: &str = "SAVEPOINT keylane_inbox";
 /// Takes the mark away, and fails if the transaction has ended.
 const TAKE_MARK: &str = "RELEASE SAVEPOINT keylane_inbox";
@@ -12,7 +12,7 @@ const TAKE_MARK: &str = "RELEASE SAVEPOINT keylane_inbox";
 /// The templates of one family of databases.
 #[derive(Debug)]
 pub(crate) struct Templates {
-    /// An element of the list in `$5`, and where it is from.
+    /// An element of the list in `$5`, and the source of the elements.
     pub(crate) each: (&'static str, &'static str),
     /// A lock on the rows that are read, where a plain read would see the past.
     pub(crate) latest: &'static str,

@@ -20,14 +20,14 @@ use crate::{
 
 /// The version of the schema that this build makes.
 const SCHEMA_VERSION: i64 = 1;
-/// Tells these tables from those of other crates.
+/// The number that tells these tables from those of other crates.
 const SCHEMA_NUMBER: i64 = 77_316_530_232;
 /// The longest list of [`LockClient::queue`].
 const LONGEST_LIST: i64 = 1000;
 /// Rows per step of a purge: each step is a transaction of its own.
 const STEP: u64 = 1000;
 
-/// Locks resources. Cheap to clone; the clones are one client.
+/// A client of locks. Clones are cheap and count as the same client.
 pub struct LockClient<DB: LockDatabase> {
     pub(crate) shared: Arc<Shared<DB>>,
     pub(crate) owners: Arc<Mutex<Owners<DB>>>,
@@ -72,33 +72,34 @@ impl<DB: LockDatabase> LockClientBuilder<DB> {
         self
     }
 
-    /// What stands in the column `owner` for a request without an owner; `process NUMBER` by default. Only people
-    /// read it.
+    /// The text of the column `owner` for requests without an owner; `process NUMBER` by default. It is for people
+    /// only.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// How long a ticket lasts without a renewal; 30 s by default, 1 s to 1 day. It is renewed three times as often.
+    /// How long a ticket lasts without a renewal; 30 s by default, 1 s to 1 day. The client renews its tickets three
+    /// times as often.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long a request waits that does not say so itself; 30 s by default.
+    /// How long a request without a timeout of its own waits; 30 s by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Whose address the connections for signals lead to; that of the client's pool by default. Behind a pooler in
-    /// transaction mode, give the address of the server itself, and of the same database.
+    /// The pool whose address the connections for signals use; the client's own pool by default. Behind a pooler in
+    /// transaction mode, give the address of the server itself. The database must be the same.
     pub fn signal_pool(mut self, pool: sqlx::Pool<DB>) -> Self {
         self.signal_pool = Some(pool);
         self
     }
 
-    /// Makes the client. Nothing is connected to.
+    /// Makes the client. No connection is opened.
     ///
     /// # Errors
     /// [`LockError::Name`] and [`LockError::Lease`].
@@ -129,15 +130,15 @@ impl<DB: LockDatabase> LockClientBuilder<DB> {
     }
 }
 
-/// A ticket in the queue of a resource; the first one is the holder's.
+/// A ticket in the queue of a resource. The first ticket is that of the holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Queued {
-    /// The fencing token that the ticket has, or will have as a holder.
+    /// The fencing token of the ticket.
     pub token: i64,
     /// The owner, or the name of its client.
     pub owner: String,
-    /// How often the owner has entered.
+    /// How many times the owner has entered.
     pub entries: i64,
     /// How long the lease lasts, if it is not renewed.
     pub left: Duration,
@@ -162,12 +163,12 @@ impl<DB: LockDatabase> LockClient<DB> {
         }
     }
 
-    /// The pool that it was made with.
+    /// The pool of this client.
     pub fn pool(&self) -> &sqlx::Pool<DB> {
         &self.shared.pool
     }
 
-    /// Waits for its turn, and locks: `request(resource).lock()`.
+    /// Waits for the resource and locks it: `request(resource).lock()`.
     ///
     /// # Errors
     /// As [`LockRequest::lock`].
@@ -183,7 +184,7 @@ impl<DB: LockDatabase> LockClient<DB> {
         LockRequest::new(self, resource, self.timeout)
     }
 
-    /// Who holds a resource and who waits, in the order of their turns; at most 1,000.
+    /// The holder and the waiters of a resource, in the order of their turns; at most 1,000.
     ///
     /// # Errors
     /// The database's.
@@ -200,8 +201,8 @@ impl<DB: LockDatabase> LockClient<DB> {
         Ok(queued.collect())
     }
 
-    /// Deletes the rows of resources that nobody has asked for that long, in steps of 1,000; how many. Tokens of a
-    /// resource that comes back are higher than they were, unless the database's clock was set back.
+    /// Deletes the rows of resources that were unused for that long, in steps of 1,000, and returns how many. If such
+    /// a resource is used again, its tokens are higher than before, unless the database's clock was set back.
     ///
     /// # Errors
     /// The database's. What was deleted by then stays deleted.
@@ -220,7 +221,7 @@ impl<DB: LockDatabase> LockClient<DB> {
         }
     }
 
-    /// Makes the tables, unless they are there. Several processes may do so at once.
+    /// Creates the tables if they do not exist. Several processes may call this at once.
     ///
     /// # Errors
     /// The database's, and [`LockError::Schema`] if a newer build has made the tables.
@@ -243,8 +244,8 @@ impl<DB: LockDatabase> LockClient<DB> {
         }
     }
 
-    /// The statements of [`migrate`](Self::migrate), for a DBA to run by hand. Nothing is connected to; a pool that
-    /// was made with `connect_lazy` is enough.
+    /// The statements of [`migrate`](Self::migrate), for a DBA to run by hand. No connection is opened, so a pool of
+    /// `connect_lazy` is enough.
     pub fn migration_script(&self) -> String {
         self.shared.schema.script().to_owned()
     }

@@ -15,7 +15,7 @@ pub trait LockDatabase: SqlDatabase {
 
 /// How a client learns that a ticket of another client has gone.
 pub trait Wake<DB: SqlDatabase>: Send + Sync + 'static {
-    /// Opens nothing yet. `direct` leads to the server itself, `pool` may lead through a pooler.
+    /// Opens no connection yet. `direct` leads to the server itself, `pool` may lead through a pooler.
     fn new(direct: &sqlx::Pool<DB>, pool: &sqlx::Pool<DB>, ears: Arc<Ears>) -> Self;
 
     /// A ticket of this client is about to be queued.

@@ -4,26 +4,26 @@ use std::time::Duration;
 
 use keylane_sql::{BadName, SqlDatabase, SqlError};
 
-/// Why there is no lock, or why one could not be given back.
+/// Why a lock could not be taken or released.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
     /// The database did not do it.
     #[error("lock: {call}: {source}")]
     Database {
-        /// What was asked for.
+        /// The name of the call.
         call: &'static str,
         /// Whether a repetition may succeed: a deadlock, a conflict of snapshots, a lost connection.
         retryable: bool,
-        /// Its answer.
+        /// The error of the driver.
         source: SqlError,
     },
-    /// The database has not answered for the length of a lease. Whether it did what was asked for is not known.
+    /// The database has not answered for the length of a lease. Whether the call was carried out is not known.
     #[error("lock: {call}: no answer within {limit:?}")]
     NoAnswer {
-        /// What was asked for.
+        /// The name of the call.
         call: &'static str,
-        /// How long was waited.
+        /// The limit.
         limit: Duration,
     },
     /// The wait was longer than its limit. Nothing stays in the queue.
@@ -34,7 +34,8 @@ pub enum LockError {
         /// The limit.
         waited: Duration,
     },
-    /// The lease ended without a renewal, and another may hold the resource. What that one has is untouched.
+    /// The lease ended without a renewal, and another client may hold the resource. The ticket of that client is
+    /// untouched.
     #[error("lock: {resource:?} was lost: its lease ended before it was renewed")]
     Lost {
         /// Which resource.
@@ -43,8 +44,8 @@ pub enum LockError {
     /// The connection is in no transaction that sqlx knows of.
     #[error("lock: the connection is in no transaction: begin one through sqlx, or use LockClient::lock")]
     NoTransaction,
-    /// Another holds the resource, and a transaction cannot wait for it: on SQLite, which has one writer, and on
-    /// PostgreSQL under REPEATABLE READ and SERIALIZABLE, whose snapshot would hide what the holder writes.
+    /// Another client holds the resource, and a transaction cannot wait for it: on SQLite, which has one writer, and
+    /// on PostgreSQL under REPEATABLE READ and SERIALIZABLE, whose snapshot would hide what the holder writes.
     #[error("lock: {resource:?} is held, and this transaction cannot wait: roll back, and try again")]
     Held {
         /// Which resource.
@@ -80,7 +81,7 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// Turns an error of sqlx into one of this call.
+    /// Turns an error of sqlx into an error of this call.
     pub(crate) fn of<DB: SqlDatabase>(call: &'static str) -> impl Fn(sqlx::Error) -> Self {
         move |error| Self::Database {
             call,

@@ -1,4 +1,4 @@
-//! What a holder has in its hands.
+//! The guard of a lock that is held.
 
 use std::{fmt, sync::Arc};
 
@@ -7,10 +7,10 @@ use tokio::sync::Mutex;
 
 use crate::{database::LockDatabase, error::LockError, place::Place};
 
-/// A lock that is held, until it is released or lost. It is renewed in the background.
+/// A lock that is held until it is released or lost. The client renews it in the background.
 ///
-/// [`release`](Self::release) is certain: when it has returned, the next waiter may hold the lock. Dropping is best
-/// effort: the release runs in the background, and if it fails, or there is no runtime any more, the lock is free
+/// [`release`](Self::release) is certain: when the call has returned, the next waiter may hold the lock. Dropping is
+/// best effort: the release runs in the background, and if it fails, or if the runtime has ended, the lock is free
 /// when its lease ends.
 #[must_use = "dropped, the lock is released in the background"]
 pub struct LockGuard<DB: LockDatabase>(Option<Arc<Hold<DB>>>);
@@ -22,10 +22,10 @@ impl<DB: LockDatabase> fmt::Debug for LockGuard<DB> {
     }
 }
 
-/// What the guards of one owner share.
+/// The state that the guards of one owner share.
 pub(crate) struct Hold<DB: LockDatabase> {
     place: Place<DB>,
-    /// Guards that have not been released; 0 when the ticket has been left.
+    /// The number of guards that are not released; 0 after the ticket was deleted.
     entries: Mutex<i64>,
 }
 
@@ -38,23 +38,23 @@ impl<DB: LockDatabase> LockGuard<DB> {
         self.0.as_ref()
     }
 
-    /// The fencing token: higher than that of any holder before. Hand it on with each write, so that whoever stores
-    /// it can refuse a lower one than it has seen.
+    /// The fencing token: higher than that of any holder before. Send the token with each write, so that the store of
+    /// the effect can refuse a lower token than the highest one it has seen.
     pub fn token(&self) -> i64 {
         self.place().token
     }
 
-    /// What is locked.
+    /// The name of the resource.
     pub fn resource(&self) -> &str {
         &self.place().resource
     }
 
-    /// Whether the lock is held for certain. Ask before an effect that cannot carry the token.
+    /// Whether the lock is held for certain. Check this before an effect that cannot carry the token.
     pub fn is_held(&self) -> bool {
         self.place().trust.is_held()
     }
 
-    /// Returns when the lock is held no longer for certain, before another can have it.
+    /// Returns when the lock is no longer held for certain, and before another client can hold it.
     ///
     /// # Cancel safety
     /// It may be dropped at any time.
@@ -62,12 +62,11 @@ impl<DB: LockDatabase> LockGuard<DB> {
         self.place().trust.lost().await;
     }
 
-    /// Releases the lock, or takes one down from what its owner has entered. When it has returned, the database has
-    /// done so.
+    /// Releases the lock, or one of the entries of its owner. When the call has returned, the database has done it.
     ///
     /// # Errors
-    /// [`LockError::Lost`] if the lease ended before, and somebody else has taken the lock. If the database fails, the
-    /// lock is free when its lease ends, because it is not renewed any more.
+    /// [`LockError::Lost`] if the lease ended before, and another client has deleted the ticket. If the database
+    /// fails, the lock is free when its lease ends, because its renewals have ended.
     ///
     /// # Cancel safety
     /// If it is dropped, the release goes on in the background.

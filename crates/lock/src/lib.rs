@@ -1,7 +1,7 @@
 //! A fair lock on a resource, in your database: one holder at a time, in the order of arrival.
 //!
-//! Whoever asks stands in a queue, and the first of the queue holds the lock until it releases it or its lease ends.
-//! Each holder has a **fencing token**, higher than that of any holder before.
+//! Each request waits in a queue. The first of the queue holds the lock until the holder releases it, or until its
+//! lease ends. Each holder has a **fencing token**, higher than that of all holders before.
 //!
 //! ```no_run
 //! # #[cfg(feature = "postgres")]
@@ -11,7 +11,7 @@
 //! let locks = LockClient::new(pool.clone());
 //! locks.migrate().await?;
 //! let guard = locks.lock("invoice-7").await?;
-//! // A holder that was frozen past its lease is refused by its token.
+//! // The token refuses a holder that was frozen past its lease.
 //! sqlx::query("UPDATE invoice SET sent = true, fence = $1 WHERE id = 7 AND fence <= $1")
 //!     .bind(guard.token())
 //!     .execute(&pool)

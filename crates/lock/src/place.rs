@@ -30,7 +30,8 @@ pub(crate) struct Place<DB: LockDatabase> {
 }
 
 impl<DB: LockDatabase> Place<DB> {
-    /// Queues up. In a task: whoever waits for this may be dropped, and then the place is dropped after it.
+    /// Queues a ticket, in a task of its own: if the caller is dropped meanwhile, the task ends all the same, and the
+    /// place is dropped after it.
     pub(crate) async fn enter(
         shared: &Arc<Shared<DB>>,
         resource: &str,
@@ -48,7 +49,7 @@ impl<DB: LockDatabase> Place<DB> {
         entered.unwrap_or_else(|error| Err(LockError::of::<DB>("queue")(task_error(error))))
     }
 
-    /// Whether nobody is ahead now whose lease lasts.
+    /// Whether no ticket ahead has a lease that lasts.
     pub(crate) async fn is_first(&self) -> Result<bool, LockError> {
         let standing = |highest| rules::standing(self.token, highest);
         Ok(self.shared.standing(&self.resource, self.token, standing).await? == Standing::First)
@@ -84,7 +85,7 @@ impl<DB: LockDatabase> Drop for Place<DB> {
         if self.has_left.swap(true, SeqCst) {
             return;
         }
-        // Without a runtime the ticket runs out.
+        // Without a runtime, the ticket expires.
         self.shared.tickets.remove(&self.ticket);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(Arc::clone(&self.shared).leave(self.ticket.clone(), Arc::clone(&self.trust)));
@@ -102,7 +103,7 @@ impl<DB: LockDatabase> Shared<DB> {
                 Ok(token) => break token,
                 Err(error) => error,
             };
-            // The answer may have been lost, and the ticket be there.
+            // The ticket may be in the queue although the answer was lost.
             if let Ok(Some(token)) = again(|| self.find(&new.ticket)).await {
                 break token;
             }
@@ -129,7 +130,7 @@ impl<DB: LockDatabase> Shared<DB> {
             self.run("release", &self.sql.leave, values)
         });
         let deleted = deleted.await;
-        // An answer may have been lost. While the trust lasts, nobody else deletes the ticket.
+        // A try whose answer was lost may have deleted the ticket. While the trust lasts, nobody else does.
         let was_ours = matches!(deleted, Ok(1..)) || (tries > 1 && trust.is_held());
         trust.lose();
         self.ears.gone(&ticket);
@@ -137,7 +138,7 @@ impl<DB: LockDatabase> Shared<DB> {
         deleted.map(|_| was_ours)
     }
 
-    /// Where a token stands. Tickets ahead that have expired are deleted on the way.
+    /// The standing of a token. Expired tickets ahead of it are deleted on the way.
     async fn standing(
         &self,
         resource: &str,
@@ -170,7 +171,7 @@ impl<DB: LockDatabase> Shared<DB> {
                 Standing::Behind(ahead) => ahead,
             };
             ear.listen_for(&ahead.ticket);
-            // A millisecond more: the database has rounded.
+            // The database rounds to milliseconds, so the wait is one longer.
             let longest = ahead.left + Duration::from_millis(1);
             match ahead.client == self.client {
                 true => ear.rung(longest).await,
@@ -180,7 +181,7 @@ impl<DB: LockDatabase> Shared<DB> {
     }
 }
 
-/// A runtime that ends takes its tasks with it.
+/// A task that has ended without a result: its runtime has ended.
 fn task_error(error: tokio::task::JoinError) -> sqlx::Error {
     sqlx::Error::Io(std::io::Error::other(error))
 }
@@ -207,7 +208,7 @@ pub(crate) mod tests {
     async fn a_ticket_that_was_renewed_meanwhile_is_not_deleted() {
         let (locks, file) = client("renewed").await;
         let guard = locks.lock("one").await.unwrap();
-        // As another has seen it, before the renewal.
+        // The ticket as another client has seen it before a renewal.
         let ahead = Ahead {
             token: guard.token(),
             ticket: String::new(),

@@ -1,4 +1,4 @@
-//! The renewal of all tickets of a client, by one task that runs as long as there are any.
+//! The renewal of all tickets of a client, by one task that runs while there are tickets.
 
 use std::{
     collections::HashMap,
@@ -35,7 +35,7 @@ impl Tickets {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on the ticket runs out.
+    /// Ends the renewals of a ticket, which then expires.
     pub(crate) fn remove(&self, ticket: &str) {
         self.tracked().trusts.remove(ticket);
     }
@@ -47,17 +47,17 @@ impl Tickets {
 }
 
 impl<DB: LockDatabase> Shared<DB> {
-    /// From now on the ticket is renewed, until it is removed.
+    /// Begins the renewals of a ticket, until it is removed.
     pub(crate) fn track(self: &Arc<Self>, ticket: &str, trust: Arc<Trust>) {
         let mut tracked = self.tickets.tracked();
         tracked.trusts.insert(ticket.to_owned(), trust);
-        // A runtime that has ended took the task with it.
+        // The task may have ended with its runtime.
         if tracked.task.as_ref().is_none_or(AbortHandle::is_finished) {
             tracked.task = Some(tokio::spawn(keep(Arc::downgrade(self))).abort_handle());
         }
     }
 
-    /// Renews tickets of this client, and tells each what became of it.
+    /// Renews tickets of this client, and tells each trust the result.
     pub(crate) async fn renew(&self, tickets: &[(String, Arc<Trust>)]) -> Result<(), LockError> {
         let sent_at = clock::now();
         let names: Vec<String> = tickets.iter().map(|(ticket, _)| ticket.clone()).collect();
@@ -81,7 +81,7 @@ impl<DB: LockDatabase> Shared<DB> {
     }
 }
 
-/// Renews all tickets for as long as there are any. What the database cannot do now it may do next time.
+/// Renews all tickets while there are any. A renewal that fails is tried again at the next interval.
 async fn keep<DB: LockDatabase>(shared: Weak<Shared<DB>>) {
     loop {
         let Some(every) = shared.upgrade().map(|shared| rules::renewal_interval(shared.lease)) else {

@@ -1,4 +1,4 @@
-//! Asking for a lock.
+//! Requests for a lock.
 
 use std::{
     collections::HashMap,
@@ -22,12 +22,12 @@ pub(crate) const LONGEST_RESOURCE: usize = 255;
 /// The longest name of an owner, in bytes.
 const LONGEST_OWNER: usize = 100;
 
-/// The owners that a client has named, with what each holds.
+/// The owners of a client, by resource and name, with the lock that each holds.
 pub(crate) type Owners<DB> = HashMap<(String, String), Arc<Slot<DB>>>;
-/// One taking at a time by an owner.
+/// The lock of one owner; its mutex lets one request of the owner in at a time.
 pub(crate) type Slot<DB> = tokio::sync::Mutex<Weak<Hold<DB>>>;
 
-/// What is asked for, before it is asked.
+/// A request for a lock, with its settings.
 #[must_use = "call lock or try_lock"]
 pub struct LockRequest<'a, DB: LockDatabase> {
     client: &'a LockClient<DB>,
@@ -47,8 +47,8 @@ impl<'a, DB: LockDatabase> LockRequest<'a, DB> {
         Self { client, resource, owner: None, timeout }
     }
 
-    /// Who asks. An owner that holds the lock, by this client or a clone of it, enters again; each guard takes one
-    /// down. Without an owner, each request is a stranger to all others.
+    /// The owner of the request. An owner that holds the lock, through this client or a clone, enters again, and each
+    /// guard releases one entry. Requests without an owner wait for one another.
     pub fn owner(mut self, owner: &'a str) -> Self {
         self.owner = Some(owner);
         self
@@ -60,11 +60,11 @@ impl<'a, DB: LockDatabase> LockRequest<'a, DB> {
         self
     }
 
-    /// Waits for its turn.
+    /// Waits for the resource and locks it.
     ///
     /// # Errors
-    /// [`LockError::TimedOut`], [`LockError::BadText`], and what the database says. What can be repeated is repeated
-    /// until the time is over.
+    /// [`LockError::TimedOut`], [`LockError::BadText`], and [`LockError::Database`]. Failures that may pass are tried
+    /// again until the timeout.
     ///
     /// # Cancel safety
     /// If it is dropped, the place in the queue is given up in the background.
@@ -89,7 +89,7 @@ impl<'a, DB: LockDatabase> LockRequest<'a, DB> {
 
     async fn taken(&self, waits: bool) -> Result<Option<LockGuard<DB>>, LockError> {
         check("resource", self.resource, LONGEST_RESOURCE)?;
-        // A time that no clock can hold is a year.
+        // A longer time may be beyond what the clock can hold.
         let year = Duration::from_secs(31_536_000);
         let deadline = Instant::now() + self.timeout.min(year);
         let shared = &self.client.shared;
@@ -102,7 +102,7 @@ impl<'a, DB: LockDatabase> LockRequest<'a, DB> {
         timeout_at(deadline, taken).await.unwrap_or_else(|_| Err(self.timed_out()))
     }
 
-    /// Enters again, or takes the lock and remembers for whom.
+    /// Enters again, or takes the lock and remembers the owner.
     async fn enter(
         &self,
         owner: &str,
@@ -134,7 +134,8 @@ impl<DB: LockDatabase> LockClient<DB> {
     }
 }
 
-/// Queues up and waits, again if the place was lost while waiting. `None` if it is not to wait, and is not first.
+/// Queues a ticket and waits, and does so again if the ticket was lost meanwhile. `None` if the request must not wait
+/// and is not first.
 async fn take<DB: LockDatabase>(
     shared: &Arc<Shared<DB>>,
     resource: &str,
@@ -154,7 +155,7 @@ async fn take<DB: LockDatabase>(
     }
 }
 
-/// Refuses what the column does not take.
+/// Refuses a text that the column does not take.
 pub(crate) fn check(what: &'static str, text: &str, limit: usize) -> Result<(), LockError> {
     match text.len() {
         length if length == 0 || length > limit || text.contains('\0') => {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// How long a waiter sleeps at most where no signal can reach it.
+/// The longest sleep of a waiter that no signal can reach.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// The same on SQLite, where to look costs some microseconds and no network.
+/// The same on SQLite, where a query takes microseconds and no network.
 pub(crate) const SQLITE_POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// The longest pause between two tries of a statement that the database has refused for the moment.
+/// The longest pause between two tries of a statement that may succeed later.
 const LONGEST_BACKOFF: Duration = Duration::from_millis(250);
 
 /// A ticket in the queue of a resource.
@@ -24,13 +24,13 @@ pub(crate) struct Ahead {
 pub(crate) enum Standing {
     /// It has expired, and another client has deleted it.
     Gone,
-    /// Nobody is ahead, and nobody will be: tokens of those who come later are higher.
+    /// No ticket is ahead, and none will be: later tickets have higher tokens.
     First,
-    /// This ticket is next ahead of it.
+    /// This ticket is directly ahead.
     Behind(Ahead),
 }
 
-/// Where the ticket with this token stands, by the highest two tickets up to that token, the higher one first.
+/// The standing of the ticket with this token, by the two highest tickets up to that token, the higher one first.
 pub(crate) fn standing(token: i64, mut highest: Vec<Ahead>) -> Standing {
     match (highest.first().is_some_and(|own| own.token == token), highest.len()) {
         (false, _) => Standing::Gone,
@@ -39,7 +39,7 @@ pub(crate) fn standing(token: i64, mut highest: Vec<Ahead>) -> Standing {
     }
 }
 
-/// Where a transaction that has drawn this token stands. It has no ticket of its own.
+/// The standing of a transaction that has drawn a token. A transaction has no ticket.
 pub(crate) fn standing_without_ticket(mut highest: Vec<Ahead>) -> Standing {
     match highest.is_empty() {
         true => Standing::First,
@@ -49,14 +49,14 @@ pub(crate) fn standing_without_ticket(mut highest: Vec<Ahead>) -> Standing {
 
 /// Until when, on the clock that gave `sent_at`, a client may act on a ticket whose renewal was acknowledged.
 ///
-/// Another may delete the ticket when a whole lease has passed since the database wrote it, which was after it
-/// was sent. A tenth of the lease is for clocks that go at different rates, and for the work between the check
-/// and its effect.
+/// Another client may delete the ticket a whole lease after the database wrote it, and the database wrote it after
+/// the renewal was sent. One tenth of the lease covers clocks of different rates, and the work between a check and
+/// its effect.
 pub(crate) fn trusted_until(sent_at: Duration, lease: Duration) -> Duration {
     sent_at.saturating_add(lease - lease / 10)
 }
 
-/// How often a client renews its tickets: two renewals may fail before trust ends.
+/// The pause between two renewals: two renewals may fail before trust ends.
 pub(crate) fn renewal_interval(lease: Duration) -> Duration {
     lease / 3
 }
@@ -67,13 +67,13 @@ pub(crate) fn needs_renewal(now: Duration, trusted_until: Duration, lease: Durat
     trusted_until.saturating_sub(now) < lease / 2
 }
 
-/// Whether an acknowledged renewal may extend the trust of a holder. Once its trust has ended, the holder may
-/// have been told so, and stays without the lock.
+/// Whether an acknowledged renewal may extend the trust in a ticket. A holder whose trust has ended may have been
+/// told so: it does not get the lock back.
 pub(crate) fn may_extend(is_held: bool, acknowledged_at: Duration, trusted_until: Duration) -> bool {
     !is_held || acknowledged_at < trusted_until
 }
 
-/// How long to wait before the next try, after so many that failed. `chance` is in 0..1.
+/// The pause before the next try, after so many failures. `chance` is in 0..1.
 pub(crate) fn backoff(failed: u32, chance: f64) -> Duration {
     let full = Duration::from_millis(1 << failed.clamp(1, 16)).min(LONGEST_BACKOFF);
     full.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)

@@ -1,4 +1,4 @@
-//! The calls of the database, each on a connection of the pool and with a limit.
+//! The calls of the database. Each uses a connection of the pool and has a time limit.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ pub(crate) struct Shared<DB: LockDatabase> {
     pub(crate) schema: Schema,
     /// Tells the tickets of this client from those of others.
     pub(crate) client: String,
-    /// What people read in `owner`.
+    /// The text of the column `owner` for requests without an owner.
     pub(crate) name: String,
     pub(crate) lease: Duration,
     /// Whether statements may have names on the server.
@@ -62,7 +62,7 @@ impl<DB: LockDatabase> Shared<DB> {
         self.limited("queue", queued).await
     }
 
-    /// The highest two tickets of a resource up to a token.
+    /// The two highest tickets of a resource up to a token.
     pub(crate) async fn look(&self, resource: &str, token: i64) -> Result<Vec<Ahead>, LockError> {
         let values = vec![Value::Exact(resource.to_owned()), Value::Int(token)];
         Ok(tickets(self.rows("look", &self.sql.look, values, LOOK).await?))
@@ -112,7 +112,7 @@ impl<DB: LockDatabase> Shared<DB> {
         self.limited(call, read).await
     }
 
-    /// No call lasts for longer than a lease: by then its answer is of no use.
+    /// Limits a call to the length of a lease: a later answer is of no use.
     pub(crate) async fn limited<T>(
         &self,
         call: &'static str,
@@ -124,7 +124,7 @@ impl<DB: LockDatabase> Shared<DB> {
     }
 }
 
-/// Repeats a call that may succeed at a repetition.
+/// Repeats a call while a repetition may succeed.
 pub(crate) async fn again<T, F>(mut call: impl FnMut() -> F) -> Result<T, LockError>
 where
     F: Future<Output = Result<T, LockError>>,

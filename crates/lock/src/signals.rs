@@ -23,9 +23,9 @@ pub struct Ear {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The ticket that is waited for; unknown while the waiter looks.
+    /// The ticket directly ahead; unknown while the waiter looks.
     ahead: Option<String>,
-    /// What has gone while the waiter looked.
+    /// Tickets that have gone while the waiter looked.
     meanwhile: Vec<String>,
     /// A ticket that stayed although its signal came.
     deaf_to: Option<String>,
@@ -45,7 +45,7 @@ impl Ears {
         self.each(|ear| ear.told(ticket));
     }
 
-    /// What was told may have been missed.
+    /// Wakes all waiters, because signals may have been missed.
     pub(crate) fn ring_all(&self) {
         self.each(|ear| ear.ring.notify_one());
     }
@@ -56,7 +56,7 @@ impl Ears {
 }
 
 impl Ear {
-    /// The waiter is about to look: what goes from now on counts.
+    /// The waiter is about to look. Tickets that go from now on are remembered.
     pub(crate) fn look(&self) {
         let mut state = lock(&self.state);
         state.ahead = None;

@@ -4,8 +4,8 @@ use keylane_sql::{SqlDatabase, Tables};
 
 use crate::templates::Templates;
 
-/// Numbers grow with the order of the commits, because the row stays locked until the commit. They never fall
-/// behind the clock: a row that was purged, or that a failover has forgotten, begins above what it had.
+/// Tokens grow in the order of the commits, because the row stays locked until the commit. Tokens never fall behind
+/// the clock: the row of a resource that was purged, or forgotten in a failover, begins above its old tokens.
 macro_rules! draw_upsert {
     ($greatest:literal) => {
         concat!(
@@ -44,14 +44,14 @@ pub(crate) const LEAVE_POSTGRES: &str = "\
 
 pub(crate) const LEAVE: &str = "DELETE FROM {lock}ticket WHERE ticket = $1";
 
-/// The highest two up to a token.
+/// The two highest tickets up to a token.
 const LOOK: &str = "SELECT token, ticket, client, {int:{left:expires_at}} FROM {lock}ticket \
     WHERE resource = $1 AND token <= $2 ORDER BY token DESC LIMIT 2";
 const FIND: &str = "SELECT token FROM {lock}ticket WHERE ticket = $1";
 const EVICT: &str = "DELETE FROM {lock}ticket WHERE resource = $1 AND token = $2 AND expires_at < {now}";
 const RENEW: &str = "UPDATE {lock}ticket SET expires_at = {later:$1} WHERE ticket {in:$2}";
 const LIVING: &str = "SELECT ticket FROM {lock}ticket WHERE ticket {in:$1}";
-/// The ticket is a random text that one taking of the resource has; with the token it names no other.
+/// The ticket is a random text, which no other holder or waiter has.
 const COUNT_ENTRIES: &str =
     "UPDATE {lock}ticket SET entries = $1 WHERE resource = $2 AND token = $3 AND ticket = $4";
 const PLACES: &str = "SELECT token, owner, {int:entries}, {int:{left:expires_at}} FROM {lock}ticket \

@@ -10,10 +10,10 @@ use crate::statements::{
 #[derive(Debug)]
 pub(crate) enum Waits {
     Always,
-    /// This reads whether it can, as a number. What the holders write meanwhile must not be hidden by a snapshot
-    /// that was taken before.
+    /// This statement reads whether the transaction can wait, as a number. A snapshot from before must not hide what
+    /// the holders write meanwhile.
     If(&'static str),
-    /// There is one writer: no holder could release.
+    /// The database has one writer, so no holder could release meanwhile.
     Never,
 }
 
@@ -22,9 +22,9 @@ pub(crate) enum Waits {
 pub(crate) struct Templates {
     /// Draws the next token of a resource.
     pub(crate) draw: &'static str,
-    /// Queues a ticket with the token that was drawn before, or that it draws itself.
+    /// Queues a ticket with the token that was drawn before, or that the statement draws itself.
     pub(crate) queue: &'static str,
-    /// Deletes a ticket, and tells those who wait for that.
+    /// Deletes a ticket, and tells its waiters.
     pub(crate) leave: &'static str,
     pub(crate) purge: &'static str,
     /// Whether a transaction can wait for those who came before it.

@@ -1,4 +1,4 @@
-//! A new ticket: its token is drawn, and it is queued.
+//! A new ticket: the statements that draw its token and queue it.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use sqlx_core::transaction::TransactionManager;
 
 use crate::statements::Statements;
 
-/// What a new ticket says of itself.
+/// The columns of a new ticket.
 #[derive(Clone, Debug)]
 pub(crate) struct NewTicket {
     pub(crate) resource: String,
@@ -17,7 +17,7 @@ pub(crate) struct NewTicket {
     pub(crate) lease: Duration,
 }
 
-/// Draws the next token of a resource. Its row stays locked until the transaction ends.
+/// Draws the next token of a resource. The row of the resource stays locked until the transaction ends.
 pub(crate) async fn draw<DB: SqlDatabase>(
     conn: &mut DB::Connection,
     sql: &Statements,
@@ -34,7 +34,7 @@ pub(crate) async fn draw<DB: SqlDatabase>(
     }
 }
 
-/// Draws a token and queues the ticket with it, in a transaction of its own or in one statement; the token.
+/// Draws a token and queues the ticket with it, in a transaction or in one statement. Returns the token.
 pub(crate) async fn queue<DB: SqlDatabase>(
     conn: &mut DB::Connection,
     sql: &Statements,

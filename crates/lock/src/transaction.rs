@@ -16,10 +16,11 @@ use crate::{
 };
 
 impl<DB: LockDatabase> LockClient<DB> {
-    /// Locks a resource until the caller's transaction ends, which sqlx has begun; the fencing token. There is no
-    /// lease and nothing to release: a commit, a rollback and the end of the connection all free the lock.
+    /// Locks a resource until the end of the caller's transaction, which sqlx has begun. Returns the fencing token.
+    /// There is no lease and nothing to release: a commit, a rollback and the end of the connection all free the
+    /// lock.
     ///
-    /// Whoever comes later waits in the database behind the row of the resource, with a connection each. Keep the
+    /// Later requests wait in the database behind the row of the resource, each with a connection. Keep the
     /// transaction short. A rollback gives the token back to the next holder.
     ///
     /// ```no_run
@@ -34,13 +35,13 @@ impl<DB: LockDatabase> LockClient<DB> {
     /// ```
     ///
     /// # Errors
-    /// Roll the transaction back after any of them. [`LockError::NoTransaction`]; [`LockError::TimedOut`] if those
-    /// who came before take longer than the timeout of the client; [`LockError::Held`] on SQLite, and on PostgreSQL under
-    /// REPEATABLE READ and SERIALIZABLE; what the database says, such as a conflict under these, or that it has waited
-    /// for a row too long.
+    /// Roll the transaction back after any of them. [`LockError::NoTransaction`]; [`LockError::TimedOut`] if earlier
+    /// requests hold the lock for longer than the timeout of the client; [`LockError::Held`] on SQLite, and on
+    /// PostgreSQL under REPEATABLE READ and SERIALIZABLE; [`LockError::Database`], such as a conflict under these, or
+    /// a row that stayed locked for too long.
     ///
     /// # Cancel safety
-    /// If it is dropped, roll the transaction back.
+    /// If the call is dropped, roll the transaction back.
     pub async fn lock_in(&self, conn: &mut DB::Connection, resource: &str) -> Result<i64, LockError> {
         check("resource", resource, LONGEST_RESOURCE)?;
         if !conn.is_in_transaction() {
@@ -70,7 +71,8 @@ impl<DB: LockDatabase> LockClient<DB> {
         Ok(rows.map_err(LockError::of::<DB>("isolation"))?.iter().any(|row| row.int(0) == Some(1)))
     }
 
-    /// Looks with the eyes of the transaction: if its snapshot has no holder, nobody has written under the lock since.
+    /// Reads the queue with the snapshot of the transaction: if no holder is in it, nobody has written under the lock
+    /// since it was taken.
     async fn first_or_held(
         &self,
         conn: &mut DB::Connection,

@@ -1,4 +1,4 @@
-//! What a client knows of one of its tickets: until when it may act on it.
+//! The trust of a client in one of its tickets: until when the client may act on the ticket.
 
 use std::{
     pin::pin,
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::{clock, rules};
 
-/// The trust in a ticket. It ends by itself unless renewals are acknowledged.
+/// The trust in a ticket. Trust ends by itself unless renewals are acknowledged.
 #[derive(Debug)]
 pub(crate) struct Trust {
     lease: Duration,
@@ -26,14 +26,14 @@ struct State {
 }
 
 impl Trust {
-    /// Of a ticket whose insert was sent then.
+    /// The trust in a ticket whose insert was sent at that time.
     pub(crate) fn since(sent_at: Duration, lease: Duration) -> Self {
         let until = rules::trusted_until(sent_at, lease);
         let state = Mutex::new(State { until, is_held: false, is_lost: false });
         Self { lease, state, lost: Notify::new() }
     }
 
-    /// A renewal that was sent then has been acknowledged.
+    /// A renewal that was sent at that time has been acknowledged.
     pub(crate) fn renewed(&self, sent_at: Duration) {
         let mut state = self.state();
         if rules::may_extend(state.is_held, clock::now(), state.until) {
@@ -45,7 +45,7 @@ impl Trust {
         rules::needs_renewal(clock::now(), self.state().until, self.lease)
     }
 
-    /// The ticket is the first of its queue. `false` if there is no trust in it any more.
+    /// The ticket is the first of its queue. `false` if the trust in it has ended.
     pub(crate) fn hold(&self) -> bool {
         let mut state = self.state();
         state.is_held = !state.is_lost && clock::now() < state.until;

@@ -17,13 +17,13 @@ pub trait SqlDatabase: Database + sealed::Sealed {
     /// The fragments of its statements.
     const DIALECT: &'static Dialect;
 
-    /// Whether the server may keep statements of this pool by names. A pooler in front of PostgreSQL may forget them;
-    /// who has one sets `statement-cache-capacity=0`.
+    /// Whether the server may keep statements of this pool by names. A pooler in front of PostgreSQL may forget the
+    /// names; behind such a pooler, set `statement-cache-capacity=0`.
     fn may_name(_: &Pool<Self>) -> bool {
         true
     }
 
-    /// Runs a statement; `named` lets the server keep it.
+    /// Runs a statement. With `named`, the server keeps the statement.
     fn execute<'c>(
         conn: &'c mut Self::Connection,
         sql: &str,
@@ -31,7 +31,7 @@ pub trait SqlDatabase: Database + sealed::Sealed {
         named: bool,
     ) -> Answer<'c, Executed>;
 
-    /// Runs a query whose columns are of these kinds; `named` lets the server keep it.
+    /// Runs a query whose columns are of these kinds. With `named`, the server keeps the statement.
     fn query<'c>(
         conn: &'c mut Self::Connection,
         sql: &str,
@@ -73,13 +73,13 @@ pub trait SqlDatabase: Database + sealed::Sealed {
         }
     }
 
-    /// Whether the database refused the statement, and would do so again.
+    /// Whether the database refused the statement, and would refuse it again.
     fn is_refusal(error: &sqlx::Error) -> bool {
         matches!(error, sqlx::Error::Database(_)) && !Self::is_retryable(error)
     }
 }
 
-/// One of three: that of the family of this database.
+/// One of three values: that of the family of this database.
 pub fn by_family<DB: SqlDatabase, T>(postgres: T, mysql: T, sqlite: T) -> T {
     match DB::DIALECT.family {
         Family::Postgres => postgres,
@@ -99,7 +99,7 @@ mod sealed {
     impl Sealed for sqlx::Sqlite {}
 }
 
-/// The methods that differ by types only.
+/// The methods whose code is the same for all databases.
 macro_rules! statements_of {
     ($executed:expr, $bind:expr) => {
         fn execute<'c>(

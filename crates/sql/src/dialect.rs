@@ -1,4 +1,4 @@
-//! What differs between the databases in the text of a statement: data, not code.
+//! The differences between the databases in the text of a statement: data, not code.
 
 use crate::tables::Tables;
 
@@ -37,7 +37,8 @@ pub struct Dialect {
     pub(crate) left: &'static str,
     pub(crate) int: &'static str,
     pub(crate) is_in: &'static str,
-    /// Before and after a migration, so that two never meet; `@` is a number of the tables.
+    /// The statements before and after a migration, so that two migrations never run at once; `@` is the number of
+    /// the tables.
     pub(crate) alone: (&'static str, &'static str),
 }
 
@@ -45,7 +46,7 @@ impl Dialect {
     /// The text of a statement on these tables.
     ///
     /// Number the parameters `$1`, `$2` in their order and name each once: where the database counts them by their
-    /// places, each becomes `?`. A token that is none of the table above stays; the caller fills it.
+    /// places, each becomes `?`. A token that is not in the table above stays, and the caller fills it.
     pub fn render(&self, template: &str, tables: &Tables) -> String {
         let mut sql = String::with_capacity(template.len() * 2);
         self.expand(&tables.name(template), &mut sql);
@@ -75,7 +76,7 @@ impl Dialect {
         sql.push_str(text);
     }
 
-    /// What stands for a token, if it is one of ours.
+    /// The fragment of a token, if the token is one of the dialect's.
     fn fragment(&self, token: &str) -> Option<String> {
         let (name, argument) = token.split_once(':').unwrap_or((token, ""));
         let fragment = match name {

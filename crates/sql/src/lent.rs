@@ -8,7 +8,7 @@ use crate::database::SqlDatabase;
 /// A connection that is lent from a pool, with a transaction on it or without.
 ///
 /// Unless it is given back by [`commit`](Self::commit) or [`roll_back`](Self::roll_back), dropping it takes the
-/// connection out of the pool and closes it: a call that was cut off may have left anything open there.
+/// connection out of the pool and closes it: a call that was cut off may have left anything open on it.
 pub struct Lent<DB: SqlDatabase> {
     conn: Option<PoolConnection<DB>>,
     /// Whether all that is done with it is one transaction.
@@ -16,9 +16,9 @@ pub struct Lent<DB: SqlDatabase> {
 }
 
 impl<DB: SqlDatabase> Lent<DB> {
-    /// For statements that `named` says whether they have names on the server. A statement without a name is
-    /// prepared and run by two messages, which a pooler keeps on one connection of the server within a
-    /// transaction only.
+    /// A connection for statements. `named` says whether they have names on the server. A statement without a name is
+    /// prepared and run by two messages, which a pooler keeps on one connection of the server within a transaction
+    /// only.
     ///
     /// # Errors
     /// The database's.
@@ -63,7 +63,7 @@ impl<DB: SqlDatabase> Lent<DB> {
         Ok(())
     }
 
-    /// Rolls back. The connection is given back if that is certain to leave a clean one.
+    /// Rolls back. The connection is given back if the rollback has certainly left it clean.
     pub async fn roll_back(mut self) {
         if self.depth() == 1 && DB::TransactionManager::rollback(self.conn()).await.is_ok() {
             drop(self.conn.take());

@@ -1,10 +1,10 @@
-//! The tables as a whole: made by one script, with their version in a table of their own.
+//! The tables as a whole. One script creates them, and a table of its own has their version.
 
 use sqlx::{Connection, Pool};
 
 use crate::{database::SqlDatabase, lent::Lent, tables::Tables, value::Kind};
 
-/// How the tables of a crate are made, and how their version is read.
+/// The script that creates the tables of a crate, and the query of their version.
 #[derive(Clone, Debug)]
 pub struct Schema {
     script: String,
@@ -13,26 +13,26 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// `migration` makes the tables, unless they are there; one of them is `meta`, with the version in its column
+    /// `migration` creates the tables if they do not exist. One of them is `meta`, with the version in its column
     /// `schema_version`. The number tells these tables from those of another crate.
     pub fn new<DB: SqlDatabase>(migration: &str, tables: &Tables, number: i64) -> Self {
         let version = format!("SELECT {{int:schema_version}} FROM {}meta", tables.qualifier());
         Self { script: tables.name(migration), version: DB::DIALECT.render(&version, tables), number }
     }
 
-    /// The statements that make the tables.
+    /// The statements that create the tables.
     pub fn script(&self) -> &str {
         &self.script
     }
 
-    /// Makes the tables, unless they are there. Several processes may do so at once.
+    /// Creates the tables if they do not exist. Several processes may call this at once.
     ///
     /// # Errors
     /// The database's.
     pub async fn migrate<DB: SqlDatabase>(&self, pool: &Pool<DB>) -> Result<(), sqlx::Error> {
         let (before, after) = DB::DIALECT.alone;
         let before = before.replace('@', &self.number.to_string());
-        // Dropped, not given back, if it fails: a transaction may be open there.
+        // After a failure the connection is dropped, not given back: a transaction may be open on it.
         let mut conn = pool.acquire().await?.detach();
         DB::script(&mut conn, &format!("{before}\n{}\n{after}", self.script)).await?;
         conn.close().await

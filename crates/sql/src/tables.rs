@@ -1,11 +1,11 @@
-//! The names of the tables, checked once: nothing else is ever spliced into a statement.
+//! The names of the tables, which are checked once. Nothing else is ever spliced into a statement.
 
 /// The longest prefix, in bytes.
 const LONGEST_PREFIX: usize = 32;
 /// The longest schema, in bytes.
 const LONGEST_SCHEMA: usize = 40;
 
-/// A schema or prefix that cannot be.
+/// A schema or a prefix that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{what} {name:?} is not valid: use at most {limit} lower-case letters, digits and underscores, not starting with a digit"

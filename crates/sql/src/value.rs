@@ -1,4 +1,5 @@
-//! What goes into a statement, and what comes back. Nothing here can be printed: values are the user's.
+//! The values of statements and of their results. None of the types can be printed, because the values are the
+//! user's.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +11,8 @@ pub enum Value {
     Int(i64),
     /// A text.
     Text(String),
-    /// A text that MySQL keeps as bytes (`VARBINARY`), because its collations take `a`, `A` and `a ` for one.
+    /// A text that MySQL keeps as bytes (`VARBINARY`), because its collations take `a`, `A` and `a ` for the same
+    /// text.
     Exact(String),
     /// Bytes.
     Bytes(Vec<u8>),
@@ -20,7 +22,7 @@ pub enum Value {
     Exacts(Vec<String>),
 }
 
-/// What a column of a result is read as.
+/// The type as which a column of a result is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -44,13 +46,13 @@ pub(crate) enum Cell {
     Bytes(Vec<u8>),
 }
 
-/// What a statement has done.
+/// The effect of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Executed {
     /// The rows that it has changed.
     pub rows: u64,
-    /// What `LAST_INSERT_ID` says; 0 but on MySQL.
+    /// The value of `LAST_INSERT_ID` on MySQL; 0 on other databases.
     pub last_insert_id: u64,
 }
 
@@ -78,12 +80,12 @@ impl Row {
         }
     }
 
-    /// The same of a number that counts; 0 for a null.
+    /// The count in a column; 0 for a null.
     pub fn count(&self, column: usize) -> u64 {
         self.int(column).and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
     }
 
-    /// The same of milliseconds; zero for a null and for a time in the past.
+    /// The milliseconds in a column; zero for a null and for a negative number.
     pub fn millis(&self, column: usize) -> Duration {
         Duration::from_millis(self.count(column))
     }

@@ -1,4 +1,4 @@
-//! Bodies: what all guards answer with, and reading one up to a limit.
+//! Bodies: the type that all guards answer with, and the reading of a body up to a limit.
 
 use std::{
     pin::Pin,
@@ -50,7 +50,7 @@ where
     GuardBody(body.map_err(Into::into).boxed_unsync())
 }
 
-/// What was read of a body.
+/// The result of reading a body.
 pub(crate) enum Read {
     /// All of it, without its trailers.
     Whole(Bytes),

@@ -8,26 +8,26 @@ use crate::body::BoxError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The store did not do it, or could not be reached.
+    /// The store refused the call, or could not be reached.
     #[error("web: {call}: {source}")]
     Store {
-        /// What was asked for.
+        /// The name of the call.
         call: &'static str,
-        /// Its answer.
+        /// The error of its driver.
         source: BoxError,
     },
-    /// The store has not answered in time. Whether it did what was asked for is not known.
+    /// The store has not answered in time. Whether the call was carried out is not known.
     #[error("web: {call}: no answer within {limit:?}")]
     NoAnswer {
-        /// What was asked for.
+        /// The name of the call.
         call: &'static str,
-        /// How long was waited.
+        /// The limit.
         limit: Duration,
     },
-    /// The store has answered what no guard of this version has written.
+    /// The store has a record that no guard of this version has written.
     #[error("web: {call}: what the store has is not of this version: {problem}")]
     Answer {
-        /// What was asked for.
+        /// The name of the call.
         call: &'static str,
         /// What is wrong with the answer.
         problem: String,
@@ -51,7 +51,7 @@ pub enum StoreError {
     },
 }
 
-/// Why a guard cannot be made.
+/// Why the settings of a guard are refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {

@@ -21,8 +21,8 @@ pub const IDEMPOTENCY_KEY_HEADER: HeaderName = HeaderName::from_static("x-idempo
 /// The header that says, with `true`, that an answer is that of an earlier request.
 pub const REPLAYED_HEADER: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// The claim of a request on its key. Each attempt to execute has a token of its own. It is in the extensions of a
-/// request that is executed.
+/// The claim of a request on its key. Each attempt to execute has a token of its own. The claim is in the extensions
+/// of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Claim {
@@ -30,9 +30,9 @@ pub struct Claim {
     pub scope: Arc<str>,
     /// The key as the client has sent it.
     pub key: Arc<str>,
-    /// What no other attempt has: the store lets nobody else finish or free the key.
+    /// The token of this attempt. The store lets no other attempt finish or free the key.
     pub token: Arc<str>,
-    /// The SHA-256 of method, address and body, by which another request under the same key is known.
+    /// The SHA-256 of method, address and body. Another request under the same key has another fingerprint.
     pub fingerprint: Arc<str>,
     /// The trace of the request.
     pub trace_id: Option<Arc<str>>,
@@ -42,26 +42,26 @@ pub struct Claim {
     pub keep: Duration,
 }
 
-/// What a store knows of a key that is asked for.
+/// The state of a key when a request begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Begun {
-    /// Nothing: it is claimed now, and the request is to be executed.
+    /// The key was free. It is claimed now, and the request is to be executed.
     Execute,
-    /// A request with it is under way.
+    /// A request with this key is under way.
     InProgress,
-    /// A request with it was executed, and this is its answer.
+    /// A request with this key was executed, and this is its answer.
     Done(Answer),
-    /// It belongs to a request with another fingerprint.
+    /// The key belongs to a request with another fingerprint.
     OtherRequest,
 }
 
-/// Where keys and answers are kept.
+/// A store of keys and answers.
 ///
-/// A store must be able to tell claims apart by their token. What it has acknowledged must outlive whatever the
-/// service trusts it to outlive.
+/// A store must be able to tell claims apart by their token. What the store has acknowledged must survive the
+/// failures that the service wants to survive.
 pub trait IdempotencyStore: Send + Sync + 'static {
-    /// Claims the key, unless it is claimed or done. Of calls at the same time one is told [`Begun::Execute`].
+    /// Claims the key, unless it is claimed or done. Of several calls at once, one is told [`Begun::Execute`].
     ///
     /// # Errors
     /// [`StoreError`]: whether the key is claimed is not known.

@@ -22,7 +22,7 @@ pub(crate) const LARGEST_CAPACITY: u32 = 1_000_000;
 /// The longest time in which one token comes.
 pub(crate) const SLOWEST: Duration = Duration::from_secs(86_400);
 
-/// How many requests may come: so many at once, and then as many per second as tokens come.
+/// How many requests may come: a number at once, and after that one for each new token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
     /// Tokens per microsecond.
@@ -31,12 +31,12 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// So many requests per second, and as many at once.
+    /// This many requests per second, and as many at once.
     pub const fn per_second(requests: u32) -> Self {
         Self::per(requests, Duration::from_secs(1))
     }
 
-    /// So many requests per minute, and as many at once.
+    /// This many requests per minute, and as many at once.
     pub const fn per_minute(requests: u32) -> Self {
         Self::per(requests, Duration::from_secs(60))
     }
@@ -57,7 +57,7 @@ impl Limit {
         self.capacity
     }
 
-    /// How long the state of a bucket is kept that nobody asks for: twice the time in which it fills, and a second.
+    /// How long the state of an unused bucket is kept: twice the time in which the bucket fills, and a second.
     pub(crate) fn kept_seconds(&self) -> u64 {
         (f64::from(self.capacity) / self.rate * 2.0 / 1e6) as u64 + 1
     }
@@ -71,7 +71,7 @@ impl Limit {
     }
 }
 
-/// Where buckets are that several processes share.
+/// A store of buckets that several processes share.
 pub trait BucketStore: Send + Sync + 'static {
     /// Takes a token of the bucket of this key, by the store's own clock.
     ///

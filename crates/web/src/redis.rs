@@ -14,8 +14,8 @@ const CALL_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a connection may take to be made.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A Redis server, or what speaks its protocol, for the guards of one process. Cheap to clone: the clones share one
-/// connection, which is made by the first call and made anew when it is lost.
+/// A Redis server, or what speaks its protocol, for the guards of one process. Clones are cheap and share one
+/// connection. The first call opens the connection, and it is opened again when it is lost.
 #[derive(Clone)]
 pub struct Redis {
     connection: ConnectionManager,
@@ -29,14 +29,14 @@ impl fmt::Debug for Redis {
 }
 
 impl Redis {
-    /// A server by its address, `redis://host:port/`. Nothing is connected to. A call waits for 500 ms at most.
+    /// A server by its address, `redis://host:port/`. No connection is opened. A call waits for 500 ms at most.
     ///
     /// # Errors
     /// [`SettingError::Address`], which has nothing of the address, because it may have a password.
     pub async fn open(url: &str) -> Result<Self, SettingError> {
         let info = url.into_connection_info().map_err(|_| SettingError::Address)?;
         let client = Client::open(info).map_err(|_| SettingError::Address)?;
-        // A call that finds no connection fails at once, and the next one is made meanwhile.
+        // A call that finds no connection fails at once. A new connection is opened meanwhile.
         let config = ConnectionManagerConfig::new()
             .set_number_of_retries(0)
             .set_connection_timeout(Some(CONNECTION_TIMEOUT))
@@ -45,7 +45,7 @@ impl Redis {
         Ok(Self::with(connection.map_err(|_| SettingError::Address)?))
     }
 
-    /// A connection that the service has already, with settings of its own.
+    /// A connection of the service, with settings of its own.
     pub fn with(connection: ConnectionManager) -> Self {
         Self { connection, timeout: CALL_TIMEOUT }
     }

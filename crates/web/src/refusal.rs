@@ -1,4 +1,4 @@
-//! Refusals: what a guard, or a handler, answers instead of a result.
+//! Refusals: the answers of a guard or a handler instead of a result.
 
 use std::borrow::Cow;
 
@@ -36,8 +36,8 @@ pub mod code {
 
 /// An error as its client sees it: a status of HTTP, a code and a sentence.
 ///
-/// [`response`](Self::response) is the error envelope; [`EnvelopeLayer`](crate::EnvelopeLayer) can make
-/// Problem+JSON of it. Whoever makes the message sees to it that nothing secret is in it.
+/// [`response`](Self::response) is the error envelope; [`EnvelopeLayer`](crate::EnvelopeLayer) can make Problem+JSON
+/// of it. The message goes to the client: keep secrets out of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     status: StatusCode,

@@ -1,4 +1,4 @@
-//! What the services of all guards share.
+//! The code that the services of all guards share.
 
 use std::{
     any::Any,
@@ -29,7 +29,7 @@ pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panick
     AssertUnwindSafe(work).catch_unwind().await.map_err(discard)
 }
 
-/// What was thrown is the user's, too: its drop may panic.
+/// The thrown value is the user's, too: its drop may panic.
 fn discard(thrown: Box<dyn Any + Send>) -> Panicked {
     if let Err(second) = catch_unwind(AssertUnwindSafe(move || drop(thrown))) {
         std::mem::forget(second);

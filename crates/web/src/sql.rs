@@ -1,4 +1,4 @@
-//! Keys and answers in the service's own database, so that an answer can commit with the effect of its handler.
+//! Keys and answers in the service's own database, so that an answer commits with the effect of its handler.
 
 mod statements;
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// The version of the schema that this build makes.
 const SCHEMA_VERSION: i64 = 1;
-/// Tells these tables from those of other crates.
+/// The number that tells these tables from those of other crates.
 const SCHEMA_NUMBER: i64 = 77_316_530_233;
 /// Rows per step of a purge: each step is a transaction of its own.
 const STEP: u64 = 1_000;
@@ -26,7 +26,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const ATTEMPTS: u32 = 5;
 
 /// Idempotency keys in tables of the service's database: `sqlx::Postgres`, `sqlx::MySql` (MariaDB, too) or
-/// `sqlx::Sqlite`. Cheap to clone.
+/// `sqlx::Sqlite`. Clones are cheap.
 ///
 /// With [`finish_in`](Self::finish_in) a handler stores its answer in its own transaction.
 pub struct SqlStore<DB: SqlDatabase> {
@@ -83,7 +83,7 @@ impl<DB: SqlDatabase> SqlStoreBuilder<DB> {
         self
     }
 
-    /// Makes the store. Nothing is connected to.
+    /// Makes the store. No connection is opened.
     ///
     /// # Errors
     /// [`SettingError::Tables`].
@@ -151,7 +151,7 @@ impl<DB: SqlDatabase> SqlStore<DB> {
         }
     }
 
-    /// Makes the tables, unless they are there. Several processes may do so at once.
+    /// Creates the tables if they do not exist. Several processes may call this at once.
     ///
     /// # Errors
     /// The database's, and [`StoreError::Schema`] if a newer build has made the tables.
@@ -171,13 +171,13 @@ impl<DB: SqlDatabase> SqlStore<DB> {
         }
     }
 
-    /// The statements of [`migrate`](Self::migrate), for a DBA to run by hand. Nothing is connected to.
+    /// The statements of [`migrate`](Self::migrate), for a DBA to run by hand. No connection is opened.
     pub fn migration_script(&self) -> String {
         self.shared.schema.script().to_owned()
     }
 
-    /// Deletes answers that were kept for long enough, and claims whose lease has ended, in steps of 1,000; how many.
-    /// Without it the table grows by a row per key.
+    /// Deletes answers that were kept for long enough, and claims whose lease has ended, in steps of 1,000. Returns
+    /// how many. Without purges the table grows by a row per key.
     ///
     /// # Errors
     /// The database's. What was deleted by then stays deleted.
@@ -195,7 +195,7 @@ impl<DB: SqlDatabase> SqlStore<DB> {
         }
     }
 
-    /// Runs a statement in a transaction of its own, and once more if it met another one.
+    /// Runs a statement in a transaction of its own, and tries again after a conflict with another transaction.
     async fn execute(
         &self,
         call: &'static str,
@@ -246,7 +246,8 @@ impl<DB: SqlDatabase> SqlStore<DB> {
         }
     }
 
-    /// What a call means that has changed no record: whether the record is done and ours, or nobody's.
+    /// Whether a call that has changed no record was carried out before: the record is this claim's and done.
+    /// `nobodys` is the answer if there is no record.
     async fn is_settled(&self, call: &'static str, claim: &Claim, nobodys: bool) -> Result<bool, StoreError> {
         let record = self.record(call, claim).await?;
         Ok(record
@@ -258,12 +259,12 @@ fn of<DB: SqlDatabase>(call: &'static str) -> impl Fn(sqlx::Error) -> StoreError
     move |error| StoreError::Store { call, source: SqlError::of::<DB>(error).into() }
 }
 
-/// Which record is meant.
+/// The values that name the record of a key.
 fn place(claim: &Claim) -> Vec<Value> {
     vec![Value::Exact(claim.key.to_string()), Value::Exact(claim.scope.to_string())]
 }
 
-/// Which record is meant, as long as it is this claim's.
+/// The values that name the record of this claim, while the claim has it.
 fn own(claim: &Claim) -> impl Iterator<Item = Value> {
     place(claim).into_iter().chain([Value::Text(claim.token.to_string())])
 }
@@ -284,7 +285,7 @@ impl<DB: SqlDatabase> IdempotencyStore for SqlStore<DB> {
                 Value::millis(claim.lease),
             ];
             self.execute("begin", &self.shared.sql.claim, values).await?;
-            // Freed since: whoever asks again finds it free.
+            // The key was freed since: a repeat of the request finds it free.
             let Some(record) = self.record("begin", claim).await? else { return Ok(Begun::InProgress) };
             if record.text(0) == &*claim.token {
                 return Ok(Begun::Execute);

@@ -27,8 +27,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The trace of a request: the id of `X-Trace-Id`, else that of a W3C `traceparent`, else a new one. What is not
-    /// valid there counts as absent.
+    /// The trace of a request: the id of `X-Trace-Id`, else that of a W3C `traceparent`, else a new one. A value that
+    /// is not valid counts as absent.
     pub fn of(headers: &HeaderMap) -> Self {
         let parent = Parent::of(headers);
         let given = single(headers, "x-trace-id").filter(|id| is_valid(id));
@@ -61,7 +61,7 @@ impl Trace {
         CURRENT.scope(self, work).await
     }
 
-    /// What goes on with an event or a call: `trace_id`, and `traceparent` and `tracestate` as they came.
+    /// The headers of the trace for an event or a call: `trace_id`, and `traceparent` and `tracestate` as they came.
     pub fn headers(&self) -> BTreeMap<String, String> {
         let mut headers = BTreeMap::from([("trace_id".to_owned(), self.id.to_string())]);
         if let Some(parent) = &self.parent {

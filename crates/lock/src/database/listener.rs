@@ -24,7 +24,7 @@ use crate::{
     signals::{Ear, Ears},
 };
 
-/// What notifications are sent on; the payload is the ticket.
+/// The channel of the notifications; the payload is the ticket.
 const CHANNEL: &str = "keylane_lock";
 /// How long the test of an address and the opening of a session may take.
 const OPENING_LIMIT: Duration = Duration::from_secs(30);

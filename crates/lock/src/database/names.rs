@@ -1,5 +1,5 @@
-//! Names that a session of the server holds, one for each ticket: whoever waits for a ticket to go asks for its
-//! name, and gets it when the ticket has gone.
+//! Locks by name (`GET_LOCK`), one for each ticket. A session of the ticket's client holds the name. A waiter asks
+//! the server for the name, and gets it when the ticket has gone.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,13 +23,13 @@ const LONGEST_WAIT_SECONDS: i64 = 100_000;
 /// How long a call for a name may take that does not wait.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
 
-/// The sessions of a client.
+/// The sessions of a client that hold names and wait for names.
 #[derive(Debug)]
 pub struct Names {
     direct: MySqlPool,
     /// Holds the names of all tickets of this client.
     holding: Mutex<Option<MySqlConnection>>,
-    /// Each asks for one name.
+    /// Each session asks for one name.
     waiting: MySqlPool,
 }
 
@@ -66,7 +66,7 @@ impl Wake<MySql> for Names {
     }
 
     async fn wait(&self, ear: &Ear, ticket: &str, longest: Duration) {
-        // The name was to be had while the ticket was still there: no session holds it, and it says nothing.
+        // The name was free although the ticket was there: no session holds the name, so it brings no signal.
         if ear.is_deaf_to(ticket) {
             return sleep(longest.min(POLL_INTERVAL)).await;
         }
@@ -79,10 +79,10 @@ impl Wake<MySql> for Names {
 }
 
 impl Names {
-    /// Runs the statement in the session that holds the names. Without it, others poll: a signal is a hint.
+    /// Runs the statement in the session that holds the names. If that fails, other clients poll.
     async fn hold(&self, ticket: &str, sql: &'static str) {
         let mut holding = self.holding.lock().await;
-        // Taken out, so that a call that is cut off leaves no half-read answer behind.
+        // The session is taken out, so that a call that is dropped leaves none with a half-read answer.
         let session = holding.take();
         let held = async {
             let mut session = match session {
@@ -110,7 +110,7 @@ impl Names {
         is_alive
     }
 
-    /// Whether the name was to be had. It is given back at once, for whoever asks for it next.
+    /// Whether the session got the name. It gives the name back at once, for the next waiter.
     async fn got(&self, ticket: &str) -> Result<bool, sqlx::Error> {
         let mut session = Lent::<MySql>::from(&self.waiting, true).await?;
         let got = sqlx::query_scalar("SELECT CASE GET_LOCK(?, ?) WHEN 1 THEN RELEASE_LOCK(?) END")
@@ -132,7 +132,7 @@ impl Drop for Names {
     }
 }
 
-/// Names are the server's: the prefix keeps them apart from those of others.
+/// Names are global on a server: the prefix keeps them apart from those of other programs.
 fn name(ticket: &str) -> String {
     format!("keylane_lock_{ticket}")
 }

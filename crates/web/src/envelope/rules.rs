@@ -1,4 +1,4 @@
-//! Which answers of a service are given the form of an error, and what they then say.
+//! The decisions of the error envelope: which answers become errors, and with which text.
 
 use http::StatusCode;
 
@@ -14,8 +14,8 @@ pub(super) fn is_formless(status: StatusCode, media_type: Option<&str>) -> bool 
     (status.is_client_error() || status.is_server_error()) && !is_json
 }
 
-/// Whether the text of an answer is for its client. That of a failure inside of the service is not: it may say what
-/// nobody outside should know.
+/// Whether the text of an answer is for its client. The text of a failure inside of the service is not: it may have
+/// what nobody outside should know.
 pub(super) fn is_shown(status: StatusCode, media_type: Option<&str>) -> bool {
     status.is_client_error() && media_type.is_some_and(|media_type| media_type.starts_with("text/plain"))
 }

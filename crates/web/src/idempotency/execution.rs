@@ -1,5 +1,5 @@
-//! One request under its key, in a task of its own: whatever becomes of the client, the handler ends, and the store
-//! learns how.
+//! One request under its key, in a task of its own. If the client goes away, the handler goes on, and the store
+//! learns its end all the same.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A request that has a key, and what it needs to be executed.
+/// A request with a key, and all that its execution needs.
 pub(super) struct Execution {
     pub(super) store: Arc<dyn IdempotencyStore>,
     pub(super) claim: Claim,
@@ -27,7 +27,7 @@ pub(super) struct Execution {
     pub(super) answer_limit: usize,
 }
 
-/// How an execution ended, as the store is told.
+/// The end of an execution, as the store is told.
 enum End {
     Kept(Answer),
     Freed,

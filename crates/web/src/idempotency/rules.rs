@@ -1,4 +1,4 @@
-//! What a guard of idempotent requests decides.
+//! The decisions of the idempotency guard.
 
 use std::time::Duration;
 
@@ -41,11 +41,11 @@ pub(super) fn has_effects(method: &Method) -> bool {
     !method.is_safe()
 }
 
-/// By what a request is known again.
+/// The fingerprint of a request. Repeats have the same one, and all other requests have others.
 pub(super) fn fingerprint(method: &Method, uri: &Uri, body: &[u8]) -> String {
     let mut digest = Sha256::new();
     let address = uri.path_and_query().map_or("", |address| address.as_str());
-    // Neither a method nor an address has a line end, so that no two requests read the same.
+    // Neither a method nor an address has a line end, so no two requests give the same input.
     for part in [method.as_str().as_bytes(), b"\n", address.as_bytes(), b"\n", body] {
         digest.update(part);
     }
@@ -62,7 +62,7 @@ pub(crate) fn begun(status: &str, is_same: bool, result: &str) -> Option<Begun> 
     }
 }
 
-/// Whether an answer is kept: that of a request which was done. After all others the key is free again.
+/// Whether an answer is kept. After an answer that is not kept, the key is free again.
 pub(super) fn is_kept(status: StatusCode) -> bool {
     status.is_success() || status.is_redirection()
 }

@@ -42,7 +42,8 @@ impl TrustedProxies {
     }
 
     /// The address of the client: the peer of the connection, or, while that is a trusted proxy, the address before
-    /// it in `X-Forwarded-For`. What stands left of an address that is not trusted may be invented, and is not read.
+    /// it in `X-Forwarded-For`. The header may be invented left of the first address that is not a trusted proxy, so
+    /// the rest is not read.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         let values: Vec<&str> =

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Limit;
 
-/// A token and less than this lacks too little to count: it is what additions of fractions have lost.
+/// A difference that does not count: additions of fractions lose as much.
 const ROUNDING: f64 = 1e-9;
 
 /// The state of a bucket: how many tokens it had, and when that was, in microseconds of any clock.
@@ -17,11 +17,11 @@ pub struct Bucket {
     pub refilled_at: u64,
 }
 
-/// What came of taking a token.
+/// The outcome of taking a token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Taken {
-    /// Whether there was one.
+    /// Whether there was a token.
     pub allowed: bool,
     /// The tokens that are left.
     pub tokens: f64,
@@ -44,7 +44,7 @@ impl Bucket {
 }
 
 impl Taken {
-    /// What a store has answered.
+    /// The answer of a store.
     pub fn new(allowed: bool, tokens: f64) -> Self {
         Self { allowed, tokens }
     }
@@ -65,7 +65,8 @@ impl Taken {
     }
 
     fn until(&self, limit: Limit, wanted: f64) -> Duration {
-        // A limit that was not checked may have no rate: then it is never, and the conversion is capped.
+        // The rate of a limit that was not checked may be zero: the time is then infinite, and the conversion caps
+        // it.
         Duration::from_micros(((wanted - self.tokens).max(0.0) / limit.rate).ceil() as u64)
     }
 }

@@ -111,7 +111,7 @@ impl RateLimitBuilder {
         self.by(move |parts| Some(address::subject(proxies.client(peer(parts)?, &parts.headers))))
     }
 
-    /// What to do while the store does not answer; [`WhenAway::Local`] by default.
+    /// The behaviour while the store does not answer; [`WhenAway::Local`] by default.
     pub fn when_away(mut self, when_away: WhenAway) -> Self {
         self.when_away = when_away;
         self
@@ -221,10 +221,10 @@ impl Limiter {
     }
 }
 
-/// Whether the store is known to be away: one request a second then asks it, and the others do not wait for it.
+/// Whether the store is away. While it is, one request a second asks the store, and the others do not wait.
 struct Away {
     begun: Instant,
-    /// Milliseconds after `begun` until which it is not asked; 0 if it has answered.
+    /// The end of the pause, in milliseconds after `begun`; 0 if the store has answered.
     until: AtomicU64,
 }
 
@@ -239,7 +239,7 @@ impl Away {
 
     fn is_paused(&self) -> bool {
         let (until, now) = (self.until.load(Relaxed), self.now());
-        // Whoever finds the pause over begins the next one, and asks.
+        // The request that finds the pause over begins the next one, and asks the store.
         let next = now + PAUSE.as_millis() as u64;
         until > 0 && (now < until || self.until.compare_exchange(until, next, Relaxed, Relaxed).is_err())
     }
@@ -270,7 +270,7 @@ fn too_many(limit: Limit, taken: Option<Taken>) -> Refusal {
         .header(header::RETRY_AFTER, wait.into())
 }
 
-/// Says what is left, unless a limit further inside has said so.
+/// Writes the rate-limit headers, unless a limit further inside has written them.
 fn show(headers: &mut HeaderMap, limit: Limit, taken: Option<Taken>) {
     const NAMES: [HeaderName; 3] = [
         HeaderName::from_static("ratelimit-limit"),

@@ -10,7 +10,7 @@ const CLAIM_UPSERT: &str = "\
       trace_id = excluded.trace_id, created_at = excluded.created_at, expires_at = excluded.expires_at, \
       status = 'PROCESSING', result = NULL \
     WHERE r.expires_at < {now}";
-/// What decides is changed last, because each assignment sees those before it.
+/// `expires_at` decides, so it is changed last: each assignment sees those before it.
 const CLAIM_MYSQL: &str = "\
     INSERT INTO {web}request (scope, request_key, token, fingerprint, trace_id, created_at, expires_at, status) \
     VALUES ($1, $2, $3, $4, $5, {now}, {later:$6}, 'PROCESSING') \
@@ -64,7 +64,7 @@ impl Statements {
     }
 }
 
-/// The statements that make the tables.
+/// The statements that create the tables.
 pub(super) fn migration<DB: SqlDatabase>() -> &'static str {
     by_family::<DB, _>(
         include_str!("../../migrations/0001_postgres.sql"),
