@@ -170,6 +170,7 @@ fn what_a_fault_has_hidden_may_have_happened_or_not() {
             "something else",
             said(cut_off(), |history| {
                 history[8].read = Some(7);
+                (history[8].outcome, history[8].fault) = (Outcome::Refused, Some(93));
                 history[9].read = Some(8);
             }),
         ),
