@@ -15,8 +15,8 @@ use keylane::{
     rules::assignment::assign,
     rules::retry::Fault,
     rules::{
+        horizon::{Head, Horizon},
         reading::{Readings, Statement},
-        watermark::{Head, Horizon},
         witnesses::Snapshot,
     },
 };
