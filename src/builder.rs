@@ -17,7 +17,7 @@ use crate::{
     record::Headers,
     rules::lease,
     schedule::{DefaultHeaders, Routes, Scheduler},
-    store::{OpenError, TransactionalRun},
+    store::{Mode, OpenError, TransactionalRun},
     telemetry::{LogObserver, Observer, Observers},
     wake::Wake,
 };
@@ -279,11 +279,13 @@ impl<DB: Database> OutboxBuilder<DB> {
         states.insert(dead_letters.clone());
         config.validate()?;
         let settings = config.store_settings();
+        let ordered = config.mode == Mode::Partitioned;
         let defaults = Defaults {
             retry: config.retry.clone(),
             timeout: config.delivery.handler_timeout,
-            stop_on_first_failure: config.delivery.stop_on_first_failure,
+            stop_on_first_failure: config.delivery.stop_on_first_failure && ordered,
             on_failure: config.delivery.on_failure,
+            ordered,
         };
         let adopt = |call: &(dyn std::any::Any + Send + Sync)| -> Option<Arc<dyn TransactionalRun>> {
             let call = call.downcast_ref::<Arc<dyn TransactionalBatchCall<DB>>>()?;
@@ -291,13 +293,10 @@ impl<DB: Database> OutboxBuilder<DB> {
         };
         let registry = Registry::build(registrations, states, &defaults, DB::NAME, &adopt)
             .map_err(|problems| BuildError::Handlers { problems })?;
-        check_timeouts(&config, &registry)?;
-        let needs = registry.transactional().then_some(config.delivery.transactional_concurrency as u32 + 1);
-        if let (Some(needs), Some(has)) = (needs, DB::pool_size(&pool))
-            && has < needs
-        {
-            return Err(OpenError::PoolTooSmall { has, needs }.into());
+        if ordered {
+            check_timeouts(&config, &registry)?;
         }
+        check_pool(&config, &registry, DB::pool_size(&pool))?;
         let own = worker_pool.as_ref().map(|_| DB::open(&pool, settings.clone())).transpose()?;
         let store = DB::open(worker_pool.as_ref().unwrap_or(&pool), settings.clone())?;
         dead_letters.open(&store);
@@ -312,7 +311,9 @@ impl<DB: Database> OutboxBuilder<DB> {
         let observers = Observers(Arc::new(observers));
         let notifier = store.notifier().filter(|_| config.database.notifications);
         let owned = Owned::default();
-        let announce = |notifier| Announcer::start(notifier, Arc::clone(&owned), observers.clone());
+        // In claimed mode nobody owns a partition, so every process is told.
+        let alone = if ordered { Arc::clone(&owned) } else { Owned::default() };
+        let announce = |notifier| Announcer::start(notifier, alone, observers.clone());
         let announcer = notifier.clone().and_then(announce).map(Arc::new);
         Ok(Outbox {
             inner: Arc::new(Parts {
@@ -330,6 +331,15 @@ impl<DB: Database> OutboxBuilder<DB> {
                 shutdown,
             }),
         })
+    }
+}
+
+/// Refuses a pool with fewer connections than transactional handlers need.
+fn check_pool(config: &Config, registry: &Registry, size: Option<u32>) -> Result<(), OpenError> {
+    let needs = registry.transactional().then_some(config.delivery.transactional_concurrency as u32 + 1);
+    match (needs, size) {
+        (Some(needs), Some(has)) if has < needs => Err(OpenError::PoolTooSmall { has, needs }),
+        _ => Ok(()),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
         retry::{LONGEST, RetryPolicy},
     },
     setters::setters,
-    store::{Completed, StoreSettings, Tables},
+    store::{Completed, Mode, StoreSettings, Tables},
 };
 
 /// All settings of an outbox, from a file or from code. In a file, durations are written as in `5s`, `1m
@@ -54,6 +54,10 @@ pub struct Config {
     /// The schema (PostgreSQL) or database (MySQL, MariaDB) of the tables. Default: the one of the
     /// connection. SQLite has none.
     pub schema: Option<String>,
+    /// How records are delivered: in order per key by instances that share the partitions (`partitioned`, the
+    /// default), or without order by instances that claim batches of records (`claimed`). All processes of an
+    /// outbox need the same mode.
+    pub mode: Mode,
     /// What `schedule` accepts and promises.
     pub schedule: ScheduleConfig,
     /// How records are delivered.
@@ -73,6 +77,7 @@ impl Default for Config {
         Self {
             table_prefix: Tables::default().prefix().to_owned(),
             schema: None,
+            mode: Mode::default(),
             schedule: ScheduleConfig::default(),
             delivery: DeliveryConfig::default(),
             cluster: ClusterConfig::default(),
@@ -193,6 +198,7 @@ impl Default for DatabaseConfig {
 
 setters! { Config {
     table_prefix: String,
+    mode: Mode,
     schedule: ScheduleConfig,
     delivery: DeliveryConfig,
     cluster: ClusterConfig,
@@ -212,6 +218,7 @@ setters! { ScheduleConfig {
 
 setters! { DeliveryConfig {
     poll_interval: Duration,
+    claim_lease: Duration,
     batch_size: usize,
     max_in_flight: usize,
     max_in_flight_bytes: usize,
@@ -274,7 +281,17 @@ impl Config {
         self.delivery.problems(&mut problems);
         self.cluster.problems(&mut problems);
         problems.extend(self.retry.problems("retry"));
-        self.relations(&mut problems);
+        match self.mode {
+            Mode::Partitioned => self.relations(&mut problems),
+            Mode::Claimed => {
+                self.delivery.problems_of_claims(self.database.call_timeout, &mut problems);
+                if self.schedule.order == OrderLevel::Strict {
+                    problems.push(
+                        "schedule.order is strict, but claimed mode has no order: leave it out".to_owned(),
+                    );
+                }
+            }
+        }
         if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
     }
 
@@ -295,6 +312,7 @@ impl Config {
         let paces = [
             ("schedule.route_refresh", self.schedule.route_refresh),
             ("delivery.poll_interval", self.delivery.poll_interval),
+            ("delivery.claim_lease", self.delivery.claim_lease),
             ("delivery.handler_timeout", self.delivery.handler_timeout),
             ("cluster.heartbeat_interval", self.cluster.heartbeat_interval),
             ("cluster.stale_instance_timeout", self.cluster.stale_instance_timeout),

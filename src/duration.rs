@@ -25,6 +25,7 @@ macro_rules! keys {
 keys! {
     route_refresh "schedule.route_refresh",
     poll_interval "delivery.poll_interval",
+    claim_lease "delivery.claim_lease",
     handler_timeout "delivery.handler_timeout",
     heartbeat_interval "cluster.heartbeat_interval",
     stale_instance_timeout "cluster.stale_instance_timeout",

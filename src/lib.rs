@@ -95,6 +95,7 @@ pub mod telemetry;
 mod pages;
 
 mod builder;
+mod claiming;
 mod clock;
 mod cluster;
 mod codec;
@@ -110,6 +111,7 @@ mod outbox;
 mod ownership;
 mod parts;
 mod patience;
+mod readiness;
 mod record;
 mod running;
 mod runtime;
@@ -134,13 +136,13 @@ pub use handler::{
 pub use name::Name;
 pub use outbox::{Outbox, TransactionError};
 pub use partition::Partition;
+pub use readiness::StartError;
 pub use record::{Delivery, OnFailure, OutboxEvent, Record, RecordId};
 pub use rules::retry::{Backoff, RetryPolicy};
 pub use running::{Finished, Running, ShutdownReport};
-pub use runtime::StartError;
 pub use schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled};
 pub use sqlx;
-pub use store::{Completed, SchemaError, StoreError};
+pub use store::{Completed, Mode, SchemaError, StoreError};
 pub use telemetry::{Observer, Signal};
 pub use tokio_util;
 

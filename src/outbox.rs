@@ -11,14 +11,16 @@ use uuid::Uuid;
 
 use crate::{
     admin::Admin,
+    claiming,
     config::Config,
     database::Database,
     parts::Parts,
+    readiness::StartError,
     record::{Named, OutboxEvent},
     running::Running,
-    runtime::{StartError, start},
+    runtime,
     schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled},
-    store::StoreError,
+    store::{Mode, StoreError},
 };
 
 /// An outbox in one database: schedules records in the user's transactions, and starts the workers that
@@ -280,7 +282,7 @@ impl<DB: Database> Outbox<DB> {
         }
     }
 
-    /// Joins the cluster and starts to deliver. While the database is unreachable, waits and tries again with
+    /// Joins the cluster, unless the mode is claimed, and starts to deliver. While the database is unreachable, waits and tries again with
     /// growing pauses.
     ///
     /// ```
@@ -295,7 +297,10 @@ impl<DB: Database> Outbox<DB> {
     /// # Errors
     /// [`StartError`] for what waiting cannot fix.
     pub async fn start(&self) -> Result<Running, StartError> {
-        start(&self.inner).await
+        match self.inner.config.mode {
+            Mode::Partitioned => runtime::start(&self.inner).await,
+            Mode::Claimed => claiming::start(&self.inner).await,
+        }
     }
 
     /// The administration of the outbox: instances, stopped lanes, failed records.

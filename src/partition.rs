@@ -15,6 +15,9 @@ pub const PARTITION_HASH: &str = "xxh3_64";
 pub struct Partition(u8);
 
 impl Partition {
+    /// Partition 0.
+    pub(crate) const FIRST: Self = Self(0);
+
     /// The partition of a record key: `xxh3_64(key bytes, seed 0) % 256`.
     ///
     /// The result never changes: golden vectors in the tests pin it, and so does `outbox_partition_of` in

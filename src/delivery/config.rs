@@ -17,6 +17,11 @@ pub struct DeliveryConfig {
     /// the wait of the first record after a silence.
     #[serde(with = "crate::duration::poll_interval")]
     pub poll_interval: Duration,
+    /// The length of the lease of a claimed record, in claimed mode. Default 30 s. A lease is renewed while its
+    /// record waits or its handler runs. After a crash, the records of the process come again once their leases
+    /// have ended. A shorter lease brings them sooner; a longer one outlasts longer pauses of a process.
+    #[serde(with = "crate::duration::claim_lease")]
+    pub claim_lease: Duration,
     /// The most records per fetch. Default 1000. Larger batches make fewer round trips;
     /// [`max_in_flight`](field@Self::max_in_flight) must be at least as large.
     pub batch_size: usize,
@@ -51,6 +56,7 @@ impl Default for DeliveryConfig {
     fn default() -> Self {
         Self {
             poll_interval: Duration::from_secs(2),
+            claim_lease: Duration::from_secs(30),
             batch_size: 1000,
             max_in_flight: 4000,
             max_in_flight_bytes: 64 * 1024 * 1024,
@@ -65,6 +71,25 @@ impl Default for DeliveryConfig {
 }
 
 impl DeliveryConfig {
+    /// What is wrong for claimed mode.
+    pub(crate) fn problems_of_claims(&self, call_timeout: Duration, problems: &mut Vec<String>) {
+        let (lease, poll) = (self.claim_lease, self.poll_interval);
+        let least = call_timeout.max(poll).saturating_mul(2);
+        if lease < least {
+            problems.push(format!(
+                "delivery.claim_lease is {lease:?}, but must be at least twice database.call_timeout and twice \
+                 delivery.poll_interval ({least:?}): a lease must not end while its renewal is under way"
+            ));
+        }
+        if self.on_failure == Some(OnFailure::Block) {
+            problems.push(
+                "delivery.on_failure is block, but in claimed mode the records of a key have no order, so none can wait: \
+                 leave it out"
+                    .to_owned(),
+            );
+        }
+    }
+
     pub(crate) fn problems(&self, problems: &mut Vec<String>) {
         let counts = [
             ("delivery.batch_size", self.batch_size, 10_000),

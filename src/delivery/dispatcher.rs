@@ -1,14 +1,11 @@
 //! The dispatcher: the one task that knows all stations. Events in, commands out.
 
-use std::{
-    future::{Future, pending},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use tokio::{task::JoinHandle, time::Instant};
+use tokio::time::Instant;
 
 use super::{
+    background::{Task, result_of},
     config::DeliveryConfig,
     execute::{Event, ExecContext, Executor, ExecutorSetup},
     fetch::{Answer, FetchResult, Planner, Step, fetch},
@@ -96,7 +93,8 @@ impl Dispatcher {
             clock: ownership.clock(),
             longest_hold,
         };
-        let executor = ExecutorSetup { store: Arc::clone(&store), fence, config: &config, context };
+        let executor =
+            ExecutorSetup { store: Arc::clone(&store), fence, claimed: false, config: &config, context };
         let max_in_flight = config.max_in_flight;
         Self {
             planner: Planner::new(&config, instance, listen_state, Instant::now()),
@@ -366,30 +364,6 @@ impl Dispatcher {
             self.lanes.write_given_up(write);
         }
         self.follow_wishes();
-    }
-}
-
-/// Work in a task of its own, so that decoding and encoding do not block the dispatcher. Dropping the task
-/// cancels it.
-struct Task<T>(JoinHandle<T>);
-
-impl<T: Send + 'static> Task<T> {
-    fn start(work: impl Future<Output = T> + Send + 'static) -> Self {
-        Self(tokio::spawn(work))
-    }
-}
-
-impl<T> Drop for Task<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// Waits for the result of a task. Returns `None` if the task panicked. If there is no task, waits for ever.
-async fn result_of<T>(task: &mut Option<Task<T>>) -> Option<T> {
-    match task {
-        Some(Task(handle)) => handle.await.ok(),
-        None => pending().await,
     }
 }
 

@@ -46,6 +46,7 @@ pub(super) fn registry(
         timeout: Duration::from_secs(1),
         stop_on_first_failure: true,
         on_failure: None,
+        ordered: true,
     };
     let handler = Registration::single("h", RecordTypes::all(), Act(act));
     Arc::new(Registry::build(vec![handler], States::default(), &defaults, "memory", &|_| None).unwrap())

@@ -18,6 +18,11 @@
 //!   report of the outcome of each of its records.
 //! * **settle** writes outcomes in batches, each under the instance's fence row, and leaves no reply in doubt.
 //!
+//! In claimed mode the [`claimer`] takes the place of the dispatcher. It knows **execute** and one other station:
+//!
+//! * **claims** decides what to claim and when to renew, keeps the claimed records by handler, and collects their
+//!   outcomes. Its `writer` writes them.
+//!
 //! A *permit* goes with each record from its fetch until its outcome is durable: a partition is handed over
 //! once it has no permits. A stopped lane has a row in `outbox_lane`; a fetch that meets a later record of it
 //! moves that record out of the pending set (status held), so that no fetch reads it twice.
@@ -41,6 +46,9 @@
 
 use std::time::Duration;
 
+mod background;
+mod claimer;
+mod claims;
 mod config;
 mod dispatcher;
 mod execute;
@@ -53,8 +61,10 @@ mod resolve;
 mod roll;
 mod settle;
 mod signals;
+mod timers;
 mod work;
 
+pub(crate) use claimer::{Claimer, ClaimerSetup};
 pub use config::DeliveryConfig;
 pub(crate) use dispatcher::{Dispatcher, Ended, Setup};
 pub(crate) use roll::roll;

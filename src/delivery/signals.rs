@@ -6,6 +6,14 @@ use crate::{
     telemetry::Signal,
 };
 
+/// Stands for an error text that the database refuses.
+pub(super) const NO_TEXT: &str = "(the error text could not be stored)";
+
+/// The error of a record that so many processes did not survive.
+pub(super) fn crashed(crashes: u32) -> String {
+    format!("crashed: the process ended {crashes} times while this record was handled")
+}
+
 /// The signal of a record that has failed for good.
 pub(super) fn failed(record: &Record, attempts: u32, error: &str, rules: LaneRules) -> Signal {
     Signal::RecordFailed {

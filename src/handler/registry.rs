@@ -100,6 +100,8 @@ pub(crate) struct Defaults {
     pub(crate) timeout: Duration,
     pub(crate) stop_on_first_failure: bool,
     pub(crate) on_failure: Option<OnFailure>,
+    /// Whether the records of a key have an order, so that one may stop the others.
+    pub(crate) ordered: bool,
 }
 
 /// The form of a call.
@@ -189,7 +191,7 @@ impl Registry {
                 Kind::Fallback { of, call } => fallbacks.push((of, call)),
                 Kind::Handler { id, takes, form } => {
                     check_names(&id, &takes, &mut events, &mut problems);
-                    check_options(&id, &form, &options, &mut problems);
+                    check_options(&id, &form, &options, defaults, &mut problems);
                     match adopt_form(&id, form, database, adopt) {
                         Err(problem) => problems.push(problem),
                         Ok(form) => {
@@ -295,11 +297,24 @@ fn check_names(
     }
 }
 
-fn check_options(id: &str, form: &DeclaredForm, options: &Options, problems: &mut Vec<RegistryError>) {
+fn check_options(
+    id: &str,
+    form: &DeclaredForm,
+    options: &Options,
+    defaults: &Defaults,
+    problems: &mut Vec<RegistryError>,
+) {
     let mut problem =
         |problem: String| problems.push(RegistryError::Option { handler: id.to_owned(), problem });
     if let DeclaredForm::Batch { size: 0, .. } | DeclaredForm::Transactional { size: 0, .. } = form {
         problem("batch size is 0, but must be at least 1".to_owned());
+    }
+    let stops = options.stop_on_first_failure == Some(true) || options.on_failure == Some(OnFailure::Block);
+    if stops && !defaults.ordered {
+        problem(
+            "it stops its key at a failure, but mode is claimed, which keeps no order: leave that out"
+                .to_owned(),
+        );
     }
     if options.timeout.is_some_and(|timeout| timeout.is_zero()) {
         problem("timeout is 0s: every call would fail; leave it out for the default".to_owned());

@@ -13,6 +13,7 @@
 //! | [`lifecycle`] | the next step after an attempt, and what is written |
 //! | [`retry`] | whether and when a failed record is tried again |
 //! | [`pacing`] | how many records to fetch, and when to fetch again |
+//! | [`claim`] | what to claim next in claimed mode, and when to renew |
 //! | [`crashes`] | how crashes of the owners count against a record |
 //! | [`reading`] | which statements find the pending records |
 //! | [`horizon`] | nothing: what the database tells of its ids |
@@ -22,6 +23,7 @@
 
 pub mod assignment;
 mod backoff;
+pub mod claim;
 pub mod crashes;
 pub mod horizon;
 pub mod lease;

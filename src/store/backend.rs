@@ -4,13 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use super::{AdminStore, ClusterStore, DeadLetterStore, Notifier, RecordStore, SchemaStore};
+use super::{AdminStore, ClaimStore, ClusterStore, DeadLetterStore, Notifier, RecordStore, SchemaStore};
 use crate::rules::horizon::Server;
 
 /// All traits of the store, and what concerns its connections.
 #[async_trait]
 #[doc(hidden)]
-pub trait Store: RecordStore + ClusterStore + AdminStore + DeadLetterStore + SchemaStore {
+pub trait Store:
+    RecordStore + ClusterStore + ClaimStore + AdminStore + DeadLetterStore + SchemaStore
+{
     /// Whether the heartbeat may have a thread and a runtime of its own.
     fn own_thread(&self) -> bool;
     /// The same database over separate connections, for the runtime of the heartbeat.

@@ -172,6 +172,17 @@ pub enum SchemaError {
         /// Rows found.
         found: i64,
     },
+    /// The tables are delivered from in the other mode, or cannot change to claimed mode now.
+    #[error(
+        "the tables are in {found} mode, but this process has mode = \"{wanted}\": set the mode of the tables, or shut \
+         down all instances and let no key stand still before the change; see docs/claimed.md"
+    )]
+    Mode {
+        /// The mode of the tables.
+        found: &'static str,
+        /// The mode of this process.
+        wanted: &'static str,
+    },
     /// The server accepts no writes.
     #[error(
         "the database is read-only (a standby, or default_transaction_read_only is on): connect to the primary"

@@ -1,7 +1,8 @@
-//! The store: all that Keylane needs of a database, as five traits over plain values, one file per trait.
+//! The store: all that Keylane needs of a database, as six traits over plain values, one file per trait.
 //!
 //! * [`RecordStore`]: the delivery wing reads records and writes outcomes.
 //! * [`ClusterStore`]: the cluster wing reads and writes members and claims.
+//! * [`ClaimStore`]: claimed mode takes records and writes their outcomes.
 //! * [`AdminStore`]: what people read and do, and the list of handlers.
 //! * [`DeadLetterStore`]: records that have failed for good are moved away, if their route says so.
 //! * [`SchemaStore`]: the tables are created, upgraded and checked.
@@ -12,6 +13,7 @@
 
 mod admin;
 mod backend;
+mod claims;
 mod cluster;
 mod dead_letters;
 mod error;
@@ -30,6 +32,7 @@ mod transactional;
 
 pub use admin::{AdminStore, Repair};
 pub use backend::Store;
+pub use claims::{ClaimEnd, ClaimOutcome, ClaimStore, Claimed, Claiming, Mode, Source};
 pub use cluster::{ClusterStore, NewInstance};
 pub use dead_letters::{DeadLetter, DeadLetterCause, DeadLetterStore};
 pub use error::{ErrorClass, OpenError, SchemaError, StoreError};

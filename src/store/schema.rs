@@ -9,7 +9,7 @@ use super::{SchemaError, StoreError};
 /// The versions of the schema that this build works with. The migrations of this build make the version
 /// before the last one. A migration only adds, and the build before works without the additions, so each
 /// build works with the version after its own.
-pub(crate) const SCHEMA_VERSIONS: RangeInclusive<i64> = 4..=5;
+pub(crate) const SCHEMA_VERSIONS: RangeInclusive<i64> = 5..=6;
 
 /// The calls of the schema.
 #[async_trait]

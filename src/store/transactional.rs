@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use super::{FenceRow, StoreError};
 use crate::{
     handler::{HandlerError, States},
+    instance::InstanceId,
     record::{Record, RecordId},
 };
 
@@ -60,4 +61,8 @@ pub trait TransactionalRun: Send + Sync + 'static {
     ///
     /// A failure leaves the counter unchanged. Dropping the future closes the connection.
     async fn run(&self, fence: FenceRow, work: &Work<'_>) -> Transacted;
+
+    /// Does as [`run`](Self::run) with claimed records: the tokens of their claims take the place of the fence
+    /// row. If the reply of the commit is lost, nothing more is to be done: the lease decides.
+    async fn run_claimed(&self, owner: InstanceId, work: &Work<'_>) -> Transacted;
 }

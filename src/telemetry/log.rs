@@ -26,6 +26,12 @@ impl Observer for LogObserver {
             Signal::ClaimsLost { partitions } => {
                 tracing::warn!(target: "keylane", %partitions, "owner no more by the database; joining again");
             }
+            Signal::ClaimsDiffer { selected, claimed } => tracing::warn!(
+                target: "keylane", selected, claimed, "a claim has selected and updated different numbers of records"
+            ),
+            Signal::ClaimsOutlived { records } => tracing::warn!(
+                target: "keylane", records, "claims outlived their leases; newer owners keep what they have written"
+            ),
             Signal::CrashesSuspected { partitions } => tracing::warn!(
                 target: "keylane", %partitions, "earlier owners have crashed here; handler calls are noted"
             ),

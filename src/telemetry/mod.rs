@@ -77,6 +77,19 @@ pub enum Signal {
         /// The number of records.
         records: usize,
     },
+    /// The steps of a claim differ: rows were changed although the claim had locked them.
+    ClaimsDiffer {
+        /// The number of records that the first step has found.
+        selected: usize,
+        /// The number of records that were claimed.
+        claimed: usize,
+    },
+    /// Claims have outlived their leases: the records have newer owners, and outcomes of this instance about
+    /// them were not written.
+    ClaimsOutlived {
+        /// The number of records.
+        records: usize,
+    },
     /// Outcomes are durable.
     Settled {
         /// The number of records.

@@ -11,6 +11,9 @@ mod admin;
 mod batches;
 mod blocked;
 mod cancelling;
+#[macro_use]
+mod claimed_list;
+mod claimed;
 mod codecs;
 mod connections;
 mod crossing;
@@ -358,6 +361,7 @@ macro_rules! several_writers {
 
 mod postgres {
     everywhere!(PostgresTarget);
+    claimed!(PostgresTarget, by_sql);
     several_writers!(PostgresTarget);
     by_sql!(PostgresTarget);
     on_servers!(PostgresTarget);
@@ -365,6 +369,7 @@ mod postgres {
 
 mod mariadb {
     everywhere!(MariaDbTarget);
+    claimed!(MariaDbTarget, by_sql);
     several_writers!(MariaDbTarget);
     by_sql!(MariaDbTarget);
     by_hand!(MariaDbTarget);
@@ -374,6 +379,7 @@ mod mariadb {
 
 mod mysql {
     everywhere!(MySqlTarget);
+    claimed!(MySqlTarget, by_sql);
     by_sql!(MySqlTarget);
     by_hand!(MySqlTarget);
     on_servers!(MySqlTarget);
@@ -382,11 +388,13 @@ mod mysql {
 
 mod sqlite {
     everywhere!(SqliteTarget);
+    claimed!(SqliteTarget, by_sql);
     by_sql!(SqliteTarget);
     by_hand!(SqliteTarget);
 }
 
 mod memory {
     everywhere!(MemoryTarget);
+    claimed!(MemoryTarget);
     several_writers!(MemoryTarget);
 }

@@ -1,12 +1,14 @@
 //! A database that refuses: triggers and constraints of the user, on tables of the user and of the outbox.
 
+use std::time::Duration;
+
 use keylane::{
-    Delivery, HandlerError, Registration, Signal, TransactionalHandler, admin::Status, inner::Tables,
+    Delivery, HandlerError, Mode, Registration, Signal, TransactionalHandler, admin::Status, inner::Tables,
 };
 use sqlx::AssertSqlSafe;
 
 use crate::{
-    ledger::{Ledger, Placed, placed, run_of},
+    ledger::{Ledger, Placed, Step, placed, run_of},
     stage::{Stage, until_count, until_empty},
     target::{MariaDbTarget, MySqlTarget, PostgresTarget, SqlTarget, SqliteTarget},
     transactions::fails_like_any_other,
@@ -69,6 +71,33 @@ pub(crate) async fn an_outcome_that_is_refused_keeps_its_own_key_waiting<T: Trig
     until_empty(&outbox).await;
     running.shutdown().await;
     assert_eq!(ledger.assert_in_order(), 10);
+}
+
+/// In claimed mode: the claim is kept, and longer than its first lease.
+pub(crate) async fn an_outcome_that_is_refused_keeps_its_claim<T: Triggers>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let mut config = stage.config.clone();
+    config.mode = Mode::Claimed;
+    config.database.call_timeout = Duration::from_secs(1);
+    config.delivery.claim_lease = Duration::from_secs(2);
+    let keeper = [ledger.keeper("bookkeeper")];
+    let outbox = stage.builder().await.config(config).handlers(keeper).build().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    for statement in T::REFUSE {
+        stage.execute(statement).await;
+    }
+    let events: Vec<Placed> = ["bad", "good"].iter().flat_map(|key| run_of(key, 2)).collect();
+    stage.schedule(&outbox, &events).await;
+    until_count(&outbox, Status::Delayed, 2).await;
+    let refused = |signal: &Signal| matches!(signal, Signal::StoreFailed { call: "settle", .. });
+    let tries = stage.signals.count(refused);
+    // Each of the two is refused once in a try. The pauses are 1 s, 2 s and 4 s.
+    stage.signals.at_least(tries + 6, "three tries more", refused).await;
+    assert_eq!(ledger.steps(Step::Began).len(), 4, "it is tried to write it, not to handle it again");
+    stage.execute(T::LET_GO).await;
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(ledger.steps(Step::Began).len(), 4);
 }
 
 /// Writes an effect that the database refuses at the commit.

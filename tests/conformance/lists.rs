@@ -15,6 +15,20 @@ macro_rules! stamp {
 macro_rules! everywhere {
     ($target:ident) => {
         stamp! { $target;
+            claimed {
+                a_claim_takes_what_is_pending_and_tells_its_token
+                claims_go_on_where_the_last_one_ended
+                two_claimers_never_hold_one_record
+                a_claim_comes_again_after_its_lease_under_a_larger_token
+                a_claim_that_outlived_its_lease_overwrites_nothing
+                a_renewed_claim_stays_and_one_that_is_gone_is_told
+                each_outcome_is_written_once
+                completed_claims_are_archived_or_kept_too
+                a_claimed_record_is_not_cancelled
+                what_ran_out_twice_is_claimed_as_a_suspect
+                an_outcome_ends_a_suspicion
+                tables_in_use_do_not_change_their_mode
+            }
             cancelling {
                 what_is_cancelled_never_becomes_due
                 a_cancel_that_is_rolled_back_cancels_nothing
@@ -306,6 +320,7 @@ macro_rules! everywhere {
                 many_completions_are_archived_or_kept_too
                 one_record_settled_by_another_refuses_all
                 an_evicted_instance_commits_none_of_many
+                a_transaction_completes_what_is_claimed_and_nothing_else
             }
             schema {
                 a_migrated_schema_fits

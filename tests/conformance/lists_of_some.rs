@@ -81,6 +81,12 @@ macro_rules! by_sql {
 macro_rules! on_servers {
     ($target:ident) => {
         stamp! { $target;
+            claim_locks {
+                no_claim_waits_for_another
+                no_second_step_waits_for_a_first_one
+                a_second_step_takes_nothing_that_is_claimed
+                sessions_of_any_isolation_level_never_hold_one_record
+            }
             interleaving {
                 an_open_settle_makes_the_evictor_wait
                 an_open_settle_that_rolls_back_is_refused_afterwards
@@ -157,6 +163,9 @@ macro_rules! from_sql {
 macro_rules! by_numbers {
     ($target:ident) => {
         stamp! { $target;
+            plans {
+                claims_are_found_by_their_ids
+            }
             numbers {
                 the_number_is_given_out_before_the_id
                 who_has_written_no_record_is_a_bystander

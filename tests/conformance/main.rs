@@ -27,6 +27,8 @@ mod lists_of_some;
 
 mod below;
 mod cancelling;
+mod claim_locks;
+mod claimed;
 mod claims;
 mod content;
 mod contention;

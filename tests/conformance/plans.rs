@@ -10,7 +10,7 @@ use keylane::{
 
 use crate::{
     outbox::{Outbox, promptly, record, retry_after, settlement, stop},
-    target::{Server, Tx},
+    target::{PostgresTarget, Server, SqlTarget, Tx},
 };
 
 /// Statements on tables that no user's transaction writes, with one row per partition, instance, handler or
@@ -23,6 +23,7 @@ const SMALL: &[&str] = &[
     "stop_lanes",
     "resume_lanes",
     "count_crash",
+    "claimed_enter",
     "end_tracking_of",
     "lock_dead_letters",
     "delete_dead_letters",
@@ -54,15 +55,20 @@ fn filled(name: &str, sql: &str, home: i64) -> String {
         .replace("{returned}", "1")
         .replace("{ids}", &ids.map(|id| id.to_string()).collect::<Vec<_>>().join(","))
         .replace("{attempts}", "0")
+        .replace("{token}", "1")
+        .replace("{lease}", "30000000")
         .replace("{instances}", "'1','2'")
         .replace("{partitions}", "1,2")
         .replace("{claims}", "257,258")
         .replace("{skip}", "0")
         .replace("{from}", "1")
         .replace("{to}", "100")
-        .replace("{limit}", "10");
+        .replace("{limit}", "10")
+        .replace("{candidates}", "10")
+        .replace("{suspected}", "IS NULL");
     let value = match name {
         "write_failures" => r#"'[{"id":1,"attempts":0,"status":4,"delay":1,"error":"no"}]'"#,
+        "claimed_fail" => r#"'[{"id":1,"token":1,"counted":1,"status":4,"delay":1,"error":"no"}]'"#,
         // A value that is valid for some column of each type.
         _ => "'1'",
     };
@@ -128,6 +134,27 @@ pub(crate) async fn statements_find_their_rows_by_a_key<T: Server>(outbox: &Outb
         scans(outbox, "a million").await.into_iter().filter(|scan| T::SCANS_WAIT || scan.contains("record")),
     );
     assert!(found.is_empty(), "{found:#?}");
+}
+
+/// The statistics say that no record is delayed. By the index of delayed records, each statement about claims would
+/// read all claims of all instances.
+pub(crate) async fn claims_are_found_by_their_ids(outbox: &Outbox<PostgresTarget>) {
+    outbox.schedule_keys(&["order-1"; 100]).await;
+    outbox.execute(PostgresTarget::ANALYZE).await;
+    let mut tx = outbox.begin().await;
+    let settings = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off";
+    PostgresTarget::execute(&mut tx, settings.to_owned()).await.unwrap();
+    let about = ["take", "read", "renew", "held", "delete", "keep", "archive", "release", "fail"];
+    let statements = outbox.store.statements().into_iter();
+    let statements = statements
+        .filter(|(name, _)| name.strip_prefix("claimed_").is_some_and(|name| about.contains(&name)));
+    let mut seen = 0;
+    for (name, sql) in statements {
+        let plan = PostgresTarget::plan(&mut tx, &filled(name, &sql, 0)).await.join("\n");
+        assert!(plan.contains("record_pkey"), "{name}: {plan}");
+        seen += 1;
+    }
+    assert_eq!(seen, about.len());
 }
 
 /// A transaction of a user that has scheduled and is still open.

@@ -150,11 +150,11 @@ pub(crate) async fn a_dba_brings_tables_up_by_the_script_from_their_version<T: S
     by_hand.execute(&without_delimiters(&by_hand.store.script(2))).await;
     by_hand.store.check().await.unwrap();
     by_hand.store.migrate().await.unwrap();
-    assert_eq!(by_hand.store.script(4), "");
+    assert_eq!(by_hand.store.script(5), "");
 }
 
 pub(crate) async fn tables_without_a_version_are_taken_over<T: SqlTarget>(outbox: &Outbox<T>) {
-    let by_hand = made_by_hand(outbox, 4).await;
+    let by_hand = made_by_hand(outbox, 5).await;
     by_hand.execute("DELETE FROM {outbox}meta").await;
     let refused = by_hand.store.check().await.unwrap_err();
     assert!(matches!(refused, SchemaError::Missing), "{refused:?}");
@@ -163,11 +163,11 @@ pub(crate) async fn tables_without_a_version_are_taken_over<T: SqlTarget>(outbox
 }
 
 pub(crate) async fn tables_that_differ_are_refused_with_what_they_lack<T: SqlTarget>(outbox: &Outbox<T>) {
-    let by_hand = made_by_hand(outbox, 4).await;
+    let by_hand = made_by_hand(outbox, 5).await;
     by_hand.execute("ALTER TABLE {outbox}partition RENAME COLUMN crashes TO crushes").await;
     for refused in [by_hand.store.check().await, by_hand.store.migrate().await] {
         let refused = refused.unwrap_err();
-        assert!(matches!(refused, SchemaError::Differs { expected: 4, .. }), "{refused:?}");
+        assert!(matches!(refused, SchemaError::Differs { expected: 5, .. }), "{refused:?}");
         assert!(refused.to_string().contains("crashes"), "{refused}");
     }
 }
@@ -183,11 +183,11 @@ pub(crate) async fn a_migration_that_cannot_succeed_fails_at_once<T: SqlTarget>(
 pub(crate) async fn a_schema_one_version_ahead_is_accepted<T: SqlTarget>(outbox: &Outbox<T>) {
     let mut worker = outbox.join().await;
     outbox.execute("ALTER TABLE {outbox}record ADD COLUMN more INT").await;
-    outbox.execute("UPDATE {outbox}meta SET schema_version = 5").await;
+    outbox.execute("UPDATE {outbox}meta SET schema_version = 6").await;
     outbox.store.check().await.unwrap();
     outbox.store.migrate().await.unwrap();
     let id = outbox.schedule_keys(&["order-1"]).await[0];
     worker.settle([(id, 0, keylane::inner::Change::Complete)]).await;
     assert!(outbox.pending().await.is_empty());
-    assert_eq!(outbox.number("SELECT schema_version FROM {outbox}meta").await, 5);
+    assert_eq!(outbox.number("SELECT schema_version FROM {outbox}meta").await, 6);
 }

@@ -53,6 +53,12 @@ pub(crate) trait SqlTarget: Target<Db: SqlDatabase> {
     fn connection(pool: &Pool<Self>) -> impl Future<Output = Connection<Self>>;
     /// Reads one number.
     fn number(conn: &mut Connection<Self>, sql: String) -> impl Future<Output = i64>;
+    /// Reads a list of numbers.
+    #[allow(dead_code, reason = "only the conformance suite claims by statements of its own")]
+    fn numbers(
+        conn: &mut Connection<Self>,
+        sql: String,
+    ) -> impl Future<Output = Result<Vec<i64>, sqlx::Error>>;
 }
 
 /// A store on a server, where several transactions write at the same time.
@@ -64,6 +70,9 @@ pub(crate) trait Server: SqlTarget {
     /// Prepares it: from then on it outlives its connection.
     const PREPARE: &str;
     const COMMIT_PREPARED: &str;
+    /// The isolation levels in which a reader with locks lets others insert beside its rows.
+    #[allow(dead_code, reason = "only the conformance suite claims by statements of its own")]
+    const LEVELS_WITHOUT_GAPS: &[&str];
     /// Makes a statement that waits for a lock fail after a second.
     const WAIT_ONE_SECOND: &str;
     /// Locks the records against all other readers, until the next statement ends the lock.
@@ -124,6 +133,7 @@ impl Server for PostgresTarget {
     const BEGIN_IN_TWO_PHASES: &str = "ROLLBACK; BEGIN";
     const PREPARE: &str = "PREPARE TRANSACTION '{id}'";
     const COMMIT_PREPARED: &str = "COMMIT PREPARED '{id}'";
+    const LEVELS_WITHOUT_GAPS: &[&str] = &["READ COMMITTED", "REPEATABLE READ"];
     const WAIT_ONE_SECOND: &str = "SET lock_timeout = '1s'";
     const LOCK_RECORDS: &str = "LOCK TABLE {outbox}record IN ACCESS EXCLUSIVE MODE";
     const UNLOCK_RECORDS: &str = "ROLLBACK; BEGIN";
@@ -132,10 +142,17 @@ impl Server for PostgresTarget {
     const SCANS_WAIT: bool = false;
 
     async fn full_scans(conn: &mut sqlx::PgConnection, sql: &str) -> Vec<String> {
+        let lines = Self::plan(conn, sql).await.into_iter();
+        lines.filter(|line| line.contains("Seq Scan on")).collect()
+    }
+}
+
+impl PostgresTarget {
+    /// The lines of the plan of a statement.
+    pub(crate) async fn plan(conn: &mut sqlx::PgConnection, sql: &str) -> Vec<String> {
         let explain = AssertSqlSafe(format!("EXPLAIN {sql}"));
         let lines = sqlx::raw_sql(explain).fetch_all(conn).await.expect(sql);
-        let lines = lines.iter().map(|row| row.get::<String, _>(0));
-        lines.filter(|line| line.contains("Seq Scan on")).collect()
+        lines.iter().map(|row| row.get::<String, _>(0)).collect()
     }
 }
 
@@ -180,6 +197,7 @@ macro_rules! mysql_target {
             const COMMIT_PREPARED: &str = "XA COMMIT '{id}'";
             const SETUP: &str = "/*M! SET SESSION in_predicate_conversion_threshold = 0 */";
             const ANALYZE: &str = "ANALYZE TABLE {outbox}record, {outbox}lane";
+            const LEVELS_WITHOUT_GAPS: &[&str] = &["READ COMMITTED"];
             const WAIT_ONE_SECOND: &str = "SET SESSION innodb_lock_wait_timeout = 1";
             const LOCK_RECORDS: &str = "LOCK TABLES {outbox}record WRITE";
             const UNLOCK_RECORDS: &str = "UNLOCK TABLES";
@@ -285,6 +303,11 @@ macro_rules! by_sql {
 
             async fn number(conn: &mut Connection<Self>, sql: String) -> i64 {
                 sqlx::query(AssertSqlSafe(sql)).fetch_one(conn).await.unwrap().get::<i64, _>(0)
+            }
+
+            async fn numbers(conn: &mut Connection<Self>, sql: String) -> Result<Vec<i64>, sqlx::Error> {
+                let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(conn).await?;
+                Ok(rows.iter().map(|row| row.get::<i64, _>(0)).collect())
             }
         }
     )*};

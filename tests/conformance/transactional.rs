@@ -3,10 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use keylane::{
-    Completed, Database, HandlerError, Record, RecordId,
+    Completed, Database, HandlerError, Partition, Record, RecordId,
+    admin::InstanceId,
     handler::{BoxFuture, FailureKind, States, TransactionalBatchCall},
-    inner::{Change, FenceRow, Resolution, Tables, Transacted, TransactionalRun, Work},
-    rules::horizon::Server,
+    inner::{
+        Change, Claiming, FenceRow, Handlers, Resolution, Source, Tables, Transacted, TransactionalRun, Work,
+    },
+    rules::{claim::Reading, horizon::Server},
 };
 
 use crate::{
@@ -316,4 +319,36 @@ pub(crate) async fn an_evicted_instance_commits_none_of_many<T: Target>(outbox: 
     assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
     assert!(!has_effect(outbox, "order-1").await);
     assert_eq!((outbox.pending().await.len(), outbox.due().await.len()), (2, 1));
+}
+
+/// The tokens of claims take the place of the fence row: a handler that outlived its lease commits no effect.
+pub(crate) async fn a_transaction_completes_what_is_claimed_and_nothing_else<T: Target>(outbox: &Outbox<T>) {
+    let (owner, other) = (InstanceId::generate(), InstanceId::generate());
+    let claim =
+        |owner, source, lease| Claiming { owner, lease, source, handlers: Handlers::Every, limit: 10 };
+    let pending = Source::Pending(Reading::Index { from: Partition::new(0).unwrap() });
+    let states = States::default();
+    let runs = async |who, then, records: &[Record]| {
+        let records: Vec<&Record> = records.iter().collect();
+        let timeout = Duration::from_secs(10);
+        let work = Work { records: &records, stopping: &[], states: &states, timeout, may_start: &|| true };
+        runner(outbox, then, Completed::Delete).run_claimed(who, &work).await
+    };
+    outbox.schedule_keys(&["order-1", "order-2"]).await;
+    let short = claim(owner, pending, Duration::from_millis(1));
+    let stale = outbox.store.claim_records(short).await.unwrap().records;
+    crate::outbox::a_moment().await;
+    let long = claim(other, Source::Due, Duration::from_secs(3600));
+    let held = outbox.store.claim_records(long).await.unwrap().records;
+    let refused = runs(owner, Then::Succeed, &stale).await;
+    assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
+    let refused = runs(other, Then::Succeed, &stale).await;
+    assert!(matches!(refused, Transacted::Fenced), "its token is an older one: {refused:?}");
+    let failed = runs(other, Then::Fail, &held[..1]).await;
+    assert!(matches!(failed, Transacted::Failed(_)), "{failed:?}");
+    assert!(!has_effect(outbox, "order-1").await && !has_effect(outbox, "order-2").await);
+    let done = runs(other, Then::Succeed, &held).await;
+    assert!(matches!(done, Transacted::Committed), "{done:?}");
+    assert!(has_effect(outbox, "order-1").await && has_effect(outbox, "order-2").await);
+    assert!(outbox.store.counts().await.unwrap().records.is_empty());
 }

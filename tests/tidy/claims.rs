@@ -23,12 +23,13 @@ fn claims() -> Vec<(String, Vec<String>)> {
     parsed.collect()
 }
 
+const BEHAVIOUR: &[&str] = &["tests/behaviour/main.rs", "tests/behaviour/claimed_list.rs"];
 const CONFORMANCE: &[&str] = &["tests/conformance/lists.rs", "tests/conformance/lists_of_some.rs"];
 
 /// The file of a module of a suite, and the files that list the tests that run on several stores.
 fn place(suite: &str, module: &str) -> Option<(String, &'static [&'static str])> {
     match suite {
-        "behaviour" => Some((format!("tests/behaviour/{module}.rs"), &["tests/behaviour/main.rs"])),
+        "behaviour" => Some((format!("tests/behaviour/{module}.rs"), BEHAVIOUR)),
         "conformance" => Some((format!("tests/conformance/{module}.rs"), CONFORMANCE)),
         "cluster" => Some((
             format!("crates/cluster-tests/tests/cluster/{module}.rs"),
@@ -112,8 +113,7 @@ fn every_test_that_a_claim_names_exists() {
 fn every_module_of_tests_belongs_to_a_claim() {
     let named: BTreeSet<String> = claims().into_iter().flat_map(|(_, tests)| tests).collect();
     let mut problems = Vec::new();
-    for (suite, lists) in [("behaviour", &["tests/behaviour/main.rs"] as &[_]), ("conformance", CONFORMANCE)]
-    {
+    for (suite, lists) in [("behaviour", BEHAVIOUR), ("conformance", CONFORMANCE)] {
         let list: String = lists.iter().map(|path| text(path)).collect();
         for (file, content) in files(&format!("tests/{suite}"), "rs") {
             let module = file.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs");

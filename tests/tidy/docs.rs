@@ -231,7 +231,7 @@ fn every_error_is_in_the_errors_page() {
     let enums = [
         ("src/schedule/mod.rs", "ScheduleError"),
         ("src/builder.rs", "BuildError"),
-        ("src/runtime.rs", "StartError"),
+        ("src/readiness.rs", "StartError"),
         ("src/outbox.rs", "TransactionError"),
         ("src/store/error.rs", "SchemaError"),
         ("src/store/error.rs", "OpenError"),

@@ -11,6 +11,7 @@
 
 mod arrivals;
 mod backlog;
+mod claimed;
 mod cluster;
 mod commits;
 mod drain;
@@ -109,6 +110,8 @@ enum Measurement {
     Takeover(takeover::Options),
     /// Handlers that take their time, and one key with more records than all others.
     Handlers(handlers::Options),
+    /// Drains a backlog without order by claims, against loops written by hand with the same three steps.
+    Claimed(claimed::Options),
     /// Drains with several instances on one database, against one.
     Cluster(cluster::Options),
     /// Drains beside a large backlog of each kind, against a small one.
@@ -203,6 +206,7 @@ async fn measure<E: Engine>(stage: Stage<E>, measurement: Measurement) -> Result
         Measurement::Idle(options) => Ok((idle::run(&stage, &options).await?, options.show)),
         Measurement::Takeover(options) => Ok((takeover::run(&stage, &options).await?, options.show)),
         Measurement::Handlers(options) => Ok((handlers::run(&stage, &options).await?, options.show)),
+        Measurement::Claimed(options) => Ok((claimed::run(&stage, &options).await?, options.show)),
         Measurement::Cluster(options) => Ok((cluster::run(&stage, &options).await?, options.show)),
         Measurement::Backlog(options) => Ok((backlog::run(&stage, &options).await?, options.show)),
         Measurement::Writers(options) => Ok((writers::run(&stage, &options).await?, options.show)),

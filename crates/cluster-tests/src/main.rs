@@ -1,7 +1,7 @@
 //! A worker process: joins the cluster of a database and writes what its handlers do to a journal.
 //!
-//! `keylane-worker URL PREFIX JOURNAL MODE`, MODE `plain`, `transactional` or `deadly`. Prints `ready`, obeys a
-//! line `stop` on its input with a graceful shutdown, and ends when its input closes. MODE `migrate` brings the
+//! `keylane-worker URL PREFIX JOURNAL MODE`, MODE `plain`, `transactional` or `deadly`, or one of them in claimed
+//! mode: `claimed`, `claimed-transactional`, `claimed-deadly`. Prints `ready`, obeys a line `stop` on its input with a graceful shutdown, and ends when its input closes. MODE `migrate` brings the
 //! tables to the version of this build, and ends.
 
 #![allow(clippy::print_stdout, reason = "the protocol with the test")]
@@ -103,20 +103,18 @@ where
     let calls = Arc::new(Calls::open(&journal)?);
     let identity = Identity(Arc::clone(&calls));
     let handler = match mode {
-        "transactional" => {
+        "transactional" | "claimed-transactional" => {
             let insert = format!("INSERT INTO {prefix}effect (k, step) VALUES {insert}");
             Registration::transactional::<P::Database, _>("worker", InTransaction { calls, insert })
         }
-        "deadly" => Registration::typed("worker", Deadly(Plain(calls))),
+        "deadly" | "claimed-deadly" => Registration::typed("worker", Deadly(Plain(calls))),
         _ => Registration::typed("worker", Plain(calls)),
     };
     let retry = RetryPolicy::fixed(Duration::from_millis(50)).max_retries(1000);
-    let outbox = Outbox::builder(pool)
-        .config(settings::config(prefix))
-        .observer(identity)
-        .handler(handler.retry(retry))
-        .build()
-        .await?;
+    let config =
+        if mode.starts_with("claimed") { settings::claimed(prefix) } else { settings::config(prefix) };
+    let outbox =
+        Outbox::builder(pool).config(config).observer(identity).handler(handler.retry(retry)).build().await?;
     let running = outbox.start().await?;
     println!("ready {}", running.instance());
     let mut input = BufReader::new(tokio::io::stdin()).lines();

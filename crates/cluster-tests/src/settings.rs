@@ -2,12 +2,30 @@
 
 use std::time::Duration;
 
-use keylane::Config;
+use keylane::{Config, Mode};
 
 /// Time without a beat until an instance is declared dead.
 pub const STALE: Duration = Duration::from_secs(2);
 /// Time between two views of the cluster.
 pub const TICK: Duration = Duration::from_millis(400);
+
+/// How long a claim lasts that is not renewed, in claimed mode.
+pub const CLAIM_LEASE: Duration = Duration::from_secs(3);
+
+/// The transactional calls of a process at once, in claimed mode.
+pub const TRANSACTIONS: usize = 2;
+
+/// The settings of worker processes in claimed mode, on tables with this prefix.
+pub fn claimed(prefix: &str) -> Config {
+    let mut config = config(prefix);
+    config.mode = Mode::Claimed;
+    config.delivery.claim_lease = CLAIM_LEASE;
+    config.delivery.batch_size = 100;
+    // So few at once that records wait, and a process dies with claims.
+    config.delivery.concurrency = 2;
+    config.delivery.transactional_concurrency = TRANSACTIONS;
+    config
+}
 
 /// The settings of worker processes on tables with this prefix.
 pub fn config(prefix: &str) -> Config {

@@ -32,6 +32,8 @@ pub(in crate::delivery) struct ExecutorSetup<'a> {
     pub(in crate::delivery) store: Arc<dyn Store>,
     /// The fence row of the settler. The fence rows of the slots follow it.
     pub(in crate::delivery) fence: FenceRow,
+    /// Whether the records are claimed: their tokens take the place of fence rows.
+    pub(in crate::delivery) claimed: bool,
     pub(in crate::delivery) config: &'a DeliveryConfig,
     pub(in crate::delivery) context: ExecContext,
 }
@@ -80,10 +82,10 @@ pub(in crate::delivery) struct Executor {
 
 impl Executor {
     pub(in crate::delivery) fn new(setup: ExecutorSetup<'_>) -> Self {
-        let ExecutorSetup { store, fence, config, context } = setup;
+        let ExecutorSetup { store, fence, claimed, config, context } = setup;
         let (freed, evicted) = (Wake::default(), Wake::default());
         let (guarded, told) = (Arc::clone(&store), context.observers.clone());
-        let size = config.transactional_concurrency;
+        let size = (config.transactional_concurrency, claimed);
         let slots = SlotPool::new(guarded, told, fence, size, freed.clone(), evicted.clone());
         let (done, reports) = mpsc::unbounded_channel();
         Self {
@@ -221,6 +223,7 @@ mod tests {
                 let mut executor = Executor::new(ExecutorSetup {
                     store: fixtures::store(&MemoryPool::new()),
                     fence: fixtures::fence(),
+                    claimed: false,
                     config: &config,
                     context: fixtures::context(&ownership),
                 });

@@ -33,6 +33,9 @@ pub(super) struct SlotPool {
     store: Arc<dyn Store>,
     /// Receives the signals of `resolve`. Never changes.
     observers: Observers,
+    /// Whether the records are claimed, so that no fence row is written: a slot is then only a place. Never
+    /// changes.
+    claimed: bool,
     /// Free fence rows. Taken by `slot`, returned by the drop of a slot.
     idle: Mutex<Vec<FenceRow>>,
     /// Nudged when a fence row in doubt is resolved and free: no report tells of it.
@@ -58,13 +61,13 @@ impl SlotPool {
         store: Arc<dyn Store>,
         observers: Observers,
         settler: FenceRow,
-        size: usize,
+        (size, claimed): (usize, bool),
         freed: Wake,
         evicted: Wake,
     ) -> Self {
         let slots = (settler.slot + 1..).take(size);
         let idle = slots.map(|slot| FenceRow { slot, ..settler }).collect();
-        Self { store, observers, idle: Mutex::new(idle), freed, evicted }
+        Self { store, observers, claimed, idle: Mutex::new(idle), freed, evicted }
     }
 
     /// A free fence row, or `None` if all are in use.
@@ -91,7 +94,26 @@ impl Slot {
         }
     }
 
+    /// The tokens of the claims take the place of the fence row. A commit whose reply was lost leaves nothing to
+    /// do: if it was not written, the record comes again after its lease, under another token.
+    async fn run_claimed(&mut self, call: &dyn TransactionalRun, work: &Work<'_>) -> Transacted {
+        match call.run_claimed(self.fence.instance, work).await {
+            Ran::Committed => Transacted::Committed,
+            Ran::Untried => Transacted::Untried,
+            Ran::Failed(error) => Transacted::Failed(error),
+            Ran::Aborted(error) | Ran::Unknown(error) if is_by_handler(&error) => {
+                Transacted::Failed(HandlerError::new(error))
+            }
+            Ran::Unknown(error) if error.class == ErrorClass::Retry => Transacted::Aborted(error),
+            Ran::Aborted(error) => Transacted::Aborted(error),
+            Ran::Fenced | Ran::Unknown(_) => Transacted::Lost,
+        }
+    }
+
     async fn run_once(&mut self, call: &dyn TransactionalRun, work: &Work<'_>) -> Transacted {
+        if self.pool.claimed {
+            return self.run_claimed(call, work).await;
+        }
         self.in_doubt = true;
         let transacted = match call.run(self.fence, work).await {
             Ran::Committed => {
@@ -182,6 +204,10 @@ mod tests {
         async fn run(&self, _: FenceRow, _: &Work<'_>) -> Ran {
             std::future::pending().await
         }
+
+        async fn run_claimed(&self, _: InstanceId, _: &Work<'_>) -> Ran {
+            std::future::pending().await
+        }
     }
 
     /// A handler that ends with the result of a closure.
@@ -191,6 +217,10 @@ mod tests {
     impl<F: Fn(FenceRow) -> Ran + Send + Sync + 'static> TransactionalRun for Ends<F> {
         async fn run(&self, fence: FenceRow, _: &Work<'_>) -> Ran {
             (self.0)(fence)
+        }
+
+        async fn run_claimed(&self, owner: InstanceId, _: &Work<'_>) -> Ran {
+            (self.0)(FenceRow::of_settler(owner, Server::default()))
         }
     }
 
@@ -204,7 +234,8 @@ mod tests {
         let (name, version) = (String::new(), String::new());
         store.join(&NewInstance { id: me, name, version, fence_rows: 2 }).await.unwrap();
         let settler = FenceRow::of_settler(me, Server::default());
-        Arc::new(SlotPool::new(store, Observers::default(), settler, 1, Wake::default(), Wake::default()))
+        let (freed, evicted) = (Wake::default(), Wake::default());
+        Arc::new(SlotPool::new(store, Observers::default(), settler, (1, false), freed, evicted))
     }
 
     async fn run(slot: &mut Slot, call: &dyn TransactionalRun) -> Transacted {

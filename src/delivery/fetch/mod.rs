@@ -7,7 +7,6 @@ mod listening;
 mod planner;
 mod query;
 mod stop_reads;
-mod timers;
 
 pub(super) use planner::{Answer, Planner, Step};
 pub(super) use query::{FetchResult, fetch};

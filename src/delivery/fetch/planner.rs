@@ -10,10 +10,9 @@ use super::{
     listening::Listening,
     query::{FetchRequest, FetchResult},
     stop_reads::StopReads,
-    timers::Timers,
 };
 use crate::{
-    delivery::{ERROR_PAUSE, config::DeliveryConfig},
+    delivery::{ERROR_PAUSE, config::DeliveryConfig, timers::Timers},
     instance::{Generation, InstanceId},
     ownership::Ownership,
     partition::{Partition, PartitionSet},

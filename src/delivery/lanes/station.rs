@@ -14,7 +14,7 @@ use super::{
 use crate::{
     delivery::{
         outcome::{Landed, LaneRun, Outcome, Run},
-        signals::failed,
+        signals::{crashed, failed},
         work::{Batch, Item, Items, LaneId, Origin, Write},
     },
     handler::Entry,
@@ -183,7 +183,7 @@ impl Lanes {
 
     /// A record that has met too many crashes has failed. Its fallback is not called either.
     fn give_up(&mut self, lane: LaneId, item: Item, crashes: u32, entry: &Entry) {
-        let error = format!("crashed: the process ended {crashes} times while this record was handled");
+        let error = crashed(crashes);
         let attempts = item.record.failures() + 1;
         self.0.wishes.signals.push(failed(&item.record, attempts, &error, entry.lane_rules));
         let change = Change::Fail { error, lane: entry.lane_rules.on_failure, counted: true };

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use crate::{
-    delivery::resolve::{FIRST_PAUSE, LAST_PAUSE, resolve},
+    delivery::{
+        resolve::{FIRST_PAUSE, LAST_PAUSE, resolve},
+        signals::NO_TEXT,
+    },
     record::{Change, RecordId, Settlement},
     store::{ErrorClass, FenceRow, Resolution, SettleError, Settled, Store, StoreError},
     telemetry::{Observers, Signal},
@@ -125,7 +128,7 @@ fn is_refusal(error: &StoreError) -> bool {
 fn without_text(settlement: &Settlement) -> Settlement {
     let mut settlement = settlement.clone();
     if let Change::Retry { error, .. } | Change::Fail { error, .. } = &mut settlement.change {
-        "(the error text could not be stored)".clone_into(error);
+        NO_TEXT.clone_into(error);
     }
     settlement
 }

@@ -65,5 +65,6 @@ fn is_cancelled(row: &Row, cancel: &Cancel, now: Instant) -> bool {
         && row.status == Status::Delayed
         && row.attempts == 0
         && row.last_error.is_none()
+        && row.lock_owner.is_none()
         && row.next_attempt.is_some_and(|at| at > now)
 }

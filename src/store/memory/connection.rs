@@ -146,6 +146,9 @@ impl MemoryConnection {
                 expires,
                 completed: None,
                 last_error: None,
+                lock_owner: None,
+                lock_token: 0,
+                lock_crashes: None,
             };
             let id = self.draw_id(tables)?;
             self.writes.inserted.push((tables.clone(), id, row));

@@ -70,8 +70,19 @@ impl DeadLetterStore for MemoryStore {
                 let (status, attempts, created) = (Status::Pending, 0, now);
                 let id = outbox.draw_id();
                 let new = row.new;
-                let again =
-                    Row { new, created, status, attempts, next_attempt, expires, completed, last_error };
+                let again = Row {
+                    new,
+                    created,
+                    status,
+                    attempts,
+                    next_attempt,
+                    expires,
+                    completed,
+                    last_error,
+                    lock_owner: None,
+                    lock_token: 0,
+                    lock_crashes: None,
+                };
                 outbox.records.insert(id, again);
             }
             count

@@ -19,6 +19,7 @@ use crate::record::RecordId;
 
 mod admin;
 mod cancel;
+mod claims;
 mod client;
 mod cluster;
 mod connection;

@@ -21,7 +21,7 @@ use crate::{
         horizon::{Bystanders, Horizon, Server},
         witnesses::{Snapshot, Witness},
     },
-    store::{CLOSED, FenceRow, RETURNED_AT_ONCE, RETURNED_BY_A_STEP},
+    store::{CLOSED, FenceRow, Mode, RETURNED_AT_ONCE, RETURNED_BY_A_STEP},
 };
 
 /// The tables of one outbox.
@@ -60,6 +60,8 @@ pub(super) struct Outbox {
     pub(super) routes: BTreeSet<Route>,
     /// The time at which each key was noted.
     pub(super) dedup_keys: HashMap<String, Instant>,
+    /// How the records are delivered. Set by a process that starts in claimed mode.
+    pub(super) mode: Mode,
 }
 
 /// One row of `outbox_lane`.
@@ -116,6 +118,7 @@ impl Outbox {
             cluster_changes: 0,
             routes: BTreeSet::new(),
             dedup_keys: HashMap::new(),
+            mode: Mode::default(),
         };
         if journaled {
             new.open_journal();

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::journal::{Journal, Written};
 use crate::{
-    instance::Generation,
+    instance::{Generation, InstanceId},
     partition::{Partition, PartitionSet},
     record::{Delivery, Lane, NewRecord, Record, RecordId, Status},
     store::RETURNED_BY_A_STEP,
@@ -29,6 +29,12 @@ pub(super) struct Row {
     pub(super) expires: Option<Instant>,
     pub(super) completed: Option<Instant>,
     pub(super) last_error: Option<String>,
+    /// Who has claimed the record; its next attempt is then the end of the lease.
+    pub(super) lock_owner: Option<InstanceId>,
+    /// The token of the last claim.
+    pub(super) lock_token: i64,
+    /// How many claims in a row have ended because their leases ran out.
+    pub(super) lock_crashes: Option<u32>,
 }
 
 /// All rows, and indexes of the rows that a worker reads, in the order of the reads.

@@ -95,7 +95,7 @@ impl Outbox {
         self.records.get(id).is_some_and(|row| row.is_open() && row.attempts == failures)
     }
 
-    fn retry(
+    pub(super) fn retry(
         &mut self,
         id: RecordId,
         failures: u32,
@@ -113,7 +113,7 @@ impl Outbox {
             })
     }
 
-    fn fail(&mut self, id: RecordId, failures: u32, counted: bool, error: &str) -> bool {
+    pub(super) fn fail(&mut self, id: RecordId, failures: u32, counted: bool, error: &str) -> bool {
         self.is_open(id, failures)
             && self.records.change(id, |row| {
                 row.status = Status::Failed;
@@ -189,7 +189,19 @@ mod tests {
             let (status, attempts, created) = (Status::Pending, 0, Instant::now());
             let (next_attempt, expires, completed, last_error) = (None, None, None, None);
             let new = new.clone();
-            let row = Row { new, created, status, attempts, next_attempt, expires, completed, last_error };
+            let row = Row {
+                new,
+                created,
+                status,
+                attempts,
+                next_attempt,
+                expires,
+                completed,
+                last_error,
+                lock_owner: None,
+                lock_token: 0,
+                lock_crashes: None,
+            };
             outbox.records.insert(id, row);
         }
         (outbox, fence)

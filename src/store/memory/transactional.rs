@@ -9,8 +9,19 @@ use tokio::time::Instant;
 use super::{Data, Fault, Memory, MemoryPool, MemoryTransaction, client::wait};
 use crate::{
     handler::{HandlerError, TransactionalBatchCall, guarded},
+    instance::InstanceId,
+    record::Record,
     store::{ENDED, FenceRow, NESTED, StoreSettings, Transacted, TransactionalRun, Work},
 };
+
+/// What refuses the completions of a stale instance.
+#[derive(Clone, Copy)]
+enum Right {
+    /// The counter of a fence row.
+    Fence(FenceRow),
+    /// The tokens of the claims of this owner.
+    Claims(InstanceId),
+}
 
 /// Runs a transactional handler on a transaction of the pool.
 pub(super) struct MemoryTransactional {
@@ -21,13 +32,13 @@ pub(super) struct MemoryTransactional {
 
 impl MemoryTransactional {
     /// Writes the fence row and the completions and commits, in one critical section.
-    async fn complete(&self, fence: FenceRow, work: &Work<'_>, mut tx: MemoryTransaction) -> Transacted {
+    async fn complete(&self, right: Right, work: &Work<'_>, mut tx: MemoryTransaction) -> Transacted {
         let client = &self.pool.client;
         let passage = client.set_out("commit").await;
         if let Some(fault @ Fault::NotApplied) = passage.fault {
             return Transacted::Unknown(fault.error("commit"));
         }
-        let transacted = client.with(|data, now| self.write(fence, work, &mut tx, data, now));
+        let transacted = client.with(|data, now| self.write(right, work, &mut tx, data, now));
         wait(passage.after).await;
         match (transacted, passage.fault) {
             (Transacted::Committed, Some(fault)) => Transacted::Unknown(fault.error("commit")),
@@ -37,7 +48,7 @@ impl MemoryTransactional {
 
     fn write(
         &self,
-        fence: FenceRow,
+        right: Right,
         work: &Work<'_>,
         tx: &mut MemoryTransaction,
         data: &mut Data,
@@ -47,9 +58,14 @@ impl MemoryTransactional {
             return Transacted::Aborted(error);
         }
         let outbox = data.outbox(&self.settings.tables);
-        let all_there =
-            work.records.iter().all(|record| outbox.is_open(record.delivery.id, record.failures()));
-        if !all_there || !outbox.move_fence(fence) {
+        let is_there = |record: &&Record| match right {
+            Right::Fence(_) => outbox.is_open(record.delivery.id, record.failures()),
+            Right::Claims(owner) => {
+                outbox.is_claimed(record.delivery.id, owner, record.delivery.generation.0)
+            }
+        };
+        let all_there = work.records.iter().all(is_there);
+        if !all_there || matches!(right, Right::Fence(fence) if !outbox.move_fence(fence)) {
             return Transacted::Fenced;
         }
         for record in work.records {
@@ -69,6 +85,16 @@ impl MemoryTransactional {
 #[async_trait]
 impl TransactionalRun for MemoryTransactional {
     async fn run(&self, fence: FenceRow, work: &Work<'_>) -> Transacted {
+        self.run_under(Right::Fence(fence), work).await
+    }
+
+    async fn run_claimed(&self, owner: InstanceId, work: &Work<'_>) -> Transacted {
+        self.run_under(Right::Claims(owner), work).await
+    }
+}
+
+impl MemoryTransactional {
+    async fn run_under(&self, right: Right, work: &Work<'_>) -> Transacted {
         let Work { records, states, timeout, may_start, .. } = *work;
         let mut tx = match self.pool.begin().await {
             Ok(tx) => tx,
@@ -86,7 +112,7 @@ impl TransactionalRun for MemoryTransactional {
         match self.pool.client.call("complete", |_, _| ()).await {
             Ok(()) if !tx.bears(&mark) => Transacted::Failed(HandlerError::permanent(ENDED)),
             Ok(()) if tx.has_savepoint() => Transacted::Failed(HandlerError::permanent(NESTED)),
-            Ok(()) => self.complete(fence, work, tx).await,
+            Ok(()) => self.complete(right, work, tx).await,
             Err(error) => Transacted::Aborted(error),
         }
     }

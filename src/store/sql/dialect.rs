@@ -101,6 +101,7 @@ impl Dialect {
         Some(match name {
             "age" => self.age,
             "ago" => self.ago,
+            "later" => self.later,
             "int" => self.int,
             "by" => self.by,
             "delete" => self.delete,

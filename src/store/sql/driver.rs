@@ -96,6 +96,8 @@ pub(crate) enum Role {
     Poll,
     /// Writes outcomes.
     Settle,
+    /// Claims records.
+    Claim,
     /// All other calls of a worker.
     Control,
     /// Statements that need no session: text without arguments, each outside of a transaction. No setting of
@@ -200,6 +202,11 @@ pub(crate) trait Driver: Database {
     ) -> DriverResult<'c, (i64, usize, (i64, Server))> {
         Box::pin(async { Err(sqlx::Error::Configuration("no such statement on this database".into())) })
     }
+    /// Reads claimed records. The generation of each is the token of its claim.
+    fn read_claimed(
+        conn: &mut Self::Connection,
+        sql: AssertSqlSafe<Arc<str>>,
+    ) -> DriverResult<'_, Vec<Record>>;
     /// Reads delayed records that are due, and the count of the cluster's changes from the row before them.
     fn fetch_due<'c>(
         conn: &'c mut Self::Connection,

@@ -41,6 +41,23 @@ macro_rules! sqlx_driver {
             })
         }
 
+        fn read_claimed(
+            conn: &mut $connection,
+            sql: sqlx::AssertSqlSafe<std::sync::Arc<str>>,
+        ) -> crate::store::sql::driver::DriverResult<'_, Vec<crate::record::Record>> {
+            Box::pin(async move {
+                // The text differs each time. PostgreSQL sends times in the form that is read here only to a
+                // query that was prepared; on MySQL, preparing would cost a round trip.
+                let rows = match Self::FAMILY {
+                    crate::store::sql::dialect::Family::Postgres => {
+                        sqlx::query(sql).persistent(false).fetch_all(conn).await?
+                    }
+                    _ => sqlx::raw_sql(sql).fetch_all(conn).await?,
+                };
+                rows.iter().map(claimed_record).collect()
+            })
+        }
+
         fn script<'c>(
             conn: &'c mut $connection,
             sql: sqlx::AssertSqlSafe<std::sync::Arc<str>>,
@@ -164,6 +181,14 @@ macro_rules! sqlx_codec {
                 }
             }
             Ok((records, changes))
+        }
+
+        /// A claimed record, whose generation is the token of its claim.
+        fn claimed_record(row: &Row) -> Result<crate::record::Record, sqlx::Error> {
+            let mut claimed = record(row)?;
+            let token = get::<i64>(row, crate::store::sql::driver::AFTER_RECORD)?;
+            claimed.delivery.generation = crate::instance::Generation(token.unwrap_or(0));
+            Ok(claimed)
         }
 
         fn record(row: &Row) -> Result<crate::record::Record, sqlx::Error> {

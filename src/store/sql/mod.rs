@@ -22,6 +22,7 @@ mod admin;
 mod call;
 mod cancel;
 mod cause;
+mod claims;
 mod cluster;
 mod dead_letters;
 pub(crate) mod dialect;
@@ -81,6 +82,8 @@ pub(crate) struct SqlStore<D: Driver> {
     pool: D::Pool,
     poll: Link<D>,
     settle: Link<D>,
+    /// Claims records, in claimed mode only.
+    claims: Link<D>,
     control: Link<D>,
     /// Reads the list of handlers in a process that only schedules.
     plain: Link<D>,
@@ -111,6 +114,7 @@ impl<D: Driver> SqlStore<D> {
         Self {
             poll: link(Role::Poll, false),
             settle: link(Role::Settle, settings.async_settle),
+            claims: link(Role::Claim, settings.async_settle),
             control: link(Role::Control, false),
             plain: link(Role::Plain, false),
             patience: Patience::default(),
@@ -177,7 +181,7 @@ impl<D: Driver> Store for SqlStore<D> {
     }
 
     async fn close_idle(&self, unused_for: Duration) {
-        for link in [&self.poll, &self.settle, &self.control, &self.plain] {
+        for link in [&self.poll, &self.settle, &self.claims, &self.control, &self.plain] {
             within::<D, _>("close", self.settings.call_timeout, async {
                 link.close_idle(unused_for).await;
                 Ok(())

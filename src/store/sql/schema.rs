@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The schema version that this build makes: the number of its last migration.
-pub(crate) const SCHEMA_VERSION: i64 = 4;
+pub(crate) const SCHEMA_VERSION: i64 = 5;
 
 /// The longest time of a migration, which may take long on a busy server.
 const MIGRATION_LIMIT: std::time::Duration = std::time::Duration::from_secs(300);
@@ -53,6 +53,7 @@ migrations!(
     2 "0002_schedule_from_sql",
     3 "0003_steps_and_starts",
     4 "0004_calls_and_dead_letters",
+    5 "0005_claimed_mode",
 );
 
 #[async_trait]

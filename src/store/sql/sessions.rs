@@ -77,7 +77,7 @@ fn settings(session: Session) -> String {
     }
     sql.push_str(match session.role {
         Role::Poll => "SELECT pg_is_in_recovery()",
-        Role::Settle if session.async_commit => "SET synchronous_commit = off",
+        Role::Settle | Role::Claim if session.async_commit => "SET synchronous_commit = off",
         // Claims and evictions must not be lost, whatever the default of the server.
         _ => {
             "SELECT set_config('synchronous_commit', 'on', false) \

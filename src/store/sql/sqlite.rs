@@ -64,7 +64,7 @@ impl Driver for Sqlite {
         // A writer waits for other writers for less time than its caller waits for it.
         let busy = session.timeout.mul_f64(0.8).max(Duration::from_millis(50));
         let options = (*pool.connect_options()).clone();
-        let lazy = session.role == Role::Settle && session.async_commit;
+        let lazy = matches!(session.role, Role::Settle | Role::Claim) && session.async_commit;
         let options = options
             .journal_mode(SqliteJournalMode::Wal)
             .busy_timeout(busy)

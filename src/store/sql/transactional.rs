@@ -6,20 +6,31 @@ use async_trait::async_trait;
 
 use super::{
     call::within,
+    claims::complete_claims,
     driver::{Driver, Value},
     release::resume_lanes,
     settle::complete,
     statements::{Statements, filled, safe},
-    work::{Fence, begin_marked, move_marked_fence},
+    work::{Fence, begin_marked, move_marked_fence, take_mark},
 };
 use crate::{
     handler::{HandlerError, TransactionalBatchCall, guarded},
+    instance::InstanceId,
     naming::with_names,
     record::{Record, RecordId},
     store::{
         Completed, ENDED, FenceRow, NESTED, StoreError, StoreSettings, Transacted, TransactionalRun, Work,
     },
 };
+
+/// What refuses the completions of a stale instance.
+#[derive(Clone, Copy)]
+enum Right {
+    /// The counter of a fence row.
+    Fence(FenceRow),
+    /// The tokens of the claims of this owner.
+    Claims(InstanceId),
+}
 
 /// Runs a transactional handler on connections from the pool of the user.
 pub(crate) struct SqlTransactional<D: Driver> {
@@ -104,6 +115,24 @@ impl<D: Driver> SqlTransactional<D> {
         Ok(if completed == work.records.len() { Fence::Moved } else { Fence::Lost })
     }
 
+    /// Writes the completions of claims, if each record is still claimed under its token.
+    async fn complete_claims(
+        &self,
+        conn: &mut D::Connection,
+        owner: InstanceId,
+        work: &Work<'_>,
+    ) -> Result<Fence, sqlx::Error> {
+        if let Some(problem) = take_mark::<D>(conn).await? {
+            return Ok(problem);
+        }
+        let mut ids: BTreeMap<i64, Vec<RecordId>> = BTreeMap::new();
+        for record in work.records {
+            ids.entry(record.delivery.generation.0).or_default().push(record.delivery.id);
+        }
+        let completed = complete_claims::<D>(conn, &self.sql, self.settings.completed, owner, &ids).await?;
+        Ok(if completed as usize == work.records.len() { Fence::Moved } else { Fence::Lost })
+    }
+
     async fn complete_one(&self, conn: &mut D::Connection, record: &Record) -> Result<usize, sqlx::Error> {
         let mut completed = 0;
         for sql in &self.complete_one {
@@ -117,6 +146,16 @@ impl<D: Driver> SqlTransactional<D> {
 #[async_trait]
 impl<D: Driver> TransactionalRun for SqlTransactional<D> {
     async fn run(&self, fence: FenceRow, work: &Work<'_>) -> Transacted {
+        self.run_under(Right::Fence(fence), work).await
+    }
+
+    async fn run_claimed(&self, owner: InstanceId, work: &Work<'_>) -> Transacted {
+        self.run_under(Right::Claims(owner), work).await
+    }
+}
+
+impl<D: Driver> SqlTransactional<D> {
+    async fn run_under(&self, right: Right, work: &Work<'_>) -> Transacted {
         let Work { records, states, timeout, may_start, .. } = *work;
         let mut conn = match self.open().await {
             Ok(conn) => conn,
@@ -136,7 +175,12 @@ impl<D: Driver> TransactionalRun for SqlTransactional<D> {
             Err(error) => return Transacted::Failed(error),
         }
         let limit = self.settings.call_timeout;
-        let completing = with_names(self.named, self.complete(&mut conn, fence, work));
+        let completing = with_names(self.named, async {
+            match right {
+                Right::Fence(fence) => self.complete(&mut conn, fence, work).await,
+                Right::Claims(owner) => self.complete_claims(&mut conn, owner, work).await,
+            }
+        });
         match within::<D, _>("complete", limit, completing).await {
             Ok(Fence::Moved) => {}
             Ok(Fence::Lost) => return Transacted::Fenced,

@@ -55,6 +55,37 @@ pub(crate) async fn check<D: Driver>(conn: &mut D::Connection) -> Result<(), Sto
     Err(StoreError::new("commit", ErrorClass::Setup, problem))
 }
 
+/// Whether code of the user has ended the marked transaction, or left an inner one open. `None` if neither.
+/// Removes the mark, if a statement does.
+pub(super) async fn take_mark<D: Driver>(conn: &mut D::Connection) -> Result<Option<Fence>, sqlx::Error> {
+    match D::depth(conn).await? {
+        0 => return Ok(Some(Fence::Ended)),
+        1 => {}
+        _ => return Ok(Some(Fence::Nested)),
+    }
+    let Some(take) = D::DIALECT.mark.take else {
+        return Ok((!is_marked::<D>(conn).await?).then_some(Fence::Ended));
+    };
+    match D::script(conn, AssertSqlSafe(Arc::from(take))).await {
+        Ok(()) => Ok(None),
+        Err(error) if is_of_mark(&error) => Ok(Some(Fence::Ended)),
+        Err(error) => Err(error),
+    }
+}
+
+async fn is_marked<D: Driver>(conn: &mut D::Connection) -> Result<bool, sqlx::Error> {
+    let found = query::<D>(conn, safe(&Arc::from(D::DIALECT.mark.read)), Vec::new(), &[Kind::Int]).await?;
+    Ok(found.first().is_some_and(|row| row.int(0) == 1))
+}
+
+/// Whether the server says that there is no mark.
+fn is_of_mark(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(error) => error.message().contains(MARK),
+        _ => false,
+    }
+}
+
 /// Moves the fence row on in a marked transaction, and removes the mark.
 pub(super) async fn move_marked_fence<D: Driver>(
     conn: &mut D::Connection,
@@ -78,14 +109,7 @@ pub(super) async fn move_marked_fence<D: Driver>(
         if D::execute(conn, AssertSqlSafe(bound()), values()).await? == 1 {
             return Ok(Fence::Moved);
         }
-        let found =
-            query::<D>(conn, safe(&Arc::from(D::DIALECT.mark.read)), Vec::new(), &[Kind::Int]).await?;
-        let is_there = found.first().is_some_and(|row| row.int(0) == 1);
-        return Ok(if is_there { Fence::Lost } else { Fence::Ended });
-    };
-    let ended = |error: &sqlx::Error| match error {
-        sqlx::Error::Database(error) => error.message().contains(MARK),
-        _ => false,
+        return Ok(if is_marked::<D>(conn).await? { Fence::Lost } else { Fence::Ended });
     };
     let moved = if D::DIALECT.mark.counts {
         match D::script(conn, AssertSqlSafe(Arc::from(take))).await {
@@ -102,7 +126,7 @@ pub(super) async fn move_marked_fence<D: Driver>(
     match moved {
         Ok(1) => Ok(Fence::Moved),
         Ok(_) => Ok(Fence::Lost),
-        Err(error) if ended(&error) => Ok(Fence::Ended),
+        Err(error) if is_of_mark(&error) => Ok(Fence::Ended),
         Err(error) => Err(error),
     }
 }

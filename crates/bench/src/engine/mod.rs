@@ -42,6 +42,10 @@ pub(crate) trait Engine: Census + Insert {
     type Row: Send + Sync;
     /// The numbers of connections that are of use for taking records one by one.
     const SINGLY: &'static [usize];
+    /// The end of a SELECT that locks its rows and leaves out those that are locked.
+    const SKIP_LOCKED: &'static str = "FOR UPDATE SKIP LOCKED";
+    /// The time in thirty seconds.
+    const IN_HALF_A_MINUTE: &'static str;
     /// Whether a transaction that has written keeps out all other writers.
     const ONE_WRITER: bool = false;
     /// Lets a connection wait for the other writers for as long as the bench may write at once.
@@ -96,6 +100,12 @@ pub(crate) trait Engine: Census + Insert {
 
     /// Reads one number.
     fn number(conn: &mut Self::Connection, sql: &'static str) -> impl Future<Output = Result<i64>> + Send;
+
+    /// Reads a column of numbers.
+    fn numbers(conn: &mut Self::Connection, sql: String) -> impl Future<Output = Result<Vec<i64>>> + Send;
+
+    /// Reads records by a statement with [`COLUMNS`].
+    fn rows(conn: &mut Self::Connection, sql: String) -> impl Future<Output = Result<Vec<Self::Row>>> + Send;
 
     /// Reads a column of texts.
     fn texts(
@@ -168,6 +178,11 @@ macro_rules! by_sqlx {
             Ok(sqlx::query_scalar(sql).fetch_one(conn).await?)
         }
 
+        async fn numbers(conn: &mut Self::Connection, sql: String) -> Result<Vec<i64>> {
+            let rows = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(conn).await?;
+            rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+        }
+
         async fn texts(conn: &mut Self::Connection, sql: &'static str) -> Result<Vec<String>> {
             Ok(sqlx::query_scalar(sql).fetch_all(conn).await?)
         }
@@ -194,6 +209,9 @@ macro_rules! record_columns {
         "id, event_id, partition_no, record_key, handler, record_type, content_type, payload, headers, attempts"
     };
 }
+
+/// The columns of a record that a handler is told of, as a text.
+pub(crate) const COLUMNS: &str = record_columns!();
 
 use by_sqlx;
 use record_columns;

@@ -19,6 +19,7 @@ const CLAIM: &str = concat!(
 
 impl Engine for MySql {
     const SINGLY: &'static [usize] = &[1, 8];
+    const IN_HALF_A_MINUTE: &'static str = "UTC_TIMESTAMP(6) + INTERVAL 30 SECOND";
     const BEGIN: &'static str = "START TRANSACTION";
     const BEGIN_SNAPSHOT: &'static str = "START TRANSACTION WITH CONSISTENT SNAPSHOT";
     const DROPS: &'static str = r"
@@ -46,6 +47,10 @@ impl Engine for MySql {
         }
         let rest = format!("status = 0 AND id NOT IN ({})", list(in_flight));
         let sql = FETCH.replace("status = 0", &rest).replace('?', &limit.to_string());
+        Ok(sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(conn).await?)
+    }
+
+    async fn rows(conn: &mut MySqlConnection, sql: String) -> Result<Vec<MySqlRow>> {
         Ok(sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(conn).await?)
     }
 

@@ -20,6 +20,7 @@ const CLAIM: &str = concat!(
 
 impl Engine for Postgres {
     const SINGLY: &'static [usize] = &[1, 8];
+    const IN_HALF_A_MINUTE: &'static str = "clock_timestamp() + interval '30 s'";
     const BEGIN: &'static str = "BEGIN";
     const BEGIN_SNAPSHOT: &'static str = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1";
     const DROPS: &'static str = r"
@@ -63,6 +64,11 @@ impl Engine for Postgres {
             [] => sqlx::query(FETCH).bind(limit).fetch_all(conn).await?,
             ids => sqlx::query(FETCH_REST).bind(limit).bind(ids).fetch_all(conn).await?,
         })
+    }
+
+    /// Prepared once for this text, because rows of a text query have payloads that would be copied.
+    async fn rows(conn: &mut PgConnection, sql: String) -> Result<Vec<PgRow>> {
+        Ok(sqlx::query(AssertSqlSafe(sql)).persistent(false).fetch_all(conn).await?)
     }
 
     async fn claim(conn: &mut PgConnection) -> Result<Option<PgRow>> {

@@ -19,6 +19,8 @@ const FETCH_REST: &str = concat!(
 
 impl Engine for Sqlite {
     const SINGLY: &'static [usize] = &[1];
+    const SKIP_LOCKED: &'static str = "";
+    const IN_HALF_A_MINUTE: &'static str = "CAST(unixepoch('subsec') * 1000000 AS INTEGER) + 30000000";
     const ONE_WRITER: bool = true;
     const WAIT_FOR_WRITERS: &'static str = "PRAGMA busy_timeout = 300000";
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
@@ -50,6 +52,10 @@ impl Engine for Sqlite {
                 sqlx::query(FETCH_REST).bind(limit).bind(serde_json::to_string(ids)?).fetch_all(conn).await?
             }
         })
+    }
+
+    async fn rows(conn: &mut SqliteConnection, sql: String) -> Result<Vec<SqliteRow>> {
+        Ok(sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(conn).await?)
     }
 
     async fn claim(conn: &mut SqliteConnection) -> Result<Option<SqliteRow>> {

@@ -66,6 +66,7 @@ const MEMORY: Measurement = Measurement { words: "memory", quick: "memory --reco
 const INBOX: Measurement = Measurement { words: "inbox", quick: "inbox --messages 2000" };
 const LOCK: Measurement =
     Measurement { words: "lock", quick: "lock --waiters 16 --handovers 640 --idle-seconds 5" };
+const CLAIMED: Measurement = Measurement { words: "claimed", quick: "claimed --records 20000" };
 #[cfg(feature = "kafka")]
 const KAFKA: Measurement = Measurement { words: "kafka", quick: "kafka --records 20000" };
 #[cfg(feature = "kafka")]
@@ -143,6 +144,8 @@ pub(super) const GOALS: &[Goal] = &[
     goal("memory", &MEMORY, "instance", "most resident", AtMost(100.0)),
     goal("inbox", &INBOX, "inbox / by hand", "rate", AtLeast(0.6)),
     goal("inbox-batch", &INBOX, "inbox in batches / inbox", "rate", AtLeast(3.0)),
+    goal("claimed", &CLAIMED, "library / loops, 1", "rate", AtLeast(0.9)),
+    goal("claimed-8", &CLAIMED, "library / loops, 8", "rate", AtLeast(0.9)),
     goal("lock", &LOCK, "clients / row lock, 16 waiters", "rate", AtLeast(0.33)),
     goal("lock-turns", &LOCK, "clients, 16 waiters", "turns", AtLeast(0.9)),
     goal("lock-idle", &LOCK, "waiters that wait", "statements", AtMost(12.0)),

@@ -34,6 +34,20 @@ async fn several_instances() {
 }
 
 #[tokio::test]
+async fn claims_beside_loops_written_by_hand() {
+    let words = ["claimed", "--records", "2000", "--keys", "500", "--instances", "1,3"];
+    let has_ratios = |lines: &[serde_json::Value]| {
+        for count in [1, 3] {
+            assert!(figure(lines, &format!("library / loops, {count}"), "rate") > 0.0);
+        }
+        assert!(figure(lines, "partitioned / library, 1", "rate") > 0.0);
+    };
+    on_postgres("claimed", async |url| has_ratios(&figures(url, &words))).await;
+    on_mariadb("claimed", async |url| has_ratios(&figures(url, &words))).await;
+    has_ratios(&figures(&File::new("claimed").url(), &words));
+}
+
+#[tokio::test]
 async fn every_kind_of_backlog() {
     let words = ["backlog", "--records", "5000", "--drained", "500", "--held", "200", "--keys", "100"];
     let file = File::new("backlog");

@@ -67,6 +67,11 @@ impl Worker {
         kill_process(pid, signal).expect("signal");
     }
 
+    /// Its name in the journals.
+    pub(crate) fn process(&self) -> String {
+        format!("worker-{}", self.child.id().expect("a running worker"))
+    }
+
     pub(crate) fn pause(&self) {
         self.signal(Signal::STOP);
     }

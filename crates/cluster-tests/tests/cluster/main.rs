@@ -3,6 +3,7 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
+mod claimed;
 mod cluster;
 mod crossing;
 mod database;
@@ -14,6 +15,11 @@ mod upgrade;
 mod verdict;
 
 use crate::{
+    claimed::{
+        a_claimed_record_that_kills_its_process_is_set_aside,
+        a_worker_paused_past_the_lease_of_its_claims_changes_nothing,
+        claims_of_a_killed_worker_come_again_after_the_lease,
+    },
     cluster::{Cluster, Worker},
     crossing::crossing_writers_lose_and_invert_nothing,
     database::{MariaDb, Postgres, Sqlite, Target},
@@ -42,6 +48,9 @@ cases! {
     a_record_that_kills_its_process_is_set_aside: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
     an_upgrade_and_its_rollback_lose_and_repeat_nothing: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
     crossing_writers_lose_and_invert_nothing: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
+    claims_of_a_killed_worker_come_again_after_the_lease: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
+    a_claimed_record_that_kills_its_process_is_set_aside: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
+    a_worker_paused_past_the_lease_of_its_claims_changes_nothing: postgres super::Postgres, mariadb super::MariaDb;
     effects_in_the_transaction_happen_exactly_once: postgres super::Postgres, mariadb super::MariaDb, sqlite super::Sqlite;
 }
 

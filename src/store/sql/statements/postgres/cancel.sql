@@ -3,7 +3,7 @@
 WITH found AS MATERIALIZED (
     SELECT id FROM {outbox}record
     WHERE partition_no = $1 AND record_key = $2 AND {named} = $3 AND status = 4 AND attempts = 0 AND last_error IS NULL
-      AND next_attempt_at > clock_timestamp()
+      AND lock_owner IS NULL AND next_attempt_at > clock_timestamp()
     FOR UPDATE
 ), cancelled AS (
     DELETE FROM {outbox}record r USING found

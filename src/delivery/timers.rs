@@ -12,7 +12,7 @@ const DUE_SLACK: Duration = Duration::from_millis(5);
 const DUE_TIMES: usize = 1_000;
 
 /// The times of polls and retries.
-pub(super) struct Timers {
+pub(in crate::delivery) struct Timers {
     /// The seed of the jitter: spreads the polls of the instances. Never changes.
     seed: i64,
     /// Never changes.
@@ -29,21 +29,21 @@ pub(super) struct Timers {
 
 /// What has come due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Fired {
+pub(in crate::delivery) struct Fired {
     /// Whether a record may be due.
-    pub(super) due: bool,
+    pub(in crate::delivery) due: bool,
     /// The number of polls so far, if a poll has come due.
-    pub(super) poll: Option<u32>,
+    pub(in crate::delivery) poll: Option<u32>,
 }
 
 impl Timers {
-    pub(super) fn new(instance: InstanceId, poll_interval: Duration, now: Instant) -> Self {
+    pub(in crate::delivery) fn new(instance: InstanceId, poll_interval: Duration, now: Instant) -> Self {
         let seed = instance.as_uuid().as_u128() as i64;
         Self { seed, poll_interval, next_poll: now, polls: 0, due: BTreeSet::new(), not_before: now }
     }
 
     /// A record is due after this pause.
-    pub(super) fn due_in(&mut self, pause: Duration, now: Instant) {
+    pub(in crate::delivery) fn due_in(&mut self, pause: Duration, now: Instant) {
         self.due.insert(now + pause + DUE_SLACK);
         if self.due.len() > DUE_TIMES {
             self.due.pop_last();
@@ -51,22 +51,22 @@ impl Timers {
     }
 
     /// No fetch begins for this long.
-    pub(super) fn pause(&mut self, pause: Duration, now: Instant) {
+    pub(in crate::delivery) fn pause(&mut self, pause: Duration, now: Instant) {
         self.not_before = now + pause;
     }
 
-    pub(super) fn may_fetch(&self, now: Instant) -> bool {
+    pub(in crate::delivery) fn may_fetch(&self, now: Instant) -> bool {
         now >= self.not_before
     }
 
     /// When to call `fire`. `wanted`: a fetch waits for the end of a pause.
-    pub(super) fn next(&self, wanted: bool, now: Instant) -> Instant {
+    pub(in crate::delivery) fn next(&self, wanted: bool, now: Instant) -> Instant {
         let pause = (wanted && self.not_before > now).then_some(self.not_before);
         [self.due.first().copied(), pause].into_iter().flatten().fold(self.next_poll, Instant::min)
     }
 
     /// Takes all times up to `now`.
-    pub(super) fn fire(&mut self, now: Instant) -> Fired {
+    pub(in crate::delivery) fn fire(&mut self, now: Instant) -> Fired {
         let mut fired = Fired::default();
         while self.due.first().is_some_and(|due| *due <= now) {
             self.due.pop_first();

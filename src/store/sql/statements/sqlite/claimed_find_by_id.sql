@@ -1,0 +1,3 @@
+-- Step 1 of a claim during a backlog: pending records in the order of ids, which lie on the same pages.
+SELECT id FROM {outbox}record NOT INDEXED WHERE id >= {from} AND status = 0{handlers}
+ORDER BY id LIMIT {limit}
