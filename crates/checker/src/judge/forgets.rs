@@ -93,6 +93,7 @@ impl Judge {
                 // A repair by a person had reset the count.
                 record.failures = record.failures.max(before.failures);
                 record.unavailable = record.unavailable.max(before.unavailable);
+                record.turned_back = true;
                 let lane = record.lane;
                 self.watch_lane(lane);
             }

@@ -48,6 +48,8 @@ pub(super) struct Record {
     pub(super) changed: Option<Line>,
     pub(super) began: Option<Line>,
     pub(super) ended: Option<Line>,
+    /// Whether a failover has undone a change since its last call began: a retry then follows an earlier failure.
+    pub(super) turned_back: bool,
     pub(super) failures: u32,
     pub(super) unavailable: u32,
     pub(super) crashes: u32,
@@ -86,6 +88,7 @@ impl Record {
             changed: None,
             began: None,
             ended: None,
+            turned_back: false,
             failures: 0,
             unavailable: 0,
             crashes: 0,

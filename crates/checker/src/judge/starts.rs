@@ -48,6 +48,7 @@ impl Judge {
         (record.call, record.instance) = (Some(call), instance);
         (record.generation, record.attempt) = (called.generation, called.attempt);
         record.began = Some(Arc::clone(line));
+        record.turned_back = false;
         let record = enters.then(|| record.clone());
         if let Some(record) = record {
             self.enter_lane(&record);
@@ -206,6 +207,7 @@ impl Judge {
         let again = matches!(record.end, Some(End::Failed | End::Panicked | End::TimedOut))
             && record.state == State::Failed
             && attempt == record.attempt + 1
+            && !record.turned_back
             && kind != CallKind::Fallback;
         let backoff = self.expect.backoff.get(self.names.text(record.lane.1));
         let (Some(backoff), Some(ended), true) = (backoff, &record.ended, again) else { return Ok(false) };
