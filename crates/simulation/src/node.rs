@@ -12,7 +12,7 @@ use fastrand::Rng;
 use futures::future::join_all;
 use keylane::{Observer, Outbox, Running, Signal, rules::lease};
 use keylane_checker::{Invariant, Violation, What};
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, time::Instant};
 
 use crate::{
     client::Client, handlers, panics::panicking, plan::Plan, shared::Shared, stray::Kept, time::TRUE, writer,
@@ -78,6 +78,9 @@ pub(crate) struct Node {
     runtime: Runtime,
     /// The time of the turns that the process has missed.
     missed: Duration,
+    /// The end of the last turn on the process's clock. Timers fire at full milliseconds, so a turn may last up to one
+    /// longer: the next one is shorter, or the clock would run ahead of its rate.
+    due: Option<Instant>,
     pub(crate) frozen: bool,
 }
 
@@ -121,7 +124,7 @@ impl Node {
         let runtime = runtime(world.seed_of(&process.name));
         let plan = plan.clone();
         runtime.spawn(run(Arc::clone(&process), plan, start));
-        Self { process, runtime, missed: Duration::ZERO, frozen: false }
+        Self { process, runtime, missed: Duration::ZERO, due: None, frozen: false }
     }
 
     /// Lets the process run for this time of the true clock.
@@ -131,14 +134,17 @@ impl Node {
             return;
         }
         let (rate, missed) = (self.process.rate, std::mem::take(&mut self.missed));
-        let clock = &self.process.world.time;
-        self.runtime.block_on(async {
+        let (clock, begun) = (&self.process.world.time, self.due);
+        let due = self.runtime.block_on(async {
+            let due = begun.unwrap_or_else(Instant::now) + (missed + time) * rate / TRUE;
             if !missed.is_zero() {
                 tokio::time::advance(missed * rate / TRUE).await;
             }
             clock.turn_begins(rate);
-            tokio::time::sleep(time * rate / TRUE).await;
+            tokio::time::sleep_until(due).await;
+            due
         });
+        self.due = Some(due);
         clock.turn_ends();
     }
 
