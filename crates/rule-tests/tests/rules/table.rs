@@ -120,6 +120,8 @@ impl Table {
     /// Commits the transactions of all writers.
     pub(crate) fn commit_writers(&mut self) {
         while let Some(who) = self.open.keys().find(|who| **who != SETTLER).copied() {
+            // What is committed in one moment is of one transaction.
+            self.now += 1;
             self.commit(who);
         }
     }
