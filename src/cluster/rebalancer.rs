@@ -190,10 +190,12 @@ impl Rebalancer {
         let own = |partition: &Partition| view.claims[partition.index()].owner == Some(self.me);
         let claim = |partition: Partition| (partition, view.claims[partition.index()].generation);
         self.grant(&Partition::all().filter(own).map(claim).collect::<Vec<_>>());
-        self.evict_silent(&mut view, observations).await?;
+        // A pause between two statements must not make the view look younger than it is.
+        let at = self.ownership.clock().now();
+        self.evict_silent(&mut view, at, observations).await?;
         let moves = self.moves(&view);
         self.carry_out(&moves, &view).await?;
-        self.evict_overdue(&moves, &view, observations).await?;
+        self.evict_overdue(&moves, (&view, at), observations).await?;
         Ok(if moves.awaited.is_empty() { Ticked::Settled } else { Ticked::Awaiting })
     }
 
@@ -220,9 +222,10 @@ impl Rebalancer {
     async fn evict_silent(
         &self,
         view: &mut ClusterView,
+        at: Duration,
         observations: &mut Observations,
     ) -> Result<(), StoreError> {
-        for suspect in self.suspects(view, self.ownership.clock().now(), observations) {
+        for suspect in self.suspects(view, at, observations) {
             if self.store.evict(suspect.id, Some(suspect.beat)).await? {
                 let silent_for = Some(suspect.silent_for);
                 self.observers.emit(Signal::PeerEvicted { instance: suspect.id, silent_for });
@@ -258,11 +261,12 @@ impl Rebalancer {
         }
     }
 
-    /// Evicts instances that beat, but have not released partitions that this instance waits for.
+    /// Evicts instances that beat, but have not released partitions that this instance waits for, by the time of
+    /// the view.
     async fn evict_overdue(
         &self,
         moves: &Moves,
-        view: &ClusterView,
+        (view, at): (&ClusterView, Duration),
         observations: &mut Observations,
     ) -> Result<(), StoreError> {
         let mut holders: BTreeMap<InstanceId, PartitionSet> = BTreeMap::new();
@@ -271,8 +275,7 @@ impl Rebalancer {
                 holders.entry(owner).or_default().insert(partition);
             }
         }
-        let now = self.ownership.clock().now();
-        for instance in observations.overdue(&holders, now, self.config.handover_timeout) {
+        for instance in observations.overdue(&holders, at, self.config.handover_timeout) {
             if self.store.evict(instance, None).await? {
                 self.observers.emit(Signal::PeerEvicted { instance, silent_for: None });
             }
@@ -427,6 +430,30 @@ mod tests {
         let Rebalancer { store, me, .. } = &stage.rebalancer;
         assert_eq!(store.claim(*me, &[claim]).await.unwrap().len(), 128);
         assert!(matches!(stage.tick().await, Ticked::Evicted));
+    }
+
+    /// A process was paused, and woke with a view from before its pause. Its peer had released meanwhile.
+    #[tokio::test(start_paused = true)]
+    async fn a_view_from_before_a_pause_evicts_nobody() {
+        let stage = Stage::new().await;
+        let Rebalancer { store, ownership, config, .. } = &stage.rebalancer;
+        let free = Partition::all().filter(|partition| !ownership.held().contains(*partition));
+        let free: Vec<_> = free.map(|partition| (partition, Generation::default())).collect();
+        store.claim(stage.other, &free).await.unwrap();
+        let (claim, release) = (PartitionSet::EMPTY, PartitionSet::EMPTY);
+        let moves = Moves { claim, release, awaited: PartitionSet::from_iter([free[0].0]) };
+        let (view, mut observations) = (store.view().await.unwrap(), Observations::default());
+        let lives = async |at, observations: &mut Observations| {
+            stage.rebalancer.evict_overdue(&moves, (&view, at), observations).await.unwrap();
+            let members = store.view().await.unwrap().members;
+            members.iter().any(|member| member.id == stage.other && member.state.is_live())
+        };
+        assert!(lives(ownership.clock().now(), &mut observations).await);
+        tokio::time::advance(config.handover_timeout / 2).await;
+        let at = ownership.clock().now();
+        tokio::time::advance(config.handover_timeout).await;
+        assert!(lives(at, &mut observations).await, "at the time of the view it was not overdue");
+        assert!(!lives(ownership.clock().now(), &mut observations).await);
     }
 
     /// The release was written, and only the reply was lost.
