@@ -9,62 +9,29 @@ use tokio::{
 
 use crate::{
     cluster::{Departure, Heartbeat, Pulse, Rebalancer},
-    config::Config,
     database::Database,
     delivery::{Dispatcher, Ended, Setup},
-    handler::Registry,
     instance::{InstanceId, default_name},
     membership::Membership,
-    notifications::{Owned, listen},
     ownership::Ownership,
     partition::Partition,
-    parts::Parts,
+    parts::{Parts, WorkerParts},
     patience::Patience,
     readiness::{StartError, prepare},
-    running::{Controls, Finished, Running, ShutdownReport},
-    schedule::Routes,
-    store::{NewInstance, Notifier, PURGED_AT_ONCE, SchemaError, Store, StoreError},
-    telemetry::{Observers, Signal},
-    vitals::ListenState,
+    running::{Finished, Running, ShutdownReport},
+    store::{NewInstance, SchemaError, Store},
+    telemetry::Signal,
     wake::Wake,
 };
-
-/// The time after which an unused connection of the workers is closed.
-const UNUSED_FOR: Duration = Duration::from_secs(10);
 
 /// Joins, and returns with the workers running.
 pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Running, StartError> {
     prepare(inner).await?;
-    let (stop, stopped) = watch::channel(false);
     let (joined, first) = oneshot::channel();
-    let (announce, instance) = watch::channel(InstanceId::generate());
-    let worker = Worker {
-        store: Arc::clone(&inner.store),
-        registry: Arc::clone(&inner.registry),
-        routes: Arc::clone(&inner.scheduler.routes),
-        config: inner.config.clone(),
-        wake: inner.wake.clone(),
-        notifier: inner.notifier.clone(),
-        owned: Arc::clone(&inner.owned),
-        observers: inner.observers.clone(),
-        stopped,
-        stop: stop.clone(),
-        drained: watch::Sender::new(false),
-        announce,
-    };
+    let (parts, controls) = inner.for_workers();
+    let worker = Worker { parts, stop: controls.stop.clone(), drained: watch::Sender::new(false) };
     // Spawned before the wait: a caller that stops waiting drops `running`, and with it the workers.
-    let observers = inner.observers.clone();
-    let running = Running::spawn(
-        worker.run(joined),
-        Controls {
-            token: inner.shutdown.clone(),
-            stop,
-            instance,
-            owned: Arc::clone(&inner.owned),
-            poll_interval: inner.config.delivery.poll_interval,
-        },
-        observers,
-    );
+    let running = Running::spawn(worker.run(joined), controls, inner.observers.clone());
     match first.await {
         Ok(Err(error)) => {
             running.shutdown().await;
@@ -78,21 +45,12 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
 type Joined = oneshot::Sender<Result<(), StartError>>;
 
 struct Worker {
-    store: Arc<dyn Store>,
-    registry: Arc<Registry>,
-    routes: Arc<Routes>,
-    config: Config,
-    wake: Wake,
-    notifier: Option<Arc<dyn Notifier>>,
-    owned: Owned,
-    observers: Observers,
-    stopped: watch::Receiver<bool>,
-    /// Sets `stopped` to true.
+    parts: WorkerParts,
+    /// Sets `stopped` of the parts to true.
     stop: watch::Sender<bool>,
     /// Turns true when a person has told this instance to drain. Never reset, because a drained instance does
     /// not join again.
     drained: watch::Sender<bool>,
-    announce: watch::Sender<InstanceId>,
 }
 
 /// How a session ended.
@@ -110,7 +68,7 @@ impl Worker {
             let report = match self.session(&mut joined).await {
                 Session::Left(report) => report,
                 Session::NoThread(error) => break Finished::NoThread { error },
-                Session::Evicted if *self.stopped.borrow() => {
+                Session::Evicted if *self.parts.stopped.borrow() => {
                     ShutdownReport { graceful: false, cancelled: 0 }
                 }
                 Session::Evicted => continue,
@@ -118,11 +76,7 @@ impl Worker {
             let drained = *self.drained.borrow();
             break if drained { Finished::Drained { report } } else { Finished::Shutdown { report } };
         };
-        // The outbox may live on and schedule.
-        self.store.close_idle(Duration::ZERO).await;
-        if let Some(notifier) = &self.notifier {
-            notifier.close_idle(Duration::ZERO).await;
-        }
+        self.parts.close_all().await;
         reason
     }
 
@@ -132,10 +86,17 @@ impl Worker {
         };
         let Membership { me, store, ownership, .. } = &member;
         let me = *me;
-        let _ = self.announce.send(me);
+        let _ = self.parts.announce.send(me);
         let (pulse, evicted) = (Pulse::default(), Wake::default());
-        let started =
-            Heartbeat::start(store, me, &self.config.cluster, ownership, &self.observers, &pulse, &evicted);
+        let started = Heartbeat::start(
+            store,
+            me,
+            &self.parts.config.cluster,
+            ownership,
+            &self.parts.observers,
+            &pulse,
+            &evicted,
+        );
         let heartbeat = match started {
             Ok(heartbeat) => heartbeat,
             Err(error) => {
@@ -145,16 +106,16 @@ impl Worker {
                 return Session::Left(ShutdownReport { graceful: false, cancelled: 0 });
             }
         };
-        self.observers.emit(Signal::Joined { instance: me });
+        self.parts.observers.emit(Signal::Joined { instance: me });
         if let Some(joined) = joined.take() {
             let _ = joined.send(Ok(()));
         }
-        self.owned.send_replace(Some(ownership.clone()));
+        self.parts.owned.send_replace(Some(ownership.clone()));
         let session = self.work(&member, &heartbeat, pulse, &evicted).await;
-        self.owned.send_replace(None);
+        self.parts.owned.send_replace(None);
         if matches!(session, Session::Evicted) {
             ownership.lose();
-            self.observers.emit(Signal::Evicted { instance: me });
+            self.parts.observers.emit(Signal::Evicted { instance: me });
         }
         // The instance leaves after an eviction, too. The eviction may be its own conclusion (a crash of the
         // database has lost its last settles), and then no other instance would free its partitions soon.
@@ -175,34 +136,34 @@ impl Worker {
         let vitals = ownership.vitals();
         let dispatcher = Dispatcher::new(Setup {
             store: Arc::clone(store),
-            registry: Arc::clone(&self.registry),
-            config: self.config.delivery.clone(),
+            registry: Arc::clone(&self.parts.registry),
+            config: self.parts.config.delivery.clone(),
             ownership: ownership.clone(),
-            wake: self.wake.clone(),
+            wake: self.parts.wake.clone(),
             listen_state: vitals.listen_state().clone(),
-            observers: self.observers.clone(),
+            observers: self.parts.observers.clone(),
             fence: member.fence(),
             longest_hold: self
+                .parts
                 .config
                 .cluster
                 .handover_timeout
-                .saturating_sub(self.config.database.call_timeout),
+                .saturating_sub(self.parts.config.database.call_timeout),
         });
         let rebalancer = Rebalancer {
             store: Arc::clone(store),
             me: *me,
-            config: self.config.cluster.clone(),
-            gap_limit: self.config.cluster.gap_limit(),
+            config: self.parts.config.cluster.clone(),
+            gap_limit: self.parts.config.cluster.gap_limit(),
             ownership: ownership.clone(),
-            observers: self.observers.clone(),
-            draining: self.stopped.clone(),
+            observers: self.parts.observers.clone(),
+            draining: self.parts.stopped.clone(),
             drained: self.drained.clone(),
             views: heartbeat.views(),
         };
-        let limit = self.config.cluster.graceful_shutdown_timeout;
         // The permits are counted before the wings are dropped, which drops the permits.
         let in_flight = async {
-            overtime(self.stopped.clone(), limit).await;
+            self.parts.overtime().await;
             ownership.permits_out()
         };
         tokio::select! {
@@ -213,16 +174,16 @@ impl Worker {
             },
             () = evicted.nudged() => Session::Evicted,
             () = store.server_changed() => {
-                self.observers.emit(Signal::ServerChanged { instance: *me });
+                self.parts.observers.emit(Signal::ServerChanged { instance: *me });
                 Session::Evicted
             }
             cancelled = in_flight => {
-                self.observers.emit(Signal::ShutdownForced { records: cancelled });
+                self.parts.observers.emit(Signal::ShutdownForced { records: cancelled });
                 Session::Left(ShutdownReport { graceful: false, cancelled })
             }
-            () = pulse.keep(self.config.cluster.heartbeat_interval) => Session::Evicted,
+            () = pulse.keep(self.parts.config.cluster.heartbeat_interval) => Session::Evicted,
             () = self.housekeeping(&**store, ownership) => Session::Evicted,
-            () = self.listen_to_others(vitals.listen_state()) => Session::Evicted,
+            () = self.parts.listen_to_others(vitals.listen_state()) => Session::Evicted,
             () = heartbeat.note_unowned(vitals) => Session::Evicted,
             () = self.stop_when_drained() => Session::Evicted,
         }
@@ -236,35 +197,27 @@ impl Worker {
         std::future::pending().await
     }
 
-    /// Fetches when another process notifies of a commit. Never ends.
-    async fn listen_to_others(&self, listen_state: &ListenState) {
-        match &self.notifier {
-            Some(notifier) => listen(&**notifier, &self.wake, listen_state, &self.observers).await,
-            None => std::future::pending().await,
-        }
-    }
-
     /// Joins, however long the database is unreachable. Returns `None` if a stop was asked for, or if the
     /// database refuses while `start` waits. After `start` has returned, the join is tried again after a
     /// refusal, too, because a person may fix the cause.
     async fn join(&mut self, joined: &mut Option<Joined>) -> Option<Membership> {
         let mut instance = NewInstance {
             id: InstanceId::generate(),
-            name: self.config.cluster.instance_name.clone().unwrap_or_else(default_name),
+            name: self.parts.config.cluster.instance_name.clone().unwrap_or_else(default_name),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            fence_rows: 1 + self.config.delivery.transactional_concurrency as u32,
+            fence_rows: 1 + self.parts.config.delivery.transactional_concurrency as u32,
         };
-        if *self.stopped.borrow() {
+        if *self.parts.stopped.borrow() {
             return None;
         }
         let (mut patience, mut tried) = (Patience::default(), None);
         loop {
-            let error = match Membership::begin(&*self.store, &mut instance, &mut tried).await {
+            let error = match Membership::begin(&*self.parts.store, &mut instance, &mut tried).await {
                 Ok(member) => return Some(member),
                 Err(error) => error,
             };
-            self.report(&error);
-            if *self.stopped.borrow() {
+            self.parts.report(&error);
+            if *self.parts.stopped.borrow() {
                 return None;
             }
             if !error.class.may_pass()
@@ -274,7 +227,8 @@ impl Worker {
                 return None;
             }
             // A shutdown does not wait for the next try.
-            if tokio::time::timeout(patience.next(), self.stopped.wait_for(|stop| *stop)).await.is_ok() {
+            if tokio::time::timeout(patience.next(), self.parts.stopped.wait_for(|stop| *stop)).await.is_ok()
+            {
                 return None;
             }
         }
@@ -283,68 +237,48 @@ impl Worker {
     /// Leaves the cluster, with tries for the time of one call: the connection may be broken although the
     /// database is back. If the instance does not leave, the others wait for the stale timeout.
     async fn leave(&self, me: InstanceId) {
-        let until = Instant::now() + self.config.database.call_timeout;
+        let until = Instant::now() + self.parts.config.database.call_timeout;
         let mut patience = Patience::default();
-        while let Err(error) = self.store.leave(me).await {
-            self.report(&error);
+        while let Err(error) = self.parts.store.leave(me).await {
+            self.parts.report(&error);
             let pause = patience.next();
             if Instant::now() + pause > until {
                 return;
             }
             tokio::time::sleep(pause).await;
         }
-        self.observers.emit(Signal::Left { instance: me });
+        self.parts.observers.emit(Signal::Left { instance: me });
     }
 
     /// Keeps the list of handlers fresh and purges old rows. Never ends.
     async fn housekeeping(&self, store: &dyn Store, ownership: &Ownership) {
-        let retention = &self.config.retention;
-        let mut purge_at = Instant::now() + retention.purge_interval;
+        let mut purge_at = Instant::now() + self.parts.config.retention.purge_interval;
         let mut changes = ownership.changes();
         let mut changed = false;
         loop {
             let (since, at) = (ownership.clock().now(), Instant::now());
             tokio::select! {
-                () = tokio::time::sleep(self.config.schedule.route_refresh / 2) => {}
+                () = tokio::time::sleep(self.parts.config.schedule.route_refresh / 2) => {}
                 Ok(()) = changes.changed() => changed = true,
             };
             // Polls show whether the list has changed. If there were no polls, the list is read.
             match !changed && ownership.has_polled_since(since) {
-                true => self.routes.confirm(at),
-                false => match self.routes.refresh(store).await {
+                true => self.parts.routes.confirm(at),
+                false => match self.parts.routes.refresh(store).await {
                     Ok(()) => changed = false,
-                    Err(error) => self.report(&error),
+                    Err(error) => self.parts.report(&error),
                 },
             }
-            store.close_idle(UNUSED_FOR).await;
-            // The unbound store has the connections of the service's own calls.
-            self.store.close_idle(UNUSED_FOR).await;
+            self.parts.close_unused(store).await;
             // One instance purges for all: the owner of partition 0.
             let mine = Partition::new(0).is_some_and(|first| ownership.is_open(first));
             if Instant::now() < purge_at || !mine || !ownership.lease_holds() {
                 continue;
             }
-            purge_at = Instant::now() + retention.purge_interval;
-            match store.purge(retention.completed_for, retention.dedup_for).await {
-                Ok(purged) if purged >= PURGED_AT_ONCE => purge_at = Instant::now(),
-                Ok(_) => {}
-                Err(error) => self.report(&error),
-            }
-            if let Err(error) = store.purge_instances(self.config.cluster.purge_instances_after).await {
-                self.report(&error);
+            purge_at = self.parts.purge(store).await;
+            if let Err(error) = store.purge_instances(self.parts.config.cluster.purge_instances_after).await {
+                self.parts.report(&error);
             }
         }
     }
-
-    fn report(&self, error: &StoreError) {
-        self.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
-    }
-}
-
-/// Returns when a shutdown has exceeded its time limit.
-async fn overtime(mut stop: watch::Receiver<bool>, limit: Duration) {
-    if stop.wait_for(|stop| *stop).await.is_err() {
-        std::future::pending::<()>().await;
-    }
-    tokio::time::sleep(limit).await;
 }

@@ -432,7 +432,7 @@ mod tests {
         assert!(matches!(stage.tick().await, Ticked::Evicted));
     }
 
-    /// A process was paused, and woke with a view from before its pause. Its peer had released meanwhile.
+    /// A process was paused, and woke with a view from before its pause.
     #[tokio::test(start_paused = true)]
     async fn a_view_from_before_a_pause_evicts_nobody() {
         let stage = Stage::new().await;

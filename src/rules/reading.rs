@@ -161,8 +161,7 @@ impl Reading {
         let (from, end, reach) = match self.next {
             Next::Then(Plan::ScanById { from, reach }) => (from, from.saturating_add(reach - 1), reach),
             Next::Then(Plan::ScanOthers { from, reach }) => {
-                let end = self.watermark.others(from, reach).last().map_or(from, |(_, end)| *end);
-                (from, end, reach)
+                (from, self.watermark.end_of_others(from, reach), reach)
             }
             Next::Then(Plan::ReadAhead) => {
                 self.watermark.read_ahead(last);

@@ -209,14 +209,19 @@ impl LowWatermark {
 
     /// The ids from this one on that were not seen, and so many behind what was read.
     pub(super) fn others(&self, from: RecordId, reach: i64) -> Vec<(RecordId, RecordId)> {
-        let (mut others, top) = (self.witnesses.others(from).unwrap_or_default(), self.witnesses.top());
-        let behind = top.map_or(from, |top| top.saturating_add(1));
-        let end = behind.saturating_add(reach - 1);
+        let mut others = self.witnesses.others(from).unwrap_or_default();
+        let end = self.end_of_others(from, reach);
+        let behind = end.saturating_sub(reach - 1);
         match others.last_mut().filter(|(_, last)| last.saturating_add(1) == behind) {
             Some((_, last)) => *last = end,
             None => others.push((behind, end)),
         }
         others
+    }
+
+    /// The last of [`LowWatermark::others`].
+    pub(super) fn end_of_others(&self, from: RecordId, reach: i64) -> RecordId {
+        self.witnesses.top().unwrap_or(from - 1).saturating_add(reach)
     }
 
     /// The transactions whose end makes a scan from this id begin too late, so that its result is discarded.

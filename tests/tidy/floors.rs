@@ -78,6 +78,8 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("builder", "parts"),
     ("parts", "config"),
     ("parts", "schedule"),
+    // What controls the workers is made with the parts that they work with.
+    ("parts", "running"),
     ("outbox", "admin"),
     ("outbox", "config"),
     ("outbox", "parts"),
@@ -86,12 +88,10 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("outbox", "claiming"),
     ("outbox", "readiness"),
     // Each mode has a runtime of its own over the same front.
-    ("claiming", "config"),
     ("claiming", "parts"),
     ("claiming", "patience"),
     ("claiming", "readiness"),
     ("claiming", "running"),
-    ("claiming", "schedule"),
     ("readiness", "parts"),
     ("readiness", "patience"),
     ("runtime", "readiness"),
@@ -99,11 +99,9 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("sql", "config"),
     ("sql", "outbox"),
     ("sql", "schedule"),
-    ("runtime", "config"),
     ("runtime", "parts"),
     ("runtime", "patience"),
     ("runtime", "running"),
-    ("runtime", "schedule"),
     ("schedule", "config"),
 ];
 

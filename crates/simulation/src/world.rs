@@ -294,7 +294,9 @@ impl<'a> World<'a> {
         let until = self.now + TO_REST;
         // A process that could not leave is evicted by then.
         let evicted = self.now + 2 * self.plan.config.cluster.stale_instance_timeout;
-        while !self.shared.is_done() || self.now < evicted {
+        // A process that was told to leave during a fault may leave late. It must be back before the cluster is at
+        // rest, because nobody starts it again then.
+        while !self.shared.is_done() || !self.leaving.is_empty() || self.now < evicted {
             if self.shared.recorder.has_failed() {
                 return;
             }

@@ -137,19 +137,8 @@ impl MemoryConnection {
                 Deadline::At(time) => self.client.shared.instant_of(time),
             });
             let expires = expires.map(|at| at.ok_or_else(|| out_of_range("deadline"))).transpose()?;
-            let row = Row {
-                new: record.clone(),
-                created: now,
-                status: if next_attempt.is_some() { Status::Delayed } else { Status::Pending },
-                attempts: 0,
-                next_attempt,
-                expires,
-                completed: None,
-                last_error: None,
-                lock_owner: None,
-                lock_token: 0,
-                lock_crashes: None,
-            };
+            let status = if next_attempt.is_some() { Status::Delayed } else { Status::Pending };
+            let row = Row { status, next_attempt, expires, ..Row::pending(record.clone(), now) };
             let id = self.draw_id(tables)?;
             self.writes.inserted.push((tables.clone(), id, row));
         }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{rows::Row, store::MemoryStore};
 use crate::{
-    record::{RecordId, Status},
+    record::RecordId,
     store::{DeadLetter, DeadLetterCause, DeadLetterStore, Filter, StoreError},
 };
 
@@ -66,24 +66,8 @@ impl DeadLetterStore for MemoryStore {
             let count = taken.len();
             for DeadLetterRow { mut row, .. } in taken.into_iter().filter(|_| schedule) {
                 row.new.dedup_key = None;
-                let (next_attempt, expires, completed, last_error) = (None, None, None, None);
-                let (status, attempts, created) = (Status::Pending, 0, now);
                 let id = outbox.draw_id();
-                let new = row.new;
-                let again = Row {
-                    new,
-                    created,
-                    status,
-                    attempts,
-                    next_attempt,
-                    expires,
-                    completed,
-                    last_error,
-                    lock_owner: None,
-                    lock_token: 0,
-                    lock_crashes: None,
-                };
-                outbox.records.insert(id, again);
+                outbox.records.insert(id, Row::pending(row.new, now));
             }
             count
         })

@@ -48,6 +48,23 @@ pub(super) struct Rows {
 }
 
 impl Row {
+    /// A pending row of a record that nobody has handled yet.
+    pub(super) fn pending(new: NewRecord, created: Instant) -> Self {
+        Self {
+            new,
+            created,
+            status: Status::Pending,
+            attempts: 0,
+            next_attempt: None,
+            expires: None,
+            completed: None,
+            last_error: None,
+            lock_owner: None,
+            lock_token: 0,
+            lock_crashes: None,
+        }
+    }
+
     pub(super) fn lane(&self) -> Lane {
         Lane {
             partition: self.new.partition,

@@ -186,23 +186,7 @@ mod tests {
             dedup_key: None,
         };
         for id in 1..=count {
-            let (status, attempts, created) = (Status::Pending, 0, Instant::now());
-            let (next_attempt, expires, completed, last_error) = (None, None, None, None);
-            let new = new.clone();
-            let row = Row {
-                new,
-                created,
-                status,
-                attempts,
-                next_attempt,
-                expires,
-                completed,
-                last_error,
-                lock_owner: None,
-                lock_token: 0,
-                lock_crashes: None,
-            };
-            outbox.records.insert(id, row);
+            outbox.records.insert(id, Row::pending(new.clone(), Instant::now()));
         }
         (outbox, fence)
     }

@@ -1,6 +1,6 @@
 //! The loop that an expert would write: select, update and read a batch in one transaction, handle it, delete it.
 
-use std::{hint::black_box, sync::Arc, time::Duration};
+use std::{error::Error, hint::black_box, sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
 
@@ -28,7 +28,16 @@ pub(super) async fn drain<E: Engine>(
             E::execute(&mut conn, E::session(Session::Pinned)).await?;
             let owner = format!("loop-{number}");
             while !tally.is_complete() {
-                let rows = claim::<E>(&mut conn, &owner, batch).await?;
+                let rows = match claim::<E>(&mut conn, &owner, batch).await {
+                    Ok(rows) => rows,
+                    // Two claims can wait for each other on InnoDB: SKIP LOCKED keeps the lock of an index entry
+                    // whose row it skips.
+                    Err(error) if is_deadlock(&*error) => {
+                        E::execute(&mut conn, "ROLLBACK").await?;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
                 if rows.is_empty() {
                     tokio::time::sleep(PAUSE).await;
                     continue;
@@ -44,7 +53,11 @@ pub(super) async fn drain<E: Engine>(
                     "DELETE FROM keylane_bench_record WHERE id IN ({}) AND lock_owner = '{owner}'",
                     list(&ids)
                 );
-                E::execute(&mut conn, delete).await?;
+                while let Err(error) = E::execute(&mut conn, delete.clone()).await {
+                    if !is_deadlock(&*error) {
+                        return Err(error);
+                    }
+                }
             }
             Result::Ok(())
         });
@@ -77,6 +90,12 @@ async fn claim<E: Engine>(conn: &mut E::Connection, owner: &str, batch: usize) -
     }
     E::execute(conn, "COMMIT").await?;
     Ok(rows)
+}
+
+/// Whether the database has ended the transaction so that another one can go on.
+fn is_deadlock(error: &(dyn Error + Send + Sync + 'static)) -> bool {
+    let Some(sqlx::Error::Database(error)) = error.downcast_ref() else { return false };
+    matches!(error.code().as_deref(), Some("40001" | "40P01"))
 }
 
 fn list(ids: &[i64]) -> String {
