@@ -80,10 +80,10 @@ pub fn pause_after(tries: u32, roll: f64) -> Duration {
     doubled.min(LAST_TRY).mul_f64(1.0 - 0.5 * roll.clamp(0.0, 1.0))
 }
 
-/// The longest time of a search for the head, and the fewest partitions per search, so that a slow network
-/// does not stop the search.
+/// The longest time of a search for the head.
 const SEARCH_TIME: Duration = Duration::from_millis(50);
-const LEAST_SEARCH: usize = 4;
+/// The fewest partitions per search for the head, so that a slow network does not stop the search.
+pub const LEAST_SEARCH: usize = 4;
 
 /// The number of partitions per search for a head, after a search of `partitions` partitions that took this
 /// long.

@@ -1,5 +1,4 @@
-//! The partitions in which a poll searches for the head, to find records that others have made pending below
-//! the watermark.
+//! Where a poll searches for the head, to find records that others have made pending below the watermark.
 
 use std::time::Duration;
 
@@ -8,45 +7,64 @@ use crate::{
     rules::pacing,
 };
 
+/// While records are in memory and the search is cheap, one in this many polls searches.
+const POLLS_A_SEARCH: u32 = 5;
+
+/// The number of records fetched since the last search from which on its time says nothing of the next one:
+/// to walk over so many that are done takes some 10 ms.
+const RECORDS_A_SEARCH: usize = 4_096;
+
 /// A search for a head reads the index entries of all finished records of the partition that the database
 /// cannot remove yet, because a transaction is open. So one poll searches only as many partitions as take
-/// little time.
+/// little time. How many that are, a search of a few partitions shows.
 pub(super) struct HeadSearch {
     /// The number of partitions per search. Written by `took`.
     partitions: usize,
-    /// The first partition of the next search. Moved on by each poll.
+    /// The first partition of the next search. Moved on by each search of a part.
     turn: usize,
-}
-
-/// Where a poll searches for the head.
-pub(super) enum SearchIn {
-    /// In all partitions: the search is cheap.
-    All,
-    /// In these partitions: the search is expensive.
-    Some(PartitionSet),
+    /// The number of records fetched since the last search. Counted by `fetched`, cleared by `took`.
+    fetched: usize,
+    /// Whether a search of a few partitions is under way, which shows in how many the poll searches next.
+    /// Set by `next`, cleared by `took`.
+    probes: bool,
 }
 
 impl Default for HeadSearch {
     fn default() -> Self {
-        Self { partitions: PARTITION_COUNT, turn: 0 }
+        Self { partitions: PARTITION_COUNT, turn: 0, fetched: 0, probes: false }
     }
 }
 
 impl HeadSearch {
-    /// A search of this many partitions has taken this time.
-    pub(super) fn took(&mut self, partitions: usize, took: Duration) {
-        self.partitions = pacing::partitions_a_search(partitions, took);
+    /// This many records were fetched.
+    pub(super) fn fetched(&mut self, records: usize) {
+        self.fetched = self.fetched.saturating_add(records);
     }
 
-    /// The partitions of the next search. Called once per poll.
-    pub(super) fn next(&mut self) -> SearchIn {
-        if self.partitions >= PARTITION_COUNT {
-            return SearchIn::All;
+    /// A search of this many partitions has taken this time. Returns the partitions in which the poll goes on to
+    /// search, if it does.
+    pub(super) fn took(&mut self, partitions: usize, took: Duration) -> Option<PartitionSet> {
+        self.partitions = pacing::partitions_a_search(partitions, took);
+        self.fetched = 0;
+        std::mem::take(&mut self.probes).then(|| self.turn_of(self.partitions))
+    }
+
+    /// The partitions in which the next poll searches, if it does. Called once per poll, with the number of
+    /// polls so far and whether records are in memory.
+    pub(super) fn next(&mut self, polls: u32, in_memory: bool) -> Option<PartitionSet> {
+        let cheap = self.partitions >= PARTITION_COUNT;
+        if cheap && in_memory && !polls.is_multiple_of(POLLS_A_SEARCH) {
+            return None;
         }
+        self.probes = self.fetched >= RECORDS_A_SEARCH;
+        Some(self.turn_of(if self.probes { pacing::LEAST_SEARCH } else { self.partitions }))
+    }
+
+    fn turn_of(&mut self, partitions: usize) -> PartitionSet {
         let all: Vec<Partition> = Partition::all().collect();
-        let some = all.into_iter().cycle().skip(self.turn).take(self.partitions).collect();
-        self.turn = (self.turn + self.partitions) % PARTITION_COUNT;
-        SearchIn::Some(some)
+        let first = self.turn;
+        self.turn = (first + partitions) % PARTITION_COUNT;
+        all.into_iter().cycle().skip(first).take(partitions).collect()
     }
 }
 
@@ -57,18 +75,48 @@ mod tests {
     #[test]
     fn searches_that_take_long_are_spread_over_polls() {
         let mut search = HeadSearch::default();
-        assert!(matches!(search.next(), SearchIn::All));
-        search.took(PARTITION_COUNT, Duration::from_secs(1));
+        assert_eq!(search.next(1, false), Some(PartitionSet::ALL));
+        assert_eq!(search.took(PARTITION_COUNT, Duration::from_secs(1)), None);
         let mut asked = PartitionSet::EMPTY;
         let mut polls = 0;
         while asked != PartitionSet::ALL {
-            let SearchIn::Some(some) = search.next() else { panic!("all at once") };
+            let some = search.next(polls, true).unwrap();
             assert!(some.len() < 16, "{}", some.len());
             asked = asked.union(some);
             polls += 1;
         }
-        assert!(polls < PARTITION_COUNT, "{polls}");
+        assert!(polls < PARTITION_COUNT as u32, "{polls}");
         search.took(4, Duration::from_micros(8));
-        assert!(matches!(search.next(), SearchIn::All), "what has ended is removed by now");
+        assert_eq!(search.next(polls, false), Some(PartitionSet::ALL), "what has ended is removed by now");
+    }
+
+    #[test]
+    fn a_search_is_seldom_while_it_is_cheap_and_there_is_work() {
+        let mut search = HeadSearch::default();
+        let searched: Vec<u32> = (1..=10).filter(|polls| search.next(*polls, true).is_some()).collect();
+        assert_eq!(searched, [5, 10]);
+    }
+
+    /// The search before was over at once, and a million rows have died since.
+    #[test]
+    fn a_few_partitions_are_searched_first_if_much_was_done_since() {
+        let mut search = HeadSearch::default();
+        search.took(PARTITION_COUNT, Duration::from_millis(1));
+        search.fetched(1_000_000);
+        let few = search.next(5, true).unwrap();
+        assert_eq!(few.len(), pacing::LEAST_SEARCH);
+        // The poll goes on where the first search has ended, in as many as take 50 ms.
+        let more = search.took(few.len(), Duration::from_millis(40)).unwrap();
+        assert_eq!((more.len(), more.union(few).len()), (5, 9));
+        assert_eq!(search.took(more.len(), Duration::from_millis(50)), None, "one poll, two searches");
+    }
+
+    #[test]
+    fn a_poll_searches_everywhere_if_a_few_partitions_are_cheap() {
+        let mut search = HeadSearch::default();
+        search.fetched(1_000_000);
+        assert_eq!(search.next(1, false).unwrap().len(), pacing::LEAST_SEARCH);
+        assert_eq!(search.took(pacing::LEAST_SEARCH, Duration::from_micros(300)), Some(PartitionSet::ALL));
+        assert_eq!(search.next(2, false), Some(PartitionSet::ALL), "nothing was done since");
     }
 }

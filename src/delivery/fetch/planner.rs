@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     budget::{Budget, FetchBudget, Room, Wanted},
-    head_search::{HeadSearch, SearchIn},
+    head_search::HeadSearch,
     listening::Listening,
     query::{FetchRequest, FetchResult},
     stop_reads::StopReads,
@@ -21,9 +21,6 @@ use crate::{
     store::Handlers,
     vitals::ListenState,
 };
-
-/// While records are in memory, one in this many polls searches for the head.
-const POLLS_A_SEARCH: u32 = 5;
 
 /// What the planner asks of the dispatcher.
 pub(in crate::delivery) enum Step {
@@ -262,8 +259,12 @@ impl Planner {
         if !request.part {
             self.readings.end(&request.reading);
         }
+        self.head_search.fetched(result.records.len());
         if let Some((partitions, took)) = result.walked {
-            self.head_search.took(partitions, took);
+            if let Some(next) = self.head_search.took(partitions, took) {
+                self.mark_missed(next);
+                self.want();
+            }
         }
         self.walked(&request.handlers, now);
         if self.budget.releasing(releasing) {
@@ -345,11 +346,11 @@ impl Planner {
         let Some(polls) = fired.poll else { return false };
         // Other processes can make a record pending below the watermark: by a repair, or by an insert with an
         // id of their own. No event tells of it, so a poll searches for it from time to time.
-        match self.head_search.next() {
-            SearchIn::All if in_memory == 0 => self.readings.fetch_by_partition_next(),
-            SearchIn::All if polls.is_multiple_of(POLLS_A_SEARCH) => self.missed = PartitionSet::ALL,
-            SearchIn::All => {}
-            SearchIn::Some(partitions) => self.mark_missed(partitions),
+        match self.head_search.next(polls, in_memory > 0) {
+            Some(all) if all == PartitionSet::ALL && in_memory == 0 => {
+                self.readings.fetch_by_partition_next();
+            }
+            next => self.mark_missed(next.unwrap_or(PartitionSet::EMPTY)),
         }
         true
     }
