@@ -15,3 +15,4 @@ mod rebalance;
 #[cfg(feature = "ssl")]
 mod secure;
 mod stage;
+mod traced;

@@ -1,0 +1,89 @@
+//! One trace id, from a request to the consumer of the message that it leads to.
+
+use std::{
+    convert::Infallible,
+    io::{self, Write},
+    sync::{Arc, Mutex},
+};
+
+use http::{Request, Response};
+use keylane::{Outbox, RawEvent, ScheduleOptions, memory::MemoryPool};
+use keylane_consumer::Consumer;
+use keylane_kafka::{KafkaConfig, KafkaSink, Route};
+use keylane_web::TraceIdLayer;
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::{
+    away::BROKER,
+    broker,
+    stage::{Told, config, take},
+};
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The request goes through the guard, its event through outbox and broker, and the consumer logs with the id of
+/// the request. The answer has the id, too.
+#[tokio::test]
+async fn one_trace_id_goes_from_the_request_through_the_broker_to_the_consumer() {
+    let _shared = BROKER.read().await;
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
+    // The consumer works on this thread, too.
+    let _guard = tracing::subscriber::set_default(subscriber);
+
+    let topic = broker::topic_of(1).await;
+    let sink = KafkaSink::new(KafkaConfig::new(broker::address())).unwrap();
+    let outbox = Outbox::builder(MemoryPool::new())
+        .default_headers(keylane_web::event_headers)
+        .handlers([sink.route(Route::to(&topic)).registration("kafka")])
+        .build()
+        .await
+        .unwrap();
+    outbox.migrate().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    let (handler, mut seen) = Told::new(async |_| {
+        tracing::info!("confirmed");
+        Ok(())
+    });
+    let consumer = Consumer::builder(config(&broker::unused_name()))
+        .topic(topic.as_str(), handler)
+        .dead_letters(broker::topic_of(1).await)
+        .start()
+        .unwrap();
+
+    let place_order = service_fn(move |_: Request<()>| {
+        let outbox = outbox.clone();
+        async move {
+            let scheduled = outbox.transaction(async |tx| {
+                let order = RawEvent::new("order.placed", "customer-7", r#"{"id":1}"#);
+                outbox.schedule_raw(tx, order, ScheduleOptions::new()).await
+            });
+            scheduled.await.unwrap();
+            Ok::<_, Infallible>(Response::new(()))
+        }
+    });
+    let request = Request::post("/orders").header("x-trace-id", "4bf92f35").body(()).unwrap();
+    let answer = TraceIdLayer::new().layer(place_order).oneshot(request).await.unwrap();
+    assert_eq!(answer.headers()["x-trace-id"], "4bf92f35");
+
+    take(&mut seen, 1).await;
+    assert!(consumer.shutdown().await.graceful);
+    assert!(running.shutdown().await.graceful);
+    let [message] = &*broker::read(&topic).await else { panic!("one message") };
+    assert_eq!(broker::headers(message).get("trace_id").map(String::as_str), Some("4bf92f35"));
+    let lines = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let line = lines.lines().find(|line| line.contains("confirmed")).unwrap();
+    assert!(line.contains(r#"trace_id="4bf92f35""#), "{line}");
+}
