@@ -46,7 +46,8 @@ impl HeadSearch {
     pub(super) fn took(&mut self, partitions: usize, took: Duration) -> Option<PartitionSet> {
         self.partitions = pacing::partitions_a_search(partitions, took);
         self.fetched = 0;
-        std::mem::take(&mut self.probes).then(|| self.turn_of(self.partitions))
+        let left = self.partitions.saturating_sub(partitions);
+        (std::mem::take(&mut self.probes) && left > 0).then(|| self.turn_of(left))
     }
 
     /// The partitions in which the next poll searches, if it does. Called once per poll, with the number of
@@ -105,18 +106,19 @@ mod tests {
         search.fetched(1_000_000);
         let few = search.next(5, true).unwrap();
         assert_eq!(few.len(), pacing::LEAST_SEARCH);
-        // The poll goes on where the first search has ended, in as many as take 50 ms.
-        let more = search.took(few.len(), Duration::from_millis(40)).unwrap();
-        assert_eq!((more.len(), more.union(few).len()), (5, 9));
-        assert_eq!(search.took(more.len(), Duration::from_millis(50)), None, "one poll, two searches");
+        // The poll goes on where the first search has ended, for the rest of its 50 ms.
+        let more = search.took(few.len(), Duration::from_millis(20)).unwrap();
+        assert_eq!((more.len(), more.union(few).len()), (6, 10));
+        assert_eq!(search.took(more.len(), Duration::from_millis(30)), None, "one poll, two searches");
     }
 
     #[test]
     fn a_poll_searches_everywhere_if_a_few_partitions_are_cheap() {
         let mut search = HeadSearch::default();
         search.fetched(1_000_000);
-        assert_eq!(search.next(1, false).unwrap().len(), pacing::LEAST_SEARCH);
-        assert_eq!(search.took(pacing::LEAST_SEARCH, Duration::from_micros(300)), Some(PartitionSet::ALL));
+        let few = search.next(1, false).unwrap();
+        let rest = search.took(few.len(), Duration::from_micros(300)).unwrap();
+        assert_eq!((few.len(), rest.union(few)), (pacing::LEAST_SEARCH, PartitionSet::ALL));
         assert_eq!(search.next(2, false), Some(PartitionSet::ALL), "nothing was done since");
     }
 }
