@@ -25,8 +25,8 @@ pub trait RecordStore: Send + Sync + 'static {
         pick: Pick<'_>,
     ) -> Result<Vec<Record>, StoreError>;
 
-    /// The id of the head of these partitions.
-    async fn find_head(&self, partitions: PartitionSet) -> Result<Head, StoreError>;
+    /// The id of the head of these partitions, without the records in `skip`.
+    async fn find_head(&self, partitions: PartitionSet, skip: &[RecordId]) -> Result<Head, StoreError>;
 
     /// Reads the last id, then draws the number of a transaction. `None` on a database without such numbers.
     async fn draw_number(&self) -> Result<Option<(Witness, Server)>, StoreError> {

@@ -76,7 +76,7 @@ impl<'o, T: Target> Fetcher<'o, T> {
                 Statement::FindBystanders(of) => {
                     reading.bystanders_found(store.find_bystanders(&of).await.unwrap());
                 }
-                Statement::FindHead(of) => reading.head_found(&store.find_head(of).await.unwrap()),
+                Statement::FindHead(of) => reading.head_found(&store.find_head(of, &skip).await.unwrap()),
                 statement @ (Statement::ScanById { .. } | Statement::ScanOthers { .. }) => {
                     let list = reading.listed(limit);
                     let pick = Pick::new(&skip, limit);

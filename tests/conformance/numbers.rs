@@ -159,7 +159,7 @@ pub(crate) async fn a_scan_and_its_horizon_agree<T: SqlTarget>(outbox: &Outbox<T
             outbox.insert(&mut tx, &[record("order-1")]).await;
             tx
         };
-        let number = outbox.store.find_head(PartitionSet::ALL).await.unwrap().number.unwrap();
+        let number = outbox.store.find_head(PartitionSet::ALL, &[]).await.unwrap().number.unwrap();
         let open = outbox.store.scan_by_id(whole).await.unwrap();
         assert!(open.1.open_from().unwrap() < number, "one below is open");
         outbox.commit(tx).await;

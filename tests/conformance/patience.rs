@@ -19,7 +19,7 @@ pub(crate) async fn a_read_without_an_answer_is_given_more_time_the_next_time<T:
     T::execute(&mut holder, outbox.sql(T::LOCK_RECORDS)).await.unwrap();
     let mut refused = 0;
     let head = loop {
-        let reading = store.find_head(PartitionSet::ALL);
+        let reading = store.find_head(PartitionSet::ALL, &[]);
         tokio::pin!(reading);
         if let Ok(early) = tokio::time::timeout(call_timeout.mul_f64(1.5), &mut reading).await {
             early.expect_err("the table is locked");
@@ -31,7 +31,7 @@ pub(crate) async fn a_read_without_an_answer_is_given_more_time_the_next_time<T:
         // A busy machine may be late with the release.
         break match promptly(reading).await {
             Ok(head) => head,
-            Err(_) => promptly(store.find_head(PartitionSet::ALL)).await.unwrap(),
+            Err(_) => promptly(store.find_head(PartitionSet::ALL, &[])).await.unwrap(),
         };
     };
     assert_eq!(head.first, Some(id));

@@ -260,11 +260,11 @@ impl Planner {
             self.readings.end(&request.reading);
         }
         self.head_search.fetched(result.records.len());
-        if let Some((partitions, took)) = result.walked {
-            if let Some(next) = self.head_search.took(partitions, took) {
-                self.mark_missed(next);
-                self.want();
-            }
+        if let Some((partitions, took)) = result.walked
+            && let Some(next) = self.head_search.took(partitions, took)
+        {
+            self.mark_missed(next);
+            self.want();
         }
         self.walked(&request.handlers, now);
         if self.budget.releasing(releasing) {

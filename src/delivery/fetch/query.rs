@@ -153,7 +153,7 @@ async fn behind_the_watermark(
             Statement::FindBystanders(of) => reading.bystanders_found(store.find_bystanders(&of).await?),
             Statement::FindHead(of) => {
                 let began = Instant::now();
-                let head = store.find_head(of).await?;
+                let head = store.find_head(of, pick.skip).await?;
                 *walked = Some((of.len(), began.elapsed()));
                 reading.head_found(&head);
             }

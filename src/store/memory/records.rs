@@ -38,10 +38,10 @@ impl RecordStore for MemoryStore {
         .await
     }
 
-    async fn find_head(&self, partitions: PartitionSet) -> Result<Head, StoreError> {
+    async fn find_head(&self, partitions: PartitionSet, skip: &[RecordId]) -> Result<Head, StoreError> {
         self.call("find head", |outbox, _| {
             let number = Some(outbox.draw_number());
-            Head { first: outbox.records.head(partitions), horizon: outbox.horizon(), number }
+            Head { first: outbox.records.head(partitions, skip), horizon: outbox.horizon(), number }
         })
         .await
     }

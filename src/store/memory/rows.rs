@@ -1,7 +1,7 @@
 //! The table of records with its indexes.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     ops::Range,
     time::Duration,
 };
@@ -163,9 +163,11 @@ impl Rows {
     }
 
     /// The first pending record of these partitions.
-    pub(super) fn head(&self, partitions: PartitionSet) -> Option<RecordId> {
+    pub(super) fn head(&self, partitions: PartitionSet, skip: &[RecordId]) -> Option<RecordId> {
+        let skip: HashSet<RecordId> = skip.iter().copied().collect();
         let of = |partition| self.pending.range((partition, RecordId::MIN)..=(partition, RecordId::MAX));
-        partitions.iter().filter_map(|partition| of(partition).next()).map(|(_, id)| *id).min()
+        let first = |partition| of(partition).map(|(_, id)| *id).find(|id| !skip.contains(id));
+        partitions.iter().filter_map(first).min()
     }
 
     /// The delayed records of a partition whose time has come, the longest due first.

@@ -241,6 +241,7 @@ pub(crate) trait Driver: Database {
         conn: &'c mut Self::Connection,
         sql: &'c Statements,
         partitions: PartitionSet,
+        skip: &'c [RecordId],
     ) -> DriverResult<'c, Head>;
     /// Inserts records that share their due time, as one statement.
     fn insert_rows<'c>(conn: &'c mut Self::Connection, insert: Insert<'c>) -> DriverResult<'c, ()>;

@@ -33,8 +33,8 @@ pub(super) fn fetch_lists(partitions: PartitionSet, pick: Pick<'_>) -> Lists {
     ]
 }
 
-pub(super) fn head_lists(partitions: PartitionSet) -> Lists {
-    vec![("{partitions}", numbers(partitions))]
+pub(super) fn head_lists(partitions: PartitionSet, skip: &[RecordId]) -> Lists {
+    vec![("{partitions}", numbers(partitions)), ("{skip}", skipped(skip.iter().copied()))]
 }
 
 pub(super) fn scan_lists(scan: &IdScan<'_>) -> Lists {
@@ -183,6 +183,7 @@ macro_rules! sqlx_fetches {
             conn: &'c mut $connection,
             sql: &'c crate::store::sql::statements::Statements,
             partitions: crate::partition::PartitionSet,
+            skip: &'c [crate::record::RecordId],
         ) -> crate::store::sql::driver::DriverResult<'c, crate::rules::horizon::Head> {
             use crate::store::sql::{
                 fetches,
@@ -190,7 +191,7 @@ macro_rules! sqlx_fetches {
             };
             Box::pin(async move {
                 let last_id = sqlx::query_scalar(safe(&sql.last_id)).fetch_one(&mut *conn).await?;
-                let first = fill(&sql.find_head, &fetches::head_lists(partitions));
+                let first = fill(&sql.find_head, &fetches::head_lists(partitions, skip));
                 let first = get::<i64>(&sqlx::raw_sql(first).fetch_one(conn).await?, 0)?;
                 let horizon = Horizon { last_id, ..Horizon::default() };
                 Ok(crate::rules::horizon::Head { first, horizon, number: None })

@@ -244,12 +244,13 @@ impl Driver for Postgres {
         conn: &'c mut PgConnection,
         sql: &'c Statements,
         partitions: PartitionSet,
+        skip: &'c [RecordId],
     ) -> DriverResult<'c, Head> {
         let numbers: Vec<i16> = partitions.iter().map(|partition| i16::from(partition.number())).collect();
         Box::pin(async move {
             let drawn = numbers::draw_number(conn, sql).await?;
             let (first, seen, server): (Option<i64>, String, i64) =
-                sqlx::query_as(safe(&sql.find_head)).bind(numbers).fetch_one(conn).await?;
+                sqlx::query_as(safe(&sql.find_head)).bind(numbers).bind(skip).fetch_one(conn).await?;
             // Numbers that another server has drawn do not count.
             let of_it = drawn.filter(|(_, of)| of.0 == server);
             let last_id = of_it.map_or(0, |(witness, _)| witness.last_id);

@@ -41,10 +41,10 @@ impl<D: Driver> RecordStore for SqlStore<D> {
         .await
     }
 
-    async fn find_head(&self, partitions: PartitionSet) -> Result<Head, StoreError> {
+    async fn find_head(&self, partitions: PartitionSet, skip: &[RecordId]) -> Result<Head, StoreError> {
         self.read_patiently("find head", async {
             let mut conn = self.poll.borrow().await?;
-            let head = D::find_head(&mut conn, &self.sql, partitions).await?;
+            let head = D::find_head(&mut conn, &self.sql, partitions, skip).await?;
             conn.keep();
             Ok(head)
         })

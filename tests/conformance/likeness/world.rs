@@ -131,7 +131,7 @@ impl<'a, T: Likened> World<'a, T> {
             }
             Command::FindHead { key } => {
                 let of = [self.partition(*key)].into_iter().collect();
-                let head = self.store.find_head(of).await.unwrap();
+                let head = self.store.find_head(of, &[]).await.unwrap();
                 format!("{:?}", head.first.map(|id| self.name(id)))
             }
             Command::Settle { worker, outcomes, reply } => self.settle(*worker, outcomes, *reply).await,

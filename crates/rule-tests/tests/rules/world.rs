@@ -173,7 +173,8 @@ impl World {
             Next::Number(of, last_id) => Next::Head(of, last_id, table.whole()),
             Next::Head(of, last_id, number) => {
                 let horizon = Horizon { last_id, snapshot: table.snapshot(), ..Horizon::default() };
-                let head = Head { first: table.pending(of).next(), horizon, number: table.told(number) };
+                let first = table.pending(of).find(|id| !fetch.skip.contains(id));
+                let head = Head { first, horizon, number: table.told(number) };
                 fetch.reading.head_found(&head);
                 Next::Statement
             }

@@ -1,7 +1,9 @@
--- The first pending record of all partitions given, the snapshot that sees it, and the server.
+-- The first pending record of all partitions given, without those in $2; the snapshot that sees it, and the server.
 SELECT (SELECT min(head.id)
         FROM unnest($1::int2[]) AS p (no)
         CROSS JOIN LATERAL (
-            SELECT o.id FROM {outbox}record o WHERE o.partition_no = p.no AND o.status = 0 ORDER BY o.id LIMIT 1
+            SELECT o.id FROM {outbox}record o
+            WHERE o.partition_no = p.no AND o.status = 0 AND o.id NOT IN (SELECT unnest($2::int8[]))
+            ORDER BY o.id LIMIT 1
         ) AS head),
        pg_current_snapshot()::text, {server}
