@@ -7,8 +7,8 @@
 
 use crate::record::RecordId;
 
-/// The most ranges that are kept, and the most that one scan reads.
-pub(super) const MOST_RANGES: usize = 4_096;
+/// The most ranges that are kept.
+const MOST_RANGES: usize = 4_096;
 
 /// Ids of which a snapshot has seen the rows. The more are forgotten, the more is read again, and nothing is
 /// lost.

@@ -207,11 +207,20 @@ impl LowWatermark {
         self.witnesses.lists()
     }
 
-    /// The ids from this one on that were not seen, and so many behind what was read.
+    /// The ids from this one on that were not seen: `reach` of them at most, so that one scan does not look at all that a
+    /// large transaction has written. Then, if these are all, `reach` ids behind what was read.
     pub(super) fn others(&self, from: RecordId, reach: i64) -> Vec<(RecordId, RecordId)> {
-        let mut others = self.witnesses.others(from).unwrap_or_default();
-        let end = self.end_of_others(from, reach);
-        let behind = end.saturating_sub(reach - 1);
+        let (mut others, mut left) = (Vec::new(), reach);
+        for (first, last) in self.witnesses.others(from).unwrap_or_default() {
+            let last = last.min(first.saturating_add(left - 1));
+            others.push((first, last));
+            left -= last - first + 1;
+            if left <= 0 {
+                return others;
+            }
+        }
+        let top = self.witnesses.top().unwrap_or(from - 1);
+        let (behind, end) = (top.saturating_add(1), top.saturating_add(reach));
         match others.last_mut().filter(|(_, last)| last.saturating_add(1) == behind) {
             Some((_, last)) => *last = end,
             None => others.push((behind, end)),
@@ -221,7 +230,7 @@ impl LowWatermark {
 
     /// The last of [`LowWatermark::others`].
     pub(super) fn end_of_others(&self, from: RecordId, reach: i64) -> RecordId {
-        self.witnesses.top().unwrap_or(from - 1).saturating_add(reach)
+        self.others(from, reach).last().map_or(from - 1, |(_, last)| *last)
     }
 
     /// The transactions whose end makes a scan from this id begin too late, so that its result is discarded.
@@ -581,6 +590,20 @@ mod tests {
         }
         assert!(scans < 25, "{scans}");
         assert_eq!(watermark.by_partition, 0, "that nothing was found there tells nothing of others");
+    }
+
+    #[test]
+    fn a_scan_looks_at_a_bounded_number_of_ids_that_were_not_seen() {
+        let mut watermark = decided(10, None);
+        watermark.witnesses.read(&Snapshot { end: 40, open: vec![15] }, 100_000);
+        watermark.witnesses.see(&[20_000, 20_001, 90_000]);
+        let end = 1_000 + LEAST_REACH - 1;
+        assert_eq!(watermark.others(1_000, LEAST_REACH), [(1_000, end)]);
+        assert_eq!(watermark.end_of_others(1_000, LEAST_REACH), end);
+        let end = 20_001 + LEAST_REACH - 1_000;
+        assert_eq!(watermark.others(19_000, LEAST_REACH), [(19_000, 19_999), (20_002, end)]);
+        let end = 100_000 + MOST_REACH;
+        assert_eq!(watermark.others(89_900, MOST_REACH), [(89_900, 89_999), (90_001, end)]);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! records below. Both snapshots are those of the statements that read the records: with a snapshot of
 //! another moment, a later record could pass an earlier one that became visible in between.
 
-use super::seen::{MOST_RANGES, Seen};
+use super::seen::Seen;
 use crate::record::RecordId;
 
 /// The most witnesses that are kept. With fewer witnesses, bounds are lower, but never wrong.
@@ -23,9 +23,6 @@ const NEAR: i64 = 128;
 /// If an open transaction may have drawn an id that is more than so many ids back, scans list what they see. To walk
 /// over fewer ids costs less than the lists.
 const FAR: i64 = 4_096;
-
-/// The most ids that one scan looks at when it leaves out what was seen.
-const MOST_OTHERS: i64 = 65_536;
 
 /// Which transactions a statement sees as ended, by their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -186,13 +183,11 @@ impl Witnesses {
     }
 
     /// The ids that a fetch from this id on has to look at up to [`Witnesses::top`]: all but those that were
-    /// seen. `None` if it costs less to walk over all, or if they are too many.
+    /// seen. `None` if it costs less to walk over all.
     pub fn others(&self, from: RecordId) -> Option<Vec<(RecordId, RecordId)>> {
         let top =
             self.top().filter(|top| top.saturating_sub(from) > NEAR && self.seen.last() > Some(from))?;
-        let others = self.seen.others(from, top);
-        let count: i64 = others.iter().map(|(first, last)| last - first + 1).sum();
-        (count <= MOST_OTHERS && others.len() <= MOST_RANGES).then_some(others)
+        Some(self.seen.others(from, top))
     }
 
     /// Lowers the extent of the last fetch to the ids below this one.
@@ -365,17 +360,8 @@ mod tests {
         // Records above an id may be pending again.
         witnesses.lower(9_050);
         assert_eq!((witnesses.top(), witnesses.others(201)), (Some(9_049), None));
-    }
-
-    #[test]
-    fn too_many_others_are_walked_over() {
-        let mut witnesses = witnesses();
-        witnesses.read(&snapshot(40, &[15]), 110 + MOST_OTHERS);
-        witnesses.see(&[30_000, 110 + MOST_OTHERS]);
-        assert_eq!(witnesses.others(108), None);
-        assert_eq!(witnesses.others(109).unwrap().len(), 2);
         witnesses.reset();
-        assert_eq!((witnesses.top(), witnesses.others(109)), (None, None));
+        assert_eq!((witnesses.top(), witnesses.others(201)), (None, None));
     }
 
     #[test]
