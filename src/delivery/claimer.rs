@@ -50,6 +50,8 @@ pub(crate) struct Claimer {
     claim_sent: Option<Duration>,
     /// Whether the last call of the database has failed.
     failing: bool,
+    /// Whether the last answer was that of a claim. Then outcomes are written next, if there are any.
+    claimed_last: bool,
     store: Arc<dyn Store>,
     registry: Arc<Registry>,
     ownership: Ownership,
@@ -82,6 +84,7 @@ impl Claimer {
             leased: false,
             claim_sent: None,
             failing: false,
+            claimed_last: false,
             store,
             registry,
             ownership,
@@ -109,9 +112,17 @@ impl Claimer {
             if *self.stopped.borrow_and_update() {
                 self.claims.stop();
             }
-            claiming = claiming.or_else(|| self.start_claim());
+            for claims in [!self.claimed_last, self.claimed_last] {
+                // Of one writer the two would only wait for each other.
+                if self.store.has_one_writer() && (claiming.is_some() || settling.is_some()) {
+                    break;
+                }
+                match claims {
+                    true => claiming = claiming.or_else(|| self.start_claim()),
+                    false => settling = settling.or_else(|| self.start_settle()),
+                }
+            }
             self.start_runs();
-            settling = settling.or_else(|| self.start_settle());
             renewing = renewing.or_else(|| self.start_renewal());
             self.claims.take_signals().into_iter().for_each(|signal| self.observers.emit(signal));
             if *self.stopped.borrow() && claiming.is_none() && settling.is_none() && self.claims.is_empty() {
@@ -167,7 +178,7 @@ impl Claimer {
     }
 
     fn claimed(&mut self, (wanted, sent, answer): Answer) {
-        self.claim_sent = None;
+        (self.claim_sent, self.claimed_last) = (None, true);
         match answer {
             Ok(claimed) => {
                 self.answered();
@@ -208,6 +219,7 @@ impl Claimer {
 
     fn settled(&mut self, outcomes: Vec<ClaimOutcome>, Written { records, refused }: Written) {
         self.answered();
+        self.claimed_last = false;
         self.ownership.vitals().settle_ends();
         self.observers.emit(Signal::Settled { records });
         let outlived = outcomes.len().saturating_sub(records + refused.len());

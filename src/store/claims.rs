@@ -40,6 +40,10 @@ impl Mode {
 #[async_trait]
 #[doc(hidden)]
 pub trait ClaimStore: Send + Sync + 'static {
+    /// Whether the database has one writer at a time, so that a claim and a write of outcomes wait for each
+    /// other.
+    fn has_one_writer(&self) -> bool;
+
     /// The mode of the tables. If it differs from the wanted mode, changes it to claimed mode, unless the
     /// other mode is in use.
     async fn enter(&self, wanted: Mode) -> Result<Mode, StoreError>;

@@ -16,6 +16,10 @@ use crate::{
 
 #[async_trait]
 impl ClaimStore for MemoryStore {
+    fn has_one_writer(&self) -> bool {
+        false
+    }
+
     async fn enter(&self, wanted: Mode) -> Result<Mode, StoreError> {
         self.call("enter", |outbox, _| {
             let is_used = outbox.instances.values().map(|row| row.state).any(InstanceState::is_live);

@@ -61,7 +61,7 @@ pub(super) async fn still_due<D: Driver>(
     }
     let sql = fill(&sql.still_due, &[("{ids}", list(gone.iter().copied()))]);
     // A database without row locks has one writer: beginning to write waits for the cancel.
-    let one_writer = D::DIALECT.unlocked.is_empty();
+    let one_writer = D::DIALECT.has_one_writer();
     if one_writer {
         begin::<D>(conn).await?;
     }

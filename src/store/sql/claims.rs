@@ -70,6 +70,10 @@ impl<'a> Sorted<'a> {
 
 #[async_trait]
 impl<D: Driver> ClaimStore for SqlStore<D> {
+    fn has_one_writer(&self) -> bool {
+        D::DIALECT.has_one_writer()
+    }
+
     async fn enter(&self, wanted: Mode) -> Result<Mode, StoreError> {
         self.call("enter", async {
             let mut conn = self.control.borrow().await?;

@@ -65,6 +65,11 @@ pub(crate) struct Mark {
 }
 
 impl Dialect {
+    /// Whether the database has one writer at a time, and no row locks.
+    pub(crate) fn has_one_writer(&self) -> bool {
+        self.unlocked.is_empty()
+    }
+
     /// Renders a statement for these tables. Tokens without a fragment stay: each call fills them, see
     /// [`fill`](super::statements::fill).
     pub(crate) fn render(&self, template: &str, tables: &Tables) -> String {
