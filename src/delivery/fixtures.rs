@@ -41,6 +41,11 @@ impl<F: Fn(&Record) -> Result<(), HandlerError> + Send + Sync + 'static> Call fo
 pub(super) fn registry(
     act: impl Fn(&Record) -> Result<(), HandlerError> + Send + Sync + 'static,
 ) -> Arc<Registry> {
+    registry_of(Registration::single("h", RecordTypes::all(), Act(act)))
+}
+
+/// The registry of one handler.
+pub(super) fn registry_of(handler: Registration) -> Arc<Registry> {
     let defaults = Defaults {
         retry: Default::default(),
         timeout: Duration::from_secs(1),
@@ -48,7 +53,6 @@ pub(super) fn registry(
         on_failure: None,
         ordered: true,
     };
-    let handler = Registration::single("h", RecordTypes::all(), Act(act));
     Arc::new(Registry::build(vec![handler], States::default(), &defaults, "memory", &|_| None).unwrap())
 }
 

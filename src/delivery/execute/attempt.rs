@@ -190,4 +190,37 @@ mod tests {
         assert!(matches!(fallback_after(55, drain).await, (false, Outcome::Lost)));
         assert!(matches!(fallback_after(55, |_| {}).await, (true, Outcome::Completed)), "nobody waits");
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_has_expired_is_ended_without_a_call() {
+        let (ownership, done) = (fixtures::owning_all(), unbounded_channel().0);
+        let (context, entry) = (fixtures::context(&ownership), fixtures::entry());
+        let now = context.clock.now();
+        for (expires, ends) in [(None, false), (Some(now + Duration::from_secs(1)), false), (Some(now), true)]
+        {
+            let mut lanes = fixtures::lanes(&ownership, 2);
+            lanes[0].items[0].0.expires = expires;
+            let mut flight = Flight::new(lanes, (0, false), None, &done);
+            assert_eq!(end_expired(&mut flight, &entry, 0, &context).await, ends, "{expires:?}");
+            let landed = flight.land();
+            match &landed.lanes[0].items[0].1 {
+                Outcome::Changed(change) if ends => {
+                    assert!(matches!(&**change, Change::Fail { counted: false, .. }), "{change:?}");
+                }
+                outcome => assert!(!ends && matches!(outcome, Outcome::Untried), "{outcome:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_fallback_is_told_whether_the_retries_were_spent() {
+        let (record, entry) = (fixtures::record(1, "a"), fixtures::entry());
+        let most = entry.retry.max_retries;
+        let told = |attempts, cause| failure(&record, attempts, &cause, Duration::from_secs(3), &entry);
+        let spent = |attempts| told(attempts, HandlerError::new("no")).retries_exhausted;
+        assert_eq!([most - 1, most, most + 1, most + 2].map(spent), [false, false, true, true]);
+        let failure = told(most + 1, HandlerError::permanent("no"));
+        assert!(!failure.retries_exhausted, "it was not tried again");
+        assert_eq!((failure.attempts, failure.since_scheduled), (most + 1, Duration::from_secs(3)));
+    }
 }

@@ -194,8 +194,9 @@ mod tests {
             outcome::{LaneRun, Outcome},
             work::LaneId,
         },
-        handler::HandlerError,
+        handler::{BoxFuture, Call, Context, HandlerError, RecordTypes, Registration},
         memory::MemoryPool,
+        ownership::Ownership,
     };
 
     proptest! {
@@ -242,7 +243,8 @@ mod tests {
                 let (mut over, mut events) = (0, 0);
                 while over < runs.len() {
                     executor.start(|transactional| if transactional { None } else { waiting.pop_front() });
-                    assert!(executor.plain_runs <= 7, "no more runs than calls are allowed");
+                    let started = runs.len() - waiting.len();
+                    assert!(started - over <= 7, "no more runs than calls are allowed");
                     if events == cancelled_after {
                         executor.cancel_all();
                     }
@@ -260,5 +262,59 @@ mod tests {
                 assert_eq!(ownership.permits_out(), 0);
             });
         }
+    }
+
+    /// A handler that never returns.
+    struct Hangs;
+
+    impl Call for Hangs {
+        fn call<'a>(&'a self, _: Context<'a>) -> BoxFuture<'a, Result<(), HandlerError>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    fn executor(ownership: &Ownership) -> Executor {
+        Executor::new(ExecutorSetup {
+            store: fixtures::store(&MemoryPool::new()),
+            fence: fixtures::fence(),
+            claimed: false,
+            config: &DeliveryConfig::default(),
+            context: fixtures::context(ownership),
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn runs_that_are_cancelled_end_at_once_and_their_calls_are_lost() {
+        let ownership = fixtures::owning_all();
+        let mut executor = executor(&ownership);
+        let registry = fixtures::registry_of(Registration::single("h", RecordTypes::all(), Hangs));
+        let entry = Arc::clone(registry.entry("h", "t").unwrap());
+        let mut run = Some(Run { entry, lanes: fixtures::lanes(&ownership, 2) });
+        executor.start(|transactional| if transactional { None } else { run.take() });
+        tokio::task::yield_now().await;
+        let began = tokio::time::Instant::now();
+        executor.cancel_all();
+        let landed = loop {
+            match executor.next().await {
+                Event::Landed(landed) if landed.iter().all(|landed| landed.lanes.is_empty()) => {}
+                Event::Landed(mut landed) => break landed.remove(0),
+                _ => {}
+            }
+        };
+        let items = &landed.lanes[0].items;
+        assert!(matches!((&items[0].1, &items[1].1), (Outcome::Lost, Outcome::Untried)));
+        assert_eq!(began.elapsed(), Duration::ZERO, "no timeout was waited for");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_of_the_store_is_made_in_a_task() {
+        let mut executor = executor(&fixtures::owning_all());
+        let (sender, called) = tokio::sync::oneshot::channel();
+        executor.call(|_| async {
+            let _ = sender.send(());
+            Ok(())
+        });
+        assert!(matches!(executor.next().await, Event::TasksEnded { panicked: false }));
+        called.await.unwrap();
     }
 }

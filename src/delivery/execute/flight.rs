@@ -218,6 +218,7 @@ mod tests {
         flight.begin(0, 1, Duration::ZERO);
         flight.end(0, Outcome::Completed);
         flight.begin(0, 1, Duration::from_millis(1));
+        assert_eq!(flight.started(), Duration::from_millis(1));
         drop(flight);
         assert_eq!(reported(&mut reports), (vec!["write", "lost", "untried"], false));
     }

@@ -104,7 +104,12 @@ mod tests {
 
     use super::*;
     use crate::{
-        delivery::{fixtures, outcome::Outcome},
+        delivery::{
+            fixtures,
+            outcome::{LaneRun, Outcome},
+            work::LaneId,
+        },
+        handler::{BatchResults, BoxFuture, RecordTypes, Registration, States},
         ownership::Ownership,
         partition::{Partition, PartitionSet},
         record::Change,
@@ -162,5 +167,84 @@ mod tests {
         let Outcome::Changed(change) = three else { panic!("{three:?}") };
         assert!(matches!(&**change, Change::Fail { counted: false, .. }), "{change:?}");
         assert_eq!(*called.lock().unwrap(), [1, 2]);
+    }
+
+    /// A closure as a batch handler.
+    struct Act<F>(F);
+
+    impl<F: Fn(&[i64]) -> BatchResults + Send + Sync + 'static> BatchCall for Act<F> {
+        fn call<'a>(&'a self, records: &'a [&'a Record], _: &'a States) -> BoxFuture<'a, BatchResults> {
+            let ids: Vec<i64> = records.iter().map(|record| record.delivery.id).collect();
+            Box::pin(async move { (self.0)(&ids) })
+        }
+    }
+
+    /// One run of records 1 and 2 of a lane, and 3 and 4 of another. The records in `expired` have expired.
+    /// Returns the ids of the call and the outcomes as words.
+    async fn batch(
+        expired: &[i64],
+        results: impl Fn(&[i64]) -> BatchResults + Send + Sync + 'static,
+    ) -> (Vec<i64>, Vec<&'static str>) {
+        let (ownership, called) = (fixtures::owning_all(), Arc::new(Mutex::new(Vec::new())));
+        let given = Arc::clone(&called);
+        let act = Act(move |ids: &[i64]| {
+            given.lock().unwrap().extend(ids);
+            results(ids)
+        });
+        let registry = fixtures::registry_of(Registration::batch_call("h", RecordTypes::all(), 4, true, act));
+        let (done, context) = (unbounded_channel().0, fixtures::context(&ownership));
+        let lanes = [(0, "a", [1, 2]), (1, "b", [3, 4])].map(|(lane, key, ids)| {
+            let items = ids.map(|id| {
+                let mut item = fixtures::item(&ownership, fixtures::record(id, key));
+                item.expires = expired.contains(&id).then(|| context.clock.now());
+                item
+            });
+            LaneRun::new(LaneId(lane), items)
+        });
+        let mut flight = Flight::new(lanes.into_iter().collect(), (0, false), None, &done);
+        run(&mut flight, registry.entry("h", "t").unwrap(), &context).await;
+        let landed = flight.land();
+        let words = landed.lanes.iter().flat_map(|lane| &lane.items).map(|(_, outcome)| match outcome {
+            Outcome::Completed => "completed",
+            Outcome::Changed(change) if matches!(**change, Change::Retry { .. }) => "retry",
+            Outcome::Changed(change) if matches!(**change, Change::Fail { .. }) => "failed",
+            Outcome::Untried => "untried",
+            _ => "other",
+        });
+        let called = called.lock().unwrap().clone();
+        (called, words.collect())
+    }
+
+    /// The handler stops at its first failure in each lane, and the lanes do not depend on each other.
+    #[tokio::test(start_paused = true)]
+    async fn each_record_of_a_batch_has_its_result_up_to_the_first_failure_of_its_lane() {
+        let failing = |bad: i64| {
+            move |ids: &[i64]| {
+                let result = |id: &i64| if *id == bad { Err(HandlerError::new("no")) } else { Ok(()) };
+                ids.iter().map(result).collect()
+            }
+        };
+        assert_eq!(batch(&[], failing(0)).await, (vec![1, 2, 3, 4], vec!["completed"; 4]));
+        assert_eq!(batch(&[], failing(1)).await.1, ["retry", "untried", "completed", "completed"]);
+        assert_eq!(batch(&[], failing(4)).await.1, ["completed", "completed", "completed", "retry"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_without_results_fails_its_first_record() {
+        let untried = ["retry", "untried", "untried", "untried"];
+        assert_eq!(batch(&[], |_| Vec::new()).await.1, untried);
+        assert_eq!(batch(&[], |_| panic!("no")).await.1, untried);
+        assert_eq!(batch(&[], |_| vec![Ok(())]).await.1, ["completed", "untried", "untried", "untried"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_leaves_out_what_has_expired() {
+        let all = |ids: &[i64]| ids.iter().map(|_| Ok(())).collect::<BatchResults>();
+        // What has failed stops its lane, and what lies behind an expired record waits for the next run.
+        assert_eq!(
+            batch(&[2], all).await,
+            (vec![1, 3, 4], vec!["completed", "untried", "completed", "completed"])
+        );
+        assert_eq!(batch(&[3], all).await, (vec![1, 2], vec!["completed", "completed", "failed", "untried"]));
     }
 }
