@@ -177,6 +177,11 @@ impl Node {
         });
     }
 
+    /// Whether its workers have joined the cluster.
+    pub(crate) fn has_joined(&self) -> bool {
+        !self.process.identity.instance().is_empty()
+    }
+
     /// Whether its workers have shut down.
     pub(crate) fn has_left(&self) -> bool {
         self.process.left.load(Relaxed)

@@ -292,11 +292,15 @@ impl<'a> World<'a> {
         self.shared.settle();
         (0..self.nodes.len()).for_each(|node| self.replace(node));
         let until = self.now + TO_REST;
-        // A process that could not leave is evicted by then.
-        let evicted = self.now + 2 * self.plan.config.cluster.stale_instance_timeout;
-        // A process that was told to leave during a fault may leave late. It must be back before the cluster is at
-        // rest, because nobody starts it again then.
-        while !self.shared.is_done() || !self.leaving.is_empty() || self.now < evicted {
+        // A process that could not leave is evicted by then, by members of the cluster.
+        let to_evict = 2 * self.plan.config.cluster.stale_instance_timeout;
+        let mut evicted = self.now + to_evict;
+        while !self.shared.is_done() || self.now < evicted {
+            // A process that was told to leave during a fault may leave late. It must be back before the cluster is
+            // at rest, because nobody starts it again then.
+            if !self.leaving.is_empty() || !self.nodes.iter().flatten().all(Node::has_joined) {
+                evicted = self.now + to_evict;
+            }
             if self.shared.recorder.has_failed() {
                 return;
             }
