@@ -8,6 +8,8 @@ mod bounds;
 mod broker;
 mod crashes;
 mod lag;
+#[path = "../../../web/tests/web/log.rs"]
+mod log;
 mod ordering;
 mod outages;
 mod poison;

@@ -1,10 +1,6 @@
 //! One trace id, from a request to the consumer of the message that it leads to.
 
-use std::{
-    convert::Infallible,
-    io::{self, Write},
-    sync::{Arc, Mutex},
-};
+use std::convert::Infallible;
 
 use http::{Request, Response};
 use keylane::{Outbox, RawEvent, ScheduleOptions, memory::MemoryPool};
@@ -16,33 +12,17 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::{
     away::BROKER,
     broker,
+    log::Log,
     stage::{Told, config, take},
 };
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// The request goes through the guard, its event through outbox and broker, and the consumer logs with the id of
 /// the request. The answer has the id, too.
 #[tokio::test]
 async fn one_trace_id_goes_from_the_request_through_the_broker_to_the_consumer() {
     let _shared = BROKER.read().await;
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
     // The consumer works on this thread, too.
-    let _guard = tracing::subscriber::set_default(subscriber);
-
+    let (log, _guard) = Log::begin();
     let topic = broker::topic_of(1).await;
     let sink = KafkaSink::new(KafkaConfig::new(broker::address())).unwrap();
     let outbox = Outbox::builder(MemoryPool::new())
@@ -83,7 +63,6 @@ async fn one_trace_id_goes_from_the_request_through_the_broker_to_the_consumer()
     assert!(running.shutdown().await.graceful);
     let [message] = &*broker::read(&topic).await else { panic!("one message") };
     assert_eq!(broker::headers(message).get("trace_id").map(String::as_str), Some("4bf92f35"));
-    let lines = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    let line = lines.lines().find(|line| line.contains("confirmed")).unwrap();
-    assert!(line.contains(r#"trace_id="4bf92f35""#), "{line}");
+    let lines = log.lines_with("confirmed");
+    assert!(lines.len() == 1 && lines[0].contains(r#"trace_id="4bf92f35""#), "{lines:?}");
 }

@@ -7,6 +7,7 @@ mod envelopes;
 mod failures;
 mod keys;
 mod limits;
+mod log;
 mod once;
 mod outages;
 mod poolers;

@@ -1,32 +1,17 @@
 //! Trace ids: one from the request to the handler, the log and the response.
 
-use std::{
-    io::{self, Write},
-    sync::{Arc, Mutex},
-};
-
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use keylane_web::{BoxError, IdempotencyLayer, Trace, TraceIdLayer, event_headers};
 use tower::{Layer, service_fn};
 
-use crate::stage::{header, post, redis, send, unique};
+use crate::{
+    log::Log,
+    stage::{header, post, redis, send, unique},
+};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Answers with what it knows of its trace, and writes a line to the log.
 async fn tell<B>(request: Request<B>) -> Result<Response<Full<Bytes>>, BoxError> {
@@ -39,10 +24,7 @@ async fn tell<B>(request: Request<B>) -> Result<Response<Full<Bytes>>, BoxError>
 
 #[tokio::test]
 async fn one_trace_id_goes_from_the_request_to_the_handler_the_log_and_the_response() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::begin();
     // The execution of an idempotent request is a task of its own, and has the trace all the same.
     let once = IdempotencyLayer::builder(redis().await, unique("trace")).build().unwrap();
     let service = TraceIdLayer::new().layer(once.layer(service_fn(tell)));
@@ -54,10 +36,9 @@ async fn one_trace_id_goes_from_the_request_to_the_handler_the_log_and_the_respo
         let seen = r#"Some("4bf92f35") Some("4bf92f35") {"trace_id": "4bf92f35"}"#;
         assert_eq!(std::str::from_utf8(answer.body()).unwrap(), seen);
     }
-    let lines = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    let of_handler: Vec<&str> = lines.lines().filter(|line| line.contains("at work")).collect();
-    assert_eq!(of_handler.len(), 2, "{lines}");
-    assert!(of_handler.iter().all(|line| line.contains(r#"request{trace_id="4bf92f35"}"#)), "{lines}");
+    let of_handler = log.lines_with("at work");
+    assert_eq!(of_handler.len(), 2, "{of_handler:?}");
+    assert!(of_handler.iter().all(|line| line.contains(r#"request{trace_id="4bf92f35"}"#)), "{of_handler:?}");
 }
 
 #[tokio::test]
