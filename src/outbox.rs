@@ -181,7 +181,8 @@ impl<DB: Database> Outbox<DB> {
     /// 0 means that there was nothing to cancel, and nothing is changed: the event is due, was tried before,
     /// was delivered, has failed, or was never scheduled under this key. If the event was scheduled with a
     /// dedup key, the dedup key is free again. If another transaction cancels the same event, the call waits
-    /// for its end.
+    /// for its end. In a transaction that is REPEATABLE READ, the default of MySQL and MariaDB, an event is not
+    /// found if it was committed after the first read of the transaction.
     ///
     /// ```
     /// # use keylane::{Outbox, ScheduleError, memory::{Memory, MemoryConnection}};

@@ -42,8 +42,8 @@ async fn compare<T: Likened>(
 ) -> Result<(), TestCaseError> {
     T::clear(outbox).await;
     let memory = Outbox::<MemoryTarget>::open().await.unwrap();
-    let mut expected = World::new(outbox, store, T::CROSSING);
-    let mut found = World::new(&memory, memory.store_that(completed), T::CROSSING);
+    let mut expected = World::new(outbox, store, T::ISOLATION);
+    let mut found = World::new(&memory, memory.store_that(completed), T::ISOLATION);
     // Most commands need a worker.
     for worker in 0..WORKERS {
         let join = Command::Join { worker };

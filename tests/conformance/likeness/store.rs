@@ -8,10 +8,18 @@ use crate::{
     target::{MariaDbTarget, MemoryTarget, MySqlTarget, PostgresTarget, SqlTarget, SqliteTarget, Target, Tx},
 };
 
+/// What transactions of users see and allow.
+#[derive(Clone, Copy)]
+pub(crate) struct Isolation {
+    /// Whether they can be open at the same time, and during other writes.
+    pub(super) crossing: bool,
+    /// Whether they find only what was committed before they first looked for something.
+    pub(super) snapshots: bool,
+}
+
 /// A store that can be compared.
 pub(crate) trait Likened: Target {
-    /// Whether transactions of users can be open at the same time, and during other writes.
-    const CROSSING: bool = true;
+    const ISOLATION: Isolation = Isolation { crossing: true, snapshots: false };
     /// Empties the tables.
     fn clear(outbox: &Outbox<Self>) -> impl Future<Output = ()>;
     /// The newest record of an event. `drawn` is the id if ids began with 1 and none was left out.
@@ -38,9 +46,9 @@ const CLEAR: &str = "DELETE FROM {outbox}record; DELETE FROM {outbox}archive; DE
     UPDATE {outbox}partition SET owner = NULL, generation = 0, claimed_at = NULL, crashes = 0";
 
 macro_rules! likened {
-    ($($target:ty, $crossing:literal, $before:literal, $after:literal;)*) => {$(
+    ($($target:ty, $crossing:literal, $snapshots:literal, $before:literal, $after:literal;)*) => {$(
         impl Likened for $target {
-            const CROSSING: bool = $crossing;
+            const ISOLATION: Isolation = Isolation { crossing: $crossing, snapshots: $snapshots };
 
             async fn clear(outbox: &Outbox<Self>) {
                 outbox.execute(CLEAR).await;
@@ -60,8 +68,8 @@ macro_rules! likened {
 }
 
 likened! {
-    PostgresTarget, true, "'", "'::uuid";
-    MariaDbTarget, true, "x'", "'";
-    MySqlTarget, true, "x'", "'";
-    SqliteTarget, false, "x'", "'";
+    PostgresTarget, true, false, "'", "'::uuid";
+    MariaDbTarget, true, true, "x'", "'";
+    MySqlTarget, true, true, "x'", "'";
+    SqliteTarget, false, false, "x'", "'";
 }

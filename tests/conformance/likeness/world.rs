@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::{
     command::{Command, DueTime, Event, TRANSACTIONS, WORKERS},
-    store::Likened,
+    store::{Isolation, Likened},
 };
 use crate::{
     outbox::{ALL, Outbox, neighbours, record},
@@ -45,6 +45,8 @@ struct Open<T: Target> {
     dedup_keys: Vec<usize>,
     /// The keys of which the transaction has cancelled records.
     cancelled: Vec<usize>,
+    /// What was committed when the transaction first looked for a record.
+    found: Option<Vec<usize>>,
 }
 
 pub(super) struct Worker {
@@ -58,8 +60,7 @@ pub(super) struct Worker {
 pub(super) struct World<'a, T: Likened> {
     outbox: &'a Outbox<T>,
     pub(super) store: Arc<dyn Store>,
-    /// Whether each transaction ends with the command that begins it.
-    crossing: bool,
+    isolation: Isolation,
     keys: [String; 3],
     open: [Option<Open<T>>; TRANSACTIONS],
     pub(super) known: Vec<Known>,
@@ -70,12 +71,12 @@ pub(super) struct World<'a, T: Likened> {
 }
 
 impl<'a, T: Likened> World<'a, T> {
-    pub(super) fn new(outbox: &'a Outbox<T>, store: Arc<dyn Store>, crossing: bool) -> Self {
+    pub(super) fn new(outbox: &'a Outbox<T>, store: Arc<dyn Store>, isolation: Isolation) -> Self {
         let (first, second) = neighbours();
         Self {
             outbox,
             store,
-            crossing,
+            isolation,
             keys: [first, second, "order-1".to_owned()],
             open: [const { None }; TRANSACTIONS],
             known: Vec::new(),
@@ -166,7 +167,8 @@ impl<'a, T: Likened> World<'a, T> {
     async fn open(&mut self, place: usize) -> &mut Open<T> {
         if self.open[place].is_none() {
             let tx = self.outbox.begin().await;
-            let open = Open { tx, records: Vec::new(), dedup_keys: Vec::new(), cancelled: Vec::new() };
+            let (records, dedup_keys, cancelled) = (Vec::new(), Vec::new(), Vec::new());
+            let open = Open { tx, records, dedup_keys, cancelled, found: None };
             self.open[place] = Some(open);
         }
         self.open[place].as_mut().unwrap()
@@ -219,7 +221,7 @@ impl<'a, T: Likened> World<'a, T> {
             answers.push(format!("r{number}"));
             self.known.push(known);
         }
-        if !self.crossing {
+        if !self.isolation.crossing {
             answers.push(self.end_one(place, true).await);
         }
         answers.join(" ")
@@ -259,11 +261,15 @@ impl<'a, T: Likened> World<'a, T> {
         let text = self.keys[key].clone();
         let cancel = Cancel { partition: Partition::of(&text), key: text, named };
         let tables = self.outbox.tables.clone();
+        let (committed, snapshots) = (self.committed().collect(), self.isolation.snapshots);
         let open = self.open(place).await;
+        if !open.found.get_or_insert(committed).contains(&number) && snapshots {
+            return "hidden by its snapshot".to_owned();
+        }
         let cancelled = T::Db::cancel(&mut open.tx, &tables, &cancel).await.unwrap();
         open.cancelled.push(key);
         open.dedup_keys.extend(dedup_key);
-        let ended = if self.crossing { String::new() } else { self.end_one(place, true).await };
+        let ended = if self.isolation.crossing { String::new() } else { self.end_one(place, true).await };
         format!("r{number}: {cancelled} {ended}")
     }
 
@@ -295,8 +301,13 @@ impl<T: Likened> World<'_, T> {
 
     /// A committed record and its number.
     pub(super) fn pick(&self, number: usize) -> Option<(usize, &Known)> {
-        let committed = || self.known.iter().enumerate().filter(|(_, known)| known.id.is_some());
-        committed().nth(number.checked_rem(committed().count())?)
+        let number = self.committed().nth(number.checked_rem(self.committed().count())?)?;
+        Some((number, &self.known[number]))
+    }
+
+    /// The records whose transactions have committed.
+    fn committed(&self) -> impl Iterator<Item = usize> {
+        (0..self.known.len()).filter(|number| self.known[*number].id.is_some())
     }
 
     /// The ids of these records, without those that an open transaction is cancelling, because they are
