@@ -324,4 +324,35 @@ mod tests {
         drop(slot);
         assert!(fences.slot().is_some(), "what is in no doubt is free at once");
     }
+
+    /// The tokens of the claims decide, so that no fence row is resolved and none is ever in doubt.
+    #[tokio::test(start_paused = true)]
+    async fn claimed_records_end_as_their_transaction_did() {
+        use ErrorClass::{Reconnect, Refused, Resource, Retry};
+        let store = fixtures::store(&MemoryPool::new());
+        let settler = FenceRow::of_settler(InstanceId::generate(), Server::default());
+        let (freed, evicted) = (Wake::default(), Wake::default());
+        let pool = SlotPool::new(store, Observers::default(), settler, (1, true), freed, evicted);
+        let mut slot = Arc::new(pool).slot().unwrap();
+        let fence = slot.fence;
+        let word = |transacted| match transacted {
+            Transacted::Committed => "committed",
+            Transacted::Untried => "untried",
+            Transacted::Lost => "lost",
+            Transacted::Aborted(_) => "aborted",
+            Transacted::Failed(_) => "failed",
+        };
+        let mut ends = async |end: fn() -> Ran| word(run(&mut slot, &Ends(move |_| end())).await);
+        assert_eq!(ends(|| Ran::Committed).await, "committed");
+        assert_eq!(ends(|| Ran::Untried).await, "untried");
+        assert_eq!(ends(|| Ran::Failed(HandlerError::new("no"))).await, "failed");
+        assert_eq!(ends(|| Ran::Fenced).await, "lost");
+        assert_eq!(ends(|| Ran::Aborted(error(Refused))).await, "failed");
+        assert_eq!(ends(|| Ran::Unknown(error(Refused))).await, "failed");
+        assert_eq!(ends(|| Ran::Aborted(error(Resource))).await, "aborted");
+        assert_eq!(ends(|| Ran::Unknown(error(Reconnect))).await, "lost");
+        assert_eq!(ends(|| Ran::Aborted(error(Retry))).await, "failed", "after all its tries");
+        assert_eq!(ends(|| Ran::Unknown(error(Retry))).await, "failed", "after all its tries");
+        assert_eq!((slot.fence, slot.in_doubt), (fence, false));
+    }
 }

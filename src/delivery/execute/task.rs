@@ -110,4 +110,30 @@ mod tests {
         assert!(matches!(report.runs[0].lanes[0].items[0].1, Outcome::Untried));
         assert!(report.runs[0].lanes[0].over);
     }
+
+    /// The reports of flights that have landed when a panic ends their task.
+    #[tokio::test(start_paused = true)]
+    async fn what_has_landed_is_reported_whatever_ends_the_task() {
+        let (done, mut reports) = unbounded_channel();
+        let lanes = fixtures::lanes(&fixtures::owning_all(), 1);
+        let landed = Flight::new(lanes, (0, false), None, &done).land();
+        drop(Arrivals { flights: vec![landed], done: &done });
+        assert_eq!(reports.try_recv().unwrap().runs.len(), 1);
+        drop(Arrivals { flights: Vec::new(), done: &done });
+        assert!(reports.try_recv().is_err(), "there is nothing to report");
+    }
+
+    /// Each flight that lands at once is in the first report, with the time of all; what waits comes later.
+    #[tokio::test(start_paused = true)]
+    async fn flights_that_land_together_are_reported_together() {
+        let (done, mut reports) = unbounded_channel();
+        let ownership = fixtures::owning_all();
+        let context = Arc::new(fixtures::context(&ownership));
+        let run = || (Run { entry: fixtures::entry(), lanes: fixtures::lanes(&ownership, 1) }, None);
+        fly(Together::new(vec![run(), run(), run()], done), context).await;
+        let first = reports.try_recv().unwrap();
+        assert_eq!((first.runs.len(), first.mean_run.is_some()), (3, true));
+        assert!(first.runs.iter().all(|landed| matches!(landed.lanes[0].items[0].1, Outcome::Completed)));
+        assert!(reports.try_recv().is_err());
+    }
 }

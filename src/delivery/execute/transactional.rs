@@ -136,3 +136,180 @@ async fn run_part(
     }
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use smallvec::SmallVec;
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+    use crate::{
+        delivery::{
+            execute::slot::SlotPool,
+            fixtures,
+            outcome::LaneRun,
+            work::{Item, LaneId},
+        },
+        handler::HandlerError,
+        instance::InstanceId,
+        memory::MemoryPool,
+        ownership::Ownership,
+        rules::horizon::Server,
+        store::{ErrorClass, FenceRow, NewInstance, StoreError, Transacted as Ran},
+        wake::Wake,
+    };
+
+    /// Notes the records of each transaction, and which of them may have stopped their lanes. A transaction is open
+    /// after a millisecond, and `end` ends it.
+    struct Notes<F> {
+        tried: Mutex<Vec<(Vec<RecordId>, Vec<RecordId>)>>,
+        end: F,
+    }
+
+    #[async_trait::async_trait]
+    impl<F: Fn(&[RecordId]) -> Ran + Send + Sync + 'static> TransactionalRun for Notes<F> {
+        async fn run(&self, _: FenceRow, work: &Work<'_>) -> Ran {
+            let ids: Vec<RecordId> = work.records.iter().map(|record| record.delivery.id).collect();
+            tokio::time::advance(Duration::from_millis(1)).await;
+            let ran = if (work.may_start)() { (self.end)(&ids) } else { Ran::Untried };
+            self.tried.lock().unwrap().push((ids, work.stopping.to_vec()));
+            ran
+        }
+
+        async fn run_claimed(&self, _: InstanceId, _: &Work<'_>) -> Ran {
+            unreachable!("no record is claimed")
+        }
+    }
+
+    /// The tried transactions, and the outcomes of the records as words.
+    type Told = (Vec<(Vec<RecordId>, Vec<RecordId>)>, Vec<(RecordId, &'static str)>);
+
+    fn word(outcome: &Outcome) -> &'static str {
+        match outcome {
+            Outcome::Completed => "completed",
+            Outcome::Changed(_) => "changed",
+            Outcome::Written => "written",
+            Outcome::Untried => "untried",
+            Outcome::Aborted(_) => "aborted",
+            Outcome::Lost => "lost",
+        }
+    }
+
+    /// Runs lanes of records in transactions that end as `end` says. Each lane has the items of one key.
+    async fn run(
+        ownership: &Ownership,
+        lanes: Vec<Vec<Item>>,
+        end: impl Fn(&[RecordId]) -> Ran + Send + Sync + 'static,
+    ) -> Told {
+        let (store, me) = (fixtures::store(&MemoryPool::new()), InstanceId::generate());
+        let (name, version) = (String::new(), String::new());
+        store.join(&NewInstance { id: me, name, version, fence_rows: 2 }).await.unwrap();
+        let settler = FenceRow::of_settler(me, Server::default());
+        let (freed, evicted) = (Wake::default(), Wake::default());
+        let slots = SlotPool::new(store, Default::default(), settler, (1, false), freed, evicted);
+        let (done, context) = (unbounded_channel().0, fixtures::context(ownership));
+        let lanes: SmallVec<[LaneRun; 1]> =
+            (0..).zip(lanes).map(|(number, items)| LaneRun::new(LaneId(number), items)).collect();
+        let mut flight = Flight::new(lanes, (0, true), Arc::new(slots).slot(), &done);
+        let notes = Arc::new(Notes { tried: Mutex::default(), end });
+        let call: Arc<dyn TransactionalRun> = Arc::<Notes<_>>::clone(&notes);
+        run_in_transactions(&mut flight, &fixtures::entry(), &call, &context).await;
+        let landed = flight.land();
+        let items = landed.lanes.iter().flat_map(|lane| &lane.items);
+        let ended = items.map(|(item, outcome)| (item.id(), word(outcome))).collect();
+        let tried = std::mem::take(&mut *notes.tried.lock().unwrap());
+        (tried, ended)
+    }
+
+    fn items(ownership: &Ownership, key: &str, ids: &[RecordId]) -> Vec<Item> {
+        ids.iter().map(|id| fixtures::item(ownership, fixtures::record(*id, key))).collect()
+    }
+
+    fn failed() -> Ran {
+        Ran::Failed(HandlerError::new("no"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_records_of_all_lanes_are_tried_together() {
+        let ownership = fixtures::owning_all();
+        let lanes = vec![items(&ownership, "a", &[1, 3]), items(&ownership, "b", &[2])];
+        let (tried, ended) = run(&ownership, lanes, |_| Ran::Committed).await;
+        assert_eq!(tried, [(vec![1, 3, 2], vec![])]);
+        assert_eq!(ended, [(1, "written"), (3, "written"), (2, "written")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn halves_are_tried_down_to_the_record_that_fails() {
+        let ownership = fixtures::owning_all();
+        let lanes = vec![items(&ownership, "a", &[1, 2, 3]), items(&ownership, "b", &[4])];
+        let end = |ids: &[RecordId]| if ids.contains(&2) { failed() } else { Ran::Committed };
+        let (tried, ended) = run(&ownership, lanes, end).await;
+        let tried: Vec<_> = tried.into_iter().map(|(ids, _)| ids).collect();
+        assert_eq!(tried, [vec![1, 2, 3, 4], vec![1, 2], vec![1], vec![2], vec![4]]);
+        // The outcome of the second one is to be durable before the third is tried.
+        assert_eq!(ended, [(1, "written"), (2, "changed"), (3, "untried"), (4, "written")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_failed_before_is_tried_by_itself() {
+        let ownership = fixtures::owning_all();
+        let mut lane = items(&ownership, "a", &[1, 2, 3, 4]);
+        Arc::get_mut(&mut lane[0].record).unwrap().delivery.attempt = 2;
+        lane[2].stops_lane = true;
+        let (tried, ended) = run(&ownership, vec![lane], |_| Ran::Committed).await;
+        let alone = |id| (vec![id], vec![id]);
+        assert_eq!(tried, [alone(1), (vec![2], vec![]), alone(3), (vec![4], vec![])]);
+        assert!(ended.iter().all(|(_, word)| *word == "written"), "{ended:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_record_that_has_expired_fails_at_its_place_and_is_not_tried() {
+        let ownership = fixtures::owning_all();
+        let mut lane = items(&ownership, "a", &[1, 2, 3]);
+        let other = items(&ownership, "b", &[4]);
+        lane[1].expires = Some(ownership.clock().now());
+        lane[2].expires = Some(ownership.clock().now() + Duration::from_secs(9));
+        let (tried, ended) = run(&ownership, vec![lane, other], |_| Ran::Committed).await;
+        assert_eq!(tried, [(vec![1], vec![]), (vec![4], vec![])]);
+        assert_eq!(ended, [(1, "written"), (2, "changed"), (3, "untried"), (4, "written")]);
+    }
+
+    /// The transaction is open, and then the lease is lost or the deadline passes.
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_called_that_may_not_start() {
+        let ownership = fixtures::owning_all();
+        let lane = items(&ownership, "a", &[1, 2]);
+        ownership.lose();
+        let (tried, ended) = run(&ownership, vec![lane], |_| Ran::Committed).await;
+        assert_eq!(tried.len(), 1);
+        assert_eq!(ended, [(1, "untried"), (2, "untried")]);
+        ownership.renew(ownership.clock().now(), Duration::from_secs(30));
+        let mut lane = items(&ownership, "a", &[1, 2]);
+        lane[1].expires = Some(ownership.clock().now() + Duration::from_millis(1));
+        let (_, ended) = run(&ownership, vec![lane], |_| Ran::Committed).await;
+        assert_eq!(ended, [(1, "untried"), (2, "untried")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_of_the_database_counts_for_no_record() {
+        let ownership = fixtures::owning_all();
+        let lanes = vec![items(&ownership, "a", &[1, 2]), items(&ownership, "b", &[3])];
+        let aborts = |_: &[RecordId]| Ran::Aborted(StoreError::new("commit", ErrorClass::Reconnect, "no"));
+        let (tried, ended) = run(&ownership, lanes, aborts).await;
+        assert_eq!(tried.len(), 1, "the database is not asked again");
+        assert_eq!(ended, [(1, "aborted"), (2, "lost"), (3, "lost")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_another_owner_has_settled_is_lost_and_the_others_are_tried_by_themselves() {
+        let ownership = fixtures::owning_all();
+        let lanes = vec![items(&ownership, "a", &[1]), items(&ownership, "b", &[2])];
+        let end = |ids: &[RecordId]| if ids.contains(&2) { Ran::Fenced } else { Ran::Committed };
+        let (tried, ended) = run(&ownership, lanes, end).await;
+        let tried: Vec<_> = tried.into_iter().map(|(ids, _)| ids).collect();
+        assert_eq!(tried, [vec![1, 2], vec![1], vec![2]]);
+        assert_eq!(ended, [(1, "written"), (2, "lost")]);
+    }
+}

@@ -49,3 +49,26 @@ impl Fetches {
         self.stale.contains(lane)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::fixtures;
+
+    #[test]
+    fn only_what_changes_during_a_fetch_is_stale_for_it() {
+        let [a, b] = ["a", "b"].map(|key| fixtures::record(1, key).lane());
+        let mut fetches = Fetches::default();
+        fetches.mark_stale(&a);
+        assert!(fetches.all_fresh(), "no fetch is under way");
+        let first = fetches.begin();
+        fetches.mark_stale(&a);
+        assert!(!fetches.all_fresh() && fetches.is_stale(&a) && !fetches.is_stale(&b));
+        assert_eq!((fetches.begin(), fetches.seq()), (first + 1, first + 1));
+        assert!(!fetches.is_stale(&a), "another fetch");
+        fetches.mark_stale(&b);
+        fetches.end();
+        fetches.mark_stale(&a);
+        assert!(fetches.all_fresh(), "it is over");
+    }
+}

@@ -102,3 +102,34 @@ impl LaneState {
         rests && self.queue.is_empty() && self.stop.is_none()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{delivery::fixtures, record::StopReason};
+
+    /// The ids that a run of at most `most` records takes of five, and those that stay.
+    fn taken(most: usize, change: impl Fn(&mut LaneState)) -> (Vec<RecordId>, Vec<RecordId>) {
+        let ownership = fixtures::owning_all();
+        let mut lane = LaneState::new(fixtures::record(1, "a").lane(), 0);
+        lane.queue = (1..=5).map(|id| fixtures::item(&ownership, fixtures::record(id, "a"))).collect();
+        change(&mut lane);
+        let items = lane.take(most);
+        assert!(lane.running && !lane.ready && !lane.is_idle());
+        let ids = |items: &Items| items.iter().map(|item| item.id()).collect();
+        (ids(&items), ids(&lane.queue))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_takes_the_first_records_and_those_alone_that_need_it() {
+        assert_eq!(taken(2, |_| {}), (vec![1, 2], vec![3, 4, 5]));
+        assert_eq!(taken(5, |_| {}), (vec![1, 2, 3, 4, 5], vec![]));
+        assert_eq!(taken(9, |_| {}), (vec![1, 2, 3, 4, 5], vec![]));
+        let stopped = |lane: &mut LaneState| {
+            lane.stop = Some(StopState::by_this_instance(1, StopReason::Retrying));
+        };
+        assert_eq!(taken(9, stopped), (vec![1], vec![2, 3, 4, 5]), "its outcome decides what follows");
+        let suspected = |lane: &mut LaneState| lane.queue[0].care = Care::Alone;
+        assert_eq!(taken(9, suspected), (vec![1], vec![2, 3, 4, 5]), "it may end the process");
+    }
+}

@@ -54,4 +54,17 @@ mod tests {
         assert!(!stop(Some(9)).is_refuted_by(9));
         assert!(stop(Some(8)).is_refuted_by(9));
     }
+
+    #[test]
+    fn who_ends_a_stop_depends_on_its_reason() {
+        let stop = |reason, own| StopState { own, ..StopState::by_this_instance(1, reason) };
+        let tells = |reason| {
+            let of_another = stop(reason, false);
+            (of_another.waits_for_others(), of_another.may_be_adopted())
+        };
+        assert_eq!(tells(StopReason::Blocked), (true, false));
+        assert_eq!(tells(StopReason::Unroutable), (true, true));
+        assert_eq!(tells(StopReason::Retrying), (false, false));
+        assert!(!stop(StopReason::Unroutable, true).may_be_adopted(), "its own would come again");
+    }
 }
