@@ -395,4 +395,73 @@ mod tests {
         let later = now + BUSY_FOR;
         assert!(matches!(budget.room(full, nothing, WANTED, &ownership, later), Room::CutQueues(_)));
     }
+
+    /// The byte limit is kept by fetching fewer records, as large as the recent ones.
+    #[tokio::test(start_paused = true)]
+    async fn large_payloads_are_fetched_in_smaller_batches() {
+        let config = DeliveryConfig {
+            batch_size: 1_000,
+            max_in_flight: 4_000,
+            max_in_flight_bytes: 4 << 20,
+            ..DeliveryConfig::default()
+        };
+        let mut budget = Budget::new(config, Instant::now());
+        let ownership = fixtures::owning_all();
+        let mut limit = || match budget.room((1, 0), |_| 0, WANTED, &ownership, Instant::now()) {
+            Room::For(next) => {
+                budget.brought(10 << 10);
+                next.limit
+            }
+            Room::CutQueues(_) | Room::Nothing => 0,
+        };
+        let limits: Vec<usize> = (0..12).map(|_| limit()).collect();
+        // 3 MiB, in records of 1 KiB at first, then of 5.5 KiB, and in the end of 10 KiB.
+        assert_eq!((&limits[..3], limits[11]), (&[1_000, 558, 396][..], 307), "{limits:?}");
+    }
+
+    /// Less than half a batch has room: a fetch of so few would cost as much as one of many.
+    #[tokio::test(start_paused = true)]
+    async fn a_fetch_waits_until_half_a_batch_has_room() {
+        let config = DeliveryConfig { batch_size: 100, max_in_flight: 400, ..DeliveryConfig::default() };
+        let (mut budget, ownership) = (Budget::new(config, Instant::now()), fixtures::owning_all());
+        let wanted = Wanted { at_all: true, news: false };
+        let mut limit = |records| match budget.room((records, 0), |_| 0, wanted, &ownership, Instant::now()) {
+            Room::For(next) => next.limit,
+            Room::CutQueues(_) | Room::Nothing => 0,
+        };
+        assert_eq!([0, 200, 201, 250, 251, 300].map(&mut limit), [100, 100, 99, 50, 0, 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hot_handler_is_fetched_by_itself_unless_memory_has_no_room() {
+        let config = DeliveryConfig { batch_size: 100, max_in_flight: 400, ..DeliveryConfig::default() };
+        let (mut budget, ownership) = (Budget::new(config, Instant::now()), fixtures::owning_all());
+        let handlers = [(0, "a"), (1, "b")];
+        assert_eq!(
+            budget.cut_handler(handlers.into_iter(), |number| 90 - number, Instant::now()),
+            Some((0, 200))
+        );
+        let only = Handlers::Only("a".into());
+        let idle = Wanted { at_all: false, news: false };
+        let mut next =
+            |in_memory, of_a| match budget.room((in_memory, 0), |_| of_a, idle, &ownership, Instant::now()) {
+                Room::For(next) => Some((next.handlers, next.limit, next.part)),
+                Room::CutQueues(_) | Room::Nothing => None,
+            };
+        assert_eq!(next(0, 0), Some((only.clone(), 100, true)));
+        assert_eq!(next(200, 100), Some((only.clone(), 100, true)), "half of its share is left");
+        assert_eq!(next(390, 100), Some((only.clone(), 10, true)));
+        assert_eq!(next(400, 100), None, "memory is full");
+        assert_eq!(next(200, 101), None, "it has enough");
+        assert!(budget.cool_handler(&only));
+        assert!(!budget.cool_handler(&only), "it is like the others");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_partition_becomes_hot_once_if_a_lane_is_released_in_steps() {
+        let (mut budget, _, hot) = with_a_hot_one();
+        assert!(!budget.releasing(hot), "it is hot already");
+        assert!(budget.releasing(PartitionSet::ALL));
+        assert!(!budget.releasing(PartitionSet::ALL));
+    }
 }

@@ -57,3 +57,35 @@ impl StopReads {
         ownership.generation(partition) != Some(self.read_for[partition.index()])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::fixtures::{self, GENERATION};
+
+    #[tokio::test(start_paused = true)]
+    async fn stops_are_read_once_per_generation_and_again_if_asked() {
+        let (mut reads, ownership) = (StopReads::none(), fixtures::owning_all());
+        let one: PartitionSet = [Partition::of("a")].into_iter().collect();
+        let others = PartitionSet::ALL.without(one);
+        let generations: Vec<_> = Partition::all().map(|partition| (partition, GENERATION)).collect();
+        assert_eq!(reads.begin(one, &ownership), one);
+        assert!(!reads.are_read(Partition::of("a"), GENERATION), "not before the answer");
+        reads.end(&generations[..]);
+        assert!(reads.are_read(Partition::of("a"), GENERATION));
+        assert!(!reads.are_read(Partition::of("a"), Generation(2)));
+        assert_eq!(reads.begin(PartitionSet::ALL, &ownership), PartitionSet::EMPTY);
+        reads.again(one);
+        assert_eq!(reads.begin(others, &ownership), one, "no fetch of all partitions may cover it");
+        assert_eq!(reads.begin(PartitionSet::ALL, &ownership), PartitionSet::EMPTY, "once");
+        ownership.grant(&[(Partition::of("a"), Generation(2))]);
+        assert_eq!(reads.unread(PartitionSet::ALL, &ownership), one);
+        reads.again(one);
+        assert_eq!(
+            reads.begin(others, &ownership),
+            PartitionSet::EMPTY,
+            "what is unread waits for its fetch"
+        );
+        assert_eq!(reads.begin(PartitionSet::ALL, &ownership), one);
+    }
+}

@@ -1,0 +1,381 @@
+//! What the planner fetches next, after answers and events.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::delivery::fixtures;
+
+const CONFIG: usize = 64;
+
+fn config() -> DeliveryConfig {
+    DeliveryConfig { batch_size: CONFIG / 4, max_in_flight: CONFIG, ..DeliveryConfig::default() }
+}
+
+/// A planner of an instance that owns everything, with what it believes to be in memory.
+struct Stage {
+    planner: Planner,
+    ownership: Ownership,
+    now: Instant,
+    in_memory: usize,
+    /// Records that wait in the database.
+    waiting: usize,
+    seq: u64,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let (ownership, now) = (fixtures::owning_all(), Instant::now());
+        let planner = Planner::new(&config(), InstanceId::generate(), ListenState::default(), now);
+        Self { planner, ownership, now, in_memory: 0, waiting: 0, seq: 0 }
+    }
+
+    /// Begins the next fetch, if the planner says so.
+    fn begin(&mut self) -> Option<FetchRequest> {
+        let in_memory = (self.in_memory, self.in_memory * 100);
+        let Step::Fetch(begin) = self.planner.next(in_memory, |_| 0, &self.ownership, self.now) else {
+            return None;
+        };
+        self.seq += 1;
+        Some(self.planner.begin(begin, (self.seq, Vec::new()), &self.ownership, self.now))
+    }
+
+    /// Answers a fetch with a record for each key, of which `admitted` are admitted.
+    fn answer(&mut self, request: FetchRequest, keys: &[&str], (admitted, more): (usize, bool)) {
+        let records = (1..).zip(keys).map(|(id, key)| fixtures::record(id, key)).collect();
+        let result = FetchResult { more, new: !keys.is_empty(), ..empty(request, records) };
+        self.planner.answered(&result, PartitionSet::EMPTY, self.now);
+        self.planner.admitted(&Answer::from(&result), admitted, self.now);
+    }
+
+    /// Answers a fetch of the other handlers with nothing, and begins the next one.
+    fn answer_and_begin(&mut self, request: FetchRequest) -> FetchRequest {
+        self.answer(request, &[], (0, false));
+        self.begin().expect("another fetch")
+    }
+
+    /// Begins the next fetch, which must be of these partitions, and answers it.
+    fn fetch_of(&mut self, partitions: PartitionSet, keys: &[&str], ends: (usize, bool)) {
+        let request = self.begin().expect("a fetch is wanted");
+        assert_eq!(request.partitions(), partitions);
+        self.answer(request, keys, ends);
+    }
+
+    /// Fetches if the planner says so, and has the database answer or fail.
+    fn fetch(&mut self, fails: bool) -> Option<usize> {
+        let bytes = self.in_memory * 100;
+        let begin = match self.planner.next((self.in_memory, bytes), |_| 0, &self.ownership, self.now) {
+            Step::Wait => return None,
+            Step::CutQueues(_) => {
+                self.planner.queues_cut(PartitionSet::EMPTY);
+                return None;
+            }
+            Step::Fetch(begin) => begin,
+        };
+        self.seq += 1;
+        let request = self.planner.begin(begin, (self.seq, Vec::new()), &self.ownership, self.now);
+        assert!(request.limit > 0 && !request.turn.is_empty());
+        assert!(request.partitions().without(self.ownership.owned()).is_empty(), "only what is owned");
+        assert!(self.in_memory + request.limit <= CONFIG, "never more than memory takes");
+        if fails {
+            self.planner.failed(&request, self.now);
+            return None;
+        }
+        let brought = request.limit.min(self.waiting);
+        let records = (0..brought).map(|id| fixtures::record(id as i64 + 1, "a")).collect();
+        let (more, new) = (brought == request.limit, brought > 0);
+        let result = FetchResult { more, new, ..empty(request, records) };
+        self.planner.answered(&result, PartitionSet::EMPTY, self.now);
+        self.in_memory += brought;
+        self.waiting -= brought;
+        self.planner.admitted(&Answer::from(&result), brought, self.now);
+        Some(brought)
+    }
+
+    fn advance(&mut self) {
+        self.now = self.now.max(self.planner.next_timer(self.now));
+        self.planner.fire(self.in_memory, self.now);
+    }
+}
+
+fn empty(request: FetchRequest, records: Vec<Record>) -> FetchResult {
+    FetchResult {
+        request,
+        records,
+        stops: Vec::new(),
+        suspicions: Vec::new(),
+        new: false,
+        more: false,
+        more_due: false,
+        error: None,
+        walked: None,
+        cluster_changes: None,
+    }
+}
+
+/// The partition of the key `a`, and all others.
+fn one_and_others() -> (PartitionSet, PartitionSet) {
+    let one: PartitionSet = [Partition::of("a")].into_iter().collect();
+    (one, PartitionSet::ALL.without(one))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+    /// Whatever has failed, been cut or waited for: what waits is fetched in the end, and memory is kept.
+    #[test]
+    fn whatever_waits_is_fetched(steps in prop::collection::vec(0_u8..7, 1..60)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.unwrap().block_on(async {
+            let mut stage = Stage::new();
+            for step in steps {
+                match step {
+                    0 => {
+                        stage.waiting += 40;
+                        stage.planner.want();
+                    }
+                    1 | 2 => drop(stage.fetch(false)),
+                    3 => drop(stage.fetch(true)),
+                    4 => stage.in_memory /= 2,
+                    5 => stage.planner.mark_missed(PartitionSet::ALL),
+                    _ => stage.advance(),
+                }
+            }
+            stage.planner.want();
+            for _ in 0..200 {
+                stage.in_memory = 0;
+                if stage.fetch(false).is_none() {
+                    stage.advance();
+                }
+            }
+            assert_eq!(stage.waiting, 0);
+        });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_nothing_to_do_a_fetch_is_an_interval_away() {
+    let mut stage = Stage::new();
+    assert_eq!(stage.fetch(false), Some(0), "the first");
+    stage.advance();
+    assert_eq!(stage.fetch(false), Some(0), "the first poll is at once");
+    assert_eq!(stage.fetch(false), None);
+    let pause = stage.planner.next_timer(stage.now) - stage.now;
+    let interval = config().poll_interval;
+    assert!(pause >= interval.mul_f64(0.89) && pause <= interval.mul_f64(1.11), "{pause:?}");
+}
+
+/// A fetch that nobody asks for is left out while the version of the database stays the same.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_or_missed_is_fetched_though_nobody_commits() {
+    let mut stage = Stage::new();
+    let version_after = |stage: &mut Stage, more| {
+        let (asked, version) = (false, Some(7));
+        let (partitions, handlers, part) = (PartitionSet::ALL, Handlers::Every, false);
+        let (brought, new, more_due) = (usize::from(more), more, false);
+        let answer = Answer { partitions, handlers, part, brought, new, more, more_due, asked, version };
+        stage.planner.admitted(&answer, brought, stage.now);
+        stage.planner.listening.version
+    };
+    assert_eq!(version_after(&mut stage, true), None);
+    assert_eq!(version_after(&mut stage, false), Some(7));
+    stage.planner.mark_missed(PartitionSet::ALL);
+    stage.planner.want();
+    assert!(stage.fetch(false).is_some());
+    assert_eq!(stage.planner.listening.version, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hot_partition_is_fetched_by_itself_until_it_has_no_more() {
+    let (mut stage, (one, others)) = (Stage::new(), one_and_others());
+    stage.planner.queues_cut(one);
+    stage.fetch_of(one, &["a"], (1, true));
+    stage.fetch_of(one, &["a"], (1, false));
+    stage.fetch_of(PartitionSet::ALL, &[], (0, false));
+    assert!(stage.begin().is_none(), "nothing is wanted");
+    stage.planner.queues_cut(one);
+    stage.planner.want();
+    stage.fetch_of(one, &["a"], (0, true));
+    stage.fetch_of(others, &[], (0, false));
+    assert!(stage.begin().is_none(), "it has brought nothing that could be admitted");
+    stage.planner.released(one);
+    stage.fetch_of(one, &["a"], (1, true));
+}
+
+/// The fetches of the other handlers have passed over the records of the hot one.
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_is_no_longer_hot_is_looked_for_everywhere() {
+    let mut stage = Stage::new();
+    stage.fetch_of(PartitionSet::ALL, &[], (0, false));
+    let cut = stage.planner.cut_handler([(0, "h"), (1, "i")].into_iter(), |number| 40 - number, stage.now);
+    assert_eq!(cut, Some((0, CONFIG / 2)));
+    let request = stage.begin().expect("it is fetched by itself");
+    assert_eq!((request.handlers.clone(), request.part), (Handlers::Only("h".into()), true));
+    assert!(request.due, "no other fetch brings its due records");
+    stage.answer(request, &["a"], (1, true));
+    assert!(stage.planner.missed.is_empty());
+    // Its next fetch brings all. From then on it is like the others.
+    let request = stage.begin().expect("there was more");
+    let request = if request.part { request } else { stage.answer_and_begin(request) };
+    assert_eq!(request.handlers, Handlers::Only("h".into()));
+    stage.answer(request, &["a"], (1, false));
+    assert_eq!(stage.planner.missed, PartitionSet::ALL);
+    let request = stage.begin().expect("the others too");
+    assert_eq!((request.handlers, request.part), (Handlers::Every, false));
+}
+
+/// A search that walks over the records of hot handlers takes too long.
+#[tokio::test(start_paused = true)]
+async fn handlers_are_fetched_together_again_if_to_leave_one_out_takes_too_long() {
+    let mut stage = Stage::new();
+    stage.planner.cut_handler([(0, "h"), (1, "i")].into_iter(), |number| 40 - number, stage.now);
+    let request = stage.begin().expect("it is fetched by itself");
+    stage.answer(request, &["a"], (1, true));
+    let request = stage.begin().expect("then the others");
+    assert_eq!(request.handlers, Handlers::Except(vec!["h".into()]));
+    stage.now += Duration::from_secs(2);
+    stage.answer(request, &[], (0, false));
+    assert_eq!(stage.planner.missed, PartitionSet::ALL);
+    assert_eq!(stage.begin().expect("all are wanted").handlers, Handlers::Every);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_admitted_is_not_fetched_again_at_once() {
+    let mut stage = Stage::new();
+    stage.fetch_of(PartitionSet::ALL, &["a"], (1, true));
+    stage.fetch_of(PartitionSet::ALL, &["a"], (0, true));
+    assert!(stage.begin().is_none());
+    stage.planner.want();
+    stage.fetch_of(PartitionSet::ALL, &[], (0, true));
+    stage.fetch_of(PartitionSet::ALL, &[], (0, false));
+    stage.planner.want_due();
+    let request = stage.begin().expect("due records are wanted");
+    assert!(request.due && !request.part && !request.asked, "others are not");
+    let result = FetchResult { more_due: true, ..empty(request, vec![fixtures::record(1, "a")]) };
+    for (admitted, again) in [(0, false), (1, true)] {
+        stage.planner.admitted(&Answer::from(&result), admitted, stage.now);
+        assert_eq!(stage.planner.due_wanted, again, "{admitted}");
+    }
+}
+
+/// While memory is almost full, a little of what is idle is fetched, once for each piece of news.
+#[tokio::test(start_paused = true)]
+async fn a_part_with_more_is_fetched_on_although_memory_is_short() {
+    let mut stage = Stage::new();
+    stage.fetch_of(PartitionSet::ALL, &[], (0, false));
+    stage.planner.want();
+    stage.in_memory = CONFIG * 3 / 4;
+    let request = stage.begin().expect("the last quarter is for the idle");
+    assert!(request.part && request.limit == 1, "{}", request.limit);
+    stage.answer(request, &["a"], (1, true));
+    let request = stage.begin().expect("there is more");
+    stage.answer(request, &["a"], (1, false));
+    assert!(stage.begin().is_none(), "there is no news");
+    stage.in_memory = 0;
+    assert!(!stage.begin().expect("the fetch of all is still wanted").part);
+}
+
+#[test]
+fn only_a_fetch_of_partitions_by_themselves_brings_all_of_a_part() {
+    let answer = |part, more, handlers| Answer {
+        partitions: PartitionSet::ALL,
+        handlers,
+        part,
+        brought: 1,
+        new: true,
+        more,
+        more_due: false,
+        asked: true,
+        version: None,
+    };
+    assert!(answer(true, false, Handlers::Every).is_all_of_a_part());
+    assert!(!answer(false, false, Handlers::Every).is_all_of_a_part());
+    assert!(!answer(true, true, Handlers::Every).is_all_of_a_part());
+    assert!(!answer(true, false, Handlers::Only("h".into())).is_all_of_a_part());
+    assert!(!answer(false, true, Handlers::Only("h".into())).is_all_of_a_part());
+}
+
+#[tokio::test(start_paused = true)]
+async fn partitions_take_turns_behind_the_last_record() {
+    let mut stage = Stage::new();
+    stage.fetch_of(PartitionSet::ALL, &["b", "a"], (2, true));
+    let request = stage.begin().expect("there is more");
+    let first = Partition::of("a").number().wrapping_add(1);
+    assert_eq!((request.turn[0].number(), request.turn.len()), (first, 256));
+    assert_eq!(request.turn.last().copied(), Some(Partition::of("a")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fetch_that_failed_leaves_all_to_the_next_one() {
+    let (mut stage, (one, _)) = (Stage::new(), one_and_others());
+    stage.advance();
+    stage.fetch_of(PartitionSet::ALL, &[], (0, false));
+    stage.planner.read_stops_again(one);
+    stage.planner.mark_missed(one);
+    stage.planner.want();
+    stage.planner.want_due();
+    let request = stage.begin().expect("all is wanted");
+    assert_eq!((request.stops, request.due, request.asked), (one, true, true));
+    stage.planner.failed(&request, stage.now);
+    assert!(stage.begin().is_none(), "not at once");
+    assert_eq!(stage.planner.next_timer(stage.now), stage.now + ERROR_PAUSE);
+    stage.now += ERROR_PAUSE;
+    let request = stage.begin().expect("after a pause");
+    assert_eq!((request.stops, request.due, request.asked), (one, true, true));
+}
+
+/// A poll is no reason of this process: it may be left out while nobody commits.
+#[tokio::test(start_paused = true)]
+async fn a_poll_fetches_and_searches_for_what_others_made_pending() {
+    let mut stage = Stage::new();
+    stage.fetch_of(PartitionSet::ALL, &[], (0, false));
+    stage.now = stage.planner.next_timer(stage.now);
+    assert!(stage.planner.fire(0, stage.now), "the first poll");
+    let request = stage.begin().expect("a poll fetches");
+    assert!(request.due && !request.asked);
+    stage.answer(request, &[], (0, false));
+    assert!(!stage.planner.fire(0, stage.now), "not twice");
+    // With records in memory, every fifth poll searches for the head.
+    let polls: Vec<bool> = (2..=10)
+        .map(|_| {
+            stage.now += 2 * config().poll_interval;
+            assert!(stage.planner.fire(1, stage.now));
+            !std::mem::take(&mut stage.planner.missed).is_empty()
+        })
+        .collect();
+    assert_eq!(polls, [false, false, false, true, false, false, false, false, true]);
+    stage.planner.due_in(Duration::from_secs(1), stage.now);
+    stage.fetch_of(PartitionSet::ALL, &[], (0, false));
+    stage.now += Duration::from_secs(1) + Duration::from_millis(5);
+    assert!(!stage.planner.fire(1, stage.now), "a record is due, and no poll");
+    assert!(stage.begin().expect("it is fetched").due);
+}
+
+/// A search of a few partitions was quick: the poll goes on with the others.
+#[tokio::test(start_paused = true)]
+async fn a_quick_search_of_a_few_partitions_goes_on_with_the_others() {
+    let mut stage = Stage::new();
+    stage.planner.head_search.fetched(1_000_000);
+    let few = stage.planner.head_search.next(1, false).expect("a search");
+    let request = stage.begin().expect("the first fetch");
+    let walked = Some((few.len(), Duration::from_micros(100)));
+    let result = FetchResult { walked, ..empty(request, Vec::new()) };
+    stage.planner.answered(&result, PartitionSet::EMPTY, stage.now);
+    assert_eq!(stage.planner.missed, PartitionSet::ALL.without(few));
+    assert!(stage.begin().is_some());
+}
+
+/// A lane is released in steps: its partition becomes hot.
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_is_released_in_steps_is_fetched_by_itself() {
+    let (mut stage, (one, others)) = (Stage::new(), one_and_others());
+    let request = stage.begin().expect("the first fetch");
+    let result = empty(request, Vec::new());
+    stage.planner.answered(&result, one, stage.now);
+    stage.planner.admitted(&Answer::from(&result), 0, stage.now);
+    stage.fetch_of(one, &["a"], (1, true));
+    stage.fetch_of(one, &["a"], (0, true));
+    stage.fetch_of(others, &[], (0, false));
+    stage.planner.close(|_| false);
+    stage.planner.want();
+    stage.fetch_of(PartitionSet::ALL, &[], (0, false));
+}
