@@ -223,4 +223,30 @@ mod tests {
         assert!(!failure.retries_exhausted, "it was not tried again");
         assert_eq!((failure.attempts, failure.since_scheduled), (most + 1, Duration::from_secs(3)));
     }
+
+    /// What an attempt leads to, if the record has failed `failures` times before.
+    async fn ends_after(failures: u32, end: Result<(), HandlerError>) -> Outcome {
+        let (ownership, done) = (fixtures::owning_all(), unbounded_channel().0);
+        let (context, entry) = (fixtures::context(&ownership), fixtures::entry());
+        let mut flight = Flight::new(fixtures::lanes(&ownership, 1), (0, false), None, &done);
+        flight.begin(0, 1, context.clock.now());
+        let mut record = fixtures::record(1, "a");
+        record.delivery.attempt = failures + 1;
+        decide(&mut flight, 0, &entry, &record, end, &context).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_record_fails_with_the_attempt_after_its_last_retry() {
+        let most = fixtures::entry().retry.max_retries;
+        let refused = || Err(HandlerError::new("no"));
+        for failures in [0, most - 1] {
+            let outcome = ends_after(failures, refused()).await;
+            let Outcome::Changed(change) = outcome else { panic!("{outcome:?}") };
+            assert!(matches!(*change, Change::Retry { counted: true, .. }), "{failures}: {change:?}");
+        }
+        let outcome = ends_after(most, refused()).await;
+        let Outcome::Changed(change) = outcome else { panic!("{outcome:?}") };
+        assert!(matches!(*change, Change::Fail { counted: true, .. }), "{change:?}");
+        assert!(matches!(ends_after(most, Ok(())).await, Outcome::Completed));
+    }
 }

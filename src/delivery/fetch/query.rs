@@ -129,12 +129,18 @@ impl FetchRequest {
     /// Whether the fetch can be left out: this process has no reason to fetch, and nobody has committed
     /// anything.
     async fn is_in_vain(&mut self, store: &dyn Store) -> Result<bool, StoreError> {
-        if self.asked || self.due || !self.stops.is_empty() {
-            return Ok(false);
-        }
         // The version is read before the records: a commit in between is fetched once more.
-        let before = std::mem::replace(&mut self.version, store.version().await?);
-        Ok(self.version.is_some() && self.version == before)
+        Ok(self.is_unasked() && self.repeats(store.version().await?))
+    }
+
+    fn is_unasked(&self) -> bool {
+        !self.asked && !self.due && self.stops.is_empty()
+    }
+
+    /// Takes the version of the database, if it has one. Returns whether the version is that of the last fetch.
+    fn repeats(&mut self, version: Option<i64>) -> bool {
+        let before = std::mem::replace(&mut self.version, version);
+        version.is_some() && version == before
     }
 }
 
@@ -221,9 +227,8 @@ mod tests {
         store::Tables,
     };
 
-    /// Fetches at most `limit` records.
-    async fn fetched(pool: &MemoryPool, limit: usize, skip: &BTreeSet<RecordId>) -> FetchResult {
-        let request = FetchRequest {
+    fn request(limit: usize, skip: &BTreeSet<RecordId>) -> FetchRequest {
+        FetchRequest {
             seq: 1,
             began: Duration::ZERO,
             turn: Partition::all().collect(),
@@ -238,8 +243,12 @@ mod tests {
             handlers: Handlers::Every,
             part: false,
             reading: Readings::default().begin(PartitionSet::ALL, PartitionSet::EMPTY, false),
-        };
-        fetch(fixtures::store(pool), request).await
+        }
+    }
+
+    /// Fetches at most `limit` records.
+    async fn fetched(pool: &MemoryPool, limit: usize, skip: &BTreeSet<RecordId>) -> FetchResult {
+        fetch(fixtures::store(pool), request(limit, skip)).await
     }
 
     async fn schedule(pool: &MemoryPool, due: &[Due]) {
@@ -290,5 +299,37 @@ mod tests {
             (vec![], false, false, false),
         ];
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_fetch_that_nothing_asks_for_is_left_out_while_nobody_commits() {
+        let unasked = || FetchRequest { asked: false, due: false, ..request(1, &BTreeSet::new()) };
+        assert!(unasked().is_unasked());
+        assert!(!FetchRequest { asked: true, ..unasked() }.is_unasked());
+        assert!(!FetchRequest { due: true, ..unasked() }.is_unasked());
+        assert!(!FetchRequest { stops: PartitionSet::ALL, ..unasked() }.is_unasked());
+        let mut request = unasked();
+        let repeated =
+            [None, None, Some(1), Some(1), Some(2), Some(2), None].map(|version| request.repeats(version));
+        assert_eq!(repeated, [false, false, false, true, false, true, false]);
+    }
+
+    /// A fetch of a part reads each partition from its head; the time of an empty one shows how long that takes.
+    #[tokio::test(start_paused = true)]
+    async fn a_part_is_read_from_its_heads() {
+        let pool = MemoryPool::new();
+        schedule(&pool, &[Due::Now, Due::Now]).await;
+        let part = |limit, skip: &[RecordId]| FetchRequest {
+            part: true,
+            ..request(limit, &skip.iter().copied().collect())
+        };
+        let store = fixtures::store(&pool);
+        let first = fetch(Arc::clone(&store), part(1, &[])).await;
+        assert_eq!((first.records.len(), first.more, first.walked), (1, true, None));
+        let second = fetch(Arc::clone(&store), part(2, &[1])).await;
+        assert_eq!((second.records.len(), second.more, second.walked), (1, false, None));
+        let none = fetch(store, part(2, &[1, 2])).await;
+        assert_eq!((none.records.len(), none.more), (0, false));
+        assert_eq!(none.walked.map(|(partitions, _)| partitions), Some(256));
     }
 }

@@ -72,3 +72,31 @@ impl Memory {
         Some(partition)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_counts_records_bytes_and_handlers() {
+        let (mut memory, partition) = (Memory::default(), Partition::of("a"));
+        memory.add(1, partition, 100, Some(2));
+        memory.add(2, partition, 20, Some(0));
+        memory.add(3, partition, 3, None);
+        assert_eq!((memory.records(), memory.bytes()), (3, 123));
+        assert_eq!([0, 1, 2, 3].map(|number| memory.of_handler(number)), [1, 0, 1, 0]);
+        memory.add(1, partition, 50, Some(2));
+        assert_eq!(
+            (memory.records(), memory.bytes(), memory.of_handler(2)),
+            (3, 73, 1),
+            "it is the same one"
+        );
+        assert_eq!(memory.remove(1), Some(partition));
+        assert_eq!(memory.remove(1), None);
+        assert_eq!((memory.records(), memory.bytes(), memory.of_handler(2)), (2, 23, 0));
+        assert!(memory.knows(2) && !memory.knows(1));
+        let mut ids = memory.ids();
+        ids.sort_unstable();
+        assert_eq!(ids, [2, 3]);
+    }
+}
