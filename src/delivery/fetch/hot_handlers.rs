@@ -153,6 +153,8 @@ mod tests {
     fn the_handler_with_the_most_records_becomes_hot_and_the_others_share_what_it_leaves() {
         let (mut handlers, now) = (HotHandlers::new(4_000), Instant::now());
         assert_eq!(handlers.add(HANDLERS.into_iter(), |_| 499, now), None, "nobody fills memory");
+        let fills = HotHandlers::new(4_000).add(HANDLERS.into_iter(), |number| 500 - number, now);
+        assert_eq!(fills, Some(0), "an eighth of memory is enough");
         assert_eq!(handlers.add(HANDLERS[..1].iter().copied(), |_| 3_000, now), None, "there is nobody else");
         assert_eq!(handlers.add(HANDLERS.into_iter(), |number| 600 + number, now), Some(2));
         assert_eq!(handlers.share(), 2_000);

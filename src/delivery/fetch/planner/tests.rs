@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::delivery::fixtures;
+use crate::{delivery::fixtures, rules::reading::Statement};
 
 const CONFIG: usize = 64;
 
@@ -330,8 +330,13 @@ async fn a_poll_fetches_and_searches_for_what_others_made_pending() {
     stage.fetch_of(PartitionSet::ALL, &[], (0, false));
     stage.now = stage.planner.next_timer(stage.now);
     assert!(stage.planner.fire(0, stage.now), "the first poll");
-    let request = stage.begin().expect("a poll fetches");
+    let mut request = stage.begin().expect("a poll fetches");
     assert!(request.due && !request.asked);
+    assert_eq!(
+        request.reading.next(),
+        Statement::FetchByPartition,
+        "from the heads, which nothing keeps busy"
+    );
     stage.answer(request, &[], (0, false));
     assert!(!stage.planner.fire(0, stage.now), "not twice");
     // With records in memory, every fifth poll searches for the head.
@@ -378,4 +383,17 @@ async fn a_lane_that_is_released_in_steps_is_fetched_by_itself() {
     stage.planner.close(|_| false);
     stage.planner.want();
     stage.fetch_of(PartitionSet::ALL, &[], (0, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_payloads_make_the_next_fetch_smaller() {
+    let mut stage = Stage::new();
+    let request = stage.begin().expect("the first fetch");
+    assert_eq!(request.limit, CONFIG / 4);
+    let large = |id| Record { payload: vec![0; 8 << 20], ..fixtures::record(id, "a") };
+    let result = FetchResult { more: true, ..empty(request, vec![large(1), large(2)]) };
+    stage.planner.answered(&result, PartitionSet::EMPTY, stage.now);
+    stage.planner.admitted(&Answer::from(&result), 2, stage.now);
+    // Three quarters of 64 MiB, for records of half of 8 MiB as it takes them to be.
+    assert_eq!(stage.begin().expect("there is more").limit, 11);
 }
