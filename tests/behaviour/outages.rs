@@ -198,6 +198,8 @@ pub(crate) async fn an_outage_is_a_line_at_each_end<T: Remote>(stage: &Stage<T>)
     .await;
     running.shutdown().await;
     let signals = stage.signals.all();
+    // With one subscriber in the process, tracing would ask another test's thread whether anybody wants these lines.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let lines = Lines::default();
     let log = lines.clone();
     let subscriber =

@@ -44,6 +44,10 @@ impl HeadSearch {
     /// A search of this many partitions has taken this time. Returns the partitions in which the poll goes on to
     /// search, if it does.
     pub(super) fn took(&mut self, partitions: usize, took: Duration) -> Option<PartitionSet> {
+        // A released lane has its partition searched by itself, which says little of the others.
+        if partitions < pacing::LEAST_SEARCH && !self.probes {
+            return None;
+        }
         self.partitions = pacing::partitions_a_search(partitions, took);
         self.fetched = 0;
         let left = self.partitions.saturating_sub(partitions);
@@ -110,6 +114,18 @@ mod tests {
         let more = search.took(few.len(), Duration::from_millis(20)).unwrap();
         assert_eq!((more.len(), more.union(few).len()), (6, 10));
         assert_eq!(search.took(more.len(), Duration::from_millis(30)), None, "one poll, two searches");
+    }
+
+    #[test]
+    fn the_search_of_a_released_lane_is_no_sample() {
+        let mut search = HeadSearch::default();
+        search.fetched(1_000_000);
+        assert_eq!(search.took(1, Duration::from_micros(10)), None);
+        let few = search.next(5, true).unwrap();
+        assert_eq!(few.len(), pacing::LEAST_SEARCH);
+        // This instance owns only one of the four.
+        assert_eq!(search.took(1, Duration::from_millis(50)), None);
+        assert_eq!(search.next(6, true).map(|few| few.len()), Some(pacing::LEAST_SEARCH), "as many as fit");
     }
 
     #[test]
