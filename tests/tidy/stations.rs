@@ -32,7 +32,9 @@ fn wing() -> Vec<(String, Option<&'static str>, String)> {
         STATIONS.iter().find(|station| **station == folder).copied()
     };
     let product = files("src/delivery", "rs").into_iter();
-    let product = product.filter(|(file, _)| !file.contains("/station/") && !file.ends_with("/fixtures.rs"));
+    let product = product.filter(|(file, _)| {
+        !file.ends_with("/fixtures.rs") && !file.contains("/station/") && !file.ends_with("/tests.rs")
+    });
     product.map(|(file, text)| (file.clone(), station(&file), without_tests(&text).to_owned())).collect()
 }
 

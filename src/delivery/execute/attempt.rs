@@ -127,7 +127,10 @@ fn report(record: &Record, attempts: u32, step: Step, error: &str, entry: &Entry
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    };
 
     use tokio::sync::mpsc::unbounded_channel;
 
@@ -138,6 +141,7 @@ mod tests {
         instance::Generation,
         ownership::Ownership,
         partition::{Partition, PartitionSet},
+        telemetry::{Observer, Observers},
     };
 
     struct Counts(Arc<AtomicU32>);
@@ -224,15 +228,35 @@ mod tests {
         assert_eq!((failure.attempts, failure.since_scheduled), (most + 1, Duration::from_secs(3)));
     }
 
-    /// What an attempt leads to, if the record has failed `failures` times before.
-    async fn ends_after(failures: u32, end: Result<(), HandlerError>) -> Outcome {
+    /// The kinds of the signals.
+    #[derive(Default)]
+    struct Notes(Mutex<Vec<&'static str>>);
+
+    impl Observer for Notes {
+        fn on(&self, signal: &Signal) {
+            self.0.lock().unwrap().push(match signal {
+                Signal::RetryScheduled { .. } => "retry",
+                Signal::TargetUnavailable { .. } => "unavailable",
+                Signal::RecordFailed { .. } => "failed",
+                _ => "other",
+            });
+        }
+    }
+
+    /// What an attempt leads to and tells, if the record has failed `failures` times before.
+    async fn ends_after(failures: u32, end: Result<(), HandlerError>) -> (Outcome, Vec<&'static str>) {
         let (ownership, done) = (fixtures::owning_all(), unbounded_channel().0);
-        let (context, entry) = (fixtures::context(&ownership), fixtures::entry());
+        let notes = Arc::new(Notes::default());
+        let observers = Observers(Arc::new(vec![Arc::<Notes>::clone(&notes)]));
+        let context = ExecContext { observers, ..fixtures::context(&ownership) };
+        let entry = fixtures::entry();
         let mut flight = Flight::new(fixtures::lanes(&ownership, 1), (0, false), None, &done);
         flight.begin(0, 1, context.clock.now());
         let mut record = fixtures::record(1, "a");
         record.delivery.attempt = failures + 1;
-        decide(&mut flight, 0, &entry, &record, end, &context).await
+        let outcome = decide(&mut flight, 0, &entry, &record, end, &context).await;
+        let told = std::mem::take(&mut *notes.0.lock().unwrap());
+        (outcome, told)
     }
 
     #[tokio::test(start_paused = true)]
@@ -240,13 +264,16 @@ mod tests {
         let most = fixtures::entry().retry.max_retries;
         let refused = || Err(HandlerError::new("no"));
         for failures in [0, most - 1] {
-            let outcome = ends_after(failures, refused()).await;
+            let (outcome, told) = ends_after(failures, refused()).await;
             let Outcome::Changed(change) = outcome else { panic!("{outcome:?}") };
             assert!(matches!(*change, Change::Retry { counted: true, .. }), "{failures}: {change:?}");
+            assert_eq!(told, ["retry"]);
         }
-        let outcome = ends_after(most, refused()).await;
+        let (outcome, told) = ends_after(most, refused()).await;
         let Outcome::Changed(change) = outcome else { panic!("{outcome:?}") };
         assert!(matches!(*change, Change::Fail { counted: true, .. }), "{change:?}");
-        assert!(matches!(ends_after(most, Ok(())).await, Outcome::Completed));
+        assert_eq!(told, ["failed"]);
+        let (outcome, told) = ends_after(most, Ok(())).await;
+        assert!(matches!(outcome, Outcome::Completed) && told.is_empty());
     }
 }

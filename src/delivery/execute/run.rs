@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// One run of records 1 and 2 of a lane, and 3 and 4 of another. The records in `expired` have expired.
+    /// One run of records 1 and 2 of a lane, 3 and 4 of another, and 5 of a third. The records in `expired` have expired.
     /// Returns the ids of the call and the outcomes as words.
     async fn batch(
         expired: &[i64],
@@ -193,8 +193,9 @@ mod tests {
         });
         let registry = fixtures::registry_of(Registration::batch_call("h", RecordTypes::all(), 4, true, act));
         let (done, context) = (unbounded_channel().0, fixtures::context(&ownership));
-        let lanes = [(0, "a", [1, 2]), (1, "b", [3, 4])].map(|(lane, key, ids)| {
-            let items = ids.map(|id| {
+        let lanes = [(0, "a", &[1, 2][..]), (1, "b", &[3, 4]), (2, "c", &[5])].map(|(lane, key, ids)| {
+            let items = ids.iter().map(|id| {
+                let id = *id;
                 let mut item = fixtures::item(&ownership, fixtures::record(id, key));
                 item.expires = expired.contains(&id).then(|| context.clock.now());
                 item
@@ -224,27 +225,28 @@ mod tests {
                 ids.iter().map(result).collect()
             }
         };
-        assert_eq!(batch(&[], failing(0)).await, (vec![1, 2, 3, 4], vec!["completed"; 4]));
-        assert_eq!(batch(&[], failing(1)).await.1, ["retry", "untried", "completed", "completed"]);
-        assert_eq!(batch(&[], failing(4)).await.1, ["completed", "completed", "completed", "retry"]);
+        assert_eq!(batch(&[], failing(0)).await, (vec![1, 2, 3, 4, 5], vec!["completed"; 5]));
+        let [done, retry, untried] = ["completed", "retry", "untried"];
+        assert_eq!(batch(&[], failing(1)).await.1, [retry, untried, done, done, done]);
+        assert_eq!(batch(&[], failing(4)).await.1, [done, done, done, retry, done]);
+        assert_eq!(batch(&[], failing(5)).await.1, [done, done, done, done, retry]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_batch_without_results_fails_its_first_record() {
-        let untried = ["retry", "untried", "untried", "untried"];
+        let untried = ["retry", "untried", "untried", "untried", "untried"];
         assert_eq!(batch(&[], |_| Vec::new()).await.1, untried);
         assert_eq!(batch(&[], |_| panic!("no")).await.1, untried);
-        assert_eq!(batch(&[], |_| vec![Ok(())]).await.1, ["completed", "untried", "untried", "untried"]);
+        let one = batch(&[], |_| vec![Ok(())]).await.1;
+        assert_eq!(one, ["completed", "untried", "untried", "untried", "untried"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_batch_leaves_out_what_has_expired() {
         let all = |ids: &[i64]| ids.iter().map(|_| Ok(())).collect::<BatchResults>();
         // What has failed stops its lane, and what lies behind an expired record waits for the next run.
-        assert_eq!(
-            batch(&[2], all).await,
-            (vec![1, 3, 4], vec!["completed", "untried", "completed", "completed"])
-        );
-        assert_eq!(batch(&[3], all).await, (vec![1, 2], vec!["completed", "completed", "failed", "untried"]));
+        let [done, untried] = ["completed", "untried"];
+        assert_eq!(batch(&[2], all).await, (vec![1, 3, 4, 5], vec![done, untried, done, done, done]));
+        assert_eq!(batch(&[3], all).await, (vec![1, 2, 5], vec![done, done, "failed", untried, done]));
     }
 }

@@ -49,3 +49,22 @@ pub(super) async fn tell(call: impl Future<Output = Result<(), StoreError>>, con
     }
     done.is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::fixtures;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_the_call_of_a_suspect_is_tracked() {
+        let ownership = fixtures::owning_all();
+        let tracked = |care| {
+            let mut lanes = fixtures::lanes(&ownership, 1);
+            lanes[0].items[0].0.care = care;
+            to_track(&Run { entry: fixtures::entry(), lanes })
+        };
+        assert_eq!(tracked(Care::Usual), None);
+        let found = Some((1, Partition::of("a")));
+        assert_eq!((tracked(Care::Tracked), tracked(Care::Alone)), (found, found));
+    }
+}

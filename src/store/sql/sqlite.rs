@@ -32,6 +32,10 @@ fn check_pool(pool: &sqlx::SqlitePool) -> Result<(), OpenError> {
     if in_memory { Err(OpenError::InMemory) } else { Ok(()) }
 }
 
+/// The most rows that the thread of a connection reads ahead of its task. With the driver's 50, the two wait for each
+/// other during a batch.
+const ROWS_AHEAD: usize = 1_000;
+
 impl Driver for Sqlite {
     const FAMILY: Family = Family::Sqlite;
     const VERSION: Option<&'static str> = Some("PRAGMA data_version");
@@ -69,6 +73,7 @@ impl Driver for Sqlite {
             .journal_mode(SqliteJournalMode::Wal)
             .busy_timeout(busy)
             .foreign_keys(true)
+            .row_buffer_size(ROWS_AHEAD)
             // Claims and evictions must not be lost, whatever the setting of the pool's connections.
             .synchronous(if lazy { SqliteSynchronous::Normal } else { SqliteSynchronous::Full });
         Box::pin(async move { options.connect().await })

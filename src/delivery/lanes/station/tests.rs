@@ -1,11 +1,16 @@
 //! How lanes stop, go on and wait for their writes, driven as the dispatcher does.
 
+mod cuts;
+mod releases;
+mod runs;
+
 use super::*;
 use crate::{
     delivery::fixtures,
     handler::{BatchCall, BatchResults, BoxFuture, Form, States},
     instance::InstanceId,
     ownership::Ownership,
+    rules::crashes::Care,
     store::{FenceRow, Transacted, TransactionalRun, Work},
 };
 
@@ -216,27 +221,6 @@ async fn a_list_without_a_durable_stop_releases_its_lane() {
     assert!(stage.is_empty());
 }
 
-/// The step may be written although no list tells so, and may have returned the record. If the record were
-/// held now, the next fetch would bring the records behind it.
-#[tokio::test(start_paused = true)]
-async fn nothing_is_held_behind_a_release_that_may_have_moved() {
-    let mut stage = Stage::new();
-    let lane = fixtures::record(1, "a").lane();
-    let (reason, record_exists) = (StopReason::Releasing, false);
-    stage.list(&[Stop { lane, reason, record: 1, record_exists, released_to: 10 }]);
-    stage.fetch(20, "a");
-    assert_eq!(stage.waiting(), [(20, "hold")]);
-    stage.settle(0);
-    stage.lanes.fetched_all_of(PartitionSet::ALL);
-    stage.lanes.ask_for_steps(Duration::ZERO, Instant::now());
-    assert_eq!(stage.waiting(), [(1, "release")]);
-    stage.fetch(11, "a");
-    assert!(missed(&mut stage), "the step may have returned it");
-    stage.fetch(5, "a");
-    stage.run(completed);
-    assert_eq!(stage.waiting().last(), Some(&(5, "complete")), "that was returned before");
-}
-
 /// Another instance owns the partition by now. If the partition returns, nothing is left of the write.
 #[tokio::test(start_paused = true)]
 async fn a_refused_hold_that_is_given_up_leaves_nothing_behind() {
@@ -342,122 +326,50 @@ fn in_memory(stage: &Stage) -> Vec<RecordId> {
     ids
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_long_queue_is_cut_to_half_of_its_share_and_the_rest_is_fetched_again() {
-    let mut stage = Stage::new();
-    (1..=8).for_each(|id| stage.fetch(id, "a"));
-    (11..=13).for_each(|id| stage.fetch(id, "b"));
-    let (a, b) = (Partition::of("a"), Partition::of("b"));
-    assert!(stage.lanes.cut_queues(9).is_empty(), "none is as long");
-    assert_eq!(stage.lanes.cut_queues(4), [a].into_iter().collect());
-    assert_eq!(in_memory(&stage), [1, 2, 11, 12, 13]);
-    let wishes = stage.wishes();
-    assert!(wishes.missed.contains(a) && !wishes.missed.contains(b));
+fn set(key: &str) -> PartitionSet {
+    [Partition::of(key)].into_iter().collect()
 }
 
+/// A list that changes nothing is no reason to fetch.
 #[tokio::test(start_paused = true)]
-async fn a_handler_is_cut_by_the_lanes_with_the_youngest_heads() {
+async fn a_list_that_releases_nothing_asks_for_no_fetch() {
     let mut stage = Stage::new();
-    for (id, key) in [(1, "a"), (2, "b"), (3, "c"), (4, "a"), (5, "b"), (6, "c")] {
-        stage.fetch(id, key);
-    }
-    stage.lanes.cut_handler(1, 0);
-    assert_eq!(in_memory(&stage).len(), 6, "another handler");
-    stage.lanes.cut_handler(0, 6);
-    assert_eq!(in_memory(&stage).len(), 6, "it has no more than its share");
-    stage.lanes.cut_handler(0, 3);
-    assert_eq!(in_memory(&stage), [1, 4]);
-}
-
-/// The rows of one lane in the fetch under way do not count; those of another do.
-#[tokio::test(start_paused = true)]
-async fn a_lane_that_changes_during_a_fetch_is_missed_alone() {
-    let mut stage = Stage::new();
-    (1..=4).for_each(|id| stage.fetch(id, "a"));
-    stage.lanes.begin_fetch();
-    stage.lanes.cut_queues(4);
     stage.wishes();
-    stage.fetch(3, "a");
-    assert_eq!(in_memory(&stage), [1, 2]);
-    assert!(missed(&mut stage));
-    stage.fetch(9, "b");
-    assert_eq!(in_memory(&stage), [1, 2, 9]);
-    assert!(!missed(&mut stage));
-    stage.lanes.end_fetch();
-    stage.fetch(3, "a");
-    assert_eq!(in_memory(&stage), [1, 2, 3, 9]);
-}
-
-/// The transaction of a handler is no settle: it could become durable before what the lane has written.
-#[tokio::test(start_paused = true)]
-async fn a_transactional_lane_runs_once_its_writes_are_durable() {
-    let mut stage = Stage::of(Form::Transactional { call: Arc::new(Unused), size: 1, mixed: false });
+    stage.list(&[]);
+    assert!(!stage.wishes().fetch);
     stage.fetch(1, "a");
-    assert!(stage.begin_run(false).is_empty(), "it needs a fence row");
-    let mut run = stage.lanes.next_run(true, Instant::now()).unwrap();
-    stage.fetch(2, "a");
-    run.lanes[0].end(completed(1));
-    run.lanes[0].over = true;
-    stage.lanes.land(Landed { lanes: run.lanes, handler: 0, transactional: true, goes_on: false });
-    assert!(stage.begin_run(true).is_empty(), "the completion is not durable");
+    stage.run(retried);
     stage.settle(0);
-    assert_eq!(stage.begin_run(true), [[2]]);
+    stage.wishes();
+    stage.list(&[]);
+    stage.list(&[]);
+    assert!(stage.wishes().fetch, "the second list says nothing new, and the fetch is still wanted");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mixed_batch_takes_records_of_several_lanes() {
-    let mut stage = Stage::of(Form::Batch { call: Arc::new(Unused), size: 4, mixed: true });
-    for (id, key) in [(1, "a"), (2, "a"), (3, "b"), (4, "c"), (5, "c"), (6, "d")] {
+async fn a_settle_that_applied_all_misses_nothing() {
+    let mut stage = Stage::new();
+    for (id, key) in [(1, "a"), (2, "a"), (3, "b")] {
         stage.fetch(id, key);
     }
-    assert_eq!(stage.begin_run(false), [vec![1, 2], vec![3], vec![4]]);
-    assert_eq!(stage.begin_run(false), [[6]]);
-    assert!(stage.begin_run(false).is_empty());
-    let mut stage = Stage::of(Form::Batch { call: Arc::new(Unused), size: 4, mixed: false });
-    (1..=6).for_each(|id| stage.fetch(id, if id < 6 { "a" } else { "b" }));
-    assert_eq!(stage.begin_run(false), [[1, 2, 3, 4]]);
-    assert_eq!(stage.begin_run(false), [[6]]);
+    stage.run(|id| if id == 1 { retried(id) } else { Outcome::Completed });
+    assert_eq!(stage.waiting(), [(1, "retry"), (2, "hold"), (3, "complete")]);
+    stage.settle(0);
+    assert!(stage.wishes().missed.is_empty());
 }
 
-/// A process may not survive its call.
+/// This build has no handler for it.
 #[tokio::test(start_paused = true)]
-async fn a_suspected_record_runs_by_itself() {
-    let mut stage = Stage::of(Form::Batch { call: Arc::new(Unused), size: 4, mixed: true });
-    stage.suspect("b", (1, 3, 1));
-    for (id, key) in [(1, "a"), (3, "b"), (4, "b"), (5, "c")] {
-        stage.fetch(id, key);
-    }
-    assert_eq!(stage.begin_run(false), [vec![1], vec![5]]);
-    assert_eq!(stage.begin_run(false), [[3]]);
-    let mut stage = Stage::of(Form::Batch { call: Arc::new(Unused), size: 4, mixed: true });
-    stage.suspect("a", (1, 1, 1));
-    stage.fetch(1, "a");
-    stage.fetch(2, "c");
-    assert_eq!(stage.begin_run(false), [[2]]);
-    assert_eq!(stage.begin_run(false), [[1]]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_record_that_has_met_too_many_crashes_fails_without_a_call() {
+async fn a_record_without_a_handler_stops_its_lane() {
     let mut stage = Stage::new();
-    stage.suspect("a", (3, 1, 3));
-    stage.fetch(1, "a");
-    stage.fetch(2, "b");
-    assert_eq!(stage.begin_run(false), [[2]]);
-    let wishes = stage.lanes.take_wishes();
-    let change = &wishes.writes[0].settlement.change;
-    assert!(matches!(change, Change::Fail { counted: true, .. }), "{change:?}");
-    assert!(wishes.signals.iter().any(|signal| matches!(signal, Signal::RecordFailed { attempts: 1, .. })));
-}
-
-/// The clock of the database has jumped ahead, or a fetch was long under way.
-#[tokio::test(start_paused = true)]
-async fn a_deadline_counts_from_the_beginning_of_its_fetch() {
-    let mut stage = Stage::new();
-    let mut record = fixtures::record(1, "a");
-    record.delivery.expires_in = Some(Duration::from_secs(2));
+    let record = fixtures::record(1, "a");
     let permit = stage.ownership.permit(record.delivery.partition);
-    stage.lanes.admit(record, Duration::from_secs(5), permit, Some(&stage.entry));
-    let run = stage.lanes.next_run(false, Instant::now()).unwrap();
-    assert_eq!(run.lanes[0].items[0].0.expires, Some(Duration::from_secs(7)));
+    stage.lanes.admit(record, Duration::ZERO, permit, None);
+    stage.fetch(2, "a");
+    assert_eq!(stage.lanes.waiting_for_others(), set("a"));
+    let wishes = stage.lanes.take_wishes();
+    let told = wishes.signals.iter().any(|signal| matches!(signal, Signal::Unroutable { record: 1, .. }));
+    assert!(told, "{:?}", wishes.signals);
+    let changes: Vec<_> = wishes.writes.iter().map(|write| &write.settlement.change).collect();
+    assert!(matches!(changes[..], [Change::Unroutable, Change::Hold { behind: 1 }]), "{changes:?}");
 }

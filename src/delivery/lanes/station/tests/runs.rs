@@ -1,0 +1,94 @@
+//! Which records run, and which of them together.
+
+use super::*;
+
+/// The transaction of a handler is no settle: it could become durable before what the lane has written.
+#[tokio::test(start_paused = true)]
+async fn a_transactional_lane_runs_once_its_writes_are_durable() {
+    let mut stage = Stage::of(Form::Transactional { call: Arc::new(Unused), size: 1, mixed: false });
+    stage.fetch(1, "a");
+    assert!(stage.begin_run(false).is_empty(), "it needs a fence row");
+    let mut run = stage.lanes.next_run(true, Instant::now()).unwrap();
+    stage.fetch(2, "a");
+    run.lanes[0].end(completed(1));
+    run.lanes[0].over = true;
+    stage.lanes.land(Landed { lanes: run.lanes, handler: 0, transactional: true, goes_on: false });
+    assert!(stage.begin_run(true).is_empty(), "the completion is not durable");
+    stage.settle(0);
+    assert_eq!(stage.begin_run(true), [[2]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mixed_batch_takes_records_of_several_lanes() {
+    let mut stage = Stage::of(Form::Batch { call: Arc::new(Unused), size: 4, mixed: true });
+    for (id, key) in [(1, "a"), (2, "a"), (3, "b"), (4, "c"), (5, "c"), (6, "d")] {
+        stage.fetch(id, key);
+    }
+    assert_eq!(stage.begin_run(false), [vec![1, 2], vec![3], vec![4]]);
+    assert_eq!(stage.begin_run(false), [[6]]);
+    assert!(stage.begin_run(false).is_empty());
+    let mut stage = Stage::of(Form::Batch { call: Arc::new(Unused), size: 4, mixed: false });
+    (1..=6).for_each(|id| stage.fetch(id, if id < 6 { "a" } else { "b" }));
+    assert_eq!(stage.begin_run(false), [[1, 2, 3, 4]]);
+    assert_eq!(stage.begin_run(false), [[6]]);
+}
+
+/// A process may not survive its call.
+#[tokio::test(start_paused = true)]
+async fn a_suspected_record_runs_by_itself() {
+    let mut stage = Stage::of(Form::Batch { call: Arc::new(Unused), size: 4, mixed: true });
+    stage.suspect("b", (1, 3, 1));
+    for (id, key) in [(1, "a"), (3, "b"), (4, "b"), (5, "c")] {
+        stage.fetch(id, key);
+    }
+    assert_eq!(stage.begin_run(false), [vec![1], vec![5]]);
+    assert_eq!(stage.begin_run(false), [[3]]);
+    let mut stage = Stage::of(Form::Batch { call: Arc::new(Unused), size: 4, mixed: true });
+    stage.suspect("a", (1, 1, 1));
+    stage.fetch(1, "a");
+    stage.fetch(2, "c");
+    assert_eq!(stage.begin_run(false), [[2]]);
+    assert_eq!(stage.begin_run(false), [[1]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_has_met_too_many_crashes_fails_without_a_call() {
+    let mut stage = Stage::new();
+    stage.suspect("a", (3, 1, 3));
+    stage.fetch(1, "a");
+    stage.fetch(2, "b");
+    assert_eq!(stage.begin_run(false), [[2]]);
+    let wishes = stage.lanes.take_wishes();
+    let change = &wishes.writes[0].settlement.change;
+    assert!(matches!(change, Change::Fail { counted: true, .. }), "{change:?}");
+    assert!(wishes.signals.iter().any(|signal| matches!(signal, Signal::RecordFailed { attempts: 1, .. })));
+}
+
+/// The clock of the database has jumped ahead, or a fetch was long under way.
+#[tokio::test(start_paused = true)]
+async fn a_deadline_counts_from_the_beginning_of_its_fetch() {
+    let mut stage = Stage::new();
+    let mut record = fixtures::record(1, "a");
+    record.delivery.expires_in = Some(Duration::from_secs(2));
+    let permit = stage.ownership.permit(record.delivery.partition);
+    stage.lanes.admit(record, Duration::from_secs(5), permit, Some(&stage.entry));
+    let run = stage.lanes.next_run(false, Instant::now()).unwrap();
+    assert_eq!(run.lanes[0].items[0].0.expires, Some(Duration::from_secs(7)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_with_a_limit_runs_again_once_a_run_has_ended() {
+    let mut stage = Stage::new();
+    Arc::get_mut(&mut stage.entry).unwrap().concurrency = Some(1);
+    stage.fetch(1, "a");
+    stage.fetch(2, "b");
+    let mut run = stage.lanes.next_run(false, Instant::now()).unwrap();
+    assert!(stage.begin_run(false).is_empty());
+    let landed = |lanes, goes_on| Landed { lanes, handler: 0, transactional: false, goes_on };
+    stage.lanes.land(landed(Default::default(), true));
+    assert!(stage.begin_run(false).is_empty(), "more reports of it follow");
+    run.lanes[0].end(Outcome::Completed);
+    run.lanes[0].over = true;
+    stage.lanes.land(landed(run.lanes, false));
+    assert_eq!(stage.begin_run(false), [[2]]);
+}
