@@ -222,9 +222,9 @@ mod tests {
         database::Database,
         delivery::fixtures,
         memory::{Memory, MemoryPool},
-        record::{Due, NewRecord},
+        record::{Change, Due, NewRecord, OnFailure, Settlement},
         rules::reading::Readings,
-        store::Tables,
+        store::{NewInstance, Tables},
     };
 
     fn request(limit: usize, skip: &BTreeSet<RecordId>) -> FetchRequest {
@@ -331,5 +331,47 @@ mod tests {
         let none = fetch(store, part(2, &[1, 2])).await;
         assert_eq!((none.records.len(), none.more), (0, false));
         assert_eq!(none.walked.map(|(partitions, _)| partitions), Some(256));
+    }
+
+    /// A lane is blocked, and the process that called its record has crashed.
+    #[tokio::test(start_paused = true)]
+    async fn stops_and_suspicions_are_read_where_they_are_not_known() {
+        let pool = MemoryPool::new();
+        schedule(&pool, &[Due::Now]).await;
+        let (store, fence) = (fixtures::store(&pool), fixtures::fence());
+        let (id, name, version) = (fence.instance, String::new(), String::new());
+        store.join(&NewInstance { id, name, version, fence_rows: 1 }).await.unwrap();
+        store.track_call(id, Partition::of("a"), 1).await.unwrap();
+        let change = Change::Fail { error: String::new(), lane: OnFailure::Block, counted: true };
+        store.settle(fence, &[Settlement { id: 1, failures: 0, change }]).await.unwrap();
+        let beat = store.view().await.unwrap().members[0].beat;
+        assert!(store.evict(id, Some(beat)).await.unwrap());
+        let found = async |stops, unread| {
+            let request = FetchRequest { stops, unread, ..request(1, &BTreeSet::new()) };
+            let result = fetch(fixtures::store(&pool), request).await;
+            (result.stops.len(), result.suspicions.len())
+        };
+        let (all, none) = (PartitionSet::ALL, PartitionSet::EMPTY);
+        assert_eq!(found(none, none).await, (0, 0));
+        assert_eq!(found(all, none).await, (1, 0));
+        assert_eq!(found(none, all).await, (0, 1));
+    }
+
+    /// With a known watermark a fetch reads from there on, and searches for no head.
+    #[tokio::test(start_paused = true)]
+    async fn a_fetch_goes_on_where_the_last_one_has_ended() {
+        let (pool, mut readings) = (MemoryPool::new(), Readings::default());
+        schedule(&pool, &[Due::Now, Due::Now]).await;
+        let mut brought = BTreeSet::new();
+        let mut walked = Vec::new();
+        for _ in 0..3 {
+            let reading = readings.begin(PartitionSet::ALL, PartitionSet::EMPTY, false);
+            let result =
+                fetch(fixtures::store(&pool), FetchRequest { reading, ..request(9, &brought) }).await;
+            readings.end(&result.request.reading);
+            brought.extend(result.records.iter().map(|record| record.delivery.id));
+            walked.push(result.walked.is_some());
+        }
+        assert_eq!((brought.len(), walked), (2, vec![true, false, false]));
     }
 }
