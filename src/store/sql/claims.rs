@@ -151,8 +151,10 @@ impl<D: Driver> ClaimStore for SqlStore<D> {
         let alone = sorted.completed.len() + sorted.released.len() + usize::from(!sorted.failures.is_empty())
             < 2
             && self.settings.completed != Completed::Archive;
+        // One writer claims and settles in turn: the pages that a claim has written are still in its connection.
+        let link = if D::DIALECT.has_one_writer() { &self.claims } else { &self.settle };
         self.call("settle", async {
-            let mut conn = self.settle.borrow().await?;
+            let mut conn = link.borrow().await?;
             if !alone {
                 begin::<D>(&mut conn).await?;
             }
