@@ -373,3 +373,19 @@ async fn a_record_without_a_handler_stops_its_lane() {
     let changes: Vec<_> = wishes.writes.iter().map(|write| &write.settlement.change).collect();
     assert!(matches!(changes[..], [Change::Unroutable, Change::Hold { behind: 1 }]), "{changes:?}");
 }
+
+/// The record that had stopped it is gone, and this instance has not seen the lane before.
+#[tokio::test(start_paused = true)]
+async fn a_listed_lane_without_its_record_goes_on_once_that_is_durable() {
+    let mut stage = Stage::new();
+    let (lane, reason) = (fixtures::record(1, "a").lane(), StopReason::Retrying);
+    let stops = [Stop { lane, reason, record: 1, record_exists: false, released_to: 0 }];
+    stage.list(&stops);
+    stage.lanes.resume_unstopped(&stops, |_| true);
+    assert_eq!(stage.waiting(), [(1, "other")]);
+    assert!(stage.lanes.0.stop_of(LaneId(0)).is_some());
+    stage.wishes();
+    stage.settle(0);
+    assert_eq!(stage.lanes.0.stop_of(LaneId(0)), None);
+    assert!(stage.wishes().fetch);
+}
