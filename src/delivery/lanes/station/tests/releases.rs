@@ -47,6 +47,9 @@ async fn a_lane_that_is_released_in_steps_goes_on_step_by_step() {
     stage.lanes.fetched_all_of(PartitionSet::ALL);
     stage.list(&[stop(10)]);
     assert!(!step(&mut stage), "the list was read before the step");
+    stage.lanes.fetched_all_of(PartitionSet::ALL);
+    assert!(step(&mut stage), "it is asked for again, because the row says that none was written");
+    stage.settle(0);
     stage.list(&[stop(20)]);
     stage.lanes.fetched_all_of(PartitionSet::ALL);
     assert!(step(&mut stage));
