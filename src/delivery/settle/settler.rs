@@ -110,13 +110,7 @@ impl Settler {
         let Written { settled: one, mut refused } = self.settle(first).await?;
         let Written { settled: two, refused: more } = self.settle(second).await?;
         refused.extend(more);
-        let settled = Settled {
-            applied: one.applied + two.applied,
-            held: one.held + two.held,
-            releasing: one.releasing + two.releasing,
-            number: None,
-        };
-        Ok(Written { settled, refused })
+        Ok(Written { settled: both(&one, &two), refused })
     }
 }
 
@@ -131,4 +125,40 @@ fn without_text(settlement: &Settlement) -> Settlement {
         NO_TEXT.clone_into(error);
     }
     settlement
+}
+
+/// The results of two settles as one. Their transactions have no number in common.
+fn both(one: &Settled, two: &Settled) -> Settled {
+    Settled {
+        applied: one.applied + two.applied,
+        held: one.held + two.held,
+        releasing: one.releasing + two.releasing,
+        number: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_settles_count_as_one() {
+        let settled = |applied, held, releasing| Settled { applied, held, releasing, number: None };
+        let sum = both(&settled(1, 20, 300), &settled(4, 50, 600));
+        assert_eq!((sum.applied, sum.held, sum.releasing), (5, 70, 900));
+        assert_eq!(sum.number, None);
+    }
+
+    #[test]
+    fn an_outcome_without_its_text_is_the_same_outcome() {
+        let settlement = |change| Settlement { id: 1, failures: 2, change };
+        assert_eq!(without_text(&settlement(Change::Complete)), settlement(Change::Complete));
+        let retry = |error: &str| Change::Retry {
+            delay: std::time::Duration::ZERO,
+            error: error.to_owned(),
+            stop: true,
+            counted: true,
+        };
+        assert_eq!(without_text(&settlement(retry("\0"))), settlement(retry(NO_TEXT)));
+    }
 }
