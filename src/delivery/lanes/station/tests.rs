@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     delivery::fixtures,
     handler::{BatchCall, BatchResults, BoxFuture, Form, States},
-    instance::InstanceId,
+    instance::{Generation, InstanceId},
     ownership::Ownership,
     rules::crashes::Care,
     store::{FenceRow, Transacted, TransactionalRun, Work},

@@ -58,9 +58,31 @@ async fn only_what_is_in_closed_partitions_is_abandoned() {
     assert_eq!(stage.lanes.partition_of(LaneId(0)), Some(Partition::of("a")));
     stage.suspect("b", (1, 9, 1));
     stage.suspect("c", (1, 8, 1));
+    let releasing = ["b", "c"].map(|key| {
+        let (lane, reason) = (fixtures::record(1, key).lane(), StopReason::Releasing);
+        Stop { lane, reason, record: 7, record_exists: false, released_to: 10 }
+    });
+    stage.list(&releasing);
     stage.lanes.close(|partition| partition != Partition::of("b"));
-    assert_eq!(in_memory(&stage), [1, 3]);
+    assert_eq!((in_memory(&stage), stage.lanes.releasing()), (vec![1, 3], set("c")));
     let care = |stage: &Stage, key, id| stage.lanes.0.suspects.care(Partition::of(key), Some(id));
     assert_eq!((care(&stage, "b", 9), care(&stage, "c", 8)), (Care::Usual, Care::Alone));
     assert_eq!(stage.wishes().missed, set("b"));
+}
+
+/// A run ends before its records were tried. If the partition was given up meanwhile, they are not kept.
+#[tokio::test(start_paused = true)]
+async fn what_was_not_tried_waits_again_unless_its_partition_was_given_up() {
+    for (given_up, kept) in [(false, vec![1, 2]), (true, vec![])] {
+        let mut stage = Stage::new();
+        (1..=2).for_each(|id| stage.fetch(id, "a"));
+        let mut run = stage.lanes.next_run(false, Instant::now()).unwrap();
+        if given_up {
+            stage.ownership.grant(&[(Partition::of("a"), Generation(9))]);
+        }
+        run.lanes[0].over = true;
+        stage.wishes();
+        stage.lanes.land(Landed { lanes: run.lanes, handler: 0, transactional: false, goes_on: false });
+        assert_eq!((in_memory(&stage), stage.wishes().fetch), (kept, given_up));
+    }
 }

@@ -71,3 +71,20 @@ async fn a_stop_ends_a_release_in_steps() {
     let stops = stage.waiting();
     assert_eq!(stops, [(1, "other"), (5, "retry")], "the row of the stop names another record");
 }
+
+/// So many records are held that they return in steps: the row of the lane tells how far they are.
+#[tokio::test(start_paused = true)]
+async fn the_stops_of_a_lane_that_goes_on_in_steps_are_read() {
+    for (releasing, read) in [(0, PartitionSet::EMPTY), (1, set("a"))] {
+        let mut stage = Stage::new();
+        let (lane, reason) = (fixtures::record(1, "a").lane(), StopReason::Retrying);
+        let stops = [Stop { lane, reason, record: 1, record_exists: false, released_to: 0 }];
+        stage.list(&stops);
+        stage.lanes.resume_unstopped(&stops, |_| true);
+        stage.wishes();
+        let mut batch = Batch::default();
+        stage.writes.drain(..).for_each(|write| batch.push(write));
+        stage.lanes.settled(&batch, &Settled { releasing, ..Settled::default() });
+        assert_eq!(stage.wishes().stops, read);
+    }
+}
