@@ -373,7 +373,7 @@ mod tests {
         let Room::For(idle) = budget.room(full, |_| 0, WANTED, &ownership, now) else {
             panic!("room for the idle")
         };
-        assert!(idle.part && idle.limit < 100, "the last quarter, a little at a time");
+        assert_eq!((idle.part, idle.limit), (true, 62), "the last quarter, a little at a time");
         let later = now + BUSY_FOR;
         assert_eq!(
             budget.room(full, |_| 0, WANTED, &ownership, later),
