@@ -233,4 +233,15 @@ mod tests {
         releases.take_list(&listed(20), PartitionSet::ALL, |_| true);
         assert_eq!(releases.of(&lane()), None);
     }
+
+    /// Half of what a step returns: the next step is written while the rest of it runs.
+    #[tokio::test(start_paused = true)]
+    async fn the_next_step_is_due_when_half_of_the_last_one_is_left() {
+        let mut releases = Releases::default();
+        releases.take_list(&listed(10), PartitionSet::ALL, |_| false);
+        releases.see(PartitionSet::ALL);
+        let left = |records| move |_: &Lane, few: usize| records <= few;
+        assert!(due(&mut releases, left(RETURNED_BY_A_STEP / 2 + 1)).is_empty());
+        assert_eq!(due(&mut releases, left(RETURNED_BY_A_STEP / 2)), [(lane(), 7)]);
+    }
 }

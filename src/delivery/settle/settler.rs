@@ -149,6 +149,15 @@ mod tests {
         assert_eq!(sum.number, None);
     }
 
+    /// All other errors are of the connection or the server, and the batch is tried again as it is.
+    #[test]
+    fn only_errors_of_the_outcome_itself_are_refusals() {
+        use ErrorClass::{Duplicate, Reconnect, Record, Refused, Resource, Retry, Setup, WrongNode};
+        let refused = |class| is_refusal(&StoreError::new("settle", class, "no"));
+        assert!([Record, Duplicate, Refused].into_iter().all(refused));
+        assert!(![Retry, Reconnect, WrongNode, Resource, Setup].into_iter().any(refused));
+    }
+
     #[test]
     fn an_outcome_without_its_text_is_the_same_outcome() {
         let settlement = |change| Settlement { id: 1, failures: 2, change };

@@ -23,6 +23,7 @@ async fn a_handler_is_cut_by_the_lanes_with_the_youngest_heads() {
     }
     stage.lanes.cut_handler(1, 0);
     assert_eq!(in_memory(&stage).len(), 6, "another handler");
+    assert_eq!([0, 1].map(|number| stage.lanes.of_handler(number)), [6, 0]);
     stage.lanes.cut_handler(0, 6);
     assert_eq!(in_memory(&stage).len(), 6, "it has no more than its share");
     stage.lanes.cut_handler(0, 3);
@@ -85,4 +86,18 @@ async fn what_was_not_tried_waits_again_unless_its_partition_was_given_up() {
         stage.lanes.land(Landed { lanes: run.lanes, handler: 0, transactional: false, goes_on: false });
         assert_eq!((in_memory(&stage), stage.wishes().fetch), (kept, given_up));
     }
+}
+
+/// The next owner may have settled the lost one, so what waits behind it is fetched again with it.
+#[tokio::test(start_paused = true)]
+async fn what_waits_behind_a_lost_record_is_given_up() {
+    let mut stage = Stage::new();
+    stage.fetch(1, "a");
+    let mut run = stage.lanes.next_run(false, Instant::now()).unwrap();
+    stage.fetch(2, "a");
+    run.lanes[0].end(Outcome::Lost);
+    run.lanes[0].over = true;
+    stage.wishes();
+    stage.lanes.land(Landed { lanes: run.lanes, handler: 0, transactional: false, goes_on: false });
+    assert_eq!((in_memory(&stage), stage.wishes().fetch), (vec![], true));
 }
