@@ -176,8 +176,16 @@ async fn a_waiter_whose_signals_are_cut_off_goes_on<T: Target>(session: &str, ki
     let holder = stage.locks.lock("one").await.unwrap();
     let waiter = tokio::spawn(async move { other.locks.lock("one").await.unwrap() });
     stage.queued("one", 2).await;
+    let open = async {
+        loop {
+            match stage.number(session).await {
+                0 => sleep(Duration::from_millis(10)).await,
+                session => break session,
+            }
+        }
+    };
+    let session = timeout(PATIENCE, open).await.expect("somebody listens");
     sleep(Duration::from_millis(300)).await;
-    let session = stage.number(session).await;
     stage.execute(&kill.replace('@', &session.to_string())).await;
     sleep(Duration::from_millis(300)).await;
     let began = Instant::now();
@@ -190,14 +198,13 @@ async fn a_waiter_whose_signals_are_cut_off_goes_on<T: Target>(session: &str, ki
 
 #[tokio::test]
 async fn postgres_a_waiter_whose_signals_are_cut_off_goes_on() {
-    let listener =
-        "SELECT pid::int8 FROM pg_stat_activity WHERE application_name = '{}' AND query LIKE 'LISTEN%'";
+    let listener = "SELECT coalesce(max(pid), 0)::int8 FROM pg_stat_activity WHERE application_name = '{}' AND query LIKE 'LISTEN%'";
     a_waiter_whose_signals_are_cut_off_goes_on::<OnPostgres>(listener, "SELECT pg_terminate_backend(@)")
         .await;
 }
 
 /// The one that holds the name of the first ticket.
-const NAMES: &str = "SELECT CAST(IS_USED_LOCK(CONCAT('keylane_lock_', ticket)) AS SIGNED) FROM {}ticket ORDER BY token LIMIT 1";
+const NAMES: &str = "SELECT CAST(COALESCE(IS_USED_LOCK(CONCAT('keylane_lock_', ticket)), 0) AS SIGNED) FROM {}ticket ORDER BY token LIMIT 1";
 
 #[tokio::test]
 async fn mariadb_a_waiter_whose_signals_are_cut_off_goes_on() {
