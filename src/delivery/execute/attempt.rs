@@ -236,7 +236,6 @@ mod tests {
         fn on(&self, signal: &Signal) {
             self.0.lock().unwrap().push(match signal {
                 Signal::RetryScheduled { .. } => "retry",
-                Signal::TargetUnavailable { .. } => "unavailable",
                 Signal::RecordFailed { .. } => "failed",
                 _ => "other",
             });

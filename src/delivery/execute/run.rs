@@ -179,7 +179,8 @@ mod tests {
         }
     }
 
-    /// One run of records 1 and 2 of a lane, 3 and 4 of another, and 5 of a third. The records in `expired` have expired.
+    /// One run of records 1 and 2 of a lane, 3 and 4 of another, and 5 of a third. The records in `expired` have
+    /// expired.
     /// Returns the ids of the call and the outcomes as words.
     async fn batch(
         expired: &[i64],

@@ -82,7 +82,7 @@ pub(crate) struct SqlStore<D: Driver> {
     pool: D::Pool,
     poll: Link<D>,
     settle: Link<D>,
-    /// Claims records, in claimed mode only.
+    /// Claims records, in claimed mode only. Where there is one writer, it settles them too.
     claims: Link<D>,
     control: Link<D>,
     /// Reads the list of handlers in a process that only schedules.

@@ -34,25 +34,28 @@ impl Stage {
     /// Begins the next fetch, if the planner says so.
     fn begin(&mut self) -> Option<FetchRequest> {
         let in_memory = (self.in_memory, self.in_memory * 100);
-        let Step::Fetch(begin) = self.planner.next(in_memory, |_| 0, &self.ownership, self.now) else {
-            return None;
-        };
-        self.seq += 1;
-        Some(self.planner.begin(begin, (self.seq, Vec::new()), &self.ownership, self.now))
+        match self.planner.next(in_memory, |_| 0, &self.ownership, self.now) {
+            Step::Wait => None,
+            Step::CutQueues(_) => {
+                self.planner.queues_cut(PartitionSet::EMPTY);
+                None
+            }
+            Step::Fetch(begin) => {
+                self.seq += 1;
+                Some(self.planner.begin(begin, (self.seq, Vec::new()), &self.ownership, self.now))
+            }
+        }
+    }
+
+    fn take(&mut self, result: &FetchResult, admitted: usize) {
+        self.planner.answered(result, PartitionSet::EMPTY, self.now);
+        self.planner.admitted(&Answer::from(result), admitted, self.now);
     }
 
     /// Answers a fetch with a record for each key, of which `admitted` are admitted.
     fn answer(&mut self, request: FetchRequest, keys: &[&str], (admitted, more): (usize, bool)) {
         let records = (1..).zip(keys).map(|(id, key)| fixtures::record(id, key)).collect();
-        let result = FetchResult { more, new: !keys.is_empty(), ..empty(request, records) };
-        self.planner.answered(&result, PartitionSet::EMPTY, self.now);
-        self.planner.admitted(&Answer::from(&result), admitted, self.now);
-    }
-
-    /// Answers a fetch of the other handlers with nothing, and begins the next one.
-    fn answer_and_begin(&mut self, request: FetchRequest) -> FetchRequest {
-        self.answer(request, &[], (0, false));
-        self.begin().expect("another fetch")
+        self.take(&FetchResult { more, new: !keys.is_empty(), ..empty(request, records) }, admitted);
     }
 
     /// Begins the next fetch, which must be of these partitions, and answers it.
@@ -64,17 +67,7 @@ impl Stage {
 
     /// Fetches if the planner says so, and has the database answer or fail.
     fn fetch(&mut self, fails: bool) -> Option<usize> {
-        let bytes = self.in_memory * 100;
-        let begin = match self.planner.next((self.in_memory, bytes), |_| 0, &self.ownership, self.now) {
-            Step::Wait => return None,
-            Step::CutQueues(_) => {
-                self.planner.queues_cut(PartitionSet::EMPTY);
-                return None;
-            }
-            Step::Fetch(begin) => begin,
-        };
-        self.seq += 1;
-        let request = self.planner.begin(begin, (self.seq, Vec::new()), &self.ownership, self.now);
+        let request = self.begin()?;
         assert!(request.limit > 0 && !request.turn.is_empty());
         assert!(request.partitions().without(self.ownership.owned()).is_empty(), "only what is owned");
         assert!(self.in_memory + request.limit <= CONFIG, "never more than memory takes");
@@ -85,11 +78,9 @@ impl Stage {
         let brought = request.limit.min(self.waiting);
         let records = (0..brought).map(|id| fixtures::record(id as i64 + 1, "a")).collect();
         let (more, new) = (brought == request.limit, brought > 0);
-        let result = FetchResult { more, new, ..empty(request, records) };
-        self.planner.answered(&result, PartitionSet::EMPTY, self.now);
+        self.take(&FetchResult { more, new, ..empty(request, records) }, brought);
         self.in_memory += brought;
         self.waiting -= brought;
-        self.planner.admitted(&Answer::from(&result), brought, self.now);
         Some(brought)
     }
 
@@ -204,8 +195,10 @@ async fn a_handler_that_is_no_longer_hot_is_looked_for_everywhere() {
     stage.answer(request, &["a"], (1, true));
     assert!(stage.planner.missed.is_empty());
     // Its next fetch brings all. From then on it is like the others.
+    let others = stage.begin().expect("it is the others' turn");
+    assert_eq!(others.handlers, Handlers::Except(vec!["h".into()]));
+    stage.answer(others, &[], (0, false));
     let request = stage.begin().expect("there was more");
-    let request = if request.part { request } else { stage.answer_and_begin(request) };
     assert_eq!(request.handlers, Handlers::Only("h".into()));
     stage.answer(request, &["a"], (1, false));
     assert_eq!(stage.planner.missed, PartitionSet::ALL);
@@ -336,8 +329,7 @@ async fn large_payloads_make_the_next_fetch_smaller() {
     assert_eq!(request.limit, CONFIG / 4);
     let large = |id| Record { payload: vec![0; 8 << 20], ..fixtures::record(id, "a") };
     let result = FetchResult { more: true, ..empty(request, vec![large(1), large(2)]) };
-    stage.planner.answered(&result, PartitionSet::EMPTY, stage.now);
-    stage.planner.admitted(&Answer::from(&result), 2, stage.now);
+    stage.take(&result, 2);
     // Three quarters of 64 MiB, for records of half of 8 MiB as it takes them to be.
     assert_eq!(stage.begin().expect("there is more").limit, 11);
 }

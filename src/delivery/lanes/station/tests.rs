@@ -135,6 +135,11 @@ impl BatchCall for Unused {
     }
 }
 
+/// A stop of a lane whose stopping record, 1, is gone.
+fn stop(key: &str, reason: StopReason, released_to: RecordId) -> Stop {
+    Stop { lane: fixtures::record(1, key).lane(), reason, record: 1, record_exists: false, released_to }
+}
+
 fn retried(_: RecordId) -> Outcome {
     Outcome::of(Change::Retry {
         delay: Duration::from_secs(1),
@@ -378,8 +383,7 @@ async fn a_record_without_a_handler_stops_its_lane() {
 #[tokio::test(start_paused = true)]
 async fn a_listed_lane_without_its_record_goes_on_once_that_is_durable() {
     let mut stage = Stage::new();
-    let (lane, reason) = (fixtures::record(1, "a").lane(), StopReason::Retrying);
-    let stops = [Stop { lane, reason, record: 1, record_exists: false, released_to: 0 }];
+    let stops = [stop("a", StopReason::Retrying, 0)];
     stage.list(&stops);
     stage.lanes.resume_unstopped(&stops, |_| true);
     assert_eq!(stage.waiting(), [(1, "other")]);

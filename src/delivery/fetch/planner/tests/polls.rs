@@ -71,8 +71,7 @@ async fn what_a_poll_has_found_is_followed_by_more_fetches() {
         let request = stage.begin().expect("a poll fetches");
         assert!(!request.asked);
         let result = FetchResult { new, ..empty(request, vec![fixtures::record(1, "a")]) };
-        stage.planner.answered(&result, PartitionSet::EMPTY, stage.now);
-        stage.planner.admitted(&Answer::from(&result), admitted, stage.now);
+        stage.take(&result, admitted);
         assert_eq!(stage.planner.listening.next().is_some(), follows, "{new} {admitted}");
     }
 }

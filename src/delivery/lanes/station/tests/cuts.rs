@@ -59,11 +59,7 @@ async fn only_what_is_in_closed_partitions_is_abandoned() {
     assert_eq!(stage.lanes.partition_of(LaneId(0)), Some(Partition::of("a")));
     stage.suspect("b", (1, 9, 1));
     stage.suspect("c", (1, 8, 1));
-    let releasing = ["b", "c"].map(|key| {
-        let (lane, reason) = (fixtures::record(1, key).lane(), StopReason::Releasing);
-        Stop { lane, reason, record: 7, record_exists: false, released_to: 10 }
-    });
-    stage.list(&releasing);
+    stage.list(&["b", "c"].map(|key| stop(key, StopReason::Releasing, 10)));
     stage.lanes.close(|partition| partition != Partition::of("b"));
     assert_eq!((in_memory(&stage), stage.lanes.releasing()), (vec![1, 3], set("c")));
     let care = |stage: &Stage, key, id| stage.lanes.0.suspects.care(Partition::of(key), Some(id));

@@ -7,9 +7,7 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn nothing_is_held_behind_a_release_that_may_have_moved() {
     let mut stage = Stage::new();
-    let lane = fixtures::record(1, "a").lane();
-    let (reason, record_exists) = (StopReason::Releasing, false);
-    stage.list(&[Stop { lane, reason, record: 1, record_exists, released_to: 10 }]);
+    stage.list(&[stop("a", StopReason::Releasing, 10)]);
     stage.fetch(20, "a");
     assert_eq!(stage.waiting(), [(20, "hold")]);
     stage.settle(0);
@@ -27,11 +25,7 @@ async fn nothing_is_held_behind_a_release_that_may_have_moved() {
 #[tokio::test(start_paused = true)]
 async fn a_lane_that_is_released_in_steps_goes_on_step_by_step() {
     let mut stage = Stage::new();
-    let lane = fixtures::record(1, "a").lane();
-    let stop = |released_to| {
-        let (reason, record_exists) = (StopReason::Releasing, false);
-        Stop { lane: lane.clone(), reason, record: 1, record_exists, released_to }
-    };
+    let stop = |released_to| stop("a", StopReason::Releasing, released_to);
     let step = |stage: &mut Stage| {
         stage.lanes.ask_for_steps(Duration::ZERO, Instant::now());
         stage.waiting().contains(&(1, "release"))
@@ -62,9 +56,7 @@ async fn a_lane_that_is_released_in_steps_goes_on_step_by_step() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_ends_a_release_in_steps() {
     let mut stage = Stage::new();
-    let lane = fixtures::record(1, "a").lane();
-    let (reason, record_exists) = (StopReason::Releasing, false);
-    stage.list(&[Stop { lane, reason, record: 1, record_exists, released_to: 10 }]);
+    stage.list(&[stop("a", StopReason::Releasing, 10)]);
     stage.fetch(5, "a");
     stage.run(retried);
     assert!(stage.lanes.releasing().is_empty());
@@ -77,8 +69,7 @@ async fn a_stop_ends_a_release_in_steps() {
 async fn the_stops_of_a_lane_that_goes_on_in_steps_are_read() {
     for (releasing, read) in [(0, PartitionSet::EMPTY), (1, set("a"))] {
         let mut stage = Stage::new();
-        let (lane, reason) = (fixtures::record(1, "a").lane(), StopReason::Retrying);
-        let stops = [Stop { lane, reason, record: 1, record_exists: false, released_to: 0 }];
+        let stops = [stop("a", StopReason::Retrying, 0)];
         stage.list(&stops);
         stage.lanes.resume_unstopped(&stops, |_| true);
         stage.wishes();
