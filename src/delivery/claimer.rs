@@ -208,7 +208,7 @@ impl Claimer {
     }
 
     fn start_settle(&mut self) -> Option<Task<(Vec<ClaimOutcome>, Written)>> {
-        let outcomes = self.claims.next_outcomes()?;
+        let outcomes = self.claims.next_outcomes(Instant::now())?;
         self.ownership.vitals().settle_begins();
         let writer = Writer::new(Arc::clone(&self.store), self.observers.clone(), self.me);
         Some(Task::start(async move {

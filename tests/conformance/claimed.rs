@@ -256,6 +256,25 @@ pub(crate) async fn each_outcome_is_written_once<T: Target>(outbox: &Outbox<T>) 
     assert!(store.settle_claims(me, &[]).await.unwrap() == 0);
 }
 
+/// Most of the records have neighbouring ids.
+pub(crate) async fn claims_and_outcomes_take_what_they_name_and_nothing_between<T: Target>(
+    outbox: &Outbox<T>,
+) {
+    let (one, other, store) = (InstanceId::generate(), InstanceId::generate(), &outbox.store);
+    let scheduled = schedule(outbox, 14).await;
+    let between = Source::Pending(Reading::Ids { from: scheduled[4] });
+    store.claim_records(of(other, between, LONG, 1)).await.unwrap();
+    let held = claim(&**store, one).await;
+    assert_eq!(held.len(), 13, "all but the one between");
+    let ended = |n: &usize| end(&held[*n], ClaimEnd::Complete);
+    let outcomes: Vec<_> = [9, 8, 7, 6, 5, 11, 0, 1, 2, 3].iter().map(ended).collect();
+    assert_eq!(store.settle_claims(one, &outcomes).await.unwrap(), 10);
+    let [left, foreign] = [[10, 12].map(|n: usize| held[n].delivery.id).to_vec(), scheduled[4..5].to_vec()];
+    assert!(store.renew_claims(one, LONG, &left).await.unwrap().is_empty());
+    assert!(store.renew_claims(other, LONG, &foreign).await.unwrap().is_empty());
+    assert_eq!(store.renew_claims(one, LONG, &scheduled).await.unwrap().len(), 14 - 3);
+}
+
 pub(crate) async fn completed_claims_are_archived_or_kept_too<T: Target>(outbox: &Outbox<T>) {
     let me = InstanceId::generate();
     for completed in [Completed::Archive, Completed::Keep] {

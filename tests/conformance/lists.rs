@@ -24,6 +24,7 @@ macro_rules! everywhere {
                 a_renewed_claim_stays_and_one_that_is_gone_is_told
                 each_outcome_is_written_once
                 completed_claims_are_archived_or_kept_too
+                claims_and_outcomes_take_what_they_name_and_nothing_between
                 a_claimed_record_is_not_cancelled
                 what_ran_out_twice_is_claimed_as_a_suspect
                 an_outcome_ends_a_suspicion
@@ -225,6 +226,7 @@ macro_rules! everywhere {
                 a_retry_counts_an_attempt_and_keeps_the_error
                 a_settle_of_a_thousand_of_each_is_written
                 five_thousand_completions_are_one_settle
+                a_settle_takes_what_it_names_and_nothing_between
                 settles_do_not_wait_for_the_disk_if_told_so
             }
             lanes {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylane::{
     Completed, OnFailure, RecordId,
     admin::{Filter, Status, StopReason},
-    inner::Change,
+    inner::{Change, SettleError},
 };
 
 use crate::{
@@ -201,6 +201,25 @@ pub(crate) async fn five_thousand_completions_are_one_settle<T: Target>(outbox: 
     let all = ids.into_iter().map(|id| settlement((id, 0, Change::Complete))).collect();
     assert_eq!(worker.settle_all(all).await.applied, 5_000);
     assert!(outbox.pending().await.is_empty());
+}
+
+/// Most of the records have neighbouring ids.
+pub(crate) async fn a_settle_takes_what_it_names_and_nothing_between<T: Target>(outbox: &Outbox<T>) {
+    let mut worker = outbox.join().await;
+    for completed in [Completed::Delete, Completed::Archive, Completed::Keep] {
+        worker = worker.over(outbox.store_that(completed));
+        let ids = outbox.schedule_keys(&["order-1"; 12]).await;
+        let named = [8, 7, 6, 5, 10, 0, 1, 2, 3].map(|n: usize| (ids[n], 0, Change::Complete));
+        let past = worker.fence();
+        worker.settle([]).await;
+        let refused = worker.store.settle(past, &named.clone().map(settlement)).await;
+        assert!(matches!(refused, Err(SettleError::Fenced)), "{refused:?}");
+        assert_eq!(outbox.pending_ids("order-1").await, ids);
+        assert_eq!(worker.settle(named).await.applied, 9);
+        let left = [4, 9, 11].map(|n: usize| ids[n]);
+        assert_eq!(outbox.pending_ids("order-1").await, left);
+        assert_eq!(worker.settle(left.map(|id| (id, 0, Change::Complete))).await.applied, 3);
+    }
 }
 
 pub(crate) async fn settles_do_not_wait_for_the_disk_if_told_so<T: Target>(outbox: &Outbox<T>) {

@@ -7,7 +7,7 @@ use std::{collections::HashMap, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::{record::RecordId, store::ClaimOutcome};
+use crate::{record::RecordId, rules::claim::gather_time, store::ClaimOutcome};
 
 /// The most outcomes per write.
 const SETTLE_LIMIT: usize = 5_000;
@@ -20,6 +20,8 @@ const LAST_PAUSE: Duration = Duration::from_secs(60);
 pub(super) struct Outcomes {
     /// Pushed by `push` and `retry`, taken by `next`.
     waiting: Vec<ClaimOutcome>,
+    /// When `next` first found these waiting. Set and cleared by `next`.
+    since: Option<Instant>,
     /// Refused outcomes and the times of their next tries. Added by `refuse`, taken by `retry`.
     refused: Vec<(Instant, ClaimOutcome)>,
     /// The last pauses of refused outcomes. Added by `refuse`, removed by `end`.
@@ -31,10 +33,27 @@ impl Outcomes {
         self.waiting.push(outcome);
     }
 
-    /// The outcomes of the next write, the oldest first.
-    pub(super) fn next(&mut self) -> Option<Vec<ClaimOutcome>> {
+    /// The outcomes of the next write, the oldest first. `running`: others may end soon.
+    pub(super) fn next(
+        &mut self,
+        batch_size: usize,
+        running: bool,
+        now: Instant,
+    ) -> Option<Vec<ClaimOutcome>> {
         let count = self.waiting.len().min(SETTLE_LIMIT);
-        (count > 0).then(|| self.waiting.drain(..count).collect())
+        if count == 0 {
+            return None;
+        }
+        let at = *self.since.get_or_insert(now) + gather_time(count, batch_size, running);
+        (at <= now).then(|| {
+            self.since = None;
+            self.waiting.drain(..count).collect()
+        })
+    }
+
+    /// When `next` returns outcomes that wait for others.
+    pub(super) fn next_write(&self, batch_size: usize) -> Option<Instant> {
+        self.since.map(|since| since + gather_time(self.waiting.len(), batch_size, true))
     }
 
     /// The database refuses this outcome.
@@ -88,6 +107,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn outcomes_are_gathered_for_a_moment() {
+        let (mut outcomes, now) = (Outcomes::default(), Instant::now());
+        outcomes.push(outcome(1));
+        assert_eq!(outcomes.next_write(10), None, "nobody has asked");
+        assert_eq!(outcomes.next(10, true, now), None);
+        let at = outcomes.next_write(10).unwrap();
+        outcomes.push(outcome(2));
+        assert_eq!(outcomes.next(10, true, at).map(|outcomes| outcomes.len()), Some(2));
+        assert_eq!(outcomes.next_write(10), None);
+        outcomes.push(outcome(3));
+        assert_eq!(outcomes.next(10, true, at), None, "it waits as long as the first");
+        assert_eq!(outcomes.next(10, false, at).map(|outcomes| outcomes.len()), Some(1), "nothing runs");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_refused_outcome_is_tried_at_growing_distances_while_its_record_is_claimed() {
         let (mut outcomes, mut now) = (Outcomes::default(), Instant::now());
         let mut pauses = Vec::new();
@@ -95,11 +129,11 @@ mod tests {
             outcomes.refuse(outcome(1), now);
             let next = outcomes.next_retry().unwrap();
             outcomes.retry(now, |_| true);
-            assert_eq!(outcomes.next(), None, "its time has not come");
+            assert_eq!(outcomes.next(10, false, now), None, "its time has not come");
             pauses.push((next - now).as_secs());
             now = next;
             outcomes.retry(now, |_| true);
-            assert_eq!(outcomes.next(), Some(vec![outcome(1)]));
+            assert_eq!(outcomes.next(10, false, now), Some(vec![outcome(1)]));
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
         outcomes.refuse(outcome(1), now);

@@ -75,6 +75,11 @@ impl Queues {
         }
     }
 
+    /// Whether a run is under way.
+    pub(super) fn is_running(&self) -> bool {
+        self.queues.values().any(|queue| queue.running > 0)
+    }
+
     /// The next run of a kind, of the handlers in turn.
     pub(super) fn next_run(&mut self, transactional: bool, now: Instant) -> Option<Run> {
         let since = now.saturating_duration_since(self.start);

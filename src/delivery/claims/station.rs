@@ -261,9 +261,9 @@ impl Claims {
         self.outcomes.push(ClaimOutcome { id, token, end });
     }
 
-    /// The outcomes of the next write, the oldest first.
-    pub(in crate::delivery) fn next_outcomes(&mut self) -> Option<Vec<ClaimOutcome>> {
-        self.outcomes.next()
+    /// The outcomes of the next write, the oldest first. They wait a moment for runs under way.
+    pub(in crate::delivery) fn next_outcomes(&mut self, now: Instant) -> Option<Vec<ClaimOutcome>> {
+        self.outcomes.next(self.limits.batch_size, self.waiting.is_running(), now)
     }
 
     /// These outcomes are durable or belong to claims that have ended, but for those of the refused records.
@@ -348,7 +348,8 @@ impl Claims {
     pub(in crate::delivery) fn next_timer(&self, now: Instant) -> Instant {
         // A run whose time has come waits for the end of another run.
         let start = self.waiting.next_start().filter(|at| *at > now);
-        let others = [self.renew_at, start, self.outcomes.next_retry()].into_iter().flatten();
+        let write = self.outcomes.next_write(self.limits.batch_size).filter(|at| *at > now);
+        let others = [self.renew_at, start, self.outcomes.next_retry(), write].into_iter().flatten();
         others.fold(self.wants.next_timer(now), Instant::min)
     }
 
@@ -447,7 +448,7 @@ mod tests {
                         let (handler, transactional) = (entry.number, false);
                         claims.land(Landed { lanes, handler, transactional, goes_on: false }, now);
                     }
-                    let outcomes = claims.next_outcomes();
+                    let outcomes = claims.next_outcomes(now);
                     let wrote = outcomes.is_some();
                     for outcome in outcomes.iter().flatten() {
                         prop_assert!(ended.insert(outcome.id), "{} has ended before", outcome.id);
@@ -527,7 +528,7 @@ mod tests {
             assert!(claims.next_claim(1, now).is_none_or(|wanted| wanted.source != Source::Suspect));
             assert_eq!(claims.next_run(false, now).is_some(), crashes == 4);
             let id = i64::from(crashes);
-            match claims.next_outcomes() {
+            match claims.next_outcomes(now) {
                 None => claims.forget(id, fixtures::record(id, "a").delivery.generation.0),
                 Some(outcomes) => {
                     assert!(matches!(outcomes[0].end, ClaimEnd::Fail { counted: true, .. }));
@@ -554,7 +555,7 @@ mod tests {
             lanes[0].items[0].1 = outcome;
             claims.land(Landed { lanes, handler: 0, transactional: false, goes_on: false }, now);
         }
-        assert_eq!(claims.next_outcomes().map(|outcomes| outcomes.len()), Some(1));
+        assert_eq!(claims.next_outcomes(now).map(|outcomes| outcomes.len()), Some(1));
         assert!(claims.next_run(false, now).is_none(), "what was not tried is not run without a claim");
     }
 }

@@ -224,6 +224,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_was_rolled_back_is_not_lost() {
+        let (done, mut reports) = unbounded_channel();
+        let mut flight = Flight::new(lanes(3), (0, false), None, &done);
+        flight.begin(0, 3, Duration::ZERO);
+        flight.take_back(0);
+        flight.begin(0, 1, Duration::ZERO);
+        drop(flight);
+        assert_eq!(reported(&mut reports), (vec!["lost", "untried", "untried"], false));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_has_ended_is_reported_while_a_call_waits() {
         let (done, mut reports) = unbounded_channel();
         let mut flight = Flight::new(lanes(3), (0, false), None, &done);

@@ -205,7 +205,7 @@ impl Budget {
 
     /// A fetch has brought records with this mean payload, in bytes.
     pub(super) fn brought(&mut self, mean_bytes: usize) {
-        self.mean_bytes = (self.mean_bytes + mean_bytes) / 2 + 1;
+        self.mean_bytes = (self.mean_bytes + mean_bytes) / 2;
     }
 
     /// What to fetch next, and how many records. The arguments are the records and payload bytes in memory,

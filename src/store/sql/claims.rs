@@ -9,6 +9,7 @@ use super::{
     SqlStore,
     call::{begin, commit, query},
     driver::{Driver, Kind},
+    ranges::among,
     statements::{Statements, fill, list, of_handlers, safe},
 };
 use crate::{
@@ -106,7 +107,7 @@ impl<D: Driver> ClaimStore for SqlStore<D> {
             }
             let mut claimed = Claimed { records: Vec::new(), selected: found.len(), is_full, crashes: 0 };
             if !found.is_empty() {
-                let values = [owned(claim.owner), leased(claim.lease), ("{ids}", list(found))];
+                let values = [owned(claim.owner), leased(claim.lease), among(&D::DIALECT, &found)];
                 D::execute(&mut conn, fill(&self.sql.claimed_take, &values), Vec::new()).await?;
                 claimed.records = D::read_claimed(&mut conn, fill(&self.sql.claimed_read, &values)).await?;
                 if claim.source == Source::Suspect {
@@ -129,7 +130,7 @@ impl<D: Driver> ClaimStore for SqlStore<D> {
         lease: Duration,
         records: &[RecordId],
     ) -> Result<Vec<RecordId>, StoreError> {
-        let values = [owned(owner), leased(lease), ("{ids}", list(records.iter().copied()))];
+        let values = [owned(owner), leased(lease), among(&D::DIALECT, records)];
         self.call("renew claims", async {
             let mut conn = self.control.borrow().await?;
             let renew = fill(&self.sql.claimed_renew, &values);
@@ -180,7 +181,7 @@ impl<D: Driver> SqlStore<D> {
         written +=
             complete_claims::<D>(conn, &self.sql, self.settings.completed, owner, &sorted.completed).await?;
         for (token, ids) in &sorted.released {
-            let values = [owned(owner), ("{ids}", list(ids.iter().copied())), ("{token}", token.to_string())];
+            let values = [owned(owner), among(&D::DIALECT, ids), ("{token}", token.to_string())];
             written += D::execute(conn, fill(&self.sql.claimed_release, &values), Vec::new()).await?;
         }
         if !sorted.failures.is_empty() {
@@ -203,7 +204,7 @@ pub(super) async fn complete_claims<D: Driver>(
 ) -> Result<u64, sqlx::Error> {
     let mut written = 0;
     for (token, ids) in records {
-        let values = [owned(owner), ("{ids}", list(ids.iter().copied())), ("{token}", token.to_string())];
+        let values = [owned(owner), among(&D::DIALECT, ids), ("{token}", token.to_string())];
         let write = match completed {
             Completed::Keep => &sql.claimed_keep,
             Completed::Delete => &sql.claimed_delete,

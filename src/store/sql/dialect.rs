@@ -28,6 +28,8 @@ pub(crate) struct Dialect {
     /// The end of a SELECT that leaves out rows that another transaction is about to change, and locks the
     /// other rows. Empty if the database has one writer at a time.
     pub(crate) unlocked: &'static str,
+    /// Whether ranges of ids, joined by OR, are read by the primary key and lock no other row.
+    pub(crate) or_of_ranges: bool,
     /// An expression as a 64-bit integer; `@` is the expression.
     pub(crate) int: &'static str,
     /// The start and the end of an insert that leaves an existing row unchanged.
@@ -175,6 +177,7 @@ mod tests {
         later: "LATER(@)",
         at: "AT(@)",
         unlocked: "SKIP LOCKED",
+        or_of_ranges: false,
         int: "INT(@)",
         insert_new: ("INSERT IGNORE INTO", ""),
         lock: "FOR UPDATE",

@@ -190,14 +190,16 @@ pub(crate) trait Driver: Database {
         partitions: &'c [Partition],
         pick: Pick<'c>,
     ) -> DriverResult<'c, Vec<Record>>;
-    /// Moves the fence row on and completes records with this count of failures, in one statement. Returns
-    /// the numbers of written fence rows and records, and the number of the transaction. Only called if
+    /// Moves the fence row on and completes records with this count of failures, in one statement. The
+    /// records have these ids, or ids from each of these to its last one. Returns the numbers of written
+    /// fence rows and records, and the number of the transaction. Only called if
     /// [`Statements::settle_at_once`] is `Some`.
     fn complete_at_once<'c>(
         _: &'c mut Self::Connection,
         _: &'c Arc<str>,
         _: FenceRow,
         _: &'c [RecordId],
+        _: Option<&'c [RecordId]>,
         _: u32,
     ) -> DriverResult<'c, (i64, usize, (i64, Server))> {
         Box::pin(async { Err(sqlx::Error::Configuration("no such statement on this database".into())) })

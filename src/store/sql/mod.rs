@@ -13,6 +13,7 @@ use self::{
     link::Link,
     patience::Patience,
     proof::Proof,
+    ranges::AtOnce,
     statements::Statements,
 };
 use super::{HomeServer, Notifier, Store, StoreError, StoreSettings};
@@ -50,6 +51,7 @@ mod postgres;
 mod producer;
 mod proof;
 mod purge;
+mod ranges;
 mod records;
 mod release;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
@@ -79,6 +81,8 @@ pub(crate) use transactional::SqlTransactional;
 pub(crate) struct SqlStore<D: Driver> {
     settings: StoreSettings,
     sql: Arc<Statements>,
+    /// Writes completions, where one statement can.
+    at_once: Option<AtOnce>,
     pool: D::Pool,
     poll: Link<D>,
     settle: Link<D>,
@@ -118,6 +122,7 @@ impl<D: Driver> SqlStore<D> {
             control: link(Role::Control, false),
             plain: link(Role::Plain, false),
             patience: Patience::default(),
+            at_once: sql.settle_at_once(settings.completed).map(AtOnce::new),
             settings,
             sql,
             pool,

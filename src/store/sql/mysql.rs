@@ -36,6 +36,7 @@ impl Driver for MySql {
         later: "UTC_TIMESTAMP(6) + INTERVAL @ MICROSECOND",
         at: "TIMESTAMP'1970-01-01 00:00:00.000000' + INTERVAL @ MICROSECOND",
         unlocked: "FOR UPDATE SKIP LOCKED",
+        or_of_ranges: false,
         int: "CAST(@ AS SIGNED)",
         insert_new: ("INSERT IGNORE INTO", ""),
         lock: "FOR UPDATE",

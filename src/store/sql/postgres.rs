@@ -54,6 +54,7 @@ impl Driver for Postgres {
         later: "clock_timestamp() + @::int8 * interval '1 microsecond'",
         at: "timestamptz 'epoch' + @::int8 * interval '1 microsecond'",
         unlocked: "FOR KEY SHARE SKIP LOCKED",
+        or_of_ranges: false,
         int: "(@)::int8",
         insert_new: ("INSERT INTO", "ON CONFLICT DO NOTHING"),
         lock: "FOR UPDATE",
@@ -164,19 +165,19 @@ impl Driver for Postgres {
         sql: &'c Arc<str>,
         fence: FenceRow,
         ids: &'c [RecordId],
+        last: Option<&'c [RecordId]>,
         failures: u32,
     ) -> DriverResult<'c, (i64, usize, (i64, Server))> {
         Box::pin(async move {
-            let (moved, applied, number, server): (i64, i64, i64, i64) =
-                sqlx::query_as(AssertSqlSafe(Arc::clone(sql)))
-                    .bind(fence.instance.to_string())
-                    .bind(i64::from(fence.slot))
-                    .bind(fence.counter)
-                    .bind(fence.server.0)
-                    .bind(ids)
-                    .bind(i32::try_from(failures).unwrap_or(i32::MAX))
-                    .fetch_one(conn)
-                    .await?;
+            let query = sqlx::query_as(AssertSqlSafe(Arc::clone(sql)))
+                .bind(fence.instance.to_string())
+                .bind(i64::from(fence.slot))
+                .bind(fence.counter)
+                .bind(fence.server.0)
+                .bind(ids)
+                .bind(i32::try_from(failures).unwrap_or(i32::MAX));
+            let query = last.into_iter().fold(query, |query, last| query.bind(last));
+            let (moved, applied, number, server): (i64, i64, i64, i64) = query.fetch_one(conn).await?;
             Ok((moved, usize::try_from(applied).unwrap_or(0), (number, Server(server))))
         })
     }

@@ -12,6 +12,7 @@ use super::{
     SqlStore,
     call::{begin, commit, query, rollback},
     driver::{Driver, Kind, Value},
+    ranges::{AtOnce, among, ranges},
     release::{lanes_of, release_steps, resume_lanes, stop_releases, takes_holds_of},
     statements::{Statements, fill, list, safe},
 };
@@ -152,7 +153,7 @@ impl<D: Driver> SqlStore<D> {
         settlements: &[Settlement],
     ) -> Result<Settled, SettleError> {
         let batch = Batch::sort(settlements);
-        let done = match (self.sql.settle_at_once(self.settings.completed), batch.completes_alike()) {
+        let done = match (&self.at_once, batch.completes_alike()) {
             (Some(sql), Some((failures, ids))) => self.settle_at_once(sql, fence, ids, failures).await?,
             _ => self.settle_in_steps(fence, batch).await?,
         };
@@ -162,14 +163,23 @@ impl<D: Driver> SqlStore<D> {
     /// Writes the fence row and completions with one count of failures in one statement.
     async fn settle_at_once(
         &self,
-        sql: &Arc<str>,
+        sql: &AtOnce,
         fence: FenceRow,
         ids: &[RecordId],
         failures: u32,
     ) -> Result<Option<Settled>, StoreError> {
+        let ranges: Option<(Vec<_>, Vec<_>)> = ranges(ids).map(|ranges| ranges.into_iter().unzip());
+        let ranges = ranges.as_ref().map(|(first, last)| (&first[..], &last[..]));
+        let sql = sql.of(ranges.is_some());
         self.call("settle", async {
             let mut conn = self.settle.borrow().await?;
-            let (moved, applied, number) = D::complete_at_once(&mut conn, sql, fence, ids, failures).await?;
+            let done = match ranges {
+                Some((first, last)) => {
+                    D::complete_at_once(&mut conn, sql, fence, first, Some(last), failures).await?
+                }
+                None => D::complete_at_once(&mut conn, sql, fence, ids, None, failures).await?,
+            };
+            let (moved, applied, number) = done;
             conn.keep();
             Ok((moved == 1).then_some(Settled { applied, number: Some(number), ..Settled::default() }))
         })
@@ -319,7 +329,7 @@ pub(super) async fn complete<D: Driver>(
     for (failures, ids) in records {
         // All values are in the text. The text differs each time, so preparing it would cost a round trip
         // without gain.
-        let lists = [("{ids}", list(ids.iter().copied())), ("{attempts}", failures.to_string())];
+        let lists = [among(&D::DIALECT, ids), ("{attempts}", failures.to_string())];
         let write = match completed {
             Completed::Keep => &sql.complete_keep,
             Completed::Delete => &sql.complete_delete,

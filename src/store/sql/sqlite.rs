@@ -47,6 +47,7 @@ impl Driver for Sqlite {
         later: "CAST(unixepoch('subsec') * 1000000 AS INTEGER) + @",
         at: "@",
         unlocked: "",
+        or_of_ranges: true,
         int: "@",
         insert_new: ("INSERT INTO", "ON CONFLICT DO NOTHING"),
         lock: "",
