@@ -112,12 +112,17 @@ impl Claimer {
             if *self.stopped.borrow_and_update() {
                 self.claims.stop();
             }
+            let in_turn = self.claims.are_in_turn(self.store.has_one_writer());
+            if in_turn {
+                // The outcomes of what runs are written before the next claim.
+                self.start_runs();
+            }
             for claims in [!self.claimed_last, self.claimed_last] {
-                // Of one writer the two would only wait for each other.
-                if self.store.has_one_writer() && (claiming.is_some() || settling.is_some()) {
+                if in_turn && (claiming.is_some() || settling.is_some()) {
                     break;
                 }
                 match claims {
+                    true if in_turn && self.claims.settles_soon(Instant::now()) => {}
                     true => claiming = claiming.or_else(|| self.start_claim()),
                     false => settling = settling.or_else(|| self.start_settle()),
                 }

@@ -23,8 +23,14 @@ pub fn has_enough(waiting: usize, batch_size: usize) -> bool {
     waiting >= batch_size.div_ceil(WAITING_PART)
 }
 
+/// Whether a claim of so many records in the order of ids, from `from` to `last`, has passed over others. Other
+/// instances have claimed them, and are about to claim more.
+pub fn meets_others(from: RecordId, last: RecordId, claimed: usize) -> bool {
+    last.saturating_sub(from) >= RecordId::try_from(claimed).unwrap_or(RecordId::MAX)
+}
+
 /// How long outcomes wait for those of the runs beside them.
-const GATHERED_FOR: Duration = Duration::from_millis(2);
+pub const GATHERED_FOR: Duration = Duration::from_millis(2);
 
 /// How long the first of so many outcomes waits before they are written. The records of a batch mostly end one
 /// shortly after the other, and one write for all costs the database less than two.
@@ -225,6 +231,12 @@ mod tests {
     #[test]
     fn two_renewals_may_fail() {
         assert_eq!(renew_after(Duration::from_secs(30)), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn who_passes_over_ids_meets_others() {
+        assert!(!meets_others(5, 9, 5));
+        assert!(meets_others(5, 10, 5) && meets_others(i64::MIN, i64::MAX, 1));
     }
 
     #[test]

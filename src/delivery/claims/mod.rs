@@ -4,6 +4,7 @@
 //! its claim as its generation.
 
 mod outcomes;
+mod pace;
 mod queues;
 mod station;
 mod wants;

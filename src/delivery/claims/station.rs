@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{outcomes::Outcomes, queues::Queues, wants::Wants};
+use super::{outcomes::Outcomes, pace::Pace, queues::Queues, wants::Wants};
 use crate::{
     delivery::{
         ERROR_PAUSE,
@@ -65,6 +65,8 @@ pub(in crate::delivery) struct Claims {
     max_crashes: u32,
     /// Signals that wait to be emitted. Pushed by `admit` and `land`, taken by `take_signals`.
     signals: Vec<Signal>,
+    /// How claims and writes of outcomes alternate. Told by `admit`.
+    pace: Pace,
     /// How many handlers the last claim left out, because they had enough. Set by `next_claim`.
     left_out: usize,
     /// When the leases are renewed. Set by `admit` and `next_renewal`, cleared when nothing is held.
@@ -88,6 +90,7 @@ impl Claims {
             suspect: None,
             max_crashes: config.max_crashes,
             signals: Vec::new(),
+            pace: Pace::default(),
             left_out: 0,
             renew_at: None,
             stopping: false,
@@ -150,7 +153,9 @@ impl Claims {
         }
         let ids = records.iter().map(|record| record.delivery.id);
         let last = records.iter().map(|record| record.delivery.partition).max();
-        self.wants.found(wanted.source, Found { ids: ids.clone().min().zip(ids.max()), last, is_full });
+        let found = Found { ids: ids.clone().min().zip(ids.max()), last, is_full };
+        self.pace.claimed(wanted.source, found.ids, claimed, now);
+        self.wants.found(wanted.source, found);
         if claimed > 0 {
             self.signals.push(Signal::Fetched { records: claimed });
             self.renew_at.get_or_insert(now + renew_after(self.lease));
@@ -266,6 +271,17 @@ impl Claims {
         self.outcomes.next(self.limits.batch_size, self.waiting.is_running(), now)
     }
 
+    /// Whether claims and writes of outcomes take turns. Of one writer the two would only wait for each other.
+    /// Beside other instances, what is claimed ahead is what their claims have to pass over.
+    pub(in crate::delivery) fn are_in_turn(&self, one_writer: bool) -> bool {
+        one_writer || self.pace.meets_others()
+    }
+
+    /// Whether what was claimed last still runs and its outcomes may come within a moment.
+    pub(in crate::delivery) fn settles_soon(&self, now: Instant) -> bool {
+        self.waiting.is_running() && self.pace.settles_by().is_some_and(|by| now < by)
+    }
+
     /// These outcomes are durable or belong to claims that have ended, but for those of the refused records.
     pub(in crate::delivery) fn settled(
         &mut self,
@@ -349,7 +365,8 @@ impl Claims {
         // A run whose time has come waits for the end of another run.
         let start = self.waiting.next_start().filter(|at| *at > now);
         let write = self.outcomes.next_write(self.limits.batch_size).filter(|at| *at > now);
-        let others = [self.renew_at, start, self.outcomes.next_retry(), write].into_iter().flatten();
+        let settled = self.pace.settles_by().filter(|at| *at > now);
+        let others = [self.renew_at, start, self.outcomes.next_retry(), write, settled].into_iter().flatten();
         others.fold(self.wants.next_timer(now), Instant::min)
     }
 

@@ -115,6 +115,6 @@ mod tests {
         table.remove_if_idle(a);
         table.remove_if_idle(b);
         assert_eq!(table.of(&lane("a", "h")), Some(a));
-        assert_eq!((table.of(&lane("a", "i")), table.len()), (None, 1));
+        assert_eq!((table.of(&lane("a", "i")), table.len(), table.by_name.len()), (None, 1, 1));
     }
 }

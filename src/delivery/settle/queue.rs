@@ -161,6 +161,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_refused_write_is_tried_at_growing_distances() {
+        let ownership = fixtures::owning_all();
+        let (mut queue, mut now, mut pauses) = (SettleQueue::default(), Instant::now(), Vec::new());
+        let settlement = Settlement { id: 1, failures: 0, change: Change::Complete };
+        let origin =
+            Origin { lane: LaneId(0), permit: ownership.permit(Partition::of("a")), pause: Duration::ZERO };
+        queue.push(Write { settlement, origin });
+        for _ in 0..8 {
+            let batch = queue.next_batch().unwrap();
+            queue.refuse(batch, &[1], now);
+            let next = queue.next_retry().unwrap();
+            pauses.push((next - now).as_secs());
+            now = next;
+            assert!(queue.retry(now).is_empty());
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_refused_write_is_given_up_once_another_owns_its_partition() {
         let ownership = fixtures::owning_all();
         let partition = Partition::of("a");

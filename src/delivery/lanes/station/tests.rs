@@ -3,6 +3,7 @@
 mod cuts;
 mod releases;
 mod runs;
+mod stops;
 
 use super::*;
 use crate::{
@@ -361,35 +362,4 @@ async fn a_settle_that_applied_all_misses_nothing() {
     assert_eq!(stage.waiting(), [(1, "retry"), (2, "hold"), (3, "complete")]);
     stage.settle(0);
     assert!(stage.wishes().missed.is_empty());
-}
-
-/// This build has no handler for it.
-#[tokio::test(start_paused = true)]
-async fn a_record_without_a_handler_stops_its_lane() {
-    let mut stage = Stage::new();
-    let record = fixtures::record(1, "a");
-    let permit = stage.ownership.permit(record.delivery.partition);
-    stage.lanes.admit(record, Duration::ZERO, permit, None);
-    stage.fetch(2, "a");
-    assert_eq!(stage.lanes.waiting_for_others(), set("a"));
-    let wishes = stage.lanes.take_wishes();
-    let told = wishes.signals.iter().any(|signal| matches!(signal, Signal::Unroutable { record: 1, .. }));
-    assert!(told, "{:?}", wishes.signals);
-    let changes: Vec<_> = wishes.writes.iter().map(|write| &write.settlement.change).collect();
-    assert!(matches!(changes[..], [Change::Unroutable, Change::Hold { behind: 1 }]), "{changes:?}");
-}
-
-/// The record that had stopped it is gone, and this instance has not seen the lane before.
-#[tokio::test(start_paused = true)]
-async fn a_listed_lane_without_its_record_goes_on_once_that_is_durable() {
-    let mut stage = Stage::new();
-    let stops = [stop("a", StopReason::Retrying, 0)];
-    stage.list(&stops);
-    stage.lanes.resume_unstopped(&stops, |_| true);
-    assert_eq!(stage.waiting(), [(1, "other")]);
-    assert!(stage.lanes.0.stop_of(LaneId(0)).is_some());
-    stage.wishes();
-    stage.settle(0);
-    assert_eq!(stage.lanes.0.stop_of(LaneId(0)), None);
-    assert!(stage.wishes().fetch);
 }

@@ -79,3 +79,23 @@ async fn the_stops_of_a_lane_that_goes_on_in_steps_are_read() {
         assert_eq!(stage.wishes().stops, read);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_step_waits_for_its_pause_and_for_room() {
+    let (mut stage, now, pause) = (Stage::new(), Instant::now(), Duration::from_secs(1));
+    assert!(!stage.lanes.ask_for_steps(pause, now), "no lane is released");
+    stage.list(&[stop("a", StopReason::Releasing, 10)]);
+    stage.lanes.fetched_all_of(PartitionSet::ALL);
+    assert!(stage.lanes.ask_for_steps(pause, now));
+    assert_eq!((stage.waiting().len(), stage.lanes.next_step()), (1, None));
+    stage.settle(0);
+    stage.list(&[stop("a", StopReason::Releasing, 20)]);
+    stage.lanes.fetched_all_of(PartitionSet::ALL);
+    stage.lanes.ask_for_steps(pause, now);
+    assert_eq!((stage.waiting().len(), stage.lanes.next_step()), (0, Some(now + pause)));
+    // A record of the lane is on its way to be held: a step would return it at once.
+    stage.fetch(30, "a");
+    assert_eq!(stage.waiting(), [(30, "hold")]);
+    stage.lanes.ask_for_steps(pause, now + pause);
+    assert_eq!((stage.waiting().len(), stage.lanes.next_step()), (1, None));
+}

@@ -1,6 +1,7 @@
 //! Which records run, and which of them together.
 
 use super::*;
+use crate::rules::rate::Rate;
 
 /// The transaction of a handler is no settle: it could become durable before what the lane has written.
 #[tokio::test(start_paused = true)]
@@ -91,4 +92,40 @@ async fn a_handler_with_a_limit_runs_again_once_a_run_has_ended() {
     run.lanes[0].over = true;
     stage.lanes.land(landed(run.lanes, false));
     assert_eq!(stage.begin_run(false), [[2]]);
+}
+
+/// Its next record would be delivered before what the database refuses is settled.
+#[tokio::test(start_paused = true)]
+async fn a_mixed_batch_leaves_out_a_lane_with_a_refused_write() {
+    let mut stage = Stage::of(Form::Batch { call: Arc::new(Unused), size: 4, mixed: true });
+    stage.fetch(1, "a");
+    stage.fetch(2, "b");
+    stage.lanes.refused(LaneId(1));
+    assert_eq!(stage.begin_run(false), [[1]]);
+    assert!(stage.begin_run(false).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_is_told_when_the_rate_of_a_handler_lets_it_run_again() {
+    let mut stage = Stage::new();
+    Arc::get_mut(&mut stage.entry).unwrap().rate = Some(Rate::per_second(1));
+    assert_eq!(stage.lanes.next_start(), None);
+    stage.fetch(1, "a");
+    stage.fetch(2, "b");
+    let now = Instant::now();
+    assert_eq!((stage.begin_run(false), stage.begin_run(false)), (vec![vec![1]], vec![]));
+    assert_eq!(stage.lanes.next_start(), Some(now + Duration::from_secs(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn suspected_partitions_are_told_of_and_calm_down() {
+    let mut stage = Stage::new();
+    stage.suspect("a", (0, 1, 0));
+    assert!(stage.wishes().signals.is_empty());
+    stage.suspect("a", (2, 1, 0));
+    let signals = stage.wishes().signals;
+    let of_it = |signal: &Signal| matches!(signal, Signal::CrashesSuspected { partitions } if *partitions == set("a"));
+    assert!(signals.iter().any(of_it), "{signals:?}");
+    assert!(stage.lanes.calm(Duration::from_secs(1), Instant::now()).is_empty());
+    assert_eq!(stage.lanes.calm(Duration::ZERO, Instant::now()), set("a"));
 }
