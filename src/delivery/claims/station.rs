@@ -505,6 +505,32 @@ mod tests {
     }
 
     /// What another owner has is not called, and takes no memory. Its suspicion is that owner's concern.
+    /// In turns, the next claim waits for the outcomes of what runs, but not for long.
+    #[tokio::test(start_paused = true)]
+    async fn outcomes_that_come_soon_are_written_before_the_next_claim() {
+        let (registry, ownership) = (fixtures::registry(|_| Ok(())), fixtures::owning_all());
+        let (mut claims, now) = (claims(&DeliveryConfig::default()), Instant::now());
+        assert!(claims.are_in_turn(true) && !claims.are_in_turn(false) && !claims.settles_soon(now));
+        let mut pending = vec![fixtures::record(5, "a"), fixtures::record(9, "b")];
+        let mut wanted = claims.next_claim(1, now).unwrap();
+        wanted.source = Source::Pending(Reading::Ids { from: 5 });
+        let claimed = answer(&wanted, &mut pending);
+        claims.admit(&wanted, claimed, (&registry, &ownership), (Duration::ZERO, now));
+        assert!(claims.are_in_turn(false), "others have claimed what is between");
+        let (one, two) = (claims.next_run(false, now).unwrap(), claims.next_run(false, now).unwrap());
+        let mut land = |claims: &mut Claims, Run { mut lanes, .. }: Run| {
+            lanes.iter_mut().for_each(|lane| drop(lane.end(Outcome::Completed)));
+            claims.land(Landed { lanes, handler: 0, transactional: false, goes_on: false }, now);
+        };
+        land(&mut claims, one);
+        assert!(claims.settles_soon(now) && claims.next_outcomes(now).is_none(), "the other one still runs");
+        let later = now + Duration::from_millis(2);
+        assert!(claims.next_timer(now) <= later && !claims.settles_soon(later));
+        land(&mut claims, two);
+        assert!(!claims.settles_soon(now));
+        assert_eq!(claims.next_outcomes(now).map(|outcomes| outcomes.len()), Some(2));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_a_renewal_has_lost_is_not_called() {
         let (registry, ownership) = (fixtures::registry(|_| Ok(())), fixtures::owning_all());
