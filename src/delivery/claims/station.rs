@@ -518,8 +518,10 @@ mod tests {
         claims.admit(&wanted, claimed, (&registry, &ownership), (Duration::ZERO, now));
         assert!(claims.are_in_turn(false), "others have claimed what is between");
         let (one, two) = (claims.next_run(false, now).unwrap(), claims.next_run(false, now).unwrap());
-        let mut land = |claims: &mut Claims, Run { mut lanes, .. }: Run| {
-            lanes.iter_mut().for_each(|lane| drop(lane.end(Outcome::Completed)));
+        let land = |claims: &mut Claims, Run { mut lanes, .. }: Run| {
+            lanes.iter_mut().for_each(|lane| {
+                lane.end(Outcome::Completed);
+            });
             claims.land(Landed { lanes, handler: 0, transactional: false, goes_on: false }, now);
         };
         land(&mut claims, one);
