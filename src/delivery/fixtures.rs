@@ -20,7 +20,7 @@ use crate::{
     memory::{Memory, MemoryPool},
     ownership::Ownership,
     partition::Partition,
-    record::{Delivery, Record},
+    record::{Delivery, Due, NewRecord, Record},
     rules::horizon::Server,
     store::{Completed, FenceRow, Store, StoreSettings, Tables},
 };
@@ -96,6 +96,30 @@ pub(super) fn store(pool: &MemoryPool) -> Arc<dyn Store> {
         async_settle: false,
     };
     Memory::open(pool, settings).unwrap()
+}
+
+/// Schedules records of the key `a`.
+pub(super) async fn schedule(pool: &MemoryPool, due: &[Due]) {
+    let new = |due: &Due| {
+        let Record { delivery, payload } = record(0, "a");
+        NewRecord {
+            event_id: delivery.event_id,
+            partition: delivery.partition,
+            key: delivery.key.to_string(),
+            handler: delivery.handler,
+            record_type: delivery.record_type,
+            content_type: delivery.content_type,
+            payload,
+            headers: delivery.headers,
+            due: *due,
+            deadline: None,
+            dedup_key: None,
+        }
+    };
+    let mut tx = pool.begin().await.unwrap();
+    let records: Vec<NewRecord> = due.iter().map(new).collect();
+    Memory::insert(&mut tx, &Tables::default(), &records).await.unwrap();
+    tx.commit().await.unwrap();
 }
 
 /// The fence row of an instance on the server in memory.

@@ -219,12 +219,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        database::Database,
         delivery::fixtures,
-        memory::{Memory, MemoryPool},
-        record::{Change, Due, NewRecord, OnFailure, Settlement},
+        memory::MemoryPool,
+        record::{Change, Due, OnFailure, Settlement},
         rules::reading::Readings,
-        store::{NewInstance, Tables},
+        store::NewInstance,
     };
 
     fn request(limit: usize, skip: &BTreeSet<RecordId>) -> FetchRequest {
@@ -251,35 +250,12 @@ mod tests {
         fetch(fixtures::store(pool), request(limit, skip)).await
     }
 
-    async fn schedule(pool: &MemoryPool, due: &[Due]) {
-        let new = |due: &Due| {
-            let Record { delivery, payload } = fixtures::record(0, "a");
-            NewRecord {
-                event_id: delivery.event_id,
-                partition: delivery.partition,
-                key: delivery.key.to_string(),
-                handler: delivery.handler,
-                record_type: delivery.record_type,
-                content_type: delivery.content_type,
-                payload,
-                headers: delivery.headers,
-                due: *due,
-                deadline: None,
-                dedup_key: None,
-            }
-        };
-        let mut tx = pool.begin().await.unwrap();
-        let records: Vec<NewRecord> = due.iter().map(new).collect();
-        Memory::insert(&mut tx, &Tables::default(), &records).await.unwrap();
-        tx.commit().await.unwrap();
-    }
-
     /// If its limit cuts a fetch short, the result says what is to be fetched again at once.
     #[tokio::test(start_paused = true)]
     async fn a_fetch_brings_what_is_due_first_and_tells_what_is_left() {
         let pool = MemoryPool::new();
         let later = Due::After(Duration::from_secs(1));
-        schedule(&pool, &[Due::Now, Due::Now, later, later, later]).await;
+        fixtures::schedule(&pool, &[Due::Now, Due::Now, later, later, later]).await;
         tokio::time::advance(Duration::from_secs(2)).await;
         let mut brought = BTreeSet::new();
         let mut told = Vec::new();
@@ -318,7 +294,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_part_is_read_from_its_heads() {
         let pool = MemoryPool::new();
-        schedule(&pool, &[Due::Now, Due::Now]).await;
+        fixtures::schedule(&pool, &[Due::Now, Due::Now]).await;
         let part = |limit, skip: &[RecordId]| FetchRequest {
             part: true,
             ..request(limit, &skip.iter().copied().collect())
@@ -337,7 +313,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn stops_and_suspicions_are_read_where_they_are_not_known() {
         let pool = MemoryPool::new();
-        schedule(&pool, &[Due::Now]).await;
+        fixtures::schedule(&pool, &[Due::Now]).await;
         let (store, fence) = (fixtures::store(&pool), fixtures::fence());
         let (id, name, version) = (fence.instance, String::new(), String::new());
         store.join(&NewInstance { id, name, version, fence_rows: 1 }).await.unwrap();
@@ -361,7 +337,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_fetch_goes_on_where_the_last_one_has_ended() {
         let (pool, mut readings) = (MemoryPool::new(), Readings::default());
-        schedule(&pool, &[Due::Now, Due::Now]).await;
+        fixtures::schedule(&pool, &[Due::Now, Due::Now]).await;
         let mut brought = BTreeSet::new();
         let mut walked = Vec::new();
         for _ in 0..3 {

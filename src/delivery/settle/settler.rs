@@ -139,7 +139,77 @@ fn both(one: &Settled, two: &Settled) -> Settled {
 
 #[cfg(test)]
 mod tests {
+    use std::{sync::Mutex, time::Duration};
+
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::{
+        delivery::fixtures,
+        instance::InstanceId,
+        memory::{Fault, MemoryPool},
+        record::Due,
+        rules::horizon::Server,
+        store::NewInstance,
+        telemetry::Observer,
+    };
+
+    /// Notes how many records settles have written.
+    #[derive(Default)]
+    struct Noted(Mutex<Vec<usize>>);
+
+    impl Observer for Noted {
+        fn on(&self, signal: &Signal) {
+            if let Signal::Settled { records } = signal {
+                self.0.lock().unwrap().push(*records);
+            }
+        }
+    }
+
+    /// A settler on a database with two records, 1 and 2.
+    async fn settler(pool: &MemoryPool) -> (Settler, Arc<Noted>) {
+        fixtures::schedule(pool, &[Due::Now, Due::Now]).await;
+        let (store, me, noted) = (fixtures::store(pool), InstanceId::generate(), Arc::new(Noted::default()));
+        let (name, version) = (String::new(), String::new());
+        store.join(&NewInstance { id: me, name, version, fence_rows: 1 }).await.unwrap();
+        let observers = Observers(Arc::new(vec![Arc::<Noted>::clone(&noted)]));
+        (Settler::new(store, observers, FenceRow::of_settler(me, Server::default())), noted)
+    }
+
+    fn settlements() -> [Settlement; 2] {
+        let stop = Change::Retry { delay: Duration::ZERO, error: String::new(), stop: true, counted: true };
+        let of = |id, change| Settlement { id, failures: 0, change };
+        [of(1, stop), of(2, Change::Hold { behind: 1 })]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_written_is_told_of() {
+        let (mut settler, noted) = settler(&MemoryPool::new()).await;
+        let written = settler.settle(&settlements()).await.ok().unwrap();
+        assert_eq!((written.settled.applied, written.settled.held), (1, 1));
+        assert_eq!(*noted.0.lock().unwrap(), [2]);
+    }
+
+    /// No hold, and every lane released in steps, are the answers after which nothing is passed over.
+    #[tokio::test(start_paused = true)]
+    async fn after_a_lost_reply_all_is_applied_and_whatever_can_be_is_looked_for() {
+        let pool = MemoryPool::new();
+        let (mut settler, _) = settler(&pool).await;
+        pool.fail_next("settle", 1, Fault::LostReply);
+        let settled = settler.settle(&settlements()).await.ok().unwrap().settled;
+        assert_eq!((settled.applied, settled.held, settled.releasing), (2, 0, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_is_tried_again_at_growing_distances() {
+        let pool = MemoryPool::new();
+        let (mut settler, _) = settler(&pool).await;
+        pool.fail_next("settle", 10, Fault::NotApplied);
+        let began = Instant::now();
+        assert!(settler.settle(&settlements()).await.is_ok());
+        // 10 ms, 20, 40 and so on, and no more than 2 s each.
+        assert_eq!(began.elapsed(), Duration::from_millis(10 * ((1 << 8) - 1) + 2 * 2_000));
+    }
 
     #[test]
     fn two_settles_count_as_one() {
@@ -163,7 +233,7 @@ mod tests {
         let settlement = |change| Settlement { id: 1, failures: 2, change };
         assert_eq!(without_text(&settlement(Change::Complete)), settlement(Change::Complete));
         let retry = |error: &str| Change::Retry {
-            delay: std::time::Duration::ZERO,
+            delay: Duration::ZERO,
             error: error.to_owned(),
             stop: true,
             counted: true,
