@@ -165,6 +165,7 @@ macro_rules! by_numbers {
         stamp! { $target;
             plans {
                 claims_are_found_by_their_ids
+                settles_find_their_records_by_id
             }
             numbers {
                 the_number_is_given_out_before_the_id

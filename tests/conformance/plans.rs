@@ -157,6 +157,31 @@ pub(crate) async fn claims_are_found_by_their_ids(outbox: &Outbox<PostgresTarget
     assert_eq!(seen, about.len());
 }
 
+/// The plan is made once per connection, and the table may be empty then.
+pub(crate) async fn settles_find_their_records_by_id(outbox: &Outbox<PostgresTarget>) {
+    for records in [0, 3, 500] {
+        outbox.schedule_keys(&vec!["order-1"; records]).await;
+        outbox.execute(PostgresTarget::ANALYZE).await;
+        let mut tx = outbox.begin().await;
+        let settings = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
+                        SET LOCAL enable_sort = off; SET LOCAL plan_cache_mode = force_generic_plan";
+        PostgresTarget::execute(&mut tx, settings.to_owned()).await.unwrap();
+        let statements = outbox.store.statements().into_iter();
+        for (name, sql) in statements.filter(|(name, _)| ["settle_delete", "settle_by_range"].contains(name))
+        {
+            let types = if name == "settle_delete" { "" } else { ", int8[]" };
+            let prepare = format!("PREPARE {name} (text, int8, int8, int8, int8[], int4{types}) AS {sql}");
+            PostgresTarget::execute(&mut tx, prepare).await.unwrap();
+            let values = if name == "settle_delete" { "" } else { ", '{3}'" };
+            let execute = format!("EXECUTE {name} ('i', 0, 1, 1, '{{1}}', 0{values})");
+            let plan = PostgresTarget::plan(&mut tx, &execute).await.join("\n");
+            let by_id = plan.lines().skip_while(|line| !line.contains("record_pkey")).nth(1);
+            let by_id = by_id.is_some_and(|line| line.contains("Index Cond: ") && line.contains("id"));
+            assert!(by_id && !plan.contains("Seq Scan"), "{name} at {records} records: {plan}");
+        }
+    }
+}
+
 /// A transaction of a user that has scheduled and is still open.
 async fn open_transaction<T: Server>(outbox: &Outbox<T>) -> Tx<T> {
     let mut open = outbox.begin().await;

@@ -182,7 +182,8 @@ impl<D: Driver> Store for SqlStore<D> {
     }
 
     fn statements(&self) -> Vec<(&'static str, Arc<str>)> {
-        self.sql.named()
+        let by_range = self.at_once.as_ref().map(|at_once| ("settle_by_range", Arc::clone(at_once.of(true))));
+        self.sql.named().into_iter().chain(by_range).collect()
     }
 
     async fn close_idle(&self, unused_for: Duration) {
