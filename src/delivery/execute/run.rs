@@ -112,7 +112,7 @@ mod tests {
         handler::{BatchResults, BoxFuture, RecordTypes, Registration, States},
         ownership::Ownership,
         partition::{Partition, PartitionSet},
-        record::Change,
+        record::{Change, OnFailure},
     };
 
     /// Runs three records of a key. `meanwhile` happens during each call. Returns how many calls there were,
@@ -186,13 +186,23 @@ mod tests {
         expired: &[i64],
         results: impl Fn(&[i64]) -> BatchResults + Send + Sync + 'static,
     ) -> (Vec<i64>, Vec<&'static str>) {
+        batch_that(OnFailure::Block, expired, results).await
+    }
+
+    /// As `batch`. `after`: what becomes of a lane after a failure for good.
+    async fn batch_that(
+        after: OnFailure,
+        expired: &[i64],
+        results: impl Fn(&[i64]) -> BatchResults + Send + Sync + 'static,
+    ) -> (Vec<i64>, Vec<&'static str>) {
         let (ownership, called) = (fixtures::owning_all(), Arc::new(Mutex::new(Vec::new())));
         let given = Arc::clone(&called);
         let act = Act(move |ids: &[i64]| {
             given.lock().unwrap().extend(ids);
             results(ids)
         });
-        let registry = fixtures::registry_of(Registration::batch_call("h", RecordTypes::all(), 4, true, act));
+        let handler = Registration::batch_call("h", RecordTypes::all(), 4, true, act);
+        let registry = fixtures::registry_of(handler.on_failure(after));
         let (done, context) = (unbounded_channel().0, fixtures::context(&ownership));
         let lanes = [(0, "a", &[1, 2][..]), (1, "b", &[3, 4]), (2, "c", &[5])].map(|(lane, key, ids)| {
             let items = ids.iter().map(|id| {
@@ -231,6 +241,20 @@ mod tests {
         assert_eq!(batch(&[], failing(1)).await.1, [retry, untried, done, done, done]);
         assert_eq!(batch(&[], failing(4)).await.1, [done, done, done, retry, done]);
         assert_eq!(batch(&[], failing(5)).await.1, [done, done, done, done, retry]);
+    }
+
+    /// Its lane goes on, and the handler was told to stop there all the same.
+    #[tokio::test(start_paused = true)]
+    async fn no_result_counts_behind_a_failure_for_good() {
+        let results = |ids: &[i64]| {
+            let result = |id: &i64| if *id == 1 { Err(HandlerError::permanent("no")) } else { Ok(()) };
+            ids.iter().map(result).collect::<BatchResults>()
+        };
+        let [done, failed, untried] = ["completed", "failed", "untried"];
+        assert_eq!(
+            batch_that(OnFailure::Continue, &[], results).await.1,
+            [failed, untried, done, done, done]
+        );
     }
 
     #[tokio::test(start_paused = true)]

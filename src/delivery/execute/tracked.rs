@@ -52,8 +52,37 @@ pub(super) async fn tell(call: impl Future<Output = Result<(), StoreError>>, con
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::{sync::mpsc::unbounded_channel, time::Instant};
+
     use super::*;
-    use crate::delivery::fixtures;
+    use crate::{
+        delivery::{fixtures, outcome::Outcome},
+        memory::{Fault, MemoryPool},
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn without_the_entry_of_its_beginning_a_call_is_not_made() {
+        for (faults, called) in [(0, 1), (1, 0)] {
+            let (pool, calls) = (MemoryPool::new(), Arc::new(AtomicUsize::new(0)));
+            pool.fail_next("track call", faults, Fault::NotApplied);
+            let (ownership, count) = (fixtures::owning_all(), Arc::clone(&calls));
+            let registry = fixtures::registry(move |_| {
+                count.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            });
+            let (done, mut reports) = unbounded_channel();
+            let entry = Arc::clone(registry.entry("h", "t").unwrap());
+            let runs = vec![(Run { entry, lanes: fixtures::lanes(&ownership, 1) }, None)];
+            let (together, of) = (Together::new(runs, done), (1, Partition::of("a")));
+            let (writer, began) = ((fixtures::store(&pool), InstanceId::generate()), Instant::now());
+            fly_tracked(together, of, writer, Arc::new(fixtures::context(&ownership))).await;
+            assert_eq!(calls.load(Ordering::Relaxed), called);
+            let untried = matches!(reports.try_recv().unwrap().runs[0].lanes[0].items[0].1, Outcome::Untried);
+            assert_eq!((untried, began.elapsed() >= ERROR_PAUSE), (called == 0, called == 0));
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn only_the_call_of_a_suspect_is_tracked() {

@@ -63,6 +63,7 @@ mod tests {
         assert!(turns.is_of(2));
         assert_eq!(turns.pass_on(head), None);
         turns.remove(2);
+        assert_eq!(turns.waiting.len(), 2);
         assert_eq!(turns.pass_on(|of| Some(if of == A { 1 } else { 3 })), Some(A));
     }
 }

@@ -43,7 +43,14 @@ async fn a_poll_fetches_and_searches_for_what_others_made_pending() {
     stage.fetch_of(PartitionSet::ALL, &[], (0, false));
     stage.now += Duration::from_secs(1) + Duration::from_millis(5);
     assert!(!stage.planner.fire(1, stage.now), "a record is due, and no poll");
-    assert!(stage.begin().expect("it is fetched").due);
+    let request = stage.begin().expect("it is fetched");
+    assert!(request.due && !request.asked);
+    stage.answer(request, &[], (0, false));
+    stage.planner.due_in(Duration::from_secs(1), stage.now);
+    stage.planner.want();
+    stage.now += Duration::from_secs(1) + Duration::from_millis(5);
+    stage.planner.fire(1, stage.now);
+    assert!(stage.begin().unwrap().asked, "there was a reason before");
 }
 
 /// A search of a few partitions was quick: the poll goes on with the others.

@@ -98,4 +98,7 @@ async fn a_step_waits_for_its_pause_and_for_room() {
     assert_eq!(stage.waiting(), [(30, "hold")]);
     stage.lanes.ask_for_steps(pause, now + pause);
     assert_eq!((stage.waiting().len(), stage.lanes.next_step()), (1, None));
+    stage.settle(0);
+    stage.lanes.ask_for_steps(pause, now + pause);
+    assert_eq!(stage.waiting(), [(1, "release")]);
 }

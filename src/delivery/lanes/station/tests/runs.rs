@@ -129,3 +129,32 @@ async fn suspected_partitions_are_told_of_and_calm_down() {
     assert!(stage.lanes.calm(Duration::from_secs(1), Instant::now()).is_empty());
     assert_eq!(stage.lanes.calm(Duration::ZERO, Instant::now()), set("a"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn suspects_take_turns_and_one_has_to_leave_first() {
+    let mut stage = Stage::of(Form::Batch { call: Arc::new(Unused), size: 4, mixed: true });
+    stage.suspect("a", (1, 1, 1));
+    stage.suspect("b", (1, 2, 1));
+    stage.fetch(1, "a");
+    stage.fetch(2, "b");
+    stage.run(completed);
+    assert_eq!(stage.waiting(), [(1, "complete")]);
+    assert!(stage.begin_run(false).is_empty(), "the outcome of the first is not durable");
+    stage.settle(0);
+    assert_eq!(stage.begin_run(false), [[2]]);
+}
+
+/// Whatever happens to a lane that is ready, only what it still may run is run.
+#[tokio::test(start_paused = true)]
+async fn a_ready_lane_is_looked_at_again_before_it_runs() {
+    let mut stage = Stage::new();
+    stage.fetch(1, "a");
+    stage.lanes.refused(LaneId(0));
+    assert!(stage.begin_run(false).is_empty(), "a write of it was refused");
+    let mut stage = Stage::new();
+    stage.fetch(1, "a");
+    stage.run(completed);
+    stage.fetch(2, "a");
+    stage.lanes.close(|_| false);
+    assert!(stage.begin_run(false).is_empty(), "its queue was given up");
+}
