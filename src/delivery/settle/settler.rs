@@ -156,9 +156,9 @@ mod tests {
 
     /// Notes how many records settles have written.
     #[derive(Default)]
-    struct Noted(Mutex<Vec<usize>>);
+    struct Told(Mutex<Vec<usize>>);
 
-    impl Observer for Noted {
+    impl Observer for Told {
         fn on(&self, signal: &Signal) {
             if let Signal::Settled { records } = signal {
                 self.0.lock().unwrap().push(*records);
@@ -167,13 +167,13 @@ mod tests {
     }
 
     /// A settler on a database with two records, 1 and 2.
-    async fn settler(pool: &MemoryPool) -> (Settler, Arc<Noted>) {
+    async fn settler(pool: &MemoryPool) -> (Settler, Arc<Told>) {
         fixtures::schedule(pool, &[Due::Now, Due::Now]).await;
-        let (store, me, noted) = (fixtures::store(pool), InstanceId::generate(), Arc::new(Noted::default()));
+        let (store, me, told) = (fixtures::store(pool), InstanceId::generate(), Arc::new(Told::default()));
         let (name, version) = (String::new(), String::new());
         store.join(&NewInstance { id: me, name, version, fence_rows: 1 }).await.unwrap();
-        let observers = Observers(Arc::new(vec![Arc::<Noted>::clone(&noted)]));
-        (Settler::new(store, observers, FenceRow::of_settler(me, Server::default())), noted)
+        let observers = Observers(Arc::new(vec![Arc::<Told>::clone(&told)]));
+        (Settler::new(store, observers, FenceRow::of_settler(me, Server::default())), told)
     }
 
     fn settlements() -> [Settlement; 2] {
@@ -184,10 +184,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_written_is_told_of() {
-        let (mut settler, noted) = settler(&MemoryPool::new()).await;
+        let (mut settler, told) = settler(&MemoryPool::new()).await;
         let written = settler.settle(&settlements()).await.ok().unwrap();
         assert_eq!((written.settled.applied, written.settled.held), (1, 1));
-        assert_eq!(*noted.0.lock().unwrap(), [2]);
+        assert_eq!(*told.0.lock().unwrap(), [2]);
     }
 
     /// No hold, and every lane released in steps, are the answers after which nothing is passed over.
