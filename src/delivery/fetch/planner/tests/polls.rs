@@ -82,3 +82,15 @@ async fn what_a_poll_has_found_is_followed_by_more_fetches() {
         assert_eq!(stage.planner.listening.next().is_some(), follows, "{new} {admitted}");
     }
 }
+
+/// The transaction of the settle is a witness: what draws its number later draws higher ids.
+#[tokio::test(start_paused = true)]
+async fn the_number_of_a_settle_goes_with_the_next_fetch() {
+    let reading = |number| {
+        let mut stage = Stage::new();
+        stage.planner.settle_begins();
+        stage.planner.settle_ends(number);
+        stage.begin().unwrap().reading
+    };
+    assert_ne!(reading(Some((7, Server::default()))), reading(None));
+}
