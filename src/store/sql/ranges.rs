@@ -28,7 +28,7 @@ pub(super) fn ranges(ids: &[RecordId]) -> Option<Vec<(RecordId, RecordId)>> {
     (ranges.len() * LEAST_IDS <= ids.len()).then_some(ranges)
 }
 
-/// A condition of a statement that fills with it what its text asks of `ids`.
+/// What a statement says of its ids: the text that is replaced, and the condition in its place.
 pub(super) fn among(dialect: &Dialect, ids: &[RecordId]) -> (&'static str, String) {
     const LIST: &str = "id IN ({ids})";
     let ranges = dialect.or_of_ranges.then(|| ranges(ids)).flatten();
