@@ -35,6 +35,7 @@ keys! {
     purge_instances_after "cluster.purge_instances_after",
     max_delay "retry.max_delay",
     max_unavailable "retry.max_unavailable",
+    unavailable_alarm "retry.unavailable_alarm",
     fixed_delay "retry.backoff.fixed.delay",
     linear_initial "retry.backoff.linear.initial",
     linear_increment "retry.backoff.linear.increment",

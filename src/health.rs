@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{ownership::Ownership, partition::PartitionSet};
+use crate::{name::Name, ownership::Ownership, partition::PartitionSet};
 
 /// The shortest time that a failure must last to count as a reason.
 const LEAST: Duration = Duration::from_secs(1);
@@ -71,6 +71,14 @@ pub enum Degradation {
         /// The partitions.
         partitions: PartitionSet,
     },
+    /// The target of a handler is away, and records have waited for it longer than
+    /// [`RetryPolicy::unavailable_alarm`](crate::RetryPolicy).
+    TargetAway {
+        /// The id of the handler.
+        handler: Name,
+        /// The longest wait of a record, as this process has seen it.
+        waiting_for: Duration,
+    },
     /// Notifications are enabled, but this process cannot listen: it finds the commits of other processes by
     /// polls only.
     NotificationsAbsent,
@@ -110,6 +118,9 @@ fn amiss(session: &Ownership, lease_holds: bool, limit: Duration) -> impl Iterat
     let waiting = vitals.settles_for().filter(long);
     let unowned = Some(vitals.unowned()).filter(|partitions| !partitions.is_empty());
     let absent = vitals.listen_state().is_absent().then_some(Degradation::NotificationsAbsent);
+    let away = vitals.targets().away(session.clock().now());
+    let away =
+        away.into_iter().map(|(handler, waiting_for)| Degradation::TargetAway { handler, waiting_for });
     let reasons = [
         lapsed,
         failing.map(|failing_for| Degradation::FetchesFail { failing_for }),
@@ -117,7 +128,7 @@ fn amiss(session: &Ownership, lease_holds: bool, limit: Duration) -> impl Iterat
         unowned.map(|partitions| Degradation::PartitionsUnowned { partitions }),
         absent,
     ];
-    reasons.into_iter().flatten()
+    reasons.into_iter().flatten().chain(away)
 }
 
 impl fmt::Display for HealthState {
@@ -144,6 +155,9 @@ impl fmt::Display for Degradation {
                 write!(f, "outcomes have waited {waiting_for:.1?} to be written")
             }
             Self::PartitionsUnowned { partitions } => write!(f, "nobody owns the partitions {partitions}"),
+            Self::TargetAway { handler, waiting_for } => {
+                write!(f, "records of the handler {handler} have waited {waiting_for:.1?} for its target")
+            }
             Self::NotificationsAbsent => f.write_str("commits of other processes are found by polls alone"),
         }
     }

@@ -119,6 +119,7 @@ mod schedule;
 mod setters;
 mod statement;
 mod store;
+mod targets;
 mod unwind;
 mod vitals;
 mod wake;

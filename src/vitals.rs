@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::partition::PartitionSet;
+use crate::{partition::PartitionSet, targets::Targets};
 
 /// The signs of health of one session. The wings write them, [`Running::health`](crate::Running::health)
 /// reads them.
@@ -20,6 +20,7 @@ pub(crate) struct Vitals(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     listen_state: ListenState,
+    targets: Targets,
     signs: Mutex<Signs>,
 }
 
@@ -40,6 +41,11 @@ impl Vitals {
     /// Whether this process listens to notifications of commits.
     pub(crate) fn listen_state(&self) -> &ListenState {
         &self.0.listen_state
+    }
+
+    /// The targets of handlers that are away.
+    pub(crate) fn targets(&self) -> &Targets {
+        &self.0.targets
     }
 
     pub(crate) fn fetch_answered(&self) {

@@ -74,6 +74,7 @@ impl Claimer {
             states: registry.states.clone(),
             observers: observers.clone(),
             clock: ownership.clock(),
+            targets: ownership.vitals().targets().clone(),
             longest_hold: Duration::MAX,
         };
         let executor =

@@ -91,6 +91,7 @@ impl Dispatcher {
             states: registry.states.clone(),
             observers: observers.clone(),
             clock: ownership.clock(),
+            targets: ownership.vitals().targets().clone(),
             longest_hold,
         };
         let executor =

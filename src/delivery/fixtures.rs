@@ -160,6 +160,7 @@ pub(super) fn context(ownership: &Ownership) -> ExecContext {
         states: States::default(),
         observers: Default::default(),
         clock: ownership.clock(),
+        targets: ownership.vitals().targets().clone(),
         longest_hold: Duration::from_secs(55),
     }
 }

@@ -140,7 +140,8 @@ impl HandlerError {
 
     /// The handler's target is unreachable (a broker, a mail server). No attempt counts, the lane waits, and
     /// the record is tried again `after` this time, at least 100 ms and at most the policy's `max_delay`.
-    /// Once the record is older than the policy's `max_unavailable`, the failure counts like any other.
+    /// Once the record has waited for the policy's `max_unavailable`, the failure counts like any other. After
+    /// the policy's `unavailable_alarm` an alarm is raised.
     ///
     /// ```
     /// # use std::time::Duration;

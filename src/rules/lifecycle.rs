@@ -40,12 +40,12 @@ pub struct LaneRules {
     pub on_failure: OnFailure,
 }
 
-/// The next step after an attempt of the handler. `failures` includes this attempt if it failed. `age` is the
-/// time since the record was scheduled.
+/// The next step after an attempt of the handler. `failures` includes this attempt if it failed. `waited`
+/// is how long the record has waited for an unreachable target.
 pub fn after_handler(
     fault: Option<Fault<'_>>,
     failures: u32,
-    age: Duration,
+    waited: Duration,
     policy: &RetryPolicy,
     has_fallback: bool,
     roll: f64,
@@ -58,7 +58,7 @@ pub fn after_handler(
     if policy.leaves(fault) {
         return Step::Leave;
     }
-    if let Some(delay) = policy.wait(fault, age) {
+    if let Some(delay) = policy.wait(fault, waited) {
         return Step::Wait { delay };
     }
     match policy.delay(failures, fault, roll) {
@@ -69,9 +69,14 @@ pub fn after_handler(
 
 /// The next step after a call of the fallback handler, whose target can be unreachable, too. `counted` is
 /// whether the handler was called before.
-pub fn after_fallback(fault: Option<Fault<'_>>, age: Duration, policy: &RetryPolicy, counted: bool) -> Step {
+pub fn after_fallback(
+    fault: Option<Fault<'_>>,
+    waited: Duration,
+    policy: &RetryPolicy,
+    counted: bool,
+) -> Step {
     let Some(fault) = fault else { return Step::Complete };
-    policy.wait(fault, age).map_or(Step::Fail { counted }, |delay| Step::Wait { delay })
+    policy.wait(fault, waited).map_or(Step::Fail { counted }, |delay| Step::Wait { delay })
 }
 
 /// The change to write for a step. `stopped_lane` is whether this record has stopped its lane.

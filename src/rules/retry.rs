@@ -32,10 +32,16 @@ pub struct RetryPolicy {
     pub retry_on: Vec<String>,
     /// The classes of errors that are never retried, even if `retry_on` has them. Default: empty.
     pub never_on: Vec<String>,
-    /// The age of a record, from its scheduling, up to which failures of an unreachable target do not count.
-    /// After it, they are failed attempts like all others. Default 24 h. With 0 they always count.
+    /// How long a record waits for an unreachable target, from its first such failure on, as the process that
+    /// owns it has seen it. Up to then these failures do not count; after it, they are failed attempts like
+    /// all others. After a restart or a handover the time begins anew. Default 24 h. With 0 they always count.
     #[serde(with = "crate::duration::max_unavailable")]
     pub max_unavailable: Duration,
+    /// How long a record waits for an unreachable target until [`Signal::TargetAway`](crate::Signal) raises
+    /// an alarm for its handler, and the health is degraded. Default 5 min. Keep it below `max_unavailable`:
+    /// otherwise records fail before anybody is told.
+    #[serde(with = "crate::duration::unavailable_alarm")]
+    pub unavailable_alarm: Duration,
     /// What becomes of a record that this build cannot decode. Default [`OnUndecodable::Wait`].
     pub undecodable: OnUndecodable,
 }
@@ -50,6 +56,7 @@ impl Default for RetryPolicy {
             retry_on: Vec::new(),
             never_on: Vec::new(),
             max_unavailable: Duration::from_secs(24 * 3600),
+            unavailable_alarm: Duration::from_secs(300),
             undecodable: OnUndecodable::default(),
         }
     }
@@ -170,10 +177,17 @@ impl RetryPolicy {
         self
     }
 
-    /// Sets the age up to which failures of an unreachable target do not count.
+    /// Sets how long a record waits for an unreachable target until its failures count.
     #[must_use]
     pub fn max_unavailable(mut self, limit: Duration) -> Self {
         self.max_unavailable = limit;
+        self
+    }
+
+    /// Sets how long a record waits for an unreachable target until an alarm is raised.
+    #[must_use]
+    pub fn unavailable_alarm(mut self, after: Duration) -> Self {
+        self.unavailable_alarm = after;
         self
     }
 
@@ -189,11 +203,11 @@ impl RetryPolicy {
         fault.undecodable && self.undecodable == OnUndecodable::Wait
     }
 
-    /// The time to wait for an unreachable target, or `None` if the failure counts. `age` is the time since
-    /// the record was scheduled.
-    pub fn wait(&self, fault: Fault<'_>, age: Duration) -> Option<Duration> {
+    /// The time to wait for an unreachable target, or `None` if the failure counts. `waited` is the time since
+    /// the first of the record's failures in a row that found its target unreachable.
+    pub fn wait(&self, fault: Fault<'_>, waited: Duration) -> Option<Duration> {
         let wanted = fault.retry_after.unwrap_or(LEAST_WAIT).min(self.max_delay).max(LEAST_WAIT);
-        (fault.unavailable && !fault.permanent && age < self.max_unavailable).then_some(wanted)
+        (fault.unavailable && !fault.permanent && waited < self.max_unavailable).then_some(wanted)
     }
 
     /// The delay before the next attempt, or `None` if the record is not retried.
@@ -280,6 +294,7 @@ mod tests {
         let policy = RetryPolicy::fixed(s(5)).max_retries(9).max_delay(s(50)).jitter(0.5);
         let policy =
             policy.retry_on(["a"]).never_on(["b"]).max_unavailable(s(7)).undecodable(OnUndecodable::Fail);
+        let policy = policy.unavailable_alarm(s(8));
         let expected = RetryPolicy {
             backoff: Backoff::Fixed { delay: s(5) },
             max_retries: 9,
@@ -288,6 +303,7 @@ mod tests {
             retry_on: vec!["a".to_owned()],
             never_on: vec!["b".to_owned()],
             max_unavailable: s(7),
+            unavailable_alarm: s(8),
             undecodable: OnUndecodable::Fail,
         };
         assert_eq!(policy, expected);
@@ -350,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_is_away_is_waited_for_until_the_record_is_too_old() {
+    fn a_target_that_is_away_is_waited_for_within_a_limit() {
         let policy = RetryPolicy::default().max_unavailable(s(10));
         let away = Fault { unavailable: true, retry_after: Some(s(7)), ..Fault::default() };
         assert_eq!(policy.wait(away, s(9)), Some(s(7)));

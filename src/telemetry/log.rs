@@ -1,21 +1,29 @@
 //! The observer that writes the log. Every outbox has it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use super::{
     Observer, Signal,
     outage::{Line, Outage},
 };
-use crate::clock::Clock;
+use crate::{clock::Clock, name::Name};
 
 /// Writes signals to `tracing`, target `keylane`. An outage of the database writes one line when it begins,
-/// one line per minute and one when it ends, however many calls fail.
+/// one line per minute and one when it ends, however many calls fail. A target that is unavailable writes a
+/// line per minute and handler.
 #[derive(Debug, Default)]
-pub struct LogObserver(Mutex<Outage>);
+pub struct LogObserver {
+    database: Mutex<Outage>,
+    /// By handler. Added by the first signal of a handler; there are as many as handlers.
+    targets: Mutex<HashMap<Name, Outage>>,
+}
 
 impl Observer for LogObserver {
     fn on(&self, signal: &Signal) {
-        if alarm(signal) {
+        if alarm(signal) || self.target(signal) {
             return;
         }
         match signal {
@@ -74,10 +82,6 @@ impl Observer for LogObserver {
                 target: "keylane", record, partition = %lane.partition, handler = %lane.handler, attempts, ?delay,
                 "record failed; trying again"
             ),
-            Signal::TargetUnavailable { record, lane, delay } => tracing::warn!(
-                target: "keylane", record, partition = %lane.partition, handler = %lane.handler, ?delay,
-                "the handler's target is unavailable; trying again, no attempt counted"
-            ),
             Signal::Fetched { .. } | Signal::Settled { .. } => {
                 tracing::trace!(target: "keylane", ?signal);
             }
@@ -95,6 +99,10 @@ fn alarm(signal: &Signal) -> bool {
                 handler = %lane.handler, attempts, error, blocked, "[ALERT] record failed for good"
             )
         }
+        Signal::TargetAway { handler, lasted, records } => tracing::error!(
+            target: "keylane", %handler, ?lasted, records,
+            "[ALERT] the handler's target has been unavailable for long; its records wait, no attempt counted"
+        ),
         Signal::Unroutable { record, lane, record_type } => tracing::error!(
             target: "keylane", record, partition = %lane.partition, handler = %lane.handler, record_type,
             "[ALERT] no handler for this record in this build; its key waits"
@@ -113,6 +121,49 @@ fn alarm(signal: &Signal) -> bool {
 
 impl LogObserver {
     fn outage(&self) -> MutexGuard<'_, Outage> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.database.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the signals about targets of handlers. Returns whether the signal was one of them.
+    fn target(&self, signal: &Signal) -> bool {
+        match signal {
+            Signal::TargetUnavailable { record, lane, delay } => match self.unavailable(&lane.handler) {
+                Some(Line::Begins) => tracing::warn!(
+                    target: "keylane", record, partition = %lane.partition, handler = %lane.handler, ?delay,
+                    "the handler's target is unavailable; trying again, no attempt counted, with a line a minute"
+                ),
+                Some(Line::GoesOn { lasted, failures }) => tracing::warn!(
+                    target: "keylane", handler = %lane.handler, ?lasted, failures,
+                    "the handler's target is still unavailable; trying again, no attempt counted"
+                ),
+                Some(Line::Ends { .. }) | None => tracing::trace!(target: "keylane", ?signal),
+            },
+            Signal::TargetBack { handler, lasted } => tracing::warn!(
+                target: "keylane", %handler, ?lasted, "no record waits for the handler's target any more"
+            ),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Notes that a record waits for the target of this handler. Returns the line to write.
+    fn unavailable(&self, handler: &Name) -> Option<Line> {
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        targets.entry(handler.clone()).or_default().failed(Clock::Boot.now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An outage of a target makes a signal for each try of each key.
+    #[test]
+    fn a_target_that_is_unavailable_has_a_line_for_each_handler_and_not_for_each_record() {
+        let log = LogObserver::default();
+        let [relay, hooks] = ["relay", "hooks"].map(Name::from);
+        assert_eq!(log.unavailable(&relay), Some(Line::Begins));
+        assert_eq!(log.unavailable(&hooks), Some(Line::Begins));
+        assert!((0..1000).all(|_| log.unavailable(&relay).is_none()));
     }
 }

@@ -15,6 +15,7 @@ pub use log::LogObserver;
 
 use crate::{
     instance::InstanceId,
+    name::Name,
     partition::{Partition, PartitionSet},
     record::{Lane, RecordId},
     unwind::caught,
@@ -114,6 +115,24 @@ pub enum Signal {
         lane: Lane,
         /// The time until the next try.
         delay: Duration,
+    },
+    /// Records of a handler have waited for its target for the alarm's time
+    /// ([`RetryPolicy::unavailable_alarm`](crate::RetryPolicy)). While they wait, the signal comes again each
+    /// time that long.
+    TargetAway {
+        /// The id of the handler.
+        handler: Name,
+        /// The longest wait of a record, as this process has seen it.
+        lasted: Duration,
+        /// The records that wait here.
+        records: usize,
+    },
+    /// No record of this handler waits for its target any more.
+    TargetBack {
+        /// The id of the handler.
+        handler: Name,
+        /// The time since the first wait.
+        lasted: Duration,
     },
     /// The fallback handler of a record is about to be called.
     FallbackTaken {

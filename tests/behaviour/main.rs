@@ -24,6 +24,8 @@ mod delivering;
 mod durability;
 mod expiring;
 mod fallbacks;
+#[macro_use]
+mod failures_list;
 mod faults;
 mod finishing;
 mod health;
@@ -56,6 +58,7 @@ mod target;
 mod transactional_batches;
 mod transactions;
 mod triggers;
+mod unavailable;
 mod unroutable;
 mod user;
 
@@ -118,26 +121,6 @@ macro_rules! everywhere {
                 what_expires_in_a_batch_leaves_it_at_its_place
                 what_expires_in_a_transactional_run_leaves_it_at_its_place
             }
-            retrying {
-                delays_grow_and_are_kept
-                a_spent_record_fails_and_blocks_its_key_only
-                on_failure_continue_lets_the_key_go_on
-                without_a_stop_later_records_pass
-                without_a_stop_a_spent_record_blocks_nothing
-                a_handlers_own_rules_are_stronger
-                a_permanent_error_is_not_retried
-                only_listed_classes_are_retried
-                excluded_classes_are_not_retried
-                an_exclusion_is_stronger_than_a_list
-                a_wish_to_wait_is_kept_up_to_the_longest_delay
-                an_unavailable_target_counts_no_attempt
-                an_unavailable_target_counts_once_the_record_is_too_old
-                a_panic_is_a_failure_with_its_text
-                a_call_that_takes_too_long_is_a_failure
-                a_long_error_is_cut
-                an_error_is_kept_with_its_causes_in_one_line
-                a_payload_that_does_not_fit_fails_at_once
-            }
             nested {
                 a_transaction_within_a_handler_is_a_part_of_its_own
                 a_transaction_that_is_left_open_within_fails
@@ -146,14 +129,6 @@ macro_rules! everywhere {
             }
             codecs {
                 an_event_arrives_as_its_codec_wrote_it
-            }
-            fallbacks {
-                a_fallback_takes_over_what_is_spent
-                the_default_takes_what_has_none_of_its_own
-                a_fallback_that_fails_leaves_the_record_failed
-                a_fallback_is_told_what_ended_the_attempt
-                a_fallback_that_hangs_or_panics_has_failed
-                a_fallback_whose_target_is_away_is_called_again
             }
             dead_letters {
                 what_fails_goes_to_the_table_and_its_key_goes_on
@@ -361,6 +336,7 @@ macro_rules! several_writers {
 
 mod postgres {
     everywhere!(PostgresTarget);
+    failures!(PostgresTarget);
     claimed!(PostgresTarget, by_sql);
     several_writers!(PostgresTarget);
     by_sql!(PostgresTarget);
@@ -369,6 +345,7 @@ mod postgres {
 
 mod mariadb {
     everywhere!(MariaDbTarget);
+    failures!(MariaDbTarget);
     claimed!(MariaDbTarget, by_sql);
     several_writers!(MariaDbTarget);
     by_sql!(MariaDbTarget);
@@ -379,6 +356,7 @@ mod mariadb {
 
 mod mysql {
     everywhere!(MySqlTarget);
+    failures!(MySqlTarget);
     claimed!(MySqlTarget, by_sql);
     by_sql!(MySqlTarget);
     by_hand!(MySqlTarget);
@@ -388,6 +366,7 @@ mod mysql {
 
 mod sqlite {
     everywhere!(SqliteTarget);
+    failures!(SqliteTarget);
     claimed!(SqliteTarget, by_sql);
     by_sql!(SqliteTarget);
     by_hand!(SqliteTarget);
@@ -395,6 +374,7 @@ mod sqlite {
 
 mod memory {
     everywhere!(MemoryTarget);
+    failures!(MemoryTarget);
     claimed!(MemoryTarget);
     several_writers!(MemoryTarget);
 }

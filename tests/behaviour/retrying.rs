@@ -237,47 +237,6 @@ pub(crate) async fn a_wish_to_wait_is_kept_up_to_the_longest_delay<T: User>(stag
     }
 }
 
-pub(crate) async fn an_unavailable_target_counts_no_attempt<T: User>(stage: &Stage<T>) {
-    let ledger = Ledger::default();
-    let calls = std::sync::atomic::AtomicU32::new(0);
-    let handler = ledger.handler("bookkeeper", move |_, _| {
-        match calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
-            0..5 => Err(HandlerError::unavailable(millis(100))),
-            _ => Ok(()),
-        }
-    });
-    let (outbox, running) = stage.run([handler.retry(RetryPolicy::never())]).await;
-    stage.schedule(&outbox, &run_of("order-1", 3)).await;
-    ledger.until_done(3).await;
-    until_empty(&outbox).await;
-    running.shutdown().await;
-    let attempts: Vec<(u32, u32)> =
-        ledger.steps(Step::Began).iter().map(|entry| (entry.event.number, entry.delivery.attempt)).collect();
-    assert_eq!(attempts, [(1, 1), (1, 1), (1, 1), (1, 1), (1, 1), (1, 1), (2, 1), (3, 1)]);
-    let told = stage.signals.picked(|signal| match signal {
-        Signal::TargetUnavailable { delay, .. } => Some(*delay),
-        _ => None,
-    });
-    assert_eq!(told, [millis(100); 5]);
-}
-
-pub(crate) async fn an_unavailable_target_counts_once_the_record_is_too_old<T: User>(stage: &Stage<T>) {
-    let ledger = Ledger::default();
-    let handler = ledger.handler("bookkeeper", |_, _| Err(HandlerError::unavailable(millis(100))));
-    let policy = RetryPolicy::never().max_unavailable(millis(500));
-    let (outbox, running) = stage.run([handler.retry(policy)]).await;
-    stage.schedule(&outbox, &[placed("order-1", 1)]).await;
-    until_count(&outbox, Status::Failed, 1).await;
-    running.shutdown().await;
-    let failed = outbox.admin().failed(&Filter::all(), 0, 1).await.unwrap().remove(0);
-    assert_eq!(failed.attempts, 1, "only the last one counts");
-    assert_eq!(failed.last_error.as_deref(), Some("the target is unavailable"));
-    let calls = ledger.steps(Step::Began);
-    // If the machine is busy enough, the first call already comes too late.
-    let was_young = calls[0].delivery.age < millis(400);
-    assert!(!was_young || calls.len() >= 2, "it was waited for");
-}
-
 pub(crate) async fn a_panic_is_a_failure_with_its_text<T: User>(stage: &Stage<T>) {
     let panics = typed("bookkeeper", |event: Placed, _| async move {
         panic!("order {} has no price", event.number);

@@ -23,7 +23,8 @@ fn claims() -> Vec<(String, Vec<String>)> {
     parsed.collect()
 }
 
-const BEHAVIOUR: &[&str] = &["tests/behaviour/main.rs", "tests/behaviour/claimed_list.rs"];
+const BEHAVIOUR: &[&str] =
+    &["tests/behaviour/main.rs", "tests/behaviour/claimed_list.rs", "tests/behaviour/failures_list.rs"];
 const CONFORMANCE: &[&str] = &["tests/conformance/lists.rs", "tests/conformance/lists_of_some.rs"];
 
 /// The file of a module of a suite, and the files that list the tests that run on several stores.

@@ -18,6 +18,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("setters", 0),
     ("statement", 0),
     ("rules", 1),
+    ("targets", 1),
     ("vitals", 1),
     ("store", 2),
     ("handler", 2),
@@ -63,7 +64,10 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("telemetry", "record"),
     ("telemetry", "partition"),
     ("telemetry", "instance"),
+    ("telemetry", "name"),
     ("telemetry", "unwind"),
+    // The waits for targets are signs of health.
+    ("vitals", "targets"),
     ("store", "handler"),
     ("handler", "store"),
     ("handler", "database"),

@@ -34,9 +34,10 @@ pub(super) async fn decide(
     let failures = record.failures() + u32::from(counted);
     // Only a retry has jitter.
     let roll = fault.map_or(0.0, |_| roll(record.delivery.id, failures));
-    let age = record.delivery.age + context.clock.now().saturating_sub(flight.started());
+    let waited = context.targets.waited(record.delivery.id, || context.clock.now());
+    let mut unavailable = fault.is_some_and(|fault| fault.unavailable);
     let has_fallback = entry.fallback.is_some();
-    let mut step = lifecycle::after_handler(fault, failures, age, &entry.retry, has_fallback, roll);
+    let mut step = lifecycle::after_handler(fault, failures, waited, &entry.retry, has_fallback, roll);
     let mut error = result.as_ref().err().map(|error| error.text(ERROR_LIMIT_BYTES)).unwrap_or_default();
     if let (Step::Fallback, Err(cause)) = (step, &result) {
         let took = context.clock.now().saturating_sub(flight.started());
@@ -57,16 +58,33 @@ pub(super) async fn decide(
         };
         let called = flight.wait(Box::pin(called)).await;
         let fault = called.as_ref().err().map(HandlerError::fault);
-        step = lifecycle::after_fallback(fault, age, &entry.retry, counted);
+        unavailable = fault.is_some_and(|fault| fault.unavailable);
+        step = lifecycle::after_fallback(fault, waited, &entry.retry, counted);
         if let Err(failed) = &called {
             error = format!("{error}; fallback: {}", failed.text(ERROR_LIMIT_BYTES / 2));
             error.truncate(error.floor_char_boundary(ERROR_LIMIT_BYTES));
         }
     }
     report(record, failures, step, &error, entry, context);
+    note_wait(record, step, unavailable, entry, context);
     // `Step::Fallback` has no change, and the block above has replaced it.
     let change = lifecycle::change(step, stops_lane, entry.lane_rules, &error);
     Outcome::of(change.unwrap_or(Change::Complete))
+}
+
+/// Notes whether the record waits for the target of its handler. Failures that count keep the wait, so that
+/// it does not begin anew with the next one.
+fn note_wait(record: &Record, step: Step, unavailable: bool, entry: &Entry, context: &ExecContext) {
+    let id = record.delivery.id;
+    let told = match step {
+        Step::Wait { delay } | Step::Retry { delay } if unavailable => {
+            let handler = &record.delivery.handler;
+            let now = context.clock.now();
+            context.targets.wait(id, handler, (now, now + delay), entry.retry.unavailable_alarm)
+        }
+        _ => context.targets.end(id, || context.clock.now()),
+    };
+    told.into_iter().for_each(|signal| context.observers.emit(signal));
 }
 
 /// If the next record of a lane has expired, ends it as failed. Returns whether it did.
@@ -237,6 +255,9 @@ mod tests {
             self.0.lock().unwrap().push(match signal {
                 Signal::RetryScheduled { .. } => "retry",
                 Signal::RecordFailed { .. } => "failed",
+                Signal::TargetUnavailable { .. } => "unavailable",
+                Signal::TargetAway { .. } => "away",
+                Signal::TargetBack { .. } => "back",
                 _ => "other",
             });
         }
@@ -274,5 +295,60 @@ mod tests {
         assert_eq!(told, ["failed"]);
         let (outcome, told) = ends_after(most, Ok(())).await;
         assert!(matches!(outcome, Outcome::Completed) && told.is_empty());
+    }
+
+    /// What each call of one record leads to and tells, if its target is away from second 0 on and back at the
+    /// last one. The calls are at these seconds.
+    async fn while_away(age: Duration, limit: u64, calls: &[u64]) -> Vec<(&'static str, Vec<&'static str>)> {
+        let (ownership, done) = (fixtures::owning_all(), unbounded_channel().0);
+        let notes = Arc::new(Notes::default());
+        let observers = Observers(Arc::new(vec![Arc::<Notes>::clone(&notes)]));
+        let context = ExecContext { observers, ..fixtures::context(&ownership) };
+        let mut entry = fixtures::entry();
+        let policy = &mut Arc::get_mut(&mut entry).unwrap().retry;
+        policy.max_unavailable = Duration::from_secs(limit);
+        policy.unavailable_alarm = Duration::from_secs(5);
+        let (began, mut led_to) = (context.clock.now(), Vec::new());
+        for (call, at) in calls.iter().enumerate() {
+            tokio::time::advance(began + Duration::from_secs(*at) - context.clock.now()).await;
+            let mut flight = Flight::new(fixtures::lanes(&ownership, 1), (0, false), None, &done);
+            flight.begin(0, 1, context.clock.now());
+            let mut record = fixtures::record(1, "a");
+            record.delivery.age = age;
+            let is_back = call + 1 == calls.len();
+            let end = if is_back { Ok(()) } else { Err(HandlerError::unavailable(Duration::from_secs(1))) };
+            let outcome = decide(&mut flight, 0, &entry, &record, end, &context).await;
+            let outcome = match outcome {
+                Outcome::Completed => "completed",
+                Outcome::Changed(change) => match *change {
+                    Change::Retry { counted: false, .. } => "waits",
+                    Change::Retry { counted: true, .. } => "counts",
+                    other => panic!("{other:?}"),
+                },
+                other => panic!("{other:?}"),
+            };
+            led_to.push((outcome, std::mem::take(&mut *notes.0.lock().unwrap())));
+        }
+        led_to
+    }
+
+    /// It had been held behind another record for two days, say.
+    #[tokio::test(start_paused = true)]
+    async fn an_old_record_waits_for_its_target_as_long_as_a_new_one() {
+        let two_days = Duration::from_secs(48 * 3600);
+        for age in [Duration::ZERO, two_days] {
+            let led_to = while_away(age, 3, &[0, 1, 2, 3, 4, 5]).await;
+            let outcomes: Vec<_> = led_to.iter().map(|(outcome, _)| *outcome).collect();
+            // A failure that counts does not begin the wait anew.
+            assert_eq!(outcomes, ["waits", "waits", "waits", "counts", "counts", "completed"], "{age:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_wait_raises_an_alarm_and_its_end_is_told() {
+        let led_to = while_away(Duration::ZERO, 3600, &[0, 4, 5, 6, 10, 11]).await;
+        let told: Vec<_> = led_to.into_iter().map(|(_, told)| told).collect();
+        let [quiet, alarm] = [vec!["unavailable"], vec!["unavailable", "away"]];
+        assert_eq!(told, [quiet.clone(), quiet.clone(), alarm.clone(), quiet, alarm, vec!["back"]]);
     }
 }

@@ -115,7 +115,11 @@ async fn run_part(
     let transacted = flight.wait(slot.run(&**call, &work)).await;
     flight.take_slot_back(slot);
     match transacted {
-        Transacted::Committed => part.iter().for_each(|member| flight.end(member.lane, Outcome::Written)),
+        Transacted::Committed => part.iter().for_each(|member| {
+            let ended = context.targets.end(member.record.delivery.id, || context.clock.now());
+            ended.into_iter().for_each(|signal| context.observers.emit(signal));
+            flight.end(member.lane, Outcome::Written);
+        }),
         Transacted::Untried => stop(flight),
         Transacted::Aborted(error) => {
             stop(flight);

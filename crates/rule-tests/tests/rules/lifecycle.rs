@@ -33,9 +33,9 @@ proptest! {
     #[test]
     fn each_attempt_has_its_step(
         fault in option::of(fault()), failures in 1..30_u32, policy in policy(), has_fallback: bool, roll in 0.0..1.0_f64,
-        age in super::millis(0..=100_000_000),
+        waited in super::millis(0..=100_000_000),
     ) {
-        let step = after_handler(fault, failures, age, &policy, has_fallback, roll);
+        let step = after_handler(fault, failures, waited, &policy, has_fallback, roll);
         if fault.is_some_and(|fault| fault.expired) {
             let expected = if has_fallback { Step::Fallback } else { Step::Fail { counted: false } };
             prop_assert_eq!(step, expected);
@@ -45,8 +45,8 @@ proptest! {
             prop_assert_eq!(step, Step::Leave);
             return Ok(());
         }
-        if let Some(delay) = fault.and_then(|fault| policy.wait(fault, age)) {
-            prop_assert!(fault.is_some_and(|fault| fault.unavailable) && age < policy.max_unavailable);
+        if let Some(delay) = fault.and_then(|fault| policy.wait(fault, waited)) {
+            prop_assert!(fault.is_some_and(|fault| fault.unavailable) && waited < policy.max_unavailable);
             prop_assert!(delay >= std::time::Duration::from_millis(100), "never a hot loop");
             prop_assert_eq!(step, Step::Wait { delay });
             return Ok(());
@@ -67,14 +67,14 @@ proptest! {
 
     #[test]
     fn a_fallback_ends_it_unless_its_target_is_away(
-        fault in option::of(fault()), policy in policy(), age in super::millis(0..=100_000_000), counted: bool,
+        fault in option::of(fault()), policy in policy(), waited in super::millis(0..=100_000_000), counted: bool,
     ) {
-        let expected = match (fault, fault.and_then(|fault| policy.wait(fault, age))) {
+        let expected = match (fault, fault.and_then(|fault| policy.wait(fault, waited))) {
             (None, _) => Step::Complete,
             (Some(_), Some(delay)) => Step::Wait { delay },
             (Some(_), None) => Step::Fail { counted },
         };
-        prop_assert_eq!(after_fallback(fault, age, &policy, counted), expected);
+        prop_assert_eq!(after_fallback(fault, waited, &policy, counted), expected);
     }
 
     #[test]
