@@ -252,7 +252,8 @@ impl<DB: Database> OutboxBuilder<DB> {
         self
     }
 
-    /// Checks the settings and handlers and builds the outbox. No connection is opened.
+    /// Checks the settings and handlers and builds the outbox. No connection is opened. It is async so that it
+    /// runs within a runtime of tokio, on which the task starts that tells other processes of commits.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]

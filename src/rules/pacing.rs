@@ -87,7 +87,7 @@ pub const LEAST_SEARCH: usize = 4;
 
 /// The number of partitions per search for a head, after a search of `partitions` partitions that took this
 /// long.
-pub fn partitions_a_search(partitions: usize, took: Duration) -> usize {
+pub fn partitions_per_search(partitions: usize, took: Duration) -> usize {
     let fit = SEARCH_TIME.as_nanos().saturating_mul(partitions as u128) / took.as_nanos().max(1);
     usize::try_from(fit).unwrap_or(PARTITION_COUNT).clamp(LEAST_SEARCH, PARTITION_COUNT)
 }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_search_is_in_as_many_partitions_as_fit_into_its_time() {
-        let of = |partitions, took| partitions_a_search(partitions, Duration::from_millis(took));
+        let of = |partitions, took| partitions_per_search(partitions, Duration::from_millis(took));
         assert_eq!([of(100, 100), of(256, 1_000), of(16, 20)], [50, 12, 40]);
         assert_eq!(of(4, 60_000), LEAST_SEARCH, "however slow");
         assert_eq!([of(10, 1), of(7, 0)], [PARTITION_COUNT; 2], "however fast");

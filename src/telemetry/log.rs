@@ -41,7 +41,7 @@ impl Observer for LogObserver {
                 target: "keylane", records, "claims outlived their leases; newer owners keep what they have written"
             ),
             Signal::CrashesSuspected { partitions } => tracing::warn!(
-                target: "keylane", %partitions, "earlier owners have crashed here; handler calls are noted"
+                target: "keylane", %partitions, "earlier owners have crashed here; handler calls are tracked"
             ),
             Signal::ServerChanged { instance } => tracing::warn!(
                 target: "keylane", %instance,
@@ -65,7 +65,7 @@ impl Observer for LogObserver {
             }
             Signal::StoreFailed { call, error } => match self.outage().failed(Clock::Boot.now()) {
                 Some(Line::Begins) => tracing::warn!(
-                    target: "keylane", call, error, "database calls fail; trying again, with a line a minute"
+                    target: "keylane", call, error, "database calls fail; trying again, with a line per minute"
                 ),
                 Some(Line::GoesOn { lasted, failures }) => tracing::warn!(
                     target: "keylane", call, error, ?lasted, failures, "database calls still fail; trying again"
@@ -130,7 +130,7 @@ impl LogObserver {
             Signal::TargetUnavailable { record, lane, delay } => match self.unavailable(&lane.handler) {
                 Some(Line::Begins) => tracing::warn!(
                     target: "keylane", record, partition = %lane.partition, handler = %lane.handler, ?delay,
-                    "the handler's target is unavailable; trying again, no attempt counted, with a line a minute"
+                    "the handler's target is unavailable; trying again, no attempt counted, with a line per minute"
                 ),
                 Some(Line::GoesOn { lasted, failures }) => tracing::warn!(
                     target: "keylane", handler = %lane.handler, ?lasted, failures,

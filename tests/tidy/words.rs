@@ -60,6 +60,10 @@ const RETIRED: &[(&str, &str)] = &[
     ("OnFailed", "OnFailure"),
     ("on_failed", "on_failure"),
     ("after_failure", "on_failure"),
+    ("give_back", "requeue, or return_connection"),
+    ("POLLS_A_LOOK", "POLLS_PER_SEARCH"),
+    ("partitions_a_search", "partitions_per_search"),
+    ("final id", "resolved id"),
 ];
 
 /// Pages outside of `docs`. The list of changes keeps the words of its time.

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// One in this many polls looks for suspects, and at the index during a pass over the ids.
-const POLLS_A_LOOK: u32 = 5;
+const POLLS_PER_SEARCH: u32 = 5;
 
 /// What is wanted, and when.
 pub(super) struct Wants {
@@ -122,7 +122,7 @@ impl Wants {
         let fired = self.timers.fire(now);
         self.due |= fired.due;
         if let Some(poll) = fired.poll {
-            let looks = poll % POLLS_A_LOOK == 1;
+            let looks = poll % POLLS_PER_SEARCH == 1;
             self.look |= looks;
             self.suspect |= looks;
             self.want();

@@ -8,11 +8,11 @@ use crate::{
 };
 
 /// While records are in memory and the search is cheap, one in this many polls searches.
-const POLLS_A_SEARCH: u32 = 5;
+const POLLS_PER_SEARCH: u32 = 5;
 
 /// The number of records fetched since the last search from which on its time says nothing of the next one:
 /// to walk over so many that are done takes some 10 ms.
-const RECORDS_A_SEARCH: usize = 4_096;
+const RECORDS_PER_SEARCH: usize = 4_096;
 
 /// A search for a head reads the index entries of all finished records of the partition that the database
 /// cannot remove yet, because a transaction is open. So one poll searches only as many partitions as take
@@ -48,7 +48,7 @@ impl HeadSearch {
         if partitions < pacing::LEAST_SEARCH && !self.probes {
             return None;
         }
-        self.partitions = pacing::partitions_a_search(partitions, took);
+        self.partitions = pacing::partitions_per_search(partitions, took);
         self.fetched = 0;
         let left = self.partitions.saturating_sub(partitions);
         (std::mem::take(&mut self.probes) && left > 0).then(|| self.turn_of(left))
@@ -58,10 +58,10 @@ impl HeadSearch {
     /// polls so far and whether records are in memory.
     pub(super) fn next(&mut self, polls: u32, in_memory: bool) -> Option<PartitionSet> {
         let cheap = self.partitions >= PARTITION_COUNT;
-        if cheap && in_memory && !polls.is_multiple_of(POLLS_A_SEARCH) {
+        if cheap && in_memory && !polls.is_multiple_of(POLLS_PER_SEARCH) {
             return None;
         }
-        self.probes = self.fetched >= RECORDS_A_SEARCH;
+        self.probes = self.fetched >= RECORDS_PER_SEARCH;
         Some(self.turn_of(if self.probes { pacing::LEAST_SEARCH } else { self.partitions }))
     }
 

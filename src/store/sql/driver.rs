@@ -130,7 +130,7 @@ pub(crate) trait Driver: Database {
     /// Borrows a connection from the pool of the user.
     fn lend(pool: &Self::Pool) -> DriverResult<'_, Self::Lent>;
     /// Returns a clean connection to the pool.
-    fn give_back(lent: Self::Lent);
+    fn return_connection(lent: Self::Lent);
     /// Closes the connection and tells the server.
     fn close(conn: Self::Connection) -> DriverResult<'static, ()>;
     /// Finds a pooler on the way that does not keep the session of a connection. Changes no setting.

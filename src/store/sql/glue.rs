@@ -106,7 +106,7 @@ macro_rules! sqlx_driver {
             Box::pin(async { pool.acquire().await.map(crate::store::sql::link::Lent::new) })
         }
 
-        fn give_back(lent: Self::Lent) {
+        fn return_connection(lent: Self::Lent) {
             lent.keep();
         }
 

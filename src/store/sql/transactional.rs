@@ -85,7 +85,7 @@ impl<D: Driver> SqlTransactional<D> {
             Ok(outermost)
         });
         if rolled_back.await.unwrap_or(false) {
-            D::give_back(conn);
+            D::return_connection(conn);
         }
     }
 
@@ -190,7 +190,7 @@ impl<D: Driver> SqlTransactional<D> {
         }
         match within::<D, _>("commit", limit, D::commit_work(&mut conn)).await {
             Ok(()) => {
-                D::give_back(conn);
+                D::return_connection(conn);
                 Transacted::Committed
             }
             Err(error) => Transacted::Unknown(error),

@@ -199,6 +199,6 @@ impl<E: Hand> Bench<'_, E> {
             ended??;
         }
         let each = sent as f64 / (WAITERS + 1) as f64 * 60.0 / watched.as_secs_f64();
-        Ok(Figure { name: "statements", unit: "a minute each", value: Some(each) })
+        Ok(Figure { name: "statements", unit: "/min and waiter", value: Some(each) })
     }
 }
