@@ -96,6 +96,8 @@ macro_rules! everywhere {
                 the_first_event_goes_to_the_handlers_of_others_too
                 a_list_that_is_too_old_is_read_again
                 producers_meet_all_new_handlers_or_none
+                workers_learn_of_new_handlers_by_their_polls
+                a_new_build_schedules_for_its_handlers_before_its_start
                 a_retired_handler_gets_nothing_more
                 handlers_of_the_macros_are_called
             }
@@ -199,6 +201,7 @@ macro_rules! everywhere {
             }
             starting {
                 a_worker_pool_of_the_same_tables_is_taken
+                a_thousand_handlers_are_published_as_they_start
             }
             admin {
                 a_drained_instance_hands_over_and_stays_away

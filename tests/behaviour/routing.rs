@@ -8,7 +8,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::{
     ledger::{Cancelled, Ledger, Placed, placed},
-    recorder::bounded,
+    recorder::{bounded, eventually},
     stage::{Stage, until_empty},
     target::MemoryTarget,
     user::User,
@@ -96,6 +96,39 @@ pub(crate) async fn a_list_that_is_too_old_is_read_again<T: User>(stage: &Stage<
     let scheduled = producer.schedule(&mut work, &placed("order-1", 2)).await.unwrap();
     T::commit(work).await;
     assert_eq!(scheduled.records, 2, "the list was older than it may be");
+    running.shutdown().await;
+}
+
+/// A process that runs workers does not wait for `route_refresh`: its polls tell that the list has changed.
+pub(crate) async fn workers_learn_of_new_handlers_by_their_polls<T: User>(stage: &Stage<T>) {
+    let mut config = stage.config.clone();
+    config.schedule.route_refresh = std::time::Duration::from_secs(3600);
+    let builder = stage.builder().await.config(config).handler(Ledger::default().keeper("bookkeeper"));
+    let old = builder.build().await.unwrap();
+    let running = old.start().await.unwrap();
+    let schedule = async || {
+        let mut work = T::begin(&stage.pool).await;
+        let scheduled = old.schedule(&mut work, &placed("order-1", 1)).await.unwrap();
+        T::rollback(work).await;
+        scheduled.records
+    };
+    assert_eq!(schedule().await, 1);
+    let (_new, new_running) = stage.run([Ledger::default().keeper("mail")]).await;
+    eventually("an event of the old process goes to the new handler", async || {
+        (schedule().await == 2).then_some(())
+    })
+    .await;
+    new_running.shutdown().await;
+    running.shutdown().await;
+}
+
+/// A process of the new build knows its own handlers without any list.
+pub(crate) async fn a_new_build_schedules_for_its_handlers_before_its_start<T: User>(stage: &Stage<T>) {
+    let (_old, running) = stage.run([Ledger::default().keeper("bookkeeper")]).await;
+    let new = stage.outbox(["bookkeeper", "mail"].map(|id| Ledger::default().keeper(id))).await;
+    let mut work = T::begin(&stage.pool).await;
+    assert_eq!(new.schedule(&mut work, &placed("order-1", 1)).await.unwrap().records, 2);
+    T::rollback(work).await;
     running.shutdown().await;
 }
 

@@ -50,6 +50,23 @@ pub(crate) async fn a_schema_that_was_not_migrated_is_told<T: User + SqlTarget>(
     T::rollback(work).await;
 }
 
+/// A statement per handler would take seconds on a server.
+pub(crate) async fn a_thousand_handlers_are_published_as_they_start<T: User>(stage: &Stage<T>) {
+    const HANDLERS: usize = 1000;
+    let ledger = Ledger::default();
+    let names: Vec<&'static str> = (0..HANDLERS).map(|n| format!("mail-{n}").leak() as &str).collect();
+    let outbox = stage.outbox(names.iter().map(|name| ledger.keeper(name))).await;
+    let running = outbox.start().await.unwrap();
+    let producer = stage.outbox([]).await;
+    let mut work = T::begin(&stage.pool).await;
+    let scheduled = producer.schedule(&mut work, &placed("order-1", 1)).await.unwrap();
+    T::commit(work).await;
+    producer.wake();
+    assert_eq!(scheduled.records, HANDLERS);
+    ledger.until_done(HANDLERS).await;
+    running.shutdown().await;
+}
+
 pub(crate) async fn a_newer_schema_is_told<T: User + SqlTarget>(stage: &Stage<T>) {
     stage.execute("UPDATE {outbox}meta SET schema_version = 77").await;
     let error = refused(stage).await.to_string();

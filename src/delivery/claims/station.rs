@@ -484,6 +484,24 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_found_more_than_it_updated_is_told() {
+        let (registry, ownership) = (fixtures::registry(|_| Ok(())), fixtures::owning_all());
+        let (mut claims, now) = (claims(&DeliveryConfig::default()), Instant::now());
+        let mut differ = |selected| {
+            claims.want();
+            let wanted = claims.next_claim(1, now).unwrap();
+            let records = vec![fixtures::record(1, "a"), fixtures::record(2, "b")];
+            let claimed = Claimed { records, selected, is_full: false, crashes: 0 };
+            claims.admit(&wanted, claimed, (&registry, &ownership), (Duration::ZERO, now));
+            claims.take_signals().into_iter().find_map(|signal| match signal {
+                Signal::ClaimsDiffer { selected, claimed } => Some((selected, claimed)),
+                _ => None,
+            })
+        };
+        assert_eq!((differ(2), differ(3)), (None, Some((3, 2))));
+    }
+
     /// A commit after the claim was sent is not in its answer.
     #[tokio::test(start_paused = true)]
     async fn what_is_wanted_while_a_claim_is_under_way_is_claimed_after_it() {
