@@ -412,6 +412,28 @@ mod tests {
         assert_eq!(dispatcher.lanes.in_memory().0, 1);
     }
 
+    /// A list of stops says that the record which stopped a lane is gone. Whoever owns the partition by now
+    /// tells the lane to go on.
+    #[tokio::test(start_paused = true)]
+    async fn a_lane_of_a_partition_that_has_gone_is_not_told_to_go_on() {
+        let of_a: PartitionSet = [Partition::of("a")].into_iter().collect();
+        for (gone, writes) in [(PartitionSet::EMPTY, 1), (of_a, 0)] {
+            let mut dispatcher = fixtures::dispatcher();
+            let mut answer = answer(&mut dispatcher).await;
+            answer.stops = vec![crate::record::Stop {
+                lane: fixtures::record(1, "a").lane(),
+                reason: crate::record::StopReason::Blocked,
+                record: 1,
+                record_exists: false,
+                released_to: 0,
+            }];
+            dispatcher.outside.ownership.clear(gone);
+            dispatcher.fetched(answer);
+            assert_eq!(dispatcher.queue.next_batch().map_or(0, |batch| batch.len()), writes);
+            assert_eq!(dispatcher.outside.ownership.permits_out(), 0);
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_a_fetch_has_brought_is_run_and_settled() {
         let mut dispatcher = fixtures::dispatcher();

@@ -103,6 +103,31 @@ async fn a_transactional_backlog_leaves_calls_to_the_others() {
     assert_eq!(ledger.assert_in_order(), 5);
 }
 
+/// Each run of a transactional handler waits for its turn at the database, a few at a time: a backlog of many keys
+/// would fill the memory.
+#[tokio::test(start_paused = true)]
+async fn a_transactional_backlog_leaves_memory_to_the_others() {
+    let mut stage = Paused::new();
+    (stage.config.delivery.batch_size, stage.config.delivery.max_in_flight) = (50, 200);
+    let (ledger, go_on) = (Ledger::default(), Arc::new(Semaphore::new(0)));
+    let waiting = Registration::transactional("books", Waiting(Arc::clone(&go_on)));
+    let outbox = stage.outbox([waiting, ledger.keeper("bookkeeper")]).await;
+    let backlog: Vec<Cancelled> =
+        (0..1_000).map(|number| Cancelled { key: format!("key-{}", number % 300) }).collect();
+    outbox.transaction(async |tx| outbox.schedule_all(tx, &backlog).await).await.unwrap();
+    let running = outbox.start().await.unwrap();
+    for number in 1..=3 {
+        let others: Vec<Placed> = (0..300).map(|key| placed(&format!("key-{key}"), number)).collect();
+        stage.schedule(&outbox, &others).await;
+        let done = ledger.until_done(number as usize * 300);
+        tokio::time::timeout(Duration::from_secs(60), done).await.unwrap();
+    }
+    go_on.add_permits(backlog.len());
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(ledger.assert_in_order(), 900);
+}
+
 fn many(keys: usize) -> Vec<Placed> {
     (0..keys).map(|key| placed(&format!("key-{key}"), 1)).collect()
 }
