@@ -115,7 +115,7 @@ fn imports_go_down_only() {
     for (file, text) in files("src", "rs") {
         let from = module_of(&file);
         for to in imports(without_tests(&text)) {
-            let Some(problem) = judge(&from, &to) else { continue };
+            let Some(problem) = edge_problem(&from, &to) else { continue };
             problems.push(format!("{file}: {from} imports {to}: {problem}"));
         }
     }
@@ -123,7 +123,25 @@ fn imports_go_down_only() {
     report(problems);
 }
 
-fn judge(from: &str, to: &str) -> Option<&'static str> {
+/// The page of the architecture names each module on its floor. The last floor is the root of the crate.
+#[test]
+fn the_page_of_the_architecture_has_the_floors() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/architecture.md")).unwrap();
+    let mut problems = Vec::new();
+    for (module, floor) in FLOORS.iter().filter(|(_, floor)| *floor < 6) {
+        let row = page.lines().find(|line| line.starts_with(&format!("| {floor} "))).unwrap_or_default();
+        let cell = row.split('|').nth(2).unwrap_or_default();
+        let names: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
+        let path = module.replace("::", "/");
+        let is_it = |name: &&str| name.trim_end_matches(['/', '*']).trim_end_matches("/mod") == path;
+        if !names.iter().any(is_it) {
+            problems.push(format!("docs/architecture.md does not name `{path}` on floor {floor}: {row}"));
+        }
+    }
+    report(problems);
+}
+
+fn edge_problem(from: &str, to: &str) -> Option<&'static str> {
     let (Some(above), Some(below)) = (floor(from), floor(to)) else {
         return Some("a module without a floor; give it one in tests/tidy/floors.rs");
     };
@@ -216,9 +234,9 @@ fn first_segments(group: &str) -> Vec<String> {
 fn the_scanner_sees_what_it_should() {
     let text = "use crate::{\n    clock::Clock,\n    store::{FenceRow, sql::X},\n};\nuse crate::store::sql::link;\n// crate::no\n";
     assert_eq!(imports(text), ["clock", "store", "store::sql"]);
-    assert_eq!(judge("rules", "delivery"), Some("upwards"));
-    assert_eq!(judge("cluster", "delivery"), Some("sideways, and the edge is not listed"));
-    assert_eq!(judge("delivery", "store::sql"), None, "lower floors are open");
+    assert_eq!(edge_problem("rules", "delivery"), Some("upwards"));
+    assert_eq!(edge_problem("cluster", "delivery"), Some("sideways, and the edge is not listed"));
+    assert_eq!(edge_problem("delivery", "store::sql"), None, "lower floors are open");
 }
 
 #[test]
