@@ -101,7 +101,10 @@ async fn database(plan: &Plan, opened: &Opened, report: &mut Report) {
 
 async fn topics(plan: &Plan, report: &mut Report) {
     let Some(kafka) = &plan.relay.kafka else { return };
-    // Topics that depend on the record are not known here; mistakes were told above.
+    for name in plan.relay.open_topics() {
+        report.warning("topic", &format!("{name}: not checked, because its name depends on the record"));
+    }
+    // Mistakes were told above.
     let routes = plan.relay.routes().unwrap_or_default();
     let mut names: Vec<String> = Vec::new();
     for topic in routes.topics.iter().flat_map(Route::fixed_targets) {
@@ -111,7 +114,11 @@ async fn topics(plan: &Plan, report: &mut Report) {
     }
     let states = match kafka.config().topics(&names, PATIENCE).await {
         Ok(states) => states,
-        Err(error) => return report.bad("kafka", &error.to_string()),
+        // The client does not tell its caller why a connection has failed.
+        Err(error) => {
+            let causes = "look at the address, and at security.protocol, user, password and certificate";
+            return report.bad("kafka", &format!("{error}: {causes}"));
+        }
     };
     report.good("kafka", "the brokers answer");
     for topic in states {

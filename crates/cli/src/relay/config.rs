@@ -93,10 +93,17 @@ impl RelayConfig {
         let mut routes = Routes::default();
         for (at, config) in self.route.iter().enumerate() {
             let route = compiled(config).map_err(|problem| format!("relay.route {}: {problem}", at + 1))?;
-            let is_url = ["https://", "http://"].iter().any(|scheme| config.to.starts_with(scheme));
-            if is_url { routes.endpoints.push(route) } else { routes.topics.push(route) }
+            if is_url(config) { routes.endpoints.push(route) } else { routes.topics.push(route) }
         }
         Ok(routes)
+    }
+
+    /// The topics, those of dead letters among them, whose names depend on the record.
+    pub(crate) fn open_topics(&self) -> impl Iterator<Item = &str> {
+        let of_topics = self.route.iter().filter(|config| !is_url(config));
+        let names = of_topics.flat_map(|config| [Some(config.to.as_str()), config.dead_letters.as_deref()]);
+        // A brace that is written twice stands for itself.
+        names.flatten().filter(|name| name.replace("{{", "").contains('{'))
     }
 
     /// A handler for each kind of target that has routes.
@@ -123,6 +130,10 @@ impl RelayConfig {
     pub(crate) fn handlers(&self) -> [String; 2] {
         [self.handler.clone(), format!("{}-webhook", self.handler)]
     }
+}
+
+fn is_url(config: &RouteConfig) -> bool {
+    ["https://", "http://"].iter().any(|scheme| config.to.starts_with(scheme))
 }
 
 fn compiled(config: &RouteConfig) -> Result<Route, String> {

@@ -64,9 +64,20 @@ pub(crate) async fn on_postgres(name: &str, test: impl AsyncFnOnce(&str)) {
 
 /// A MariaDB database of a test's own.
 pub(crate) async fn on_mariadb(name: &str, test: impl AsyncFnOnce(&str)) {
-    let server = url("KEYLANE_TEST_MARIADB_URL");
+    on_server(&url("KEYLANE_TEST_MARIADB_URL"), name, test).await;
+}
+
+/// A MySQL database of a test's own. Where MySQL cannot be had, it says so.
+pub(crate) async fn on_mysql(name: &str, test: impl AsyncFnOnce(&str)) {
+    match env::var("KEYLANE_TEST_MYSQL_SKIP") {
+        Ok(reason) => eprintln!("MySQL is skipped: {reason}"),
+        Err(_) => on_server(&url("KEYLANE_TEST_MYSQL_URL"), name, test).await,
+    }
+}
+
+async fn on_server(server: &str, name: &str, test: impl AsyncFnOnce(&str)) {
     let name = format!("keylane_command_{name}");
-    let mut conn = MySqlConnection::connect(&server).await.unwrap();
+    let mut conn = MySqlConnection::connect(server).await.unwrap();
     let mut execute = async |sql: String| {
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
     };

@@ -12,6 +12,8 @@ pub(crate) trait Target: Sized + Send + Sync + 'static {
     type Db: Database<Pool = Self::Pool>;
     type Pool: Pool<Database = Self::Db> + Clone + Send + Sync;
 
+    /// Why nothing can run here, if so. MySQL's packages may be missing.
+    fn skipped() -> Option<String>;
     /// The address of the database. `unique` names the test.
     fn url(unique: &str) -> String;
     fn connect(url: &str) -> Self::Pool;
@@ -48,7 +50,7 @@ const POSTGRES_LOG: [&str; 5] = [
         RETURN NULL; END $$",
     "CREATE TRIGGER log_instance AFTER INSERT OR UPDATE ON {p}instance FOR EACH ROW EXECUTE FUNCTION {p}log_instance()",
 ];
-const MARIADB_LOG: [&str; 4] = [
+const MYSQL_LOG: [&str; 4] = [
     "CREATE TABLE {p}change (seq bigint AUTO_INCREMENT PRIMARY KEY, at bigint NOT NULL, partition_no bigint,
         generation bigint, instance varchar(64), state varchar(16))",
     "CREATE TRIGGER {p}log_partition AFTER UPDATE ON {p}partition FOR EACH ROW
@@ -65,6 +67,7 @@ const MARIADB_LOG: [&str; 4] = [
 
 pub(crate) struct Postgres;
 pub(crate) struct MariaDb;
+pub(crate) struct MySql;
 pub(crate) struct Sqlite;
 
 fn variable(name: &str) -> String {
@@ -77,10 +80,14 @@ pub(crate) fn sqlite_file(unique: &str) -> PathBuf {
 }
 
 macro_rules! target {
-    ($target:ty, $database:ty, $url:expr, $triggers:expr, $one_writer:literal, $connect:expr) => {
+    ($target:ty, $database:ty, $skipped:expr, $url:expr, $triggers:expr, $one_writer:literal, $connect:expr) => {
         impl Target for $target {
             type Db = $database;
             type Pool = sqlx::Pool<$database>;
+
+            fn skipped() -> Option<String> {
+                $skipped
+            }
 
             fn url(unique: &str) -> String {
                 let url: fn(&str) -> String = $url;
@@ -137,15 +144,33 @@ macro_rules! target {
     };
 }
 
-target!(Postgres, sqlx::Postgres, |_| variable("KEYLANE_TEST_POSTGRES_URL"), POSTGRES_LOG, false, |url| {
-    sqlx::postgres::PgPoolOptions::new().max_connections(4).connect_lazy(url).expect("address")
-});
-target!(MariaDb, sqlx::MySql, |_| variable("KEYLANE_TEST_MARIADB_URL"), MARIADB_LOG, false, |url| {
+target!(
+    Postgres,
+    sqlx::Postgres,
+    None,
+    |_| variable("KEYLANE_TEST_POSTGRES_URL"),
+    POSTGRES_LOG,
+    false,
+    |url| { sqlx::postgres::PgPoolOptions::new().max_connections(4).connect_lazy(url).expect("address") }
+);
+fn mysql_pool(url: &str) -> sqlx::MySqlPool {
     sqlx::mysql::MySqlPoolOptions::new().max_connections(4).connect_lazy(url).expect("address")
-});
+}
+
+target!(MariaDb, sqlx::MySql, None, |_| variable("KEYLANE_TEST_MARIADB_URL"), MYSQL_LOG, false, mysql_pool);
+target!(
+    MySql,
+    sqlx::MySql,
+    env::var("KEYLANE_TEST_MYSQL_SKIP").ok(),
+    |_| variable("KEYLANE_TEST_MYSQL_URL"),
+    MYSQL_LOG,
+    false,
+    mysql_pool
+);
 target!(
     Sqlite,
     sqlx::Sqlite,
+    None,
     |unique| format!("sqlite://{}?mode=rwc", sqlite_file(unique).display()),
     [""; 0],
     true,

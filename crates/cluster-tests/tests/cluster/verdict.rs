@@ -50,6 +50,16 @@ impl<T: Target> Cluster<T> {
         report
     }
 
+    /// The verdict of a history that must show these things, and those if the log of owners is kept. Otherwise the
+    /// test has proved nothing.
+    pub(crate) async fn verdict_of(&self, shown: &[&str], shown_by_owners: &[&str]) -> Report {
+        let report = self.verdict().await;
+        let by_owners = if T::LOGS_OWNERS { shown_by_owners } else { &[] };
+        let required = shown.iter().chain(by_owners).copied();
+        report.require(required).unwrap_or_else(|violation| panic!("{violation}\n{report:?}"));
+        report
+    }
+
     fn expect(&self) -> Expect {
         let transactional = self.mode == "transactional";
         let nanoseconds = |duration: Duration| duration.as_nanos() as u64;
@@ -61,7 +71,6 @@ impl<T: Target> Cluster<T> {
             ownership: T::LOGS_OWNERS,
             takeover: T::LOGS_OWNERS.then_some(takeover),
             transactional: transactional.then(|| HANDLER.to_owned()).into_iter().collect(),
-            sometimes: BTreeSet::new(),
             ..Expect::default()
         }
     }

@@ -8,14 +8,14 @@ use super::{
 use crate::keylane::on_postgres;
 
 /// The code and the lines.
-async fn check(name: &str, text: &str) -> (Option<i32>, String) {
+pub(super) async fn check(name: &str, text: &str) -> (Option<i32>, String) {
     let done = Settings::new(name, text).run(&["relay", "--check"]).await;
     assert!(done.stderr.is_empty(), "{done:?}");
     (done.status.code(), String::from_utf8(done.stdout).unwrap())
 }
 
 /// The one line that is bad.
-fn bad(said: &str) -> &str {
+pub(super) fn bad(said: &str) -> &str {
     let bad: Vec<&str> = said.lines().filter(|line| line.starts_with("BAD")).collect();
     assert_eq!(bad.len(), 1, "{said}");
     bad[0]

@@ -9,7 +9,7 @@ use super::{
     process::Settings,
     stage::settings,
 };
-use crate::keylane::{File, on_mariadb};
+use crate::keylane::{File, on_mariadb, on_mysql};
 
 const CALL: &str = "CALL outbox_schedule('order.placed', ?, ?, NULL, NULL)";
 const INSERT: &str =

@@ -2,8 +2,10 @@
 
 mod broker;
 mod check;
+mod check_elsewhere;
 mod databases;
 mod dead_letters;
+mod forms;
 mod health;
 mod process;
 mod signals;
