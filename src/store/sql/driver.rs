@@ -125,6 +125,10 @@ pub(crate) trait Driver: Database {
     /// Opens a connection outside of the pool, with the current options of the pool, and sets it up for its
     /// role.
     fn connect(pool: &Self::Pool, session: Session) -> DriverResult<'static, Self::Connection>;
+    /// How long a connection of this role may rest. After a longer rest the server may have closed it.
+    fn longest_rest(_: Role) -> std::time::Duration {
+        std::time::Duration::MAX
+    }
     /// A connection lent by the pool of the user. Dropping it takes it out of the pool and closes it.
     type Lent: DerefMut<Target = Self::Connection> + Send;
     /// Borrows a connection from the pool of the user.

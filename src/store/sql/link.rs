@@ -48,9 +48,10 @@ impl<D: Driver> Link<D> {
     /// Borrows the connection. If there is none, opens it.
     pub(crate) async fn borrow(&self) -> Result<Borrowed<'_, D>, sqlx::Error> {
         let mut place = self.place.lock().await;
+        let has_rested_long = place.used_at.elapsed() > D::longest_rest(self.session.role);
         let conn = match place.idle.take() {
-            Some(conn) => conn,
-            None => self.open(self.session).await?,
+            Some(conn) if !has_rested_long => conn,
+            _ => self.open(self.session).await?,
         };
         Ok(Borrowed { place, conn: Some(conn) })
     }

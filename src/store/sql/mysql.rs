@@ -1,5 +1,7 @@
 //! MySQL 8 and later, MariaDB 10.6 and later.
 
+use std::time::Duration;
+
 use sqlx::{
     AssertSqlSafe, ConnectOptions, MySql, MySqlConnection,
     mysql::{MySqlArguments, MySqlDatabaseError},
@@ -8,7 +10,7 @@ use sqlx::{
 use super::{
     cancel,
     dialect::{Dialect, Family, Mark},
-    driver::{Driver, DriverResult, Kind, Session, Value},
+    driver::{Driver, DriverResult, Kind, Role, Session, Value},
     engine,
     fetches::sqlx_fetches,
     files::blame,
@@ -22,6 +24,10 @@ use crate::{
     rules::horizon::Horizon,
     store::{ErrorClass, SchemaError, Tables},
 };
+
+/// How long MySQL lets a connection of the workers that writes rest, also within a transaction. It is longer than
+/// any rest between two statements of the library, and shorter than the time until an instance is declared dead.
+const REST_SECONDS: u64 = 30;
 
 sqlx_codec!(MySql, MySqlArguments, |row, column| get::<i64>(row, column));
 sqlx_database!(MySql, MySqlConnection, "MySQL", |_| Ok(()));
@@ -66,15 +72,30 @@ impl Driver for MySql {
             let mut conn =
                 connected.map_err(|error| blame(error, &*options, &["ssl-ca", "ssl-cert", "ssl-key"]))?;
             // Next-key locks of REPEATABLE READ would make fetches and inserts wait for one another. MariaDB
-            // turns a long list of ids into a subquery, which would make it scan the table.
+            // turns a long list of ids into a subquery, which would make it scan the table. If this process
+            // is frozen in a transaction, the server ends the transaction, so that others can close its fence
+            // rows. MySQL has no such limit but the one for every rest of a connection.
+            let rest = match session.role {
+                Role::Settle | Role::Claim | Role::Control => {
+                    format!("/*!80000 , SESSION wait_timeout = {REST_SECONDS} */")
+                }
+                Role::Poll | Role::Plain => String::new(),
+            };
             let setup = format!(
                 "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-                 SET SESSION innodb_lock_wait_timeout = {wait}; \
-                 /*M! SET SESSION in_predicate_conversion_threshold = 0 */"
+                 SET SESSION innodb_lock_wait_timeout = {wait} {rest} \
+                 /*M! , SESSION in_predicate_conversion_threshold = 0, SESSION idle_transaction_timeout = {wait} */"
             );
             sqlx::raw_sql(sqlx::AssertSqlSafe(setup)).execute(&mut conn).await?;
             Ok(conn)
         })
+    }
+
+    fn longest_rest(role: Role) -> Duration {
+        match role {
+            Role::Settle | Role::Claim | Role::Control => Duration::from_secs(REST_SECONDS / 2),
+            Role::Poll | Role::Plain => Duration::MAX,
+        }
     }
 
     fn class_of(error: &dyn sqlx::error::DatabaseError) -> ErrorClass {

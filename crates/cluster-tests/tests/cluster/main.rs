@@ -9,6 +9,7 @@ mod crossing;
 mod database;
 mod deadly;
 mod failover;
+mod frozen;
 mod restart;
 mod server;
 mod upgrade;
@@ -24,6 +25,7 @@ use crate::{
     crossing::crossing_writers_lose_and_invert_nothing,
     database::{MariaDb, MySql, Postgres, Sqlite, Target},
     deadly::a_record_that_kills_its_process_is_set_aside,
+    frozen::a_worker_frozen_in_its_transaction_holds_nobody_up,
     upgrade::an_upgrade_and_its_rollback_lose_and_repeat_nothing,
     verdict::TAKEOVER,
 };
@@ -48,6 +50,7 @@ cases! {
     a_rolling_restart_makes_no_duplicate: postgres super::Postgres, mariadb super::MariaDb, mysql super::MySql, sqlite super::Sqlite;
     a_fourth_worker_takes_exactly_sixty_four: postgres super::Postgres, mariadb super::MariaDb, mysql super::MySql, sqlite super::Sqlite;
     a_worker_paused_past_its_lease_changes_nothing: postgres super::Postgres, mariadb super::MariaDb, mysql super::MySql, sqlite super::Sqlite;
+    a_worker_frozen_in_its_transaction_holds_nobody_up: postgres super::Postgres, mariadb super::MariaDb, mysql super::MySql;
     a_record_that_kills_its_process_is_set_aside: postgres super::Postgres, mariadb super::MariaDb, mysql super::MySql, sqlite super::Sqlite;
     an_upgrade_and_its_rollback_lose_and_repeat_nothing: postgres super::Postgres, mariadb super::MariaDb, mysql super::MySql, sqlite super::Sqlite;
     crossing_writers_lose_and_invert_nothing: postgres super::Postgres, mariadb super::MariaDb, mysql super::MySql, sqlite super::Sqlite;
