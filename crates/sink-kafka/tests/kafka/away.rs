@@ -1,11 +1,40 @@
 //! The faults of the broker of `dev/services`.
 
-use std::process::Stdio;
+use std::{fs::File, path::PathBuf, process::Stdio};
 
-use tokio::{process::Command, sync::RwLock};
+use tokio::process::Command;
 
-/// Whoever stops the broker has it alone.
-pub(crate) static BROKER: RwLock<()> = RwLock::const_new(());
+/// Whoever stops the broker has it alone, among all programs that use this broker.
+pub(crate) static BROKER: Broker = Broker;
+
+/// A lock on a file beside the servers, since a lock in memory is known to one program only. It is free again as soon
+/// as the file is dropped, whatever ends the program.
+pub(crate) struct Broker;
+
+impl Broker {
+    /// Nobody stops the broker meanwhile.
+    pub(crate) async fn read(&self) -> File {
+        Self::hold(File::lock_shared).await
+    }
+
+    /// Nobody else uses the broker meanwhile.
+    pub(crate) async fn write(&self) -> File {
+        Self::hold(File::lock).await
+    }
+
+    pub(crate) fn path() -> PathBuf {
+        let folder = std::env::var("KEYLANE_SERVICES").expect("KEYLANE_SERVICES is not set");
+        PathBuf::from(folder).join("kafka.tests.lock")
+    }
+
+    async fn hold(lock: fn(&File) -> std::io::Result<()>) -> File {
+        let taken = tokio::task::spawn_blocking(move || {
+            let file = File::options().create(true).append(true).open(Self::path())?;
+            lock(&file).map(|()| file)
+        });
+        taken.await.unwrap().unwrap()
+    }
+}
 
 /// `dev/services COMMAND kafka`.
 pub(crate) async fn service(command: &[&str]) {

@@ -1,16 +1,21 @@
 //! A broker that goes away in the middle and comes back.
 
 use std::{
+    collections::BTreeSet,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::Duration,
 };
 
 use keylane::{GenericHandler, HandlerError, Record, RecordTypes, Registration, Signal};
 use keylane_kafka::Route;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use rdkafka::Message as _;
+use tokio::{
+    process::Command,
+    sync::mpsc::{UnboundedSender, unbounded_channel},
+};
 
 use crate::{
-    away::{self, Away, BROKER},
+    away::{self, Away, BROKER, Broker},
     broker,
     stage::{Stage, bounded, in_turns, numbers, sink},
 };
@@ -29,8 +34,9 @@ fn is_away(signal: &Signal) -> bool {
     matches!(signal, Signal::TargetUnavailable { .. })
 }
 
-/// Every record is there, each key in order, and no attempt has counted. Returns how many messages of the topic repeat
-/// an earlier one.
+/// Every record is there, each key in order, and no attempt has counted. Every message has the event id and the trace
+/// that its record was scheduled with, a repeated one too: consumers drop repetitions by the event id. Returns how many
+/// messages of the topic repeat an earlier one.
 async fn check(stage: Stage, topic: &str, records: usize) -> usize {
     assert_eq!((stage.failures().len(), stage.counted_retries()), (0, 0));
     let content = broker::read(topic).await;
@@ -39,8 +45,19 @@ async fn check(stage: Stage, topic: &str, records: usize) -> usize {
         let right = found.iter().zip(&wanted).take_while(|(found, wanted)| found == wanted).count();
         assert!(found == wanted, "{key}: {} of {records}, the first {right} as they should be", found.len());
     }
-    let attempts = content.messages().map(|message| broker::headers(message)["attempt"].clone());
-    assert_eq!(attempts.filter(|attempt| attempt != "1").count(), 0);
+    let mut event_ids = BTreeSet::new();
+    for message in content.messages() {
+        let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap().to_vec()).unwrap();
+        let (key, body) = (text(message.key()), text(message.payload()));
+        let (headers, identity) = (broker::headers(message), stage.identity(["order.placed", &key, &body]));
+        assert_eq!(headers["attempt"], "1", "{key}: {body}");
+        assert_eq!(headers["ce_id"], identity.event_id, "{key}: {body}");
+        for trace in ["ce_traceparent", "traceparent"] {
+            assert_eq!(headers[trace], identity.traceparent, "{key}: {body}");
+        }
+        event_ids.insert(identity.event_id);
+    }
+    assert_eq!(event_ids.len(), 20 * records);
     stage.end().await;
     content.messages().count() - 20 * records
 }
@@ -48,6 +65,21 @@ async fn check(stage: Stage, topic: &str, records: usize) -> usize {
 fn route(topic: &str) -> Route {
     let attempt = |record: &Record| record.delivery.attempt.to_string();
     Route::to(topic).events(["order.placed"]).header_by("attempt", attempt)
+}
+
+/// `flock` stands for another program of tests.
+#[tokio::test]
+async fn who_stops_the_broker_has_it_alone_among_all_programs() {
+    let is_had = async |how: &str| {
+        let lock = Command::new("flock").args(["--nonblock", how]).arg(Broker::path()).arg("true").status();
+        lock.await.unwrap().success()
+    };
+    let alone = BROKER.write().await;
+    assert!(!is_had("--shared").await, "another program uses a broker that is stopped");
+    drop(alone);
+    let _shared = BROKER.read().await;
+    assert!(is_had("--shared").await, "programs that do not stop it use it together");
+    assert!(!is_had("--exclusive").await, "another program stops a broker that is used");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

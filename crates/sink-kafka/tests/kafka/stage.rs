@@ -1,6 +1,6 @@
 //! An outbox in memory with a sink on the real broker.
 
-use std::{future::Future, time::Duration};
+use std::{collections::BTreeMap, future::Future, sync::Mutex, time::Duration};
 
 use keylane::{
     Config, Observer, Outbox, RawEvent, Registration, Running, ScheduleError, ScheduleOptions, Signal,
@@ -21,6 +21,14 @@ pub(crate) struct Stage {
     signals: UnboundedReceiver<Signal>,
     /// All that were taken.
     pub(crate) seen: Vec<Signal>,
+    scheduled: Mutex<BTreeMap<[String; 3], Identity>>,
+}
+
+/// What a consumer knows a record by, whatever becomes of it on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) event_id: String,
+    pub(crate) traceparent: String,
 }
 
 struct Signals(UnboundedSender<Signal>);
@@ -47,10 +55,15 @@ impl Stage {
             .unwrap();
         outbox.migrate().await.unwrap();
         let running = outbox.start().await.unwrap();
-        Self { outbox, running, signals, seen: Vec::new() }
+        Self { outbox, running, signals, seen: Vec::new(), scheduled: Mutex::default() }
     }
 
-    /// Schedules them in one transaction.
+    /// The identity that the record of this type, key and body was scheduled with.
+    pub(crate) fn identity(&self, record: [&str; 3]) -> Identity {
+        self.scheduled.lock().unwrap()[&record.map(str::to_owned)].clone()
+    }
+
+    /// Schedules them in one transaction, each in a trace of its own.
     pub(crate) async fn schedule(
         &self,
         record_type: &str,
@@ -58,13 +71,22 @@ impl Stage {
     ) {
         let scheduled = self.outbox.transaction(async |tx| {
             for (key, body) in events {
-                let event = RawEvent::new(record_type, key, body);
-                let options = ScheduleOptions::new().header("traceparent", "00-trace-span-01");
-                self.outbox.schedule_raw(tx, event, options).await?;
+                let traceparent = format!("00-{:032x}-{:016x}-01", self.known() + 1, 1);
+                let event = RawEvent::new(record_type, key.clone(), body.clone());
+                let options = ScheduleOptions::new().header("traceparent", traceparent.clone());
+                let event_id = self.outbox.schedule_raw(tx, event, options).await?.event_id.to_string();
+                let identity = Identity { event_id, traceparent };
+                let earlier =
+                    self.scheduled.lock().unwrap().insert([record_type.to_owned(), key, body], identity);
+                assert_eq!(earlier, None, "type, key and body tell a record");
             }
             Ok::<_, ScheduleError>(())
         });
         scheduled.await.unwrap();
+    }
+
+    fn known(&self) -> usize {
+        self.scheduled.lock().unwrap().len()
     }
 
     /// Waits for a signal like this.
