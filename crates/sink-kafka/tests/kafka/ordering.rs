@@ -45,3 +45,37 @@ async fn a_small_queue_slows_calls_and_loses_nothing() {
     }
     stage.end().await;
 }
+
+/// Keys with what the Java client's own class makes of them: `Utils.toPositive(Utils.murmur2(key)) % 6`, computed with
+/// `org.apache.kafka.common.utils.Utils` of kafka-clients 4.3.1. The lengths end in every remainder of the hash's words
+/// of four bytes. For two of the keys CRC32 would choose the same partition, for the others another.
+const PARTITIONS_OF_THE_JVM: [(&str, i32); 12] = [
+    ("a", 4),
+    ("ab", 2),
+    ("abc", 3),
+    ("abcd", 2),
+    ("order-1", 4),
+    ("order-2", 3),
+    ("order-3", 3),
+    ("order-42", 0),
+    ("tenant-7/order-9", 4),
+    ("zażółć", 0),
+    ("日本", 3),
+    ("0198f5f0-1c7e-7000-8000-000000000001", 1),
+];
+
+/// Else a service in Java that writes to the same topic would put the events of one key into two partitions.
+#[tokio::test]
+async fn a_key_has_the_partition_that_clients_on_the_jvm_choose() {
+    let _shared = BROKER.read().await;
+    let topic = broker::topic(&[]).await;
+    let mut stage = Stage::of([sink(|config| config).route(Route::to(&topic)).registration("kafka")]).await;
+    let events = PARTITIONS_OF_THE_JVM.map(|(key, _)| (key.to_owned(), "1".to_owned()));
+    stage.schedule("order.placed", events).await;
+    stage.until_idle().await;
+    let content = broker::read(&topic).await;
+    for (key, partition) in PARTITIONS_OF_THE_JVM {
+        assert_eq!(content.partitions_of(key), [partition].into(), "{key}");
+    }
+    stage.end().await;
+}
