@@ -8,7 +8,7 @@ use std::{
 
 use rdkafka::{
     ClientConfig, Message as _, Offset, TopicPartitionList,
-    admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication},
+    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
     client::DefaultClientContext,
     consumer::{BaseConsumer, Consumer},
     error::KafkaError,
@@ -46,14 +46,6 @@ pub(crate) async fn topic(settings: &[(&str, &str)]) -> String {
     let made = admin.create_topics([&topic], &AdminOptions::new()).await.unwrap();
     assert!(made.iter().all(Result::is_ok), "{made:?}");
     name
-}
-
-/// Changes a setting of a topic.
-pub(crate) async fn alter(topic: &str, key: &str, value: &str) {
-    let admin: AdminClient<DefaultClientContext> = client().create().unwrap();
-    let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(key, value);
-    let done = admin.alter_configs([&change], &AdminOptions::new()).await.unwrap();
-    assert!(done.iter().all(Result::is_ok), "{done:?}");
 }
 
 /// What a topic has: the messages of each key in the order in which they came, repetitions among them.

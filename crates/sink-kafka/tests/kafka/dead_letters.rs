@@ -1,12 +1,14 @@
 //! Records that fail for good and go to the dead letters of their route.
 
-use keylane::{Signal, admin::Filter};
+use std::time::Duration;
+
+use keylane::{RawEvent, ScheduleOptions, Signal, admin::Filter};
 use keylane_kafka::Route;
 
 use crate::{
-    away::BROKER,
+    away::{Away, BROKER},
     broker,
-    stage::{Stage, in_turns, sink},
+    stage::{Stage, in_turns, numbers, sink},
 };
 
 /// Numbers, one of which no topic with a limit of 20,000 bytes takes.
@@ -97,5 +99,43 @@ async fn dead_letters_that_are_refused_too_leave_the_record_failed() {
     assert!(failures[0].contains("fallback: kafka did not take"), "{failures:?}");
     assert!(failures[0].contains(&topic) && failures[0].contains(&dead), "{failures:?}");
     assert!(failures[1].ends_with("fallback: the record's route has no dead letters"), "{failures:?}");
+    stage.end().await;
+}
+
+/// A record that expires goes to the dead letters without a call for its topic, so that of the two only the dead letters
+/// are asked while both are away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_dead_letters_are_away_the_record_waits_and_no_attempt_counts() {
+    let _alone = BROKER.write().await;
+    let (topic, dead) = (broker::topic(&[]).await, broker::topic(&[]).await);
+    let sink = sink(|config| config.patience(Duration::from_secs(1)));
+    let route = Route::to(&topic).dead_letters(&dead);
+    let mut stage = Stage::of([sink.route(route).registration("kafka")]).await;
+    stage.schedule("order.placed", in_turns(1, 0, 1)).await;
+    stage.until_idle().await;
+    let away = Away::kill().await;
+    let expiring = RawEvent::new("order.placed", "key-0", "1");
+    let at_once = ScheduleOptions::new().expires_after(Duration::from_millis(1));
+    let scheduled =
+        stage.outbox.transaction(async |tx| stage.outbox.schedule_raw(tx, expiring, at_once).await);
+    let event_id = scheduled.await.unwrap().event_id.to_string();
+    stage.schedule("order.placed", in_turns(1, 2, 20)).await;
+    // Twice: an attempt that counted would be seen in the letter.
+    for _ in 0..2 {
+        stage.until(|signal| matches!(signal, Signal::FallbackTaken { record: 2, .. })).await;
+        stage.until(|signal| matches!(signal, Signal::TargetUnavailable { record: 2, .. })).await;
+    }
+    away.end().await;
+    stage.until_all_delivered().await;
+    assert_eq!((stage.failures().len(), stage.counted_retries()), (0, 0));
+    let letters = broker::read(&dead).await;
+    assert_eq!(letters.first_occurrences("key-0"), ["1"]);
+    for letter in letters.messages() {
+        let headers = broker::headers(letter);
+        assert_eq!((&headers["ce_id"], headers["keylane-error-kind"].as_str()), (&event_id, "expired"));
+        assert_eq!(headers["keylane-attempts"], "0");
+    }
+    let expected: Vec<String> = numbers(20).into_iter().filter(|number| number != "1").collect();
+    assert_eq!(broker::read(&topic).await.first_occurrences("key-0"), expected);
     stage.end().await;
 }
