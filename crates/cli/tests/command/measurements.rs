@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use super::keylane::{File, figure, figures, on_mariadb, on_postgres, url};
+use super::{
+    keylane::{File, figure, figures, on_mariadb, on_postgres, url},
+    relay::away::BROKER,
+};
 
 #[tokio::test]
 async fn waiting_handlers_and_a_hot_key() {
@@ -116,6 +119,7 @@ async fn the_memory_of_an_instance() {
 
 #[tokio::test]
 async fn a_relay_to_kafka_and_its_memory() {
+    let _shared = BROKER.read().await;
     let brokers = url("KEYLANE_TEST_KAFKA");
     let words = ["kafka", "--brokers", &brokers, "--records", "2000"];
     on_postgres("kafka", async |url| {

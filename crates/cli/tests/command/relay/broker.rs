@@ -12,6 +12,7 @@ use rdkafka::{
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
     client::DefaultClientContext,
     consumer::{BaseConsumer, Consumer},
+    message::Headers,
 };
 
 use crate::keylane::url;
@@ -63,13 +64,33 @@ fn await_known(topic: &str) {
 /// The bodies of a topic by key, in the order of their arrival, repetitions among them.
 pub(crate) type Content = BTreeMap<String, Vec<String>>;
 
+/// A message of a topic.
+pub(crate) struct Arrived {
+    pub(crate) key: String,
+    pub(crate) body: String,
+    pub(crate) headers: BTreeMap<String, String>,
+}
+
 /// Reads from the beginning until these many different messages have come.
-pub(crate) async fn arrived(topic: &str, different: usize) -> Content {
+pub(crate) async fn messages(topic: &str, different: usize) -> Vec<Arrived> {
     let topic = topic.to_owned();
     tokio::task::spawn_blocking(move || read(&topic, different)).await.unwrap()
 }
 
-fn read(topic: &str, different: usize) -> Content {
+/// As above; what matters of them mostly.
+pub(crate) async fn arrived(topic: &str, different: usize) -> Content {
+    content(&messages(topic, different).await)
+}
+
+pub(crate) fn content(messages: &[Arrived]) -> Content {
+    let mut content = Content::new();
+    for Arrived { key, body, .. } in messages {
+        content.entry(key.clone()).or_default().push(body.clone());
+    }
+    content
+}
+
+fn read(topic: &str, different: usize) -> Vec<Arrived> {
     let consumer: BaseConsumer =
         client().set("group.id", "none").set("enable.auto.commit", "false").create().unwrap();
     let mut places = TopicPartitionList::new();
@@ -77,7 +98,7 @@ fn read(topic: &str, different: usize) -> Content {
         places.add_partition_offset(topic, partition, Offset::Beginning).unwrap();
     }
     consumer.assign(&places).unwrap();
-    let (mut content, mut seen) = (Content::new(), BTreeSet::new());
+    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     let mut silent = 0;
     while seen.len() < different {
         let Some(message) = consumer.poll(POLL) else {
@@ -89,10 +110,12 @@ fn read(topic: &str, different: usize) -> Content {
         let message = message.unwrap();
         let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap_or_default().to_vec()).unwrap();
         let (key, body) = (text(message.key()), text(message.payload()));
+        let headers = message.headers().into_iter().flat_map(|headers| headers.iter());
+        let headers = headers.map(|header| (header.key.to_owned(), text(header.value))).collect();
         seen.insert((key.clone(), body.clone()));
-        content.entry(key).or_default().push(body);
+        found.push(Arrived { key, body, headers });
     }
-    content
+    found
 }
 
 /// How many messages there are, repetitions among them.

@@ -1,6 +1,7 @@
 //! `keylane relay --check`: what is good, and what is bad, before anything is relayed.
 
 use super::{
+    away::BROKER,
     broker::{address, topic, unused_topic},
     process::Settings,
     stage::settings,
@@ -23,6 +24,7 @@ pub(super) fn bad(said: &str) -> &str {
 
 #[tokio::test]
 async fn a_relay_that_lacks_nothing_is_good() {
+    let _shared = BROKER.read().await;
     on_postgres("relay_good", async |url| {
         let topic = topic().await;
         let text = settings(url, &[("order.*", &topic)]);
@@ -42,6 +44,7 @@ async fn a_relay_that_lacks_nothing_is_good() {
 
 #[tokio::test]
 async fn what_is_listed_and_not_relayed_is_told() {
+    let _shared = BROKER.read().await;
     on_postgres("relay_listed", async |url| {
         let topic = topic().await;
         let old = settings(url, &[("order.placed", &topic), ("order.paid", &topic)]);
@@ -61,6 +64,7 @@ async fn what_is_listed_and_not_relayed_is_told() {
 
 #[tokio::test]
 async fn what_is_missing_has_a_line_each() {
+    let _shared = BROKER.read().await;
     on_postgres("relay_bad", async |url| {
         let (there, missing) = (topic().await, unused_topic());
         let good = settings(url, &[("a", &there)]);
@@ -86,6 +90,7 @@ async fn what_is_missing_has_a_line_each() {
 
 #[tokio::test]
 async fn missing_rights_are_named() {
+    let _shared = BROKER.read().await;
     on_postgres("relay_rights", async |url| {
         let text = settings(url, &[("a", &topic().await)]);
         let file = Settings::new("rights", &text);

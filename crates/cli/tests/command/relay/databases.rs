@@ -5,6 +5,7 @@ use sqlx::{Connection, MySqlConnection, SqliteConnection};
 use uuid::Uuid;
 
 use super::{
+    away::BROKER,
     broker::{arrived, count, is_in_order, topic},
     process::Settings,
     stage::settings,
@@ -41,6 +42,7 @@ macro_rules! relays {
 
 #[tokio::test]
 async fn rows_of_mariadb_arrive() {
+    let _shared = BROKER.read().await;
     let schedule = async |conn: &mut MySqlConnection, key: &str, number: u32| {
         sqlx::query(CALL).bind(key).bind(number.to_string()).execute(conn).await.unwrap();
     };
@@ -49,6 +51,7 @@ async fn rows_of_mariadb_arrive() {
 
 #[tokio::test]
 async fn rows_of_sqlite_arrive() {
+    let _shared = BROKER.read().await;
     let file = File::new("relay-sqlite-data");
     let url = file.url();
     let schedule = async |conn: &mut SqliteConnection, key: &str, number: u32| {

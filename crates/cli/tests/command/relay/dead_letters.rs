@@ -3,6 +3,7 @@
 use sqlx::{Connection, PgConnection};
 
 use super::{
+    away::BROKER,
     broker::{arrived, count, is_in_order, topic, unused_topic},
     process::Settings,
     stage::{Producer, settings},
@@ -11,6 +12,7 @@ use crate::keylane::on_postgres;
 
 #[tokio::test]
 async fn what_kafka_refuses_goes_to_the_dead_letters_of_its_route() {
+    let _shared = BROKER.read().await;
     on_postgres("relay_dead", async |url| {
         let (missing, letters) = (unused_topic(), topic().await);
         let text = settings(url, &[("order.placed", &missing)]);
@@ -29,6 +31,7 @@ async fn what_kafka_refuses_goes_to_the_dead_letters_of_its_route() {
 /// By SQL, as somebody does who has no Rust at hand; the statements are those of the page.
 #[tokio::test]
 async fn what_kafka_refuses_waits_in_the_table_until_sql_schedules_it_again() {
+    let _shared = BROKER.read().await;
     on_postgres("relay_dead_table", async |url| {
         let (missing, topic) = (unused_topic(), topic().await);
         let text = settings(url, &[("order.placed", &missing)]) + "dead_letter_table = true\n";

@@ -1,5 +1,7 @@
 //! `keylane relay` as its users run it: a process, rows by SQL, a real broker.
 
+#[path = "../../../../sink-kafka/tests/kafka/away.rs"]
+pub(crate) mod away;
 mod broker;
 mod check;
 mod check_elsewhere;
@@ -7,6 +9,7 @@ mod databases;
 mod dead_letters;
 mod forms;
 mod health;
+mod outage;
 mod process;
 mod signals;
 mod stage;

@@ -9,8 +9,9 @@ use std::{
 
 use serde_json::Value;
 use tokio::{
-    io::{AsyncBufReadExt, BufReader, Lines},
-    process::{Child, ChildStderr},
+    io::{AsyncBufReadExt, BufReader},
+    process::Child,
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
     time::timeout,
 };
 
@@ -59,7 +60,13 @@ impl Settings {
         let mut command = self.command();
         command.arg("relay").stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
-        let log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (tell, log) = unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                let _ = tell.send(line);
+            }
+        });
         Relay { child, log }
     }
 
@@ -80,7 +87,8 @@ impl Settings {
 
 pub(crate) struct Relay {
     child: Child,
-    log: Lines<BufReader<ChildStderr>>,
+    /// The lines are taken as they come: a relay whose log nobody takes would stand still.
+    log: UnboundedReceiver<String>,
 }
 
 impl Relay {
@@ -88,7 +96,7 @@ impl Relay {
     pub(crate) async fn says(&mut self, text: &str) -> Value {
         let mut seen = Vec::new();
         let found = async {
-            while let Some(line) = self.log.next_line().await.unwrap() {
+            while let Some(line) = self.log.recv().await {
                 if line.contains(text) {
                     return Some(serde_json::from_str(&line).unwrap());
                 }
@@ -106,10 +114,10 @@ impl Relay {
         assert!(sent.await.unwrap().success());
     }
 
-    /// Waits for its end; `None` if a signal has ended it. The log goes on to be read: the end may log much.
+    /// Waits for its end; `None` if a signal has ended it.
     pub(crate) async fn ended(mut self) -> Option<i32> {
         let ended = async {
-            while self.log.next_line().await.unwrap().is_some() {}
+            while self.log.recv().await.is_some() {}
             self.child.wait().await.unwrap().code()
         };
         timeout(LIMIT, ended).await.expect("the relay does not end")

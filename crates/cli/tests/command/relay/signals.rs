@@ -5,6 +5,7 @@ use std::{net::TcpListener, time::Duration};
 use tokio::time::timeout;
 
 use super::{
+    away::BROKER,
     broker::{arrived, count, is_in_order, topic},
     process::Settings,
     stage::{Producer, quick_settings, settings},
@@ -13,6 +14,7 @@ use crate::keylane::on_postgres;
 
 #[tokio::test]
 async fn replicas_share_rows_that_plain_sql_has_written_before_and_after_their_start() {
+    let _shared = BROKER.read().await;
     on_postgres("relay_replicas", async |url| {
         let topic = topic().await;
         let file = Settings::new("replicas", &settings(url, &[("order.placed", &topic)]));
@@ -50,6 +52,7 @@ async fn rows_before_the_handler_is_listed_are_refused() {
 
 #[tokio::test]
 async fn an_orderly_end_loses_and_repeats_nothing() {
+    let _shared = BROKER.read().await;
     on_postgres("relay_term", async |url| {
         let topic = topic().await;
         let file = Settings::new("term", &settings(url, &[("order.placed", &topic)]));
@@ -76,6 +79,7 @@ async fn an_orderly_end_loses_and_repeats_nothing() {
 
 #[tokio::test]
 async fn a_killed_relay_loses_nothing() {
+    let _shared = BROKER.read().await;
     on_postgres("relay_kill", async |url| {
         let topic = topic().await;
         let file = Settings::new("kill", &quick_settings(url, &[("order.placed", &topic)]));
@@ -98,6 +102,7 @@ async fn a_killed_relay_loses_nothing() {
 
 #[tokio::test]
 async fn routes_are_read_again_without_a_gap_and_a_bad_file_changes_nothing() {
+    let _shared = BROKER.read().await;
     on_postgres("relay_hup", async |url| {
         let (orders, refunds) = (topic().await, topic().await);
         let old = settings(url, &[("order.placed", &orders)]);

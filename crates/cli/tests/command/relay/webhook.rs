@@ -7,6 +7,7 @@ use tokio::{
 };
 
 use super::{
+    away::BROKER,
     broker::{arrived, is_in_order, topic},
     process::Settings,
     stage::{Producer, settings},
@@ -55,6 +56,7 @@ async fn take(mut stream: BufReader<tokio::net::TcpStream>, tell: UnboundedSende
 
 #[tokio::test]
 async fn an_event_goes_to_a_topic_and_to_an_endpoint() {
+    let _shared = BROKER.read().await;
     on_postgres("relay_webhook", async |url| {
         let (topic, (address, mut taken)) = (topic().await, endpoint().await);
         let text = settings(url, &[("order.placed", &topic)]);
