@@ -123,8 +123,9 @@ fn the_manifests_belong_together() {
 
 #[test]
 fn systemd_takes_the_unit() {
-    if Command::new("systemd-analyze").arg("--version").output().is_err() {
-        eprintln!("skipped: systemd is not here");
+    // A skip has to be asked for: what a test prints that passes, nobody sees.
+    if let Ok(reason) = env::var("KEYLANE_TEST_SYSTEMD_SKIP") {
+        eprintln!("systemd is skipped: {reason}");
         return;
     }
     let folder = File::new("unit");
@@ -132,7 +133,9 @@ fn systemd_takes_the_unit() {
     // It looks for the program.
     let text = text("keylane-relay.service").replace("/usr/local/bin/keylane", env!("CARGO_BIN_EXE_keylane"));
     fs::write(&unit, text).unwrap();
-    let verified = Command::new("systemd-analyze").arg("verify").arg(&unit).output().unwrap();
+    let verified = Command::new("systemd-analyze").arg("verify").arg(&unit).output();
+    let verified =
+        verified.expect("systemd-analyze does not run; set KEYLANE_TEST_SYSTEMD_SKIP=REASON to do without");
     let said = String::from_utf8_lossy(&verified.stderr).into_owned();
     let ours: Vec<&str> = said.lines().filter(|line| line.contains("keylane-relay")).collect();
     assert!(verified.status.success() && ours.is_empty(), "{said}");

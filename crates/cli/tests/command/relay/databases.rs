@@ -40,13 +40,20 @@ macro_rules! relays {
     }};
 }
 
+async fn call(conn: &mut MySqlConnection, key: &str, number: u32) {
+    sqlx::query(CALL).bind(key).bind(number.to_string()).execute(conn).await.unwrap();
+}
+
 #[tokio::test]
 async fn rows_of_mariadb_arrive() {
     let _shared = BROKER.read().await;
-    let schedule = async |conn: &mut MySqlConnection, key: &str, number: u32| {
-        sqlx::query(CALL).bind(key).bind(number.to_string()).execute(conn).await.unwrap();
-    };
-    on_mariadb("relay", async |url| relays!("mariadb", url, MySqlConnection, schedule)).await;
+    on_mariadb("relay", async |url| relays!("mariadb", url, MySqlConnection, call)).await;
+}
+
+#[tokio::test]
+async fn rows_of_mysql_arrive() {
+    let _shared = BROKER.read().await;
+    on_mysql("relay", async |url| relays!("mysql", url, MySqlConnection, call)).await;
 }
 
 #[tokio::test]
