@@ -48,11 +48,11 @@ async fn a_broker_that_is_killed_three_times_loses_and_swaps_nothing_of_the_rela
     on_postgres("relay_outage", async |url| {
         let topic = topic().await;
         let text = settings(url, &[("order.placed", &topic)]);
-        // A call that gives up tells so in the log, which is the signal that the outage has been met.
+        // A call that gives up says so, which is how the test knows that the outage has been met.
         let text = text.replace("[relay.kafka]", "[relay.kafka]\npatience = '2s'");
         let file = Settings::new("outage", &text);
         file.printed(&["migrate"]).await;
-        let mut relay = file.start().await;
+        let mut relay = file.start_with_all_signals().await;
         let mut conn = PgConnection::connect(url).await.unwrap();
         let part = NUMBERS / 8;
         for outage in 0..3 {
@@ -60,9 +60,10 @@ async fn a_broker_that_is_killed_three_times_loses_and_swaps_nothing_of_the_rela
             schedule(&mut conn, from, from + part).await;
             // In the middle: something has come, and there is more to come, whatever the relay's rate is.
             messages(&topic, (from + 1) * KEYS).await;
+            relay.catch_up();
             let away = Away::kill().await;
             schedule(&mut conn, from + part, from + 2 * part).await;
-            relay.says("target is unavailable").await;
+            relay.says("TargetUnavailable").await;
             away.end().await;
         }
         schedule(&mut conn, 6 * part, NUMBERS).await;

@@ -57,7 +57,19 @@ impl Settings {
 
     /// A relay that has begun.
     pub(crate) fn spawn(&self) -> Relay {
+        Self::spawned(self.command())
+    }
+
+    /// A relay that delivers, and writes a line for every signal, also for those that it tells once a minute.
+    pub(crate) async fn start_with_all_signals(&self) -> Relay {
         let mut command = self.command();
+        command.env("RUST_LOG", "info,sqlx=warn,keylane=trace");
+        let mut relay = Self::spawned(command);
+        relay.says("the relay delivers").await;
+        relay
+    }
+
+    fn spawned(mut command: Command) -> Relay {
         command.arg("relay").stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -106,6 +118,11 @@ impl Relay {
         };
         let found = timeout(LIMIT, found).await.ok().flatten();
         found.unwrap_or_else(|| panic!("no {text:?} in {seen:#?}"))
+    }
+
+    /// Takes the lines that are there.
+    pub(crate) fn catch_up(&mut self) {
+        while self.log.try_recv().is_ok() {}
     }
 
     pub(crate) async fn signal(&self, signal: &str) {
