@@ -22,8 +22,8 @@ CREATE TABLE IF NOT EXISTS {inbox}message (
     received_at     DATETIME(6)    NOT NULL,
     finished_at     DATETIME(6),
     PRIMARY KEY (event_id, consumer_group),
-    -- For the purge, and for what was finished lately.
-    INDEX {index}message_finished (status, finished_at)
+    -- For the purge, and for what was finished lately. Only what is not finished has a lease.
+    INDEX {index}message_finished (status, finished_at, lease_until)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 
 INSERT IGNORE INTO {inbox}meta (id, schema_version) VALUES (1, 1);

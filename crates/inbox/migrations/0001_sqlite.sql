@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS {inbox}message (
     finished_at     INTEGER,
     PRIMARY KEY (event_id, consumer_group)
 ) STRICT, WITHOUT ROWID;
--- For the purge, and for what was finished lately.
-CREATE INDEX IF NOT EXISTS {index}message_finished ON {inbox}message (status, finished_at);
+-- For the purge, and for what was finished lately. Only what is not finished has a lease.
+CREATE INDEX IF NOT EXISTS {index}message_finished ON {inbox}message (status, finished_at, lease_until);
 
 INSERT OR IGNORE INTO {inbox}meta (id, schema_version) VALUES (1, 1);

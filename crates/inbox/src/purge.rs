@@ -25,12 +25,18 @@ impl<DB: InboxDatabase> Inbox<DB> {
     /// # Cancel safety
     /// It may be dropped at any time.
     pub async fn purge(&self, older_than: Duration) -> Result<u64, InboxError> {
+        let sql = &self.shared.sql;
         let age = Value::millis(older_than);
-        let mut purged = self.execute("purge", &self.shared.sql.purge_abandoned, vec![age.clone()]).await?;
-        for status in ["SUCCESS", "FAILED"] {
+        let mut purged = 0;
+        let old = [
+            ("PROCESSING", &sql.purge_abandoned),
+            ("SUCCESS", &sql.purge_finished),
+            ("FAILED", &sql.purge_finished),
+        ];
+        for (status, sql) in old {
             loop {
                 let values = vec![Value::Text(status.to_owned()), age.clone(), Value::Int(STEP as i64)];
-                let step = self.execute("purge", &self.shared.sql.purge, values).await?;
+                let step = self.execute("purge", sql, values).await?;
                 purged += step;
                 if step < STEP {
                     break;

@@ -74,8 +74,11 @@ const FAIL: &str = "UPDATE {inbox}message SET status = 'FAILED', cost_ms = $1, e
     WHERE consumer_group = $3 AND token = $4 AND event_id = $5 AND status NOT IN ('SUCCESS', 'FAILED')";
 const RENEW: &str = "UPDATE {inbox}message SET lease_until = {later:$1} \
     WHERE consumer_group = $2 AND token = $3 AND event_id = $4 AND status NOT IN ('SUCCESS', 'FAILED')";
-const PURGE_ABANDONED: &str =
-    "DELETE FROM {inbox}message WHERE status = 'PROCESSING' AND lease_until < {ago:$1}";
+/// What a purge takes of the finished messages.
+const OLD_FINISHED: &str = "finished_at < {ago:$2} ORDER BY finished_at";
+// A message in PROCESSING has no `finished_at`. With that said, the index leads to the leases that have ended, and
+// the purge neither reads nor locks messages that are being consumed.
+const OLD_ABANDONED: &str = "finished_at IS NULL AND lease_until < {ago:$2} ORDER BY lease_until";
 const COUNTS: &str =
     "SELECT consumer_group, status, {int:count(*)} FROM {inbox}message GROUP BY consumer_group, status";
 const COSTS: &str = "SELECT consumer_group, {int:count(*)}, {int:avg(cost_ms)}, {int:max(cost_ms)} \
@@ -92,7 +95,7 @@ pub(crate) struct Statements {
     pub(crate) fail: String,
     pub(crate) renew: String,
     pub(crate) note_failure: String,
-    pub(crate) purge: String,
+    pub(crate) purge_finished: String,
     pub(crate) purge_abandoned: String,
     pub(crate) counts: String,
     pub(crate) costs: String,
@@ -115,8 +118,8 @@ impl Statements {
             fail: text(FAIL),
             renew: text(RENEW),
             note_failure: text(templates.note_failure),
-            purge: text(templates.purge),
-            purge_abandoned: text(PURGE_ABANDONED),
+            purge_finished: text(&templates.purge.replace("{old}", OLD_FINISHED)),
+            purge_abandoned: text(&templates.purge.replace("{old}", OLD_ABANDONED)),
             counts: text(COUNTS),
             costs: text(COSTS),
         }
@@ -132,7 +135,10 @@ mod tests {
         let all = Statements::render::<sqlx::MySql>(&Tables::of("inbox"));
         assert!(!all.finish.contains('$') && all.finish.ends_with("event_id IN ({list})"), "{}", all.finish);
         assert!(all.states.ends_with("FOR UPDATE"), "{}", all.states);
-        for text in [&all.take_row, &all.fail, &all.renew, &all.note_failure, &all.purge, &all.counts] {
+        for text in [&all.take_row, &all.fail, &all.renew, &all.note_failure, &all.counts] {
+            assert!(!text.contains(['{', '$']), "{text}");
+        }
+        for text in [&all.purge_finished, &all.purge_abandoned] {
             assert!(!text.contains(['{', '$']), "{text}");
         }
     }

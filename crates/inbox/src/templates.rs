@@ -24,6 +24,7 @@ pub(crate) struct Templates {
     pub(crate) mark: Option<(&'static str, &'static str)>,
     pub(crate) take: &'static str,
     pub(crate) note_failure: &'static str,
+    /// Deletes the oldest rows of a status, at most `$3`.
     pub(crate) purge: &'static str,
     pub(crate) migration: &'static str,
 }
@@ -43,7 +44,7 @@ const POSTGRES: Templates = Templates {
     take: TAKE_POSTGRES,
     note_failure: NOTE_FAILURE_UPSERT,
     purge: "DELETE FROM {inbox}message m USING (SELECT consumer_group, event_id FROM {inbox}message \
-        WHERE status = $1 AND finished_at < {ago:$2} ORDER BY finished_at LIMIT $3 FOR UPDATE SKIP LOCKED) old \
+        WHERE status = $1 AND {old} LIMIT $3 FOR UPDATE SKIP LOCKED) old \
         WHERE m.consumer_group = old.consumer_group AND m.event_id = old.event_id",
     migration: include_str!("../migrations/0001_postgres.sql"),
 };
@@ -57,8 +58,7 @@ const MYSQL: Templates = Templates {
     mark: Some((SET_MARK, TAKE_MARK)),
     take: TAKE_MYSQL,
     note_failure: NOTE_FAILURE_MYSQL,
-    purge: "DELETE FROM {inbox}message WHERE status = $1 AND finished_at < {ago:$2} \
-        ORDER BY finished_at LIMIT $3",
+    purge: "DELETE FROM {inbox}message WHERE status = $1 AND {old} LIMIT $3",
     migration: include_str!("../migrations/0001_mysql.sql"),
 };
 
@@ -73,6 +73,6 @@ const SQLITE: Templates = Templates {
     take: TAKE_SQLITE,
     note_failure: NOTE_FAILURE_UPSERT,
     purge: "DELETE FROM {inbox}message WHERE (consumer_group, event_id) IN (SELECT consumer_group, event_id \
-        FROM {inbox}message WHERE status = $1 AND finished_at < {ago:$2} ORDER BY finished_at LIMIT $3)",
+        FROM {inbox}message WHERE status = $1 AND {old} LIMIT $3)",
     migration: include_str!("../migrations/0001_sqlite.sql"),
 };
