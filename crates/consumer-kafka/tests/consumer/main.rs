@@ -6,6 +6,7 @@
 mod away;
 mod bounds;
 mod broker;
+mod claimed;
 mod crashes;
 mod lag;
 #[path = "../../../web/tests/web/log.rs"]
