@@ -10,13 +10,11 @@ use std::{error::Error, time::Duration};
 use keylane::{HandlerError, RetryPolicy};
 use keylane_consumer::{Consumer, ConsumerConfig, Message, TransactionalMessageHandler};
 use keylane_inbox::Inbox;
-use keylane_message::{Binding, Event, Form};
+use keylane_kafka::{Event, KafkaConfig, KafkaProducer};
 use rdkafka::{
     ClientConfig,
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
     client::DefaultClientContext,
-    message::{Header, OwnedHeaders},
-    producer::{FutureProducer, FutureRecord},
 };
 use serde::Deserialize;
 use sqlx::{PgConnection, PgPool, Postgres, Row};
@@ -99,18 +97,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// Each payment three times, as a broker may deliver it.
 async fn send(brokers: &str, topic: &str) -> Result<(), Box<dyn Error>> {
-    let producer: FutureProducer =
-        ClientConfig::new().set("bootstrap.servers", brokers).set("enable.idempotence", "true").create()?;
+    let producer = KafkaProducer::new(KafkaConfig::new(brokers).source("/bank"))?;
     for (id, key, payload) in PAYMENTS {
-        let (fields, body) =
-            Event::new(id, "payment.made", key, payload.as_bytes()).write(Form::CloudEvents, Binding::Kafka);
-        let mut headers = OwnedHeaders::new();
-        for (key, value) in &fields {
-            headers = headers.insert(Header { key, value: Some(value.as_bytes()) });
-        }
+        let event = Event::new(id, "payment.made", key, payload.as_bytes());
         for _ in 0..3 {
-            let record = FutureRecord::to(topic).key(key).payload(&*body).headers(headers.clone());
-            producer.send(record, Duration::from_secs(10)).await.map_err(|(error, _)| error)?;
+            producer.send(topic, &event).await?;
         }
     }
     Ok(())

@@ -8,20 +8,38 @@ use std::{
     sync::Arc,
 };
 
-use keylane::{BatchResults, HandlerError, Record};
-use keylane_message::Message;
+use keylane::Record;
+use keylane_message::Event;
 use rdkafka::error::RDKafkaErrorCode as Code;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    session::{Answer, Answers, Session, Ticket},
-    sink::Producers,
-    verdict::{SendError, Verdict, verdict},
+    producers::Producers,
+    session::{Answer, Answers, Outgoing, Session, Ticket},
+    verdict::{NotSent, SendError, Verdict, verdict},
 };
 
 /// The most rounds of a call. With a healthy producer the first round is the last one. Refusals of other
 /// calls can end a producer a few times.
 const ROUNDS: usize = 20;
+
+/// What has a place in the order of a key.
+pub(crate) trait Keyed {
+    /// The key whose order holds.
+    fn key(&self) -> &str;
+}
+
+impl Keyed for Record {
+    fn key(&self) -> &str {
+        &self.delivery.key
+    }
+}
+
+impl Keyed for Event<'_> {
+    fn key(&self) -> &str {
+        self.key
+    }
+}
 
 /// The records of a key.
 #[derive(Default)]
@@ -32,11 +50,11 @@ struct Queue {
     suspect: bool,
 }
 
-pub(crate) struct Call<'a, W> {
+pub(crate) struct Call<'a, R, W> {
     producers: &'a Producers,
-    records: &'a [&'a Record],
+    records: &'a [&'a R],
     write: W,
-    results: Vec<Option<Result<(), HandlerError>>>,
+    results: Vec<Option<Result<(), NotSent>>>,
     queues: Vec<Queue>,
     began: Instant,
 }
@@ -53,30 +71,30 @@ impl Drop for Retire<'_> {
     }
 }
 
-impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
+impl<'a, R: Keyed, W: Fn(&'a R) -> Option<Outgoing<'a>>> Call<'a, R, W> {
     /// `fate` decides whether a record is sent (`None`: it is skipped). `write` builds its message only when
     /// the client takes it: messages of all records under way would be a second copy in memory.
     pub(crate) fn new(
         producers: &'a Producers,
-        records: &'a [&'a Record],
-        fate: impl Fn(&'a Record) -> Option<Result<(), SendError>>,
+        records: &'a [&'a R],
+        fate: impl Fn(&'a R) -> Option<Result<(), SendError>>,
         write: W,
     ) -> Self {
         let results = Vec::with_capacity(records.len());
         let mut call = Self { producers, records, write, results, queues: Vec::new(), began: Instant::now() };
         let mut of_key: HashMap<&str, (usize, bool)> = HashMap::new();
         for (index, record) in records.iter().enumerate() {
-            let (queue, closed) = of_key.entry(&record.delivery.key).or_insert_with(|| {
+            let (queue, closed) = of_key.entry(record.key()).or_insert_with(|| {
                 call.queues.push(Queue::default());
                 (call.queues.len() - 1, false)
             });
             let result = match fate(record) {
-                _ if *closed => Some(Err(call.error(SendError::Behind, Verdict::Away))),
+                _ if *closed => Some(Err(NotSent::of(SendError::Behind, Verdict::Away))),
                 Some(Ok(())) => None,
                 None => Some(Ok(())),
                 Some(Err(error)) => {
                     *closed = true;
-                    Some(Err(call.error(error, Verdict::TopicRejected)))
+                    Some(Err(NotSent::of(error, Verdict::TopicRejected)))
                 }
             };
             if result.is_none() {
@@ -87,7 +105,7 @@ impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
         call
     }
 
-    pub(crate) async fn run(mut self) -> BatchResults {
+    pub(crate) async fn run(mut self) -> Vec<Result<(), NotSent>> {
         let away = self.producers.is_away();
         let probe = self.producers.probe().filter(|_| away);
         if away && probe.is_none() {
@@ -102,9 +120,8 @@ impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
             self.round(&rest, false).await;
         }
         self.give_up(|_| SendError::Behind);
-        let results = std::mem::take(&mut self.results);
-        let untold = || Err(self.error(SendError::Behind, Verdict::Away));
-        results.into_iter().map(|result| result.unwrap_or_else(untold)).collect()
+        let untold = || Err(NotSent::of(SendError::Behind, Verdict::Away));
+        self.results.into_iter().map(|result| result.unwrap_or_else(untold)).collect()
     }
 
     /// Sends messages that were refused in a batch, one message per key at a time. If the cause was the
@@ -149,7 +166,7 @@ impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
         self.note(indices, &answers, alone, &session);
         if !complete {
             let waited = self.began.elapsed();
-            self.give_up(|message| SendError::NoAnswer { topic: message.target.to_string(), waited });
+            self.give_up(|message| SendError::NoAnswer { topic: message.topic.to_string(), waited });
         }
     }
 
@@ -157,7 +174,7 @@ impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
         let mut closed: Option<&str> = None;
         // The indices of a key are adjacent.
         for (place, index) in indices.iter().enumerate() {
-            let key = self.records[*index].delivery.key.as_str();
+            let key = self.records[*index].key();
             if closed == Some(key) {
                 continue;
             }
@@ -210,7 +227,7 @@ impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
         }
         let Some(message) = self.message(index) else { return };
         let error = refused(&message, size(&message), code);
-        self.results[index] = Some(Err(self.error(error, verdict)));
+        self.results[index] = Some(Err(NotSent::of(error, verdict)));
         self.close(queue);
     }
 
@@ -218,29 +235,25 @@ impl<'a, W: Fn(&'a Record) -> Option<Message<'a>>> Call<'a, W> {
     fn close(&mut self, queue: usize) {
         for index in std::mem::take(&mut self.queues[queue].left) {
             if self.results[index].is_none() {
-                self.results[index] = Some(Err(self.error(SendError::Behind, Verdict::Away)));
+                self.results[index] = Some(Err(NotSent::of(SendError::Behind, Verdict::Away)));
             }
         }
     }
 
     /// Ends all remaining records unsent. No attempt counts.
-    fn give_up(&mut self, error: impl Fn(&Message<'_>) -> SendError) {
+    fn give_up(&mut self, error: impl Fn(&Outgoing<'_>) -> SendError) {
         for queue in 0..self.queues.len() {
             if let Some(&index) = self.queues[queue].left.front()
                 && let Some(message) = self.message(index)
             {
-                self.results[index] = Some(Err(self.error(error(&message), Verdict::Away)));
+                self.results[index] = Some(Err(NotSent::of(error(&message), Verdict::Away)));
             }
             self.close(queue);
         }
     }
 
-    fn message(&self, index: usize) -> Option<Message<'a>> {
+    fn message(&self, index: usize) -> Option<Outgoing<'a>> {
         (self.write)(self.records[index])
-    }
-
-    fn error(&self, error: SendError, verdict: Verdict) -> HandlerError {
-        error.told(verdict, self.producers.config.retry_after)
     }
 }
 
@@ -250,11 +263,11 @@ impl Queue {
     }
 }
 
-fn size(message: &Message<'_>) -> usize {
+fn size(message: &Outgoing<'_>) -> usize {
     let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
-    message.body.len() + message.key.len() + message.target.len() + headers + 64
+    message.body.len() + message.key.len() + message.topic.len() + headers + 64
 }
 
-fn refused(message: &Message<'_>, bytes: usize, code: Code) -> SendError {
-    SendError::Refused { topic: message.target.to_string(), bytes, code }
+fn refused(message: &Outgoing<'_>, bytes: usize, code: Code) -> SendError {
+    SendError::Refused { topic: message.topic.to_string(), bytes, code }
 }

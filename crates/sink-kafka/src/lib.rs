@@ -30,18 +30,23 @@
 //! # }
 //! ```
 //!
+//! A [`KafkaProducer`] sends events that no outbox has, in the same forms and to the same partitions.
+//!
 //! `docs/kafka.md` in the repository describes acknowledgements, duplicates, all settings and all errors.
 
 mod call;
 mod config;
 mod probe;
+mod producer;
+mod producers;
 mod session;
 mod sink;
 mod verdict;
 
 pub use config::{ConfigError, KafkaConfig};
-pub use keylane_message::{Form, Message, Route, RouteConfig, Sink, Template, route};
+pub use keylane_message::{Event, Form, Message, Route, RouteConfig, Sink, Template, route};
 pub use probe::{ProbeError, TopicState};
+pub use producer::KafkaProducer;
 pub use rdkafka::error::RDKafkaErrorCode;
 pub use sink::KafkaSink;
-pub use verdict::{SendError, Verdict, verdict};
+pub use verdict::{NotSent, SendError, Verdict, verdict};

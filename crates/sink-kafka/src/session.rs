@@ -4,12 +4,15 @@
 //! A caller that sends again, in order, from the first message without acknowledgement, repeats messages but
 //! swaps none.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, Ordering::Relaxed},
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
-use keylane_message::Message;
+use keylane_message::{Message, MessageHeaders};
 use rdkafka::{
     ClientContext,
     config::{ClientConfig, FromClientConfigAndContext, RDKafkaLogLevel},
@@ -18,6 +21,21 @@ use rdkafka::{
     producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, PurgeConfig, ThreadedProducer},
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit};
+
+/// What the client is given of a message.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) topic: Cow<'a, str>,
+    pub(crate) key: Cow<'a, str>,
+    pub(crate) headers: MessageHeaders<'a>,
+    pub(crate) body: Cow<'a, [u8]>,
+}
+
+impl<'a> From<Message<'a>> for Outgoing<'a> {
+    fn from(message: Message<'a>) -> Self {
+        let Message { target, key, headers, body, .. } = message;
+        Self { topic: target, key, headers, body }
+    }
+}
 
 /// The result of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +147,7 @@ impl Session {
     /// Gives a message to the client. A message that the client refuses at once has its answer, too.
     ///
     /// Returns whether later messages of the key may follow.
-    pub(crate) fn send(&self, message: &Message<'_>, ticket: Box<Ticket>) -> bool {
+    pub(crate) fn send(&self, message: &Outgoing<'_>, ticket: Box<Ticket>) -> bool {
         let Some(producer) = self.producer.as_ref().filter(|_| !self.is_retired()) else {
             ticket.answers.end(ticket.index, Answer::Failed(Code::PurgeQueue));
             return false;
@@ -138,7 +156,7 @@ impl Session {
         for (key, value) in &message.headers {
             headers = headers.insert(Header { key, value: Some(&**value) });
         }
-        let record = BaseRecord::with_opaque_to(&message.target, ticket)
+        let record = BaseRecord::with_opaque_to(&message.topic, ticket)
             .key(&*message.key)
             .payload(&*message.body)
             .headers(headers);

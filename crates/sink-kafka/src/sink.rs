@@ -1,25 +1,18 @@
-//! The sink: a handler of batches of raw records. It owns the sessions and their limits.
+//! The sink: a handler of batches of raw records.
 
-use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use keylane::{
     BatchResults, Failure, GenericBatchHandler, HandlerError, Record, RecordTypes, Registration,
     handler::{BoxFuture, Context, FallbackCall},
 };
-use keylane_message::{Binding, Message, Route, Routes, Sink};
-use rdkafka::error::KafkaError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use keylane_message::{Binding, Route, Routes, Sink};
 
 use crate::{
     call::Call,
     config::{ConfigError, KafkaConfig},
-    session::Session,
+    producers::Producers,
+    session::Outgoing,
     verdict::SendError,
 };
 
@@ -38,12 +31,7 @@ impl KafkaSink {
     /// # Errors
     /// [`ConfigError`]: a setting is not valid.
     pub fn new(config: KafkaConfig) -> Result<Self, ConfigError> {
-        config.check()?;
-        for alone in [false, true] {
-            // The client checks its properties when it creates a producer.
-            Session::open(&config.client(alone)).map_err(|error| refused(&error))?;
-        }
-        Ok(Self { routes: Routes::default(), skip_unrouted: false, producers: Producers::new(config) })
+        Ok(Self { routes: Routes::default(), skip_unrouted: false, producers: Producers::new(config)? })
     }
 
     /// Adds a route. A record takes the first route that accepts its type.
@@ -84,9 +72,9 @@ impl KafkaSink {
         }
     }
 
-    fn message<'a>(&'a self, record: &'a Record) -> Option<Message<'a>> {
+    fn message<'a>(&'a self, record: &'a Record) -> Option<Outgoing<'a>> {
         let route = self.routes.of(record)?;
-        Some(route.message(record, &self.producers.config.source, Binding::Kafka))
+        Some(route.message(record, &self.producers.config.source, Binding::Kafka).into())
     }
 }
 
@@ -102,9 +90,11 @@ impl Sink for KafkaSink {
 
 impl GenericBatchHandler for KafkaSink {
     async fn handle(&self, records: &[&Record]) -> BatchResults {
-        Call::new(&self.producers, records, |record| self.fate(record), |record| self.message(record))
-            .run()
-            .await
+        let call =
+            Call::new(&self.producers, records, |record| self.fate(record), |record| self.message(record));
+        let sent = call.run().await;
+        let retry_after = self.producers.config.retry_after;
+        sent.into_iter().map(|sent| sent.map_err(|error| error.told(retry_after))).collect()
     }
 }
 
@@ -137,86 +127,13 @@ impl DeadLetters {
         if let Some(kept) = sink.routes.keep_dead_letter(context, failure, source, Binding::Kafka).await {
             return kept;
         }
-        let message = |record| sink.routes.dead_letter(record, failure, source, Binding::Kafka);
+        let message =
+            |record| sink.routes.dead_letter(record, failure, source, Binding::Kafka).map(Outgoing::from);
         if message(context.record()).is_none() {
             return Err(HandlerError::permanent("the record's route has no dead letters"));
         }
-        let results = Call::new(&sink.producers, &records, |_| Some(Ok(())), message).run().await;
-        results.into_iter().next().unwrap_or(Ok(()))
-    }
-}
-
-/// Removes the value from the client's text, because the value can be a secret. The text has property, value
-/// and permitted values.
-fn refused(error: &KafkaError) -> ConfigError {
-    ConfigError::Client(match error {
-        KafkaError::ClientConfig(_, _, name, _) => {
-            format!("{name} is unknown or has a value that it cannot have")
-        }
-        other => other.to_string(),
-    })
-}
-
-/// The producers of a sink, and the state that its calls share.
-#[derive(Debug)]
-pub(crate) struct Producers {
-    pub(crate) config: KafkaConfig,
-    /// Created at the first use and after each end of a session.
-    many: Mutex<Option<Arc<Session>>>,
-    /// Sends each message in a separate request.
-    alone: Mutex<Option<Arc<Session>>>,
-    /// Permits of the queue, one per started KiB.
-    room: Arc<Semaphore>,
-    /// Whether no acknowledgement has come since a call gave up.
-    away: AtomicBool,
-    /// The permit of the one call that tries whether the brokers are back.
-    probe: Semaphore,
-}
-
-impl Producers {
-    fn new(config: KafkaConfig) -> Self {
-        let room = Arc::new(Semaphore::new(config.queue_bytes / 1024));
-        let (many, alone) = (Mutex::new(None), Mutex::new(None));
-        Self { config, many, alone, room, away: AtomicBool::new(false), probe: Semaphore::new(1) }
-    }
-
-    /// The session in use, or a new one.
-    pub(crate) fn session(&self, alone: bool) -> Result<Arc<Session>, KafkaError> {
-        let place = if alone { &self.alone } else { &self.many };
-        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(session) = place.as_ref().filter(|session| !session.is_retired()) {
-            return Ok(Arc::clone(session));
-        }
-        let session = Session::open(&self.config.client(alone))?;
-        *place = Some(Arc::clone(&session));
-        Ok(session)
-    }
-
-    /// Waits until the queue has room for these many bytes.
-    pub(crate) async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let all = self.config.queue_bytes / 1024;
-        let shares = (bytes / 1024 + 1).min(all);
-        Arc::clone(&self.room).acquire_many_owned(u32::try_from(shares).ok()?).await.ok()
-    }
-
-    pub(crate) fn set_away(&self, away: bool) {
-        if self.away.swap(away, Relaxed) != away {
-            tracing::debug!(target: "keylane_kafka", away, "the brokers are away or back");
-        }
-    }
-
-    pub(crate) fn is_away(&self) -> bool {
-        self.away.load(Relaxed)
-    }
-
-    /// While the brokers are away, one call at a time tries them. All others get `None`.
-    pub(crate) fn probe(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
-        self.probe.try_acquire().ok()
-    }
-}
-
-impl std::fmt::Debug for Session {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("retired", &self.is_retired()).finish()
+        let sent = Call::new(&sink.producers, &records, |_| Some(Ok(())), message).run().await;
+        let retry_after = sink.producers.config.retry_after;
+        sent.into_iter().next().unwrap_or(Ok(())).map_err(|error| error.told(retry_after))
     }
 }

@@ -119,17 +119,37 @@ pub enum SendError {
     Away,
 }
 
-impl SendError {
+/// A message without an acknowledgement. It may have reached the topic all the same.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+#[non_exhaustive]
+pub struct NotSent {
+    /// The reason.
+    pub error: SendError,
+    /// The consequence.
+    pub verdict: Verdict,
+}
+
+impl NotSent {
+    pub(crate) fn of(error: SendError, verdict: Verdict) -> Self {
+        Self { error, verdict }
+    }
+
+    /// Whether a repetition may succeed. If not, the topic or the broker refuses this message.
+    pub fn is_retryable(&self) -> bool {
+        !matches!(self.verdict, Verdict::TopicRejected | Verdict::MessageRejected)
+    }
+
     /// The error for the outbox.
-    pub(crate) fn told(self, verdict: Verdict, retry_after: Duration) -> HandlerError {
-        match verdict {
+    pub(crate) fn told(self, retry_after: Duration) -> HandlerError {
+        match self.verdict {
             Verdict::TopicRejected | Verdict::MessageRejected => {
-                HandlerError::permanent(self).class("kafka-rejected")
+                HandlerError::permanent(self.error).class("kafka-rejected")
             }
             Verdict::Away | Verdict::ProducerBroken => {
-                HandlerError::new(self).class("kafka-away").uncounted(retry_after)
+                HandlerError::new(self.error).class("kafka-away").uncounted(retry_after)
             }
-            Verdict::Other => HandlerError::new(self).class("kafka"),
+            Verdict::Other => HandlerError::new(self.error).class("kafka"),
         }
     }
 }
@@ -165,8 +185,12 @@ mod tests {
     #[test]
     fn the_outbox_is_told_what_counts() {
         let told = |verdict| {
-            let error = SendError::Behind.told(verdict, Duration::from_secs(2));
-            (error.fault().permanent, error.fault().unavailable)
+            let error = NotSent::of(SendError::Behind, verdict);
+            let is_retryable = error.is_retryable();
+            let told = error.told(Duration::from_secs(2));
+            let fault = told.fault();
+            assert_eq!(is_retryable, !fault.permanent);
+            (fault.permanent, fault.unavailable)
         };
         assert_eq!(told(Verdict::Away), (false, true));
         assert_eq!(told(Verdict::ProducerBroken), (false, true));

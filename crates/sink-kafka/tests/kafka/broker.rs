@@ -99,6 +99,11 @@ impl Content {
         self.0.values().flatten()
     }
 
+    /// The messages of a key.
+    pub(crate) fn of(&self, key: &str) -> &[OwnedMessage] {
+        self.0.get(key).map(Vec::as_slice).unwrap_or_default()
+    }
+
     pub(crate) fn partitions_of(&self, key: &str) -> BTreeSet<i32> {
         self.0[key].iter().map(|message| message.partition()).collect()
     }

@@ -8,6 +8,7 @@ mod dead_letters;
 mod headers;
 mod ordering;
 mod outages;
+mod producer;
 mod refusals;
 #[cfg(feature = "ssl")]
 mod secure;
