@@ -8,10 +8,10 @@ use std::{
 
 use rdkafka::{
     ClientConfig, Message as _, Offset, TopicPartitionList,
-    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
+    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication, TopicResult},
     client::DefaultClientContext,
     consumer::{BaseConsumer, Consumer},
-    error::KafkaError,
+    error::{KafkaError, RDKafkaErrorCode},
     message::{Header, Headers, OwnedHeaders, OwnedMessage},
     producer::{FutureProducer, FutureRecord},
 };
@@ -41,11 +41,21 @@ pub(crate) async fn topic() -> String {
 
 pub(crate) async fn topic_of(partitions: i32) -> String {
     let name = unused_name();
-    let admin: AdminClient<DefaultClientContext> = client().create().unwrap();
-    let topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
-    let made = admin.create_topics([&topic], &AdminOptions::new()).await.unwrap();
-    assert!(made.iter().all(Result::is_ok), "{made:?}");
+    let made = create(&name, partitions).await;
+    assert!(made.is_ok(), "{made:?}");
     name
+}
+
+/// A topic of one partition that other runs may have made.
+pub(crate) async fn shared_topic(name: &str) {
+    let made = create(name, 1).await;
+    assert!(matches!(made, Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists))), "{made:?}");
+}
+
+async fn create(name: &str, partitions: i32) -> TopicResult {
+    let admin: AdminClient<DefaultClientContext> = client().create().unwrap();
+    let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+    admin.create_topics([&topic], &AdminOptions::new()).await.unwrap().remove(0)
 }
 
 /// Sends messages in order: key, event id and body.

@@ -8,6 +8,7 @@ mod bounds;
 mod broker;
 mod claimed;
 mod crashes;
+mod declared;
 mod lag;
 #[path = "../../../web/tests/web/log.rs"]
 mod log;

@@ -54,7 +54,9 @@ async fn one_trace_id_goes_from_the_request_through_the_broker_to_the_consumer()
             Ok::<_, Infallible>(Response::new(()))
         }
     });
-    let request = Request::post("/orders").header("x-trace-id", "4bf92f35").body(()).unwrap();
+    let (parent, state) = ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "vendor=1");
+    let request = Request::post("/orders").header("x-trace-id", "4bf92f35").header("traceparent", parent);
+    let request = request.header("tracestate", state).body(()).unwrap();
     let answer = TraceIdLayer::new().layer(place_order).oneshot(request).await.unwrap();
     assert_eq!(answer.headers()["x-trace-id"], "4bf92f35");
 
@@ -62,7 +64,12 @@ async fn one_trace_id_goes_from_the_request_through_the_broker_to_the_consumer()
     assert!(consumer.shutdown().await.graceful);
     assert!(running.shutdown().await.graceful);
     let [message] = &*broker::read(&topic).await else { panic!("one message") };
-    assert_eq!(broker::headers(message).get("trace_id").map(String::as_str), Some("4bf92f35"));
+    let headers = broker::headers(message);
+    assert_eq!((&*headers["trace_id"], &*headers["traceparent"]), ("4bf92f35", parent));
     let lines = log.lines_with("confirmed");
-    assert!(lines.len() == 1 && lines[0].contains(r#"trace_id="4bf92f35""#), "{lines:?}");
+    let [line] = &*lines else { panic!("{lines:?}") };
+    // A subscriber for a tracer makes the span a child of the request by these.
+    for (field, value) in [("trace_id", "4bf92f35"), ("traceparent", parent), ("tracestate", state)] {
+        assert!(line.contains(&format!(r#" {field}="{value}""#)), "{field}: {line}");
+    }
 }
