@@ -4,12 +4,14 @@
 
 #[path = "../../../sink-kafka/tests/kafka/away.rs"]
 mod away;
+mod backoff;
 mod bounds;
 mod broker;
 mod claimed;
 mod crashes;
 mod declared;
 mod lag;
+mod letters;
 #[path = "../../../web/tests/web/log.rs"]
 mod log;
 mod ordering;
