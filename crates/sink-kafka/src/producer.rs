@@ -7,7 +7,7 @@ use crate::{
     config::{ConfigError, KafkaConfig},
     producers::Producers,
     session::Outgoing,
-    verdict::NotSent,
+    verdict::{NotSent, SendError, Verdict},
 };
 
 /// Sends events that no outbox has. Their messages have the form, the partition and the acknowledgements of those
@@ -73,6 +73,7 @@ impl KafkaProducer {
             },
         );
         let sent = call.run().await;
-        sent.into_iter().next().unwrap_or(Ok(()))
+        // There is one result per event.
+        sent.into_iter().next().unwrap_or_else(|| Err(NotSent::of(SendError::Behind, Verdict::Away)))
     }
 }

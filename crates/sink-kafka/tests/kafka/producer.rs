@@ -17,10 +17,13 @@ fn producer() -> KafkaProducer {
     KafkaProducer::new(KafkaConfig::new(broker::address()).source("/shop")).unwrap()
 }
 
-/// The headers that do not differ from event to event.
+/// The headers, without the values that differ from event to event.
 fn lasting(message: &OwnedMessage) -> BTreeMap<String, String> {
     let mut headers = broker::headers(message);
     headers.retain(|name, _| !["ce_id", "ce_sequence"].contains(&&**name));
+    for name in ["ce_traceparent", "traceparent"] {
+        headers.entry(name.to_owned()).and_modify(|trace| "a trace".clone_into(trace));
+    }
     headers
 }
 
@@ -48,7 +51,9 @@ async fn an_event_without_an_outbox_is_the_message_that_the_sink_sends_on_the_sa
     let mut partitions = BTreeSet::new();
     for key in &keys {
         let [of_producer, of_sink] = content.of(key) else { panic!("two messages of {key}") };
-        assert_eq!(broker::headers(of_producer)["ce_id"], format!("id-of-{key}"));
+        let headers = broker::headers(of_producer);
+        assert_eq!(headers["ce_id"], format!("id-of-{key}"));
+        assert_eq!([&headers["ce_traceparent"], &headers["traceparent"]], ["00-trace-span-01"; 2]);
         assert_eq!(lasting(of_producer), lasting(of_sink));
         assert_eq!(of_producer.payload(), of_sink.payload());
         assert_eq!(of_producer.partition(), of_sink.partition(), "{key}");
