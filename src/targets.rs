@@ -47,8 +47,8 @@ struct Waits {
     records: HashMap<RecordId, Wait>,
     /// The handlers with an alarm that has not ended. Added by `wait`, removed by `end`.
     alarms: HashMap<Name, Alarm>,
-    /// The last search for the longest wait. Written by `wait`.
-    searched: Option<Duration>,
+    /// The last search for the longest wait, by handler. Written by `wait`.
+    searched: HashMap<Name, Duration>,
 }
 
 /// An alarm, and when it was told last, on the clock.
@@ -97,11 +97,9 @@ impl Targets {
     pub(crate) fn away(&self, now: Duration) -> Vec<(Name, Duration)> {
         let mut waits = self.waits();
         waits.forget_overdue(now);
-        let Waits { records, alarms, .. } = &*waits;
-        let waits_for = |handler: &Name| records.values().any(|wait| wait.handler == *handler);
-        let alarms = alarms.iter().filter(|(handler, _)| waits_for(handler));
+        let lasted = |alarm: &Alarm| now.saturating_sub(alarm.since);
         let mut away: Vec<_> =
-            alarms.map(|(handler, alarm)| (handler.clone(), now.saturating_sub(alarm.since))).collect();
+            waits.alarms.iter().map(|(handler, alarm)| (handler.clone(), lasted(alarm))).collect();
         away.sort_unstable();
         away
     }
@@ -119,26 +117,28 @@ impl Waits {
         (now, due): (Duration, Duration),
         alarm: Duration,
     ) -> Option<Signal> {
+        let searched = self.searched.get(handler);
+        let searches = searched.is_none_or(|at| now.saturating_sub(*at) >= SEARCHED_EVERY);
+        if searches || self.records.len() >= LIMIT {
+            // Before this record is added, so that it does not keep up the alarm of an earlier outage.
+            self.forget_overdue(now);
+        }
+        let has_room = self.records.len() < LIMIT;
         match self.records.get_mut(&id) {
             Some(wait) => wait.due = due,
-            None => {
-                if self.records.len() >= LIMIT {
-                    self.forget_overdue(now);
-                }
-                if self.records.len() < LIMIT {
-                    self.records.insert(id, Wait { handler: handler.clone(), since: now, due });
-                }
+            None if has_room => {
+                self.records.insert(id, Wait { handler: handler.clone(), since: now, due });
             }
+            None => {}
         }
-        if self.searched.is_some_and(|at| now.saturating_sub(at) < SEARCHED_EVERY) && !alarm.is_zero() {
+        if !searches {
             return None;
         }
-        self.searched = Some(now);
+        self.searched.insert(handler.clone(), now);
         self.raise(handler, now, alarm)
     }
 
     fn raise(&mut self, handler: &Name, now: Duration, alarm: Duration) -> Option<Signal> {
-        self.forget_overdue(now);
         let waiting = self.records.values().filter(|wait| wait.handler == *handler);
         let (records, since) =
             waiting.fold((0, now), |(records, since), wait| (records + 1, since.min(wait.since)));
@@ -153,19 +153,20 @@ impl Waits {
 
     fn end(&mut self, id: RecordId, now: Duration) -> Option<Signal> {
         let Wait { handler, .. } = self.records.remove(&id)?;
-        if !self.alarms.contains_key(&handler) {
-            return None;
-        }
+        let alarm = self.alarms.remove(&handler)?;
         self.forget_overdue(now);
         if self.records.values().any(|wait| wait.handler == handler) {
+            self.alarms.insert(handler, alarm);
             return None;
         }
-        let Alarm { since, .. } = self.alarms.remove(&handler)?;
-        Some(Signal::TargetBack { handler, lasted: now.saturating_sub(since) })
+        Some(Signal::TargetBack { handler, lasted: now.saturating_sub(alarm.since) })
     }
 
+    /// Forgets the records that are overdue, and the alarms of handlers that have no other.
     fn forget_overdue(&mut self, now: Duration) {
-        self.records.retain(|_, wait| now.saturating_sub(wait.due) <= OVERDUE);
+        let Self { records, alarms, .. } = self;
+        records.retain(|_, wait| now.saturating_sub(wait.due) <= OVERDUE);
+        alarms.retain(|handler, _| records.values().any(|wait| wait.handler == *handler));
     }
 }
 
@@ -227,6 +228,30 @@ mod tests {
         assert_eq!(targets.waited(1, || Duration::from_secs(10)), ALARM);
         assert_eq!(targets.waited(2, || Duration::from_secs(10)), Duration::ZERO);
         assert_eq!(waits_at(&targets, 1, "hooks", 10), Some((10, 1)));
+    }
+
+    /// The records of one handler come back just before those of the other, each time.
+    #[test]
+    fn each_handler_has_its_alarm() {
+        let targets = Targets::default();
+        for at in 0..10 {
+            assert_eq!(
+                (waits_at(&targets, 1, "relay", at), waits_at(&targets, 2, "hooks", at)),
+                (None, None)
+            );
+        }
+        assert_eq!(waits_at(&targets, 1, "relay", 10), Some((10, 1)));
+        assert_eq!(waits_at(&targets, 2, "hooks", 10), Some((10, 1)));
+    }
+
+    #[test]
+    fn an_alarm_whose_records_have_gone_is_not_that_of_the_next_outage() {
+        let targets = Targets::default();
+        for at in 0..=10 {
+            waits_at(&targets, 1, "relay", at);
+        }
+        assert_eq!(waits_at(&targets, 2, "relay", 100), None);
+        assert_eq!(ends_at(&targets, 2, 101), None, "no alarm was raised for it");
     }
 
     #[test]
