@@ -1,4 +1,4 @@
-//! What the decisions cost that are taken for each record, each look or each tick.
+//! What the decisions cost that are taken for each record, each fetch or each tick.
 //!
 //! `cargo bench --bench rules`: processor time only, no database. `keylane bench` measures the whole.
 

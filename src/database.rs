@@ -51,9 +51,9 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
         records: &'a [NewRecord],
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Notes a dedup key on the user's connection. Returns false if the key was noted before.
+    /// Inserts a dedup key on the user's connection. Returns false if the key exists.
     #[doc(hidden)]
-    fn note_dedup_key<'a>(
+    fn insert_dedup_key<'a>(
         conn: &'a mut Self::Connection,
         tables: &'a Tables,
         dedup_key: &'a str,

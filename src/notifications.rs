@@ -110,7 +110,7 @@ struct Absence {
 }
 
 impl Absence {
-    /// Notes a success. Returns the pause until the next notification.
+    /// A notification has succeeded. Returns the pause until the next notification.
     fn over(&mut self) -> Duration {
         self.told = false;
         GAP

@@ -43,9 +43,9 @@ struct Shared {
     permits: CachePadded<[AtomicU32; PARTITION_COUNT]>,
     returned: Notify,
     changed: Wake,
-    /// The count of the cluster's changes at the last poll. Set by `note_changes`.
+    /// The count of the cluster's changes at the last poll. Set by `publish_changes`.
     changes: watch::Sender<i64>,
-    /// The time of the delivery wing's last poll, in microseconds on the clock. Set by `note_changes`.
+    /// The time of the delivery wing's last poll, in microseconds on the clock. Set by `publish_changes`.
     polled_at: AtomicU64,
     vitals: Vitals,
 }
@@ -100,8 +100,8 @@ impl Ownership {
         &self.0.changed
     }
 
-    /// Notes the count of the cluster's changes from a poll of the delivery wing.
-    pub(crate) fn note_changes(&self, changes: i64) {
+    /// Publishes the count of the cluster's changes, which a poll of the delivery wing has read.
+    pub(crate) fn publish_changes(&self, changes: i64) {
         self.0.polled_at.store(self.0.clock.now().as_micros() as u64, SeqCst);
         self.0.changes.send_if_modified(|seen| std::mem::replace(seen, changes) != changes);
     }

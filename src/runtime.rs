@@ -184,7 +184,7 @@ impl Worker {
             () = pulse.keep(self.parts.config.cluster.heartbeat_interval) => Session::Evicted,
             () = self.housekeeping(&**store, ownership) => Session::Evicted,
             () = self.parts.listen_to_others(vitals.listen_state()) => Session::Evicted,
-            () = heartbeat.note_unowned(vitals) => Session::Evicted,
+            () = heartbeat.report_unowned(vitals) => Session::Evicted,
             () = self.stop_when_drained() => Session::Evicted,
         }
     }

@@ -6,7 +6,7 @@
 //! 1. Run all statements in one transaction, the transaction that writes the business rows of the event, and
 //!    in the given order. This module cannot see whether a transaction is open, so
 //!    `schedule.require_transaction` has no effect. On SQLite, begin the transaction with `BEGIN IMMEDIATE`.
-//! 2. If [`Step::NoteDedupKey`] has written no row, the event is a duplicate: leave the other statements out
+//! 2. If [`Step::InsertDedupKey`] has written no row, the event is a duplicate: leave the other statements out
 //!    ([`Statement::is_duplicate`]).
 //! 3. Commit the transaction, then call [`Outbox::wake`], or the records wait for the next poll.
 //!

@@ -19,8 +19,8 @@ pub struct Statement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Notes the dedup key, if the event has one. Writes one row, or none if the key was noted before.
-    NoteDedupKey,
+    /// Inserts the dedup key, if the event has one. Writes one row, or none if the key exists.
+    InsertDedupKey,
     /// Locks the key of the event until the transaction ends, with `schedule.order = "strict"` on PostgreSQL
     /// and MySQL. The result has no meaning. If a transaction has several events, it must take these locks in
     /// the order of their keys, because two transactions could otherwise wait for each other.
@@ -51,7 +51,7 @@ impl Statement {
     /// Whether the event is a duplicate, so that the other statements are left out. `rows` is the number of
     /// rows that this statement has written.
     pub fn is_duplicate(&self, rows: u64) -> bool {
-        self.step == Step::NoteDedupKey && rows == 0
+        self.step == Step::InsertDedupKey && rows == 0
     }
 }
 

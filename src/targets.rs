@@ -96,7 +96,7 @@ impl Targets {
     /// The handlers with an alarm, and how long their records have waited.
     pub(crate) fn away(&self, now: Duration) -> Vec<(Name, Duration)> {
         let mut waits = self.waits();
-        waits.forget_overdue(now);
+        waits.clear_overdue(now);
         let lasted = |alarm: &Alarm| now.saturating_sub(alarm.since);
         let mut away: Vec<_> =
             waits.alarms.iter().map(|(handler, alarm)| (handler.clone(), lasted(alarm))).collect();
@@ -121,12 +121,12 @@ impl Waits {
         let searches = searched.is_none_or(|at| now.saturating_sub(*at) >= SEARCHED_EVERY);
         if searches || self.records.len() >= LIMIT {
             // Before this record is added, so that it does not keep up the alarm of an earlier outage.
-            self.forget_overdue(now);
+            self.clear_overdue(now);
         }
-        let has_room = self.records.len() < LIMIT;
+        let has_capacity = self.records.len() < LIMIT;
         match self.records.get_mut(&id) {
             Some(wait) => wait.due = due,
-            None if has_room => {
+            None if has_capacity => {
                 self.records.insert(id, Wait { handler: handler.clone(), since: now, due });
             }
             None => {}
@@ -154,7 +154,7 @@ impl Waits {
     fn end(&mut self, id: RecordId, now: Duration) -> Option<Signal> {
         let Wait { handler, .. } = self.records.remove(&id)?;
         let alarm = self.alarms.remove(&handler)?;
-        self.forget_overdue(now);
+        self.clear_overdue(now);
         if self.records.values().any(|wait| wait.handler == handler) {
             self.alarms.insert(handler, alarm);
             return None;
@@ -162,8 +162,8 @@ impl Waits {
         Some(Signal::TargetBack { handler, lasted: now.saturating_sub(alarm.since) })
     }
 
-    /// Forgets the records that are overdue, and the alarms of handlers that have no other.
-    fn forget_overdue(&mut self, now: Duration) {
+    /// Removes the records that are overdue, and the alarms of handlers that have no other.
+    fn clear_overdue(&mut self, now: Duration) {
         let Self { records, alarms, .. } = self;
         records.retain(|_, wait| now.saturating_sub(wait.due) <= OVERDUE);
         alarms.retain(|handler, _| records.values().any(|wait| wait.handler == *handler));

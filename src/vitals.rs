@@ -31,9 +31,9 @@ struct Signs {
     fetches_fail_since: Option<Instant>,
     /// The begin of the settle under way. Set by `settle_begins`, cleared by `settle_ends`.
     settles_since: Option<Instant>,
-    /// The partitions without a live owner in the last view. Set by `note_unowned`.
+    /// The partitions without a live owner in the last view. Set by `set_unowned`.
     unowned: PartitionSet,
-    /// The partitions without a live owner in the view before it. Set by `note_unowned`.
+    /// The partitions without a live owner in the view before it. Set by `set_unowned`.
     unowned_before: PartitionSet,
 }
 
@@ -64,8 +64,8 @@ impl Vitals {
         self.signs().settles_since = None;
     }
 
-    /// Notes the partitions without a live owner in the next view.
-    pub(crate) fn note_unowned(&self, unowned: PartitionSet) {
+    /// Sets the partitions without a live owner, from a new view.
+    pub(crate) fn set_unowned(&self, unowned: PartitionSet) {
         let mut signs = self.signs();
         signs.unowned_before = std::mem::replace(&mut signs.unowned, unowned);
     }

@@ -106,7 +106,7 @@ impl<'a, DB: Place> Show<'a, DB> {
             .values_mut()
             .filter(|state| **state == State::Live)
             .for_each(|state| *state = State::Left);
-        self.look().await?;
+        self.refresh().await?;
         self.note("the replicas have shut down and handed their partitions back".to_owned());
         self.draw(true)?;
         self.stage.enter(What::Finished)?;
@@ -126,7 +126,7 @@ impl<'a, DB: Place> Show<'a, DB> {
         let mut ticks = interval(TICK);
         loop {
             ticks.tick().await;
-            self.look().await?;
+            self.refresh().await?;
             self.draw(false)?;
             let fair = self.owners.len() / FIRST_REPLICAS;
             if (1..=FIRST_REPLICAS).all(|number| self.partitions_of(number) >= fair.max(1)) {
@@ -146,7 +146,7 @@ impl<'a, DB: Place> Show<'a, DB> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            self.look().await?;
+            self.refresh().await?;
             self.play().await?;
             self.draw(false)?;
             for number in self.fleet.fallen()? {
@@ -215,11 +215,11 @@ impl<'a, DB: Place> Show<'a, DB> {
         Ok(())
     }
 
-    async fn look(&mut self) -> Result<(), Box<dyn Error>> {
+    async fn refresh(&mut self) -> Result<(), Box<dyn Error>> {
         let number_of = |owner: Owner| (1..=LATECOMER).find(|number| owner.name == name_of(*number));
         let owners = self.stage.owners().await?;
         self.owners = owners.into_iter().map(|owner| owner.and_then(number_of)).collect();
-        Ok(self.watch.look()?)
+        Ok(self.watch.refresh()?)
     }
 
     fn partitions_of(&self, number: usize) -> usize {

@@ -101,7 +101,7 @@ impl Watch {
     }
 
     /// Reads what is new.
-    pub(crate) fn look(&mut self) -> io::Result<()> {
+    pub(crate) fn refresh(&mut self) -> io::Result<()> {
         let now = Instant::now();
         for followed in self.replicas.values_mut() {
             for (event, kind, end) in followed.read(now)? {

@@ -118,11 +118,11 @@ impl Heartbeat {
 
 impl Heartbeat {
     /// Writes the unowned partitions of each view into `vitals`. Never ends.
-    pub(crate) async fn note_unowned(&self, vitals: &Vitals) {
+    pub(crate) async fn report_unowned(&self, vitals: &Vitals) {
         let mut views = self.views();
         while views.changed().await.is_ok() {
             let unowned = views.borrow_and_update().as_ref().map(ViewSnapshot::unowned);
-            vitals.note_unowned(unowned.unwrap_or_default());
+            vitals.set_unowned(unowned.unwrap_or_default());
         }
         std::future::pending().await
     }

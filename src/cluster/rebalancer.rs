@@ -76,7 +76,7 @@ impl Rebalancer {
         let mut changes = self.ownership.changes();
         let interval = self.config.rebalance_interval;
         loop {
-            let looked_at = Instant::now();
+            let began_at = Instant::now();
             changes.mark_unchanged();
             self.views.mark_unchanged();
             if *self.draining.borrow() {
@@ -95,8 +95,8 @@ impl Rebalancer {
                     interval
                 }
             };
-            let soonest = looked_at + interval / CHANGED_SHARE;
-            self.wait_until(looked_at + pause, soonest, &mut observations, &mut changes).await;
+            let soonest = began_at + interval / CHANGED_SHARE;
+            self.wait_until(began_at + pause, soonest, &mut observations, &mut changes).await;
         }
     }
 
@@ -190,7 +190,7 @@ impl Rebalancer {
         let own = |partition: &Partition| view.claims[partition.index()].owner == Some(self.me);
         let claim = |partition: Partition| (partition, view.claims[partition.index()].generation);
         self.grant(&Partition::all().filter(own).map(claim).collect::<Vec<_>>());
-        // A pause between two statements must not make the view look younger than it is.
+        // A pause between two statements must not make the view younger than it is.
         let at = self.ownership.clock().now();
         self.evict_silent(&mut view, at, observations).await?;
         let moves = self.moves(&view);
@@ -395,8 +395,8 @@ mod tests {
             (first, ownership.generation(first).unwrap())
         }
 
-        /// Removes this claim from the database.
-        async fn forget(&self, claim: (Partition, Generation)) {
+        /// Deletes this claim from the database.
+        async fn delete(&self, claim: (Partition, Generation)) {
             let Rebalancer { store, me, .. } = &self.rebalancer;
             assert_eq!(store.release(*me, &[claim]).await.unwrap(), 1);
         }
@@ -407,7 +407,7 @@ mod tests {
         let stage = Stage::new().await;
         assert!(matches!(stage.tick().await, Ticked::Settled));
         let (partition, generation) = stage.first();
-        stage.forget((partition, generation)).await;
+        stage.delete((partition, generation)).await;
         let claimed = stage.rebalancer.store.claim(stage.other, &[(partition, generation)]).await.unwrap();
         assert_eq!(claimed, [(partition, Generation(generation.0 + 1))]);
         assert!(matches!(stage.tick().await, Ticked::Evicted));
@@ -415,9 +415,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_member_whose_claim_the_database_has_forgotten_gives_everything_up() {
+    async fn a_member_whose_claim_the_database_has_lost_gives_everything_up() {
         let stage = Stage::new().await;
-        stage.forget(stage.first()).await;
+        stage.delete(stage.first()).await;
         assert!(matches!(stage.tick().await, Ticked::Evicted));
     }
 
@@ -426,7 +426,7 @@ mod tests {
     async fn a_member_whose_claim_is_of_another_generation_gives_everything_up() {
         let stage = Stage::new().await;
         let claim = stage.first();
-        stage.forget(claim).await;
+        stage.delete(claim).await;
         let Rebalancer { store, me, .. } = &stage.rebalancer;
         assert_eq!(store.claim(*me, &[claim]).await.unwrap().len(), 128);
         assert!(matches!(stage.tick().await, Ticked::Evicted));
@@ -463,7 +463,7 @@ mod tests {
         let claim = stage.first();
         let ownership = &stage.rebalancer.ownership;
         ownership.drain(PartitionSet::from_iter([claim.0]));
-        stage.forget(claim).await;
+        stage.delete(claim).await;
         assert!(matches!(stage.tick().await, Ticked::Settled));
         assert_eq!(ownership.generation(claim.0), Some(Generation(claim.1.0 + 1)), "it was free to claim");
         assert!(ownership.is_open(claim.0));

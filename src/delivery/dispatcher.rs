@@ -203,7 +203,7 @@ impl Dispatcher {
     fn fetched(&mut self, mut result: FetchResult) {
         let now = Instant::now();
         if let Some(changes) = result.cluster_changes {
-            self.outside.ownership.note_changes(changes);
+            self.outside.ownership.publish_changes(changes);
         }
         if let Some(error) = &result.error {
             self.outside.ownership.vitals().fetch_failed();

@@ -38,17 +38,17 @@ pub fn assign(live: &BTreeSet<InstanceId>, claims: &[Claim; PARTITION_COUNT]) ->
     if live.is_empty() {
         return assignment;
     }
-    let mut room = shares(live, claims);
+    let mut capacity = shares(live, claims);
     for partition in Partition::all() {
         let owner = claims[partition.index()].owner;
-        if let Some((owner, left)) = owner.and_then(|owner| Some((owner, room.get_mut(&owner)?)))
+        if let Some((owner, left)) = owner.and_then(|owner| Some((owner, capacity.get_mut(&owner)?)))
             && *left > 0
         {
             *left -= 1;
             assignment[partition.index()] = Some(owner);
         }
     }
-    let mut takers = room.into_iter().flat_map(|(id, left)| std::iter::repeat_n(id, left));
+    let mut takers = capacity.into_iter().flat_map(|(id, left)| std::iter::repeat_n(id, left));
     for slot in assignment.iter_mut().filter(|slot| slot.is_none()) {
         *slot = takers.next();
     }

@@ -100,11 +100,11 @@ impl Progress {
         Self { index_from, ids_from: None }
     }
 
-    /// What the next claim reads. During a backlog that is a pass over the ids; `look` asks for the index
-    /// meanwhile, because the pass goes by what is committed late.
-    pub fn next(self, look: bool) -> Reading {
+    /// What the next claim reads. During a backlog that is a pass over the ids. With `by_index` it is the
+    /// index instead, because the pass misses what is committed late.
+    pub fn next(self, by_index: bool) -> Reading {
         match self.ids_from {
-            Some(from) if !look => Reading::Ids { from },
+            Some(from) if !by_index => Reading::Ids { from },
             _ => Reading::Index { from: self.index_from },
         }
     }
@@ -170,12 +170,12 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
         /// Claims go on until every pending record is claimed, wherever they begin, whatever is committed late
-        /// and whenever somebody looks at the index.
+        /// and however often a claim reads the index.
         #[test]
         fn every_pending_record_is_claimed(
             partitions in prop::collection::vec(0_i64..256, 0..200),
             late in prop::collection::vec(0_i64..256, 0..20),
-            looks in prop::collection::vec(any::<bool>(), 500),
+            by_index in prop::collection::vec(any::<bool>(), 500),
             begin in 0_i64..256,
             batch in 1_usize..40,
         ) {
@@ -183,15 +183,15 @@ mod tests {
             let mut pending = ids(&partitions, 100);
             let mut late = ids(&late, 1);
             let mut progress = Some(Progress::new(partition(begin)));
-            let mut looks = looks.into_iter();
+            let mut by_index = by_index.into_iter();
             while let Some(now) = progress {
-                let Some(look) = looks.next() else { break };
-                let reading = now.next(look);
+                let Some(next) = by_index.next() else { break };
+                let reading = now.next(next);
                 let found = claim(&mut pending, reading, batch);
                 pending.extend(late.pop());
                 progress = now.after(reading, found);
             }
-            prop_assert!(progress.is_none() || looks.next().is_none());
+            prop_assert!(progress.is_none() || by_index.next().is_none());
             if progress.is_none() {
                 // A commit is followed by a claim: what came after the last one is wanted anew.
                 prop_assert!(pending.len() <= 1, "{pending:?}");

@@ -13,19 +13,21 @@
 //! | [`lifecycle`] | the next step after an attempt, and what is written |
 //! | [`retry`] | whether and when a failed record is tried again |
 //! | [`pacing`] | how many records to fetch, and when to fetch again |
+//! | [`rate`] | when a handler with a rate limit may be called again |
 //! | [`claim`] | what to claim next in claimed mode, and when to renew |
 //! | [`crashes`] | how crashes of the owners count against a record |
 //! | [`reading`] | which statements find the pending records |
 //! | [`horizon`] | nothing: what the database tells of its ids |
 //! | [`watermark`] | the id at which a fetch must begin |
 //! | [`witnesses`] | the same, while transactions stay open |
-//! | [`seen`] | which ids are not read again when one of them ends |
+//! | [`id_ranges`] | which ids are not read again when an open transaction ends |
 
 pub mod assignment;
 mod backoff;
 pub mod claim;
 pub mod crashes;
 pub mod horizon;
+pub mod id_ranges;
 pub mod lease;
 pub mod lifecycle;
 pub mod liveness;
@@ -33,6 +35,5 @@ pub mod pacing;
 pub mod rate;
 pub mod reading;
 pub mod retry;
-pub mod seen;
 pub mod watermark;
 pub mod witnesses;

@@ -15,7 +15,7 @@ pub struct FetchLimits {
     pub max_in_flight_bytes: usize,
 }
 
-/// The number of records to fetch next, 0 if there is no room.
+/// The number of records to fetch next, 0 if memory is full.
 ///
 /// `mean_bytes` is the mean payload of recent records in bytes. The byte limit is kept by fetching fewer
 /// records.

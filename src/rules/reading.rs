@@ -190,12 +190,12 @@ pub struct Readings {
 }
 
 impl Readings {
-    /// Notes the last known id before a settle.
+    /// A settle begins: keeps the last known id.
     pub fn settle_begins(&mut self) {
         self.settle_began_at = self.watermark.last_id();
     }
 
-    /// Notes the number of the settle's transaction.
+    /// The settle has ended: keeps the number of its transaction.
     pub fn settle_ends(&mut self, number: Option<(i64, Server)>) {
         let (last_id, server) = self.settle_began_at;
         // If the last id and the number are of different servers, they prove nothing together.

@@ -159,7 +159,7 @@ impl LowWatermark {
         self.bystanders = Some(found).filter(|found| found.server == self.server);
     }
 
-    /// Notes that a transaction of this process got its number after `last_id` was drawn. A number of another
+    /// A transaction of this process got its number after `last_id` was drawn. A number of another
     /// server proves nothing about the ids of this one.
     pub(super) fn wrote(&mut self, last_id: RecordId, number: i64, server: Server) {
         if server == self.server {

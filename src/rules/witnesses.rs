@@ -10,7 +10,7 @@
 //! records below. Both snapshots are those of the statements that read the records: with a snapshot of
 //! another moment, a later record could pass an earlier one that became visible in between.
 
-use super::seen::Seen;
+use super::id_ranges::IdRanges;
 use crate::record::RecordId;
 
 /// The most witnesses that are kept. With fewer witnesses, bounds are lower, but never wrong.
@@ -72,7 +72,7 @@ pub struct Witnesses {
     ladder: Vec<Witness>,
     read: Option<Read>,
     /// Ids whose rows were seen, while a transaction stays open that may have drawn an id far below.
-    seen: Seen,
+    seen: IdRanges,
 }
 
 impl Witnesses {
@@ -146,7 +146,7 @@ impl Witnesses {
         // Below the bounds nothing is read again. What is above `to` was seen earlier, and is not read again now.
         let least = open.iter().filter_map(|(_, least)| *least).min();
         let above = to.saturating_add(1);
-        self.seen.forget_below(least.map_or(above, |least| least.min(above)));
+        self.seen.remove_below(least.map_or(above, |least| least.min(above)));
         self.read = Some(Read { end: snapshot.end, open, to });
         // Transactions that are open in later snapshots are open in this one, with their bounds beside them,
         // or have numbers from its end on.
@@ -154,7 +154,7 @@ impl Witnesses {
         self.ladder.drain(..needed.unwrap_or(0));
     }
 
-    /// Notes that these transactions had no record id when `last_id` was read. Those that were open in the
+    /// These transactions had no record id when `last_id` was read. Those that were open in the
     /// last snapshot draw only ids above `last_id`.
     pub fn stand_by(&mut self, numbers: &[i64], last_id: RecordId) {
         for (number, least) in self.read.iter_mut().flat_map(|read| &mut read.open) {
@@ -195,12 +195,12 @@ impl Witnesses {
         if let Some(read) = &mut self.read {
             read.to = read.to.min(id.saturating_sub(1));
         }
-        self.seen.forget_from(id);
+        self.seen.remove_from(id);
     }
 
     /// Drops the extent of the last fetch.
     pub fn reset(&mut self) {
-        (self.read, self.seen) = (None, Seen::default());
+        (self.read, self.seen) = (None, IdRanges::default());
     }
 }
 

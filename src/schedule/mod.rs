@@ -25,7 +25,7 @@ pub struct Scheduled {
     pub event_id: Uuid,
     /// The number of records written: one per handler of the type. 0 for a duplicate.
     pub records: usize,
-    /// Whether the dedup key was seen before, so that nothing was written.
+    /// Whether the dedup key existed already, so that nothing was written.
     pub duplicate: bool,
 }
 

@@ -67,7 +67,7 @@ impl Routes {
         Ok(())
     }
 
-    /// Notes that the list was current at this time, if it was ever read.
+    /// The list was current at this time, if it was ever read.
     pub(crate) fn confirm(&self, at: Instant) {
         let mut published = self.published.write().unwrap_or_else(PoisonError::into_inner);
         published.refreshed = published.refreshed.map(|refreshed| refreshed.max(at));

@@ -98,8 +98,8 @@ impl Scheduler {
         Ok((scheduled, records))
     }
 
-    /// Notes the dedup key, locks keys if the order is strict, and inserts the records. If the dedup key was
-    /// noted before, writes nothing and returns false.
+    /// Inserts the dedup key, locks keys if the order is strict, and inserts the records. If the dedup key
+    /// exists, writes nothing and returns false.
     async fn write<DB: Database>(
         &self,
         conn: &mut DB::Connection,
@@ -107,7 +107,7 @@ impl Scheduler {
         dedup_key: Option<&str>,
     ) -> Result<bool, ScheduleError> {
         if let Some(dedup_key) = dedup_key
-            && !DB::note_dedup_key(conn, &self.tables, dedup_key).await?
+            && !DB::insert_dedup_key(conn, &self.tables, dedup_key).await?
         {
             return Ok(false);
         }

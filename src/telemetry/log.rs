@@ -146,7 +146,7 @@ impl LogObserver {
         true
     }
 
-    /// Notes that a record waits for the target of this handler. Returns the line to write.
+    /// A record waits for the target of this handler. Returns the line to write.
     fn unavailable(&self, handler: &Name) -> Option<Line> {
         let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
         targets.entry(handler.clone()).or_default().failed(Clock::Boot.now())

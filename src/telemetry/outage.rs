@@ -28,7 +28,7 @@ struct Current {
 }
 
 impl Outage {
-    /// Notes a failed call at this time of the process clock. Returns the line to write.
+    /// A call has failed at this time of the process clock. Returns the line to write.
     pub(super) fn failed(&mut self, now: Duration) -> Option<Line> {
         // Without heartbeats, no reply shows that an outage has ended.
         self.0.take_if(|current| now.saturating_sub(current.last) > EVERY);
@@ -45,7 +45,7 @@ impl Outage {
         Some(Line::GoesOn { lasted: current.lasted(), failures: current.failures })
     }
 
-    /// Notes the reply of a beat. Two replies without a failure between them end the outage: a single reply
+    /// A beat got a reply. Two replies without a failure between them end the outage: a single reply
     /// may come while other connections or other statements still fail.
     pub(super) fn answered(&mut self) -> Option<Line> {
         let current = self.0.as_mut()?;

@@ -19,7 +19,7 @@ use crate::{
 /// The events and deliveries of one call.
 pub(crate) type Call = Vec<(Placed, Delivery)>;
 
-/// Notes its calls and returns the results of `results`.
+/// Lists its calls and returns the results of `results`.
 pub(crate) struct Batch<F> {
     calls: Arc<Log<Call>>,
     results: F,
@@ -164,7 +164,7 @@ pub(crate) async fn a_batch_that_panics_fails_its_first_record<T: User>(stage: &
         all_done(call)
     });
     deliver(stage, Registration::batch("search", 3, handler), &run_of("order-1", 3)).await;
-    // The call that panicked was not noted.
+    // The call that panicked is not in the list.
     assert_eq!(numbers(&calls), [vec![(1, 2)], vec![(2, 1), (3, 1)]]);
 }
 
@@ -237,7 +237,7 @@ pub(crate) async fn a_mixed_batch_with_few_results_tries_the_others_again<T: Use
     assert!(calls.all().iter().flatten().all(|(_, delivery)| delivery.attempt == 1));
 }
 
-/// Notes the types and keys of its calls. If `away`, the target is unreachable in the first call.
+/// Lists the types and keys of its calls. If `away`, the target is unreachable in the first call.
 struct Relay {
     calls: Arc<Log<Vec<(String, String, u32)>>>,
     away: std::sync::atomic::AtomicBool,

@@ -220,7 +220,7 @@ pub(crate) async fn claims_of_a_crashed_process_come_again_after_the_lease<T: Us
     let ledger = Ledger::default();
     let begun = ledger.clone();
     let hangs = typed("bookkeeper", move |event, delivery| {
-        begun.note(Step::Began, &event, &delivery);
+        begun.push(Step::Began, &event, &delivery);
         std::future::pending()
     });
     let crashes = outbox_with(stage, short.clone(), [hangs]).await;
@@ -257,10 +257,10 @@ pub(crate) async fn a_record_that_no_process_survives_is_set_aside<T: User>(stag
         _ => None,
     };
     for process in 1..=3 {
-        let noted = ledger.clone();
+        let kept = ledger.clone();
         let deadly = typed("bookkeeper", move |event, delivery| {
             let hangs = process < 3 || event.number == 1;
-            noted.note(if hangs { Step::Began } else { Step::Done }, &event, &delivery);
+            kept.push(if hangs { Step::Began } else { Step::Done }, &event, &delivery);
             async move {
                 match hangs {
                     true => std::future::pending().await,
@@ -295,9 +295,9 @@ pub(crate) async fn a_record_that_no_process_survives_is_set_aside<T: User>(stag
 pub(crate) async fn a_shutdown_gives_back_what_waits<T: User>(stage: &Stage<T>) {
     let (release, held) = tokio::sync::watch::channel(false);
     let ledger = Ledger::default();
-    let noted = ledger.clone();
+    let kept = ledger.clone();
     let waits = typed("bookkeeper", move |event, delivery| {
-        noted.note(Step::Began, &event, &delivery);
+        kept.push(Step::Began, &event, &delivery);
         let mut held = held.clone();
         async move {
             let _ = held.wait_for(|release| *release).await;

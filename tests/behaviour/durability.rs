@@ -10,20 +10,20 @@ use crate::{
     target::PostgresTarget,
 };
 
-/// Each statement that writes a table of the cluster notes the setting it runs with.
-const NOTE: &[&str] = &[
-    "CREATE TABLE {outbox}noted (what text, setting text)",
-    "CREATE FUNCTION {outbox}note() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN \
-     INSERT INTO {outbox}noted VALUES (TG_TABLE_NAME, current_setting('synchronous_commit')); RETURN NULL; END$$",
-    "CREATE TRIGGER note AFTER INSERT OR UPDATE ON {outbox}instance EXECUTE FUNCTION {outbox}note()",
-    "CREATE TRIGGER note AFTER UPDATE ON {outbox}partition EXECUTE FUNCTION {outbox}note()",
+/// Each statement that writes a table of the cluster writes down the setting that it runs with.
+const TRIGGERS: &[&str] = &[
+    "CREATE TABLE {outbox}settings (what text, setting text)",
+    "CREATE FUNCTION {outbox}keep_setting() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN \
+     INSERT INTO {outbox}settings VALUES (TG_TABLE_NAME, current_setting('synchronous_commit')); RETURN NULL; END$$",
+    "CREATE TRIGGER keep_setting AFTER INSERT OR UPDATE ON {outbox}instance EXECUTE FUNCTION {outbox}keep_setting()",
+    "CREATE TRIGGER keep_setting AFTER UPDATE ON {outbox}partition EXECUTE FUNCTION {outbox}keep_setting()",
 ];
 
 /// The user's connections, and therefore the server's defaults for the workers, do not wait for the disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_claims_and_beats_commit_durably() {
     let stage = Stage::<PostgresTarget>::open().await.unwrap();
-    for statement in NOTE {
+    for statement in TRIGGERS {
         stage.execute(statement).await;
     }
     let options = stage.pool.connect_options().as_ref().clone().options([("synchronous_commit", "off")]);
@@ -37,17 +37,17 @@ async fn postgres_claims_and_beats_commit_durably() {
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;
     until_empty(&outbox).await;
     let sql = format!(
-        "SELECT what || ' ' || setting FROM {}noted GROUP BY 1 HAVING count(*) > 0",
+        "SELECT what || ' ' || setting FROM {}settings GROUP BY 1 HAVING count(*) > 0",
         crate::user::qualifier(&stage.tables)
     );
-    let noted = eventually("writes of both tables", async || {
+    let settings = eventually("writes of both tables", async || {
         let rows = sqlx::query(sqlx::AssertSqlSafe(sql.clone())).fetch_all(&stage.pool).await.unwrap();
-        let noted: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-        let of = |table: &str| noted.iter().any(|line| line.contains(table));
-        (of("instance") && of("partition")).then_some(noted)
+        let settings: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        let of = |table: &str| settings.iter().any(|line| line.contains(table));
+        (of("instance") && of("partition")).then_some(settings)
     })
     .await;
-    assert!(noted.iter().all(|line| line.ends_with(" on")), "{noted:?}");
+    assert!(settings.iter().all(|line| line.ends_with(" on")), "{settings:?}");
     running.shutdown().await;
     stage.erase().await;
 }

@@ -23,7 +23,7 @@ use crate::{
 
 pub(crate) type Told = (&'static str, Placed, Failure);
 
-/// Notes its calls, and succeeds or fails.
+/// Lists its calls, and succeeds or fails.
 pub(crate) struct Fallback {
     name: &'static str,
     told: UnboundedSender<Told>,

@@ -120,7 +120,7 @@ impl TransactionalHandler<Memory> for Book {
         tx: &mut MemoryConnection,
         delivery: &Delivery,
     ) -> Result<(), HandlerError> {
-        self.0.note(Step::Began, &event, delivery);
+        self.0.push(Step::Began, &event, delivery);
         tx.push_effect(event.number.to_string());
         Ok(())
     }

@@ -139,11 +139,11 @@ fn slow_after_one(ledger: &Ledger, go_on: &Arc<Notify>) -> Registration {
     typed("bookkeeper", move |event: Placed, delivery| {
         let (ledger, go_on) = (ledger.clone(), Arc::clone(&go_on));
         async move {
-            ledger.note(Step::Began, &event, &delivery);
+            ledger.push(Step::Began, &event, &delivery);
             if event.number == 2 {
                 go_on.notified().await;
             }
-            ledger.note(Step::Done, &event, &delivery);
+            ledger.push(Step::Done, &event, &delivery);
             Ok(())
         }
     })
@@ -173,11 +173,11 @@ pub(crate) async fn a_lane_released_by_another_process_goes_on_in_a_crowded_part
     stage: &Stage<T>,
 ) {
     let (ledger, hung, blocked) = (Ledger::default(), "slow", neighbour("slow"));
-    let (note, key) = (ledger.clone(), blocked.clone());
+    let (kept, key) = (ledger.clone(), blocked.clone());
     let repaired = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&repaired);
     let handler = typed("bookkeeper", move |event: Placed, delivery| {
-        let (ledger, key, repaired) = (note.clone(), key.clone(), Arc::clone(&seen));
+        let (ledger, key, repaired) = (kept.clone(), key.clone(), Arc::clone(&seen));
         async move {
             if event.key != key {
                 return std::future::pending().await;
@@ -185,7 +185,7 @@ pub(crate) async fn a_lane_released_by_another_process_goes_on_in_a_crowded_part
             if repaired.load(SeqCst) == 0 {
                 return Err(HandlerError::permanent("not yet"));
             }
-            ledger.note(Step::Done, &event, &delivery);
+            ledger.push(Step::Done, &event, &delivery);
             Ok(())
         }
     });
@@ -222,17 +222,17 @@ async fn a_handler_that_blocks_past_a_lapse_stops_its_own_lane_only() {
     config.cluster.stale_instance_timeout = Duration::from_secs(1);
     config.database.call_timeout = Duration::from_millis(500);
     let (release, released) = mpsc::channel::<()>();
-    let (note, released) = (ledger.clone(), Arc::new(Mutex::new(Some(released))));
+    let (kept, released) = (ledger.clone(), Arc::new(Mutex::new(Some(released))));
     let handler = typed("bookkeeper", move |event: Placed, delivery| {
-        let (ledger, released) = (note.clone(), Arc::clone(&released));
+        let (ledger, released) = (kept.clone(), Arc::clone(&released));
         async move {
-            ledger.note(Step::Began, &event, &delivery);
+            ledger.push(Step::Began, &event, &delivery);
             let first = released.lock().unwrap().take_if(|_| event.key == "blocks");
             if let Some(released) = first {
                 // The handler blocks its thread, which no handler should do.
                 let _ = released.recv_timeout(LIMIT);
             }
-            ledger.note(Step::Done, &event, &delivery);
+            ledger.push(Step::Done, &event, &delivery);
             Ok(())
         }
     });

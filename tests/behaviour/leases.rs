@@ -107,13 +107,13 @@ async fn without_beats_nothing_is_dispatched_until_one_is_answered() {
 async fn a_lapse_cancels_what_runs_and_counts_no_attempt() {
     let stage = Paused::new();
     let ledger = Ledger::default();
-    let noted = ledger.clone();
+    let kept = ledger.clone();
     let slow = typed("bookkeeper", move |event: Placed, delivery| {
-        let ledger = noted.clone();
+        let ledger = kept.clone();
         async move {
-            ledger.note(Step::Began, &event, &delivery);
+            ledger.push(Step::Began, &event, &delivery);
             sleep(s(10)).await;
-            ledger.note(Step::Done, &event, &delivery);
+            ledger.push(Step::Done, &event, &delivery);
             Ok(())
         }
     });
@@ -257,14 +257,14 @@ async fn dropping_a_start_that_waits_leaves_nothing_behind() {
     assert_eq!(stage.signals.count(joined), 0, "workers that nobody holds");
 }
 
-/// Notes the records that it takes.
+/// Lists the records that it takes.
 struct Fallback(Ledger);
 
 impl keylane::FallbackHandler for Fallback {
     type Event = Placed;
 
     async fn handle(&self, event: Placed, failure: &keylane::Failure) -> Result<(), keylane::HandlerError> {
-        self.0.note(Step::Done, &event, &failure.delivery);
+        self.0.push(Step::Done, &event, &failure.delivery);
         Ok(())
     }
 }
@@ -280,7 +280,7 @@ async fn fallbacks_of_a_handover(wait: Duration) -> (usize, usize, usize) {
         typed("bookkeeper", move |event: Placed, delivery| {
             let (ledger, wait) = (ledger.clone(), wait.clone());
             async move {
-                ledger.note(Step::Began, &event, &delivery);
+                ledger.push(Step::Began, &event, &delivery);
                 if let Some(wait) = wait {
                     wait.notified().await;
                 }

@@ -86,7 +86,7 @@ pub(crate) struct Entry {
 pub(crate) struct Ledger(Arc<Log<Entry>>);
 
 impl Ledger {
-    pub(crate) fn note(&self, step: Step, event: &Placed, delivery: &Delivery) {
+    pub(crate) fn push(&self, step: Step, event: &Placed, delivery: &Delivery) {
         if std::env::var("TRACE").is_ok() {
             eprintln!(
                 "{:?} {step:?} {event:?} id {} attempt {} gen {:?}",
@@ -100,7 +100,7 @@ impl Ledger {
         self.0.push(Entry { step, event, delivery, at: tokio::time::Instant::now() });
     }
 
-    /// A handler that notes its calls and returns the result of `decide`.
+    /// A handler that lists its calls and returns the result of `decide`.
     pub(crate) fn handler<F>(&self, id: &str, decide: F) -> Registration
     where
         F: Fn(&Placed, &Delivery) -> Result<(), HandlerError> + Send + Sync + 'static,
@@ -109,16 +109,16 @@ impl Ledger {
         typed(id, move |event, delivery| {
             let (ledger, decide) = (ledger.clone(), Arc::clone(&decide));
             async move {
-                ledger.note(Step::Began, &event, &delivery);
+                ledger.push(Step::Began, &event, &delivery);
                 tokio::task::yield_now().await;
                 let result = decide(&event, &delivery);
-                ledger.note(if result.is_ok() { Step::Done } else { Step::Failed }, &event, &delivery);
+                ledger.push(if result.is_ok() { Step::Done } else { Step::Failed }, &event, &delivery);
                 result
             }
         })
     }
 
-    /// A handler that notes its calls and succeeds.
+    /// A handler that lists its calls and succeeds.
     pub(crate) fn keeper(&self, id: &str) -> Registration {
         self.handler(id, |_, _| Ok(()))
     }
@@ -137,7 +137,7 @@ impl Ledger {
         of_key.map(|entry| entry.event.number).collect()
     }
 
-    /// Waits until `count` steps of this kind were noted, for a key or for all.
+    /// Waits until `count` steps of this kind are listed, for a key or for all.
     pub(crate) async fn until(&self, step: Step, key: Option<&str>, count: usize) {
         let what = format!("{count} times {step:?} of {key:?}");
         let is = |entry: &&Entry| entry.step == step && key.is_none_or(|key| key == entry.event.key);

@@ -29,7 +29,7 @@ pub(crate) trait Door: Doorman {
     /// The statement that revokes all rights on the tables.
     const REVOKE: &str;
     /// The statement that removes all grants of a user, so that the user can be dropped.
-    const FORGET: &str;
+    const DROP_GRANTS: &str;
     /// The call that schedules from SQL: the text before `{outbox}schedule`, and the text after its payload.
     const CALL: (&str, &str);
     /// Closes the connections of a pool.
@@ -37,10 +37,10 @@ pub(crate) trait Door: Doorman {
 }
 
 macro_rules! door {
-    ($($target:ty: $options:ty, $revoke:literal, $forget:literal, $call:expr;)*) => {$(
+    ($($target:ty: $options:ty, $revoke:literal, $drop_grants:literal, $call:expr;)*) => {$(
         impl Door for $target {
             const REVOKE: &str = $revoke;
-            const FORGET: &str = $forget;
+            const DROP_GRANTS: &str = $drop_grants;
             const CALL: (&str, &str) = $call;
 
             async fn close(pool: &Pool<Self>) {

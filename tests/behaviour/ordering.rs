@@ -115,15 +115,15 @@ pub(crate) async fn a_key_takes_up_where_another_instance_has_stopped<T: User>(s
 pub(crate) async fn a_slow_key_does_not_starve_the_others<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let (open, gate) = watch::channel(false);
-    let noted = ledger.clone();
+    let kept = ledger.clone();
     let slow = typed("bookkeeper", move |event, delivery| {
-        let (ledger, mut gate) = (noted.clone(), gate.clone());
+        let (ledger, mut gate) = (kept.clone(), gate.clone());
         async move {
-            ledger.note(Step::Began, &event, &delivery);
+            ledger.push(Step::Began, &event, &delivery);
             if event.key == "slow" {
                 gate.wait_for(|open| *open).await?;
             }
-            ledger.note(Step::Done, &event, &delivery);
+            ledger.push(Step::Done, &event, &delivery);
             Ok(())
         }
     });

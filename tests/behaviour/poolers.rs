@@ -21,7 +21,7 @@ use crate::{
 type PgStage = Stage<PostgresTarget>;
 
 /// A pool behind an old pooler, as a user has it: `extra_float_digits` is refused in the start-up packet, and
-/// named statements are forgotten.
+/// named statements are lost.
 fn pool(mode: &str) -> PgPool {
     let options: PgConnectOptions = url(&format!("KEYLANE_TEST_PGBOUNCER_{mode}_URL")).parse().unwrap();
     let options = options.extra_float_digits(None).statement_cache_capacity(0);
@@ -110,7 +110,7 @@ async fn postgres_a_process_that_only_schedules_works_through_a_pooler_in_transa
     let running = worker.start().await.unwrap();
     let pool = pool("SINGLE");
     let producer = builder(&stage, pool.clone()).build().await.unwrap();
-    // The list of handlers is read on a separate connection, for which there must be room.
+    // The list of handlers is read on a separate connection, for which one must be free.
     stage.schedule(&producer, &[placed("order-0", 1)]).await;
     schedule_with_effects(&stage, &producer, &pool).await;
     ledger.until_done(21).await;

@@ -60,19 +60,19 @@ impl<E: Clone> Log<E> {
         self.entries.lock().unwrap().clone()
     }
 
-    /// Waits until `look` finds what it looks for in the list, and returns the result.
-    pub(crate) async fn until<R>(&self, what: &str, look: impl Fn(&[E]) -> Option<R>) -> R {
+    /// Waits until `find` finds what is wanted in the list, and returns the result.
+    pub(crate) async fn until<R>(&self, what: &str, find: impl Fn(&[E]) -> Option<R>) -> R {
         let mut length = self.length.subscribe();
-        let looking = async {
+        let search = async {
             loop {
                 length.mark_unchanged();
-                if let Some(found) = look(&self.entries.lock().unwrap()) {
+                if let Some(found) = find(&self.entries.lock().unwrap()) {
                     return found;
                 }
                 length.changed().await.expect("the sender is here");
             }
         };
-        bounded(what, looking).await
+        bounded(what, search).await
     }
 }
 

@@ -254,15 +254,15 @@ pub(crate) async fn a_panic_is_a_failure_with_its_text<T: User>(stage: &Stage<T>
 
 pub(crate) async fn a_call_that_takes_too_long_is_a_failure<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
-    let noted = ledger.clone();
+    let kept = ledger.clone();
     let hangs = typed("bookkeeper", move |event: Placed, delivery| {
-        let ledger = noted.clone();
+        let ledger = kept.clone();
         async move {
-            ledger.note(Step::Began, &event, &delivery);
+            ledger.push(Step::Began, &event, &delivery);
             if ledger.steps(Step::Began).len() == 1 {
                 std::future::pending::<()>().await;
             }
-            ledger.note(Step::Done, &event, &delivery);
+            ledger.push(Step::Done, &event, &delivery);
             Ok(())
         }
     });

@@ -86,7 +86,7 @@ type OutboxOf<T> = (crate::target::Pool<T>, Outbox<<T as crate::target::Target>:
 
 async fn dismiss<T: Door + SqlTarget>(stage: &Stage<T>, pool: &crate::target::Pool<T>, user: &str) {
     T::close(pool).await;
-    T::order(&stage.pool, user, T::FORGET).await;
+    T::order(&stage.pool, user, T::DROP_GRANTS).await;
     T::dismiss(&stage.pool, user).await;
 }
 

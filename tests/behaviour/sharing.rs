@@ -37,9 +37,9 @@ impl TransactionalHandler<Memory> for Slow {
         _: &mut MemoryConnection,
         delivery: &Delivery,
     ) -> Result<(), HandlerError> {
-        self.0.note(Step::Began, &event, delivery);
+        self.0.push(Step::Began, &event, delivery);
         sleep(s(5)).await;
-        self.0.note(Step::Done, &event, delivery);
+        self.0.push(Step::Done, &event, delivery);
         Ok(())
     }
 }

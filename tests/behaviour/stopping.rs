@@ -21,12 +21,12 @@ fn waiting(ledger: &Ledger, gate: Option<watch::Receiver<bool>>) -> Registration
     typed("bookkeeper", move |event: Placed, delivery| {
         let (ledger, gate) = (ledger.clone(), gate.clone());
         async move {
-            ledger.note(Step::Began, &event, &delivery);
+            ledger.push(Step::Began, &event, &delivery);
             match gate {
                 Some(mut gate) => drop(gate.wait_for(|open| *open).await?),
                 None => std::future::pending().await,
             }
-            ledger.note(Step::Done, &event, &delivery);
+            ledger.push(Step::Done, &event, &delivery);
             Ok(())
         }
     })

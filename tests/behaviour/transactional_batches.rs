@@ -18,14 +18,14 @@ use crate::{
     user::User,
 };
 
-/// One record of a call that has ended.
-type Seen = (Placed, Delivery);
+/// One record of a call: its event and its delivery.
+type Called = (Placed, Delivery);
 
 /// Writes the effects of a batch, then fails if `fails` is true for one of its records.
 struct Book<T: User, F> {
     pool: Pool<T>,
     tables: Tables,
-    calls: Arc<Log<Vec<Seen>>>,
+    calls: Arc<Log<Vec<Called>>>,
     fails: F,
     target: PhantomData<fn() -> T>,
 }
@@ -33,7 +33,7 @@ struct Book<T: User, F> {
 impl<T, F> TransactionalBatchHandler<T::Db> for Book<T, F>
 where
     T: User,
-    F: Fn(&Seen) -> bool + Send + Sync + 'static,
+    F: Fn(&Called) -> bool + Send + Sync + 'static,
 {
     type Event = Placed;
 
@@ -45,7 +45,7 @@ where
     ) -> Result<(), HandlerError> {
         assert_eq!(events.len(), deliveries.len());
         let mut there: BTreeSet<String> = T::effects(&self.pool, &self.tables).await.into_iter().collect();
-        let call: Vec<Seen> =
+        let call: Vec<Called> =
             events.into_iter().zip(deliveries.iter().map(|&delivery| delivery.clone())).collect();
         self.calls.push(call.clone());
         for (event, _) in &call {
@@ -57,7 +57,7 @@ where
             T::write_effect(tx, &self.tables, &effect).await;
             assert!(there.insert(effect), "{event:?} a second time");
         }
-        match call.iter().find(|seen| (self.fails)(seen)) {
+        match call.iter().find(|called| (self.fails)(called)) {
             Some((event, _)) => Err(HandlerError::new(format!("refused {} {}", event.key, event.number))),
             None => Ok(()),
         }
@@ -68,13 +68,13 @@ where
 const SIZE: usize = 50;
 
 struct Delivered {
-    calls: Vec<Vec<Seen>>,
+    calls: Vec<Vec<Called>>,
     effects: Vec<String>,
 }
 
-async fn book<T: User, F>(stage: &Stage<T>, fails: F) -> (Book<T, F>, Arc<Log<Vec<Seen>>>)
+async fn book<T: User, F>(stage: &Stage<T>, fails: F) -> (Book<T, F>, Arc<Log<Vec<Called>>>)
 where
-    F: Fn(&Seen) -> bool + Send + Sync + 'static,
+    F: Fn(&Called) -> bool + Send + Sync + 'static,
 {
     T::make_effects(&stage.pool, &stage.tables).await;
     let calls = Arc::new(Log::default());
@@ -85,7 +85,7 @@ where
 /// Schedules before the workers start, so that they find all events at once, and delivers the events.
 async fn deliver<T: User, F>(stage: &Stage<T>, events: &[Placed], fails: F) -> Delivered
 where
-    F: Fn(&Seen) -> bool + Send + Sync + 'static,
+    F: Fn(&Called) -> bool + Send + Sync + 'static,
 {
     let (handler, calls) = book(stage, fails).await;
     let outbox = stage.outbox([Registration::transactional_mixed_batch("books", SIZE, handler)]).await;
@@ -119,7 +119,7 @@ pub(crate) async fn what_fails_in_a_batch_fails_alone<T: User>(stage: &Stage<T>)
     // Fewer records than a batch takes, so that the failing one is among others.
     let events = dealt(6, 6);
     let fails =
-        |(event, delivery): &Seen| (&*event.key, event.number) == ("key-4", 3) && delivery.attempt < 3;
+        |(event, delivery): &Called| (&*event.key, event.number) == ("key-4", 3) && delivery.attempt < 3;
     let Delivered { calls, effects } = deliver(stage, &events, fails).await;
     assert_eq!(effects, once(&events));
     for (event, delivery) in calls.iter().flatten() {
@@ -138,14 +138,14 @@ pub(crate) async fn what_fails_in_a_batch_fails_alone<T: User>(stage: &Stage<T>)
 
 pub(crate) async fn every_second_of_a_batch_fails_once<T: User>(stage: &Stage<T>) {
     let events = dealt(6, 8);
-    let fails = |(event, delivery): &Seen| event.number.is_multiple_of(2) && delivery.attempt == 1;
+    let fails = |(event, delivery): &Called| event.number.is_multiple_of(2) && delivery.attempt == 1;
     let Delivered { effects, .. } = deliver(stage, &events, fails).await;
     assert_eq!(effects, once(&events));
 }
 
 pub(crate) async fn a_batch_of_one_key_is_a_run_of_it<T: User>(stage: &Stage<T>) {
     let (handler, calls) =
-        book(stage, |(event, delivery): &Seen| event.number == 7 && delivery.attempt == 1).await;
+        book(stage, |(event, delivery): &Called| event.number == 7 && delivery.attempt == 1).await;
     let outbox = stage.outbox([Registration::transactional_batch("books", 8, handler)]).await;
     let events: Vec<Placed> = ["order-1", "order-2"].into_iter().flat_map(|key| run_of(key, 20)).collect();
     stage.schedule(&outbox, &events).await;
@@ -159,7 +159,8 @@ pub(crate) async fn a_batch_of_one_key_is_a_run_of_it<T: User>(stage: &Stage<T>)
 }
 
 pub(crate) async fn what_is_spent_in_a_batch_blocks_its_key<T: User>(stage: &Stage<T>) {
-    let (handler, _) = book(stage, |(event, _): &Seen| (&*event.key, event.number) == ("key-2", 2)).await;
+    let (handler, _) =
+        book(stage, |(event, _): &Called| (&*event.key, event.number) == ("key-2", 2)).await;
     let outbox = stage.outbox([Registration::transactional_mixed_batch("books", SIZE, handler)]).await;
     let events = dealt(3, 4);
     stage.schedule(&outbox, &events).await;
@@ -185,7 +186,7 @@ async fn schedule_undecodable<T: User>(stage: &Stage<T>, outbox: &Outbox<T::Db>)
 }
 
 pub(crate) async fn a_payload_that_does_not_fit_fails_alone<T: User>(stage: &Stage<T>) {
-    let (handler, calls) = book(stage, |_: &Seen| false).await;
+    let (handler, calls) = book(stage, |_: &Called| false).await;
     let policy = RetryPolicy::default().undecodable(keylane::handler::OnUndecodable::Fail);
     let handler = Registration::transactional_mixed_batch("books", SIZE, handler).retry(policy);
     let outbox = stage.outbox([handler]).await;

@@ -57,23 +57,23 @@ where
         tx: &mut Connection<T>,
         delivery: &Delivery,
     ) -> Result<(), HandlerError> {
-        self.ledger.note(Step::Began, &event, delivery);
+        self.ledger.push(Step::Began, &event, delivery);
         T::write_effect(tx, &self.tables, &format!("{}/{}", event.key, event.number)).await;
         match (self.then)(&event, delivery) {
             Then::Succeed => {}
             Then::Fail => {
-                self.ledger.note(Step::Failed, &event, delivery);
+                self.ledger.push(Step::Failed, &event, delivery);
                 return Err(HandlerError::new("refused"));
             }
             Then::Refuse => return Err(HandlerError::permanent("refused for good")),
             Then::Away => return Err(HandlerError::unavailable(Duration::from_millis(50))),
             Then::Panic => {
-                self.ledger.note(Step::Failed, &event, delivery);
+                self.ledger.push(Step::Failed, &event, delivery);
                 panic!("out of paper");
             }
             Then::Hang => std::future::pending().await,
         }
-        self.ledger.note(Step::Done, &event, delivery);
+        self.ledger.push(Step::Done, &event, delivery);
         Ok(())
     }
 }
@@ -214,7 +214,7 @@ impl FallbackHandler for Sorry {
     type Event = Placed;
 
     async fn handle(&self, event: Placed, failure: &Failure) -> Result<(), HandlerError> {
-        self.0.note(Step::Done, &event, &failure.delivery);
+        self.0.push(Step::Done, &event, &failure.delivery);
         Ok(())
     }
 }

@@ -117,7 +117,7 @@ pub(crate) async fn no_second_step_waits_for_a_first_one<T: Server>(outbox: &Out
     }
 }
 
-/// The second step looks again, although the first one has locked its rows.
+/// The second step checks again, although the first one has locked its rows.
 pub(crate) async fn a_second_step_takes_nothing_that_is_claimed<T: Server>(outbox: &Outbox<T>) {
     let free = schedule(outbox, 3).await;
     let claimed = outbox.store.claim_records(of(InstanceId::generate(), pending(), LONG, 2)).await.unwrap();

@@ -14,8 +14,8 @@ use crate::{
     target::{Server, SqliteTarget, Tx},
 };
 
-async fn note<T: Server>(outbox: &Outbox<T>, tx: &mut Tx<T>, key: &str) -> Result<bool, StoreError> {
-    T::Db::note_dedup_key(tx, &outbox.tables, key).await
+async fn insert<T: Server>(outbox: &Outbox<T>, tx: &mut Tx<T>, key: &str) -> Result<bool, StoreError> {
+    T::Db::insert_dedup_key(tx, &outbox.tables, key).await
 }
 
 async fn lock<T: Server>(outbox: &Outbox<T>, tx: &mut Tx<T>, key: &str) -> Result<(), StoreError> {
@@ -31,10 +31,10 @@ fn one_is_told_to_try_again<A, B>(one: Result<A, StoreError>, other: Result<B, S
 
 pub(crate) async fn a_deadlock_of_two_rows_is_told_to_try_again<T: Server>(outbox: &Outbox<T>) {
     let (mut one, mut other) = (outbox.begin().await, outbox.begin().await);
-    note(outbox, &mut one, "payment-1").await.unwrap();
-    note(outbox, &mut other, "payment-2").await.unwrap();
+    insert(outbox, &mut one, "payment-1").await.unwrap();
+    insert(outbox, &mut other, "payment-2").await.unwrap();
     // The victim must end its transaction, or the other one waits on.
-    let crossed = |mut tx: Tx<T>, key: &'static str| async move { note(outbox, &mut tx, key).await };
+    let crossed = |mut tx: Tx<T>, key: &'static str| async move { insert(outbox, &mut tx, key).await };
     let (one, other) =
         promptly(async { tokio::join!(crossed(one, "payment-2"), crossed(other, "payment-1")) }).await;
     one_is_told_to_try_again(one, other);
@@ -53,13 +53,13 @@ pub(crate) async fn a_deadlock_of_strict_keys_is_told_to_try_again<T: Server>(ou
 pub(crate) async fn a_lock_that_is_not_granted_is_told_to_try_again<T: Server>(outbox: &Outbox<T>) {
     let mut holder = outbox.begin().await;
     lock(outbox, &mut holder, "order-1").await.unwrap();
-    note(outbox, &mut holder, "payment-1").await.unwrap();
+    insert(outbox, &mut holder, "payment-1").await.unwrap();
     for strict in [true, false] {
         let mut waiting = outbox.begin().await;
         T::execute(&mut waiting, T::WAIT_ONE_SECOND.to_owned()).await.unwrap();
         let refused = match strict {
             true => promptly(lock(outbox, &mut waiting, "order-1")).await.unwrap_err(),
-            false => promptly(note(outbox, &mut waiting, "payment-1")).await.unwrap_err(),
+            false => promptly(insert(outbox, &mut waiting, "payment-1")).await.unwrap_err(),
         };
         assert_eq!(refused.class, ErrorClass::Retry, "{}", refused.chain());
     }

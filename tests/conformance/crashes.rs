@@ -72,7 +72,11 @@ pub(crate) async fn a_partition_that_is_calm_is_suspected_no_more<T: Target>(out
     let worker = owner(outbox).await;
     let both = [partition(1), partition(2)].into_iter().collect();
     outbox.store.calm(outbox.join().await.id, both).await.unwrap();
-    assert_eq!(suspicions(outbox).await.len(), 3, "only its owner says so, but what is gone is forgotten");
+    assert_eq!(
+        suspicions(outbox).await.len(),
+        3,
+        "only the owner clears a suspicion, unless its record is gone"
+    );
     outbox.store.calm(worker.id, both).await.unwrap();
     assert_eq!(suspicions(outbox).await, [suspicion(1, Some(id), 1)], "the record is still there");
 }

@@ -277,13 +277,13 @@ macro_rules! everywhere {
                 purge_takes_nothing_that_is_not_done
             }
             dedup {
-                a_dedup_key_is_noted_once
-                a_dedup_key_is_noted_once_in_a_transaction
+                a_dedup_key_is_inserted_once
+                a_dedup_key_is_inserted_once_in_a_transaction
                 a_dedup_key_is_rolled_back_with_its_transaction
                 dedup_keys_differ_in_case_and_blanks
-                a_dedup_key_of_255_bytes_is_noted_once
+                a_dedup_key_of_255_bytes_is_inserted_once
                 a_second_dedup_key_waits_for_the_first_to_commit
-                a_second_dedup_key_is_noted_if_the_first_rolls_back
+                a_second_dedup_key_is_inserted_if_the_first_rolls_back
                 dedup_keys_are_purged_by_their_own_age
             }
             dead_letters {

@@ -172,7 +172,7 @@ struct Course {
 }
 
 impl Course {
-    /// Notes a fetch, and asserts that it or an earlier one has brought all events of the key that were
+    /// Adds a fetch. Asserts that this or an earlier fetch has brought all events of the key that were
     /// committed before a fetched event was scheduled.
     fn bring(&mut self, events: impl Iterator<Item = Uuid>, at: &str) {
         let new: Vec<Uuid> = events.collect();
@@ -243,7 +243,7 @@ pub(crate) async fn a_fetch_that_brings_a_record_has_its_causes<T: Target>(outbo
     }
 }
 
-/// Inserts and commits some time later, one transaction per key at a time. Notes the committed events per
+/// Inserts and commits some time later, one transaction per key at a time. Lists the committed events per
 /// key.
 async fn write<T: Target>(outbox: &Outbox<T>, keys: &[Mutex<Vec<Uuid>>], seed: u64) {
     let mut dice = Rng::with_seed(seed);

@@ -12,8 +12,8 @@ use crate::{
 /// More than two batches, and less than three.
 const MANY: i64 = 5_120;
 
-/// Notes this many dedup keys; those with higher numbers are younger.
-async fn note_many<T: SqlTarget>(outbox: &Outbox<T>) {
+/// Inserts this many dedup keys. Keys with higher numbers are younger.
+async fn insert_many<T: SqlTarget>(outbox: &Outbox<T>) {
     let digit = |place: usize| {
         format!("(SELECT partition_no AS n FROM {{outbox}}partition WHERE partition_no < {place})")
     };
@@ -27,7 +27,7 @@ async fn note_many<T: SqlTarget>(outbox: &Outbox<T>) {
 }
 
 pub(crate) async fn a_purge_takes_more_than_a_batch<T: SqlTarget>(outbox: &Outbox<T>) {
-    note_many(outbox).await;
+    insert_many(outbox).await;
     assert_eq!(outbox.store.purge(Duration::ZERO, Duration::from_secs(3600)).await.unwrap(), 0);
     assert_eq!(outbox.store.purge(Duration::ZERO, Duration::ZERO).await.unwrap(), MANY as u64);
 }
@@ -45,7 +45,7 @@ pub(crate) async fn purging_takes_the_stopped_and_their_fence_rows<T: SqlTarget>
 }
 
 pub(crate) async fn a_purge_of_many_dedup_keys_comes_in_batches<T: Server>(outbox: &Outbox<T>) {
-    note_many(outbox).await;
+    insert_many(outbox).await;
     // A transaction has the youngest row locked.
     outbox.execute("INSERT INTO {outbox}dedup (dedup_key) VALUES ('youngest')").await;
     a_moment().await;

@@ -92,7 +92,7 @@ pub(crate) async fn a_statement_of_a_dedup_key_tells_a_duplicate<T: SqlTarget>(o
     let options = || ScheduleOptions::new().dedup_key("payment-1");
     for is_new in [true, false] {
         let statements = producer.statements_raw(event(), options()).await.unwrap();
-        assert_eq!(statements.statements[0].step, Step::NoteDedupKey);
+        assert_eq!(statements.statements[0].step, Step::InsertDedupKey);
         let mut tx = outbox.begin().await;
         assert_eq!(run::<T>(&mut tx, &statements).await, is_new);
         outbox.commit(tx).await;

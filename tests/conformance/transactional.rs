@@ -41,7 +41,7 @@ impl<DB: Database> TransactionalBatchCall<DB> for Effect {
         Box::pin(async move {
             for record in records {
                 let effect = format!("effect of {}", record.delivery.key);
-                let first = DB::note_dedup_key(tx, &self.tables, &effect).await?;
+                let first = DB::insert_dedup_key(tx, &self.tables, &effect).await?;
                 assert!(first, "the effect is there already");
             }
             match self.then {
@@ -98,7 +98,7 @@ async fn has_effect<T: Target>(outbox: &Outbox<T>, key: &str) -> bool {
     let mut tx = outbox.begin().await;
     let effect = format!("effect of {key}");
     let conn: &mut Connection<T> = &mut tx;
-    !T::Db::note_dedup_key(conn, &outbox.tables, &effect).await.unwrap()
+    !T::Db::insert_dedup_key(conn, &outbox.tables, &effect).await.unwrap()
 }
 
 async fn one<T: Target>(outbox: &Outbox<T>) -> (Worker, Record) {

@@ -18,7 +18,7 @@ const CARRIERS: &[&str] = &[
     "FetchBudget",
     "FetchRequest",
     "FetchResult",
-    "Member",
+    "PartRecord",
     "Name",
     "Refused",
     "Wanted",

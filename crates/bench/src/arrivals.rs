@@ -1,5 +1,5 @@
-//! Events that arrive at a steady rate by the clock, even if earlier events are late. The module notes when each
-//! event was committed and when it reached its handler.
+//! Events that arrive at a steady rate by the clock, even if earlier events are late. The module keeps the times
+//! at which each event was committed and reached its handler.
 
 use std::{
     borrow::Cow,
@@ -65,7 +65,7 @@ pub(super) struct Entry {
     pub(super) waited: Duration,
 }
 
-/// The handler: notes when an event of this run enters it. In another process it notes nothing.
+/// The handler: keeps the time at which an event of this run enters it. In another process it does nothing.
 pub(super) struct Enter(pub(super) Option<Arc<Arrivals>>);
 
 impl Handler for Enter {
@@ -81,14 +81,14 @@ impl Handler for Enter {
 }
 
 impl Arrivals {
-    /// Room for at most this many events.
+    /// For at most this many events.
     pub(super) fn new(most: usize, load: Load) -> Arc<Self> {
         let times = (0..most).map(|_| Times::default()).collect();
         let (committed, entered) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Arc::new(Self { load, times, committed, entered, stopped: AtomicBool::new(false) })
     }
 
-    /// The library, with the handler that notes the events.
+    /// The library, with the handler that keeps the times.
     pub(super) fn outbox<E: Engine>(self: &Arc<Self>, stage: &Stage<E>, config: Config) -> OutboxBuilder<E> {
         let handler = Registration::typed(HANDLER, Enter(Some(Arc::clone(self))));
         Outbox::builder(stage.pool.clone()).config(config).handler(handler)
@@ -127,7 +127,7 @@ impl Arrivals {
     pub(super) async fn commit<E: Engine>(&self, outboxes: &[Outbox<E>], number: usize) -> Result<()> {
         let [outbox, others @ ..] = outboxes else { return Ok(()) };
         outbox.transaction(async |tx| outbox.schedule(tx, &self.arrival(number)).await).await?;
-        self.note(number..number + 1);
+        self.committed_now(number..number + 1);
         others.iter().for_each(Outbox::wake);
         Ok(())
     }
@@ -140,7 +140,7 @@ impl Arrivals {
     ) -> Result<()> {
         let arrivals: Vec<Arrival> = numbers.clone().map(|number| self.arrival(number)).collect();
         outbox.transaction(async |tx| outbox.schedule_all(tx, &arrivals).await).await?;
-        self.note(numbers);
+        self.committed_now(numbers);
         Ok(())
     }
 
@@ -157,7 +157,7 @@ impl Arrivals {
             written
         };
         outbox.transaction(write).await?;
-        self.note(number..number + 1);
+        self.committed_now(number..number + 1);
         Ok(())
     }
 
@@ -165,13 +165,13 @@ impl Arrivals {
         Arrival { number, event: Event::numbered(number, self.load) }
     }
 
-    /// Notes that the events of these numbers have just been committed.
-    fn note(&self, numbers: Range<usize>) {
+    /// The events of these numbers have just been committed.
+    fn committed_now(&self, numbers: Range<usize>) {
         let now = Instant::now();
         numbers.for_each(|number| self.committed(number, now));
     }
 
-    /// Notes when the event of this number was committed.
+    /// The event of this number was committed at this time.
     pub(super) fn committed(&self, number: usize, at: Instant) {
         if self.times.get(number).is_some_and(|times| times.committed.set(at).is_ok()) {
             self.committed.fetch_add(1, SeqCst);
@@ -191,7 +191,7 @@ impl Arrivals {
         self.times.len()
     }
 
-    /// Notes an event that has come as the payload of a message.
+    /// An event has come as the payload of a message.
     #[cfg(feature = "kafka")]
     pub(super) fn receive(&self, payload: &[u8]) {
         if let Ok(arrival) = serde_json::from_slice::<Arrival>(payload) {
@@ -199,7 +199,7 @@ impl Arrivals {
         }
     }
 
-    /// Notes that an event has entered the handler. A second delivery does not count.
+    /// An event has entered the handler. A second delivery does not count.
     fn enter(&self, number: usize) {
         let now = Instant::now();
         if self.times.get(number).is_some_and(|times| times.entered.set(now).is_ok()) {

@@ -102,7 +102,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
         report.note(format!("committed by another process; polls every {interval:?}"));
         return Ok(report);
     }
-    report.note(format!("polling: nothing wakes the instance, it looks every {POLL_INTERVAL:?}, and sooner while there is traffic"));
+    report.note(format!("polling: nothing wakes the instance; it polls every {POLL_INTERVAL:?}, and sooner while there is traffic"));
     Ok(report)
 }
 

@@ -62,7 +62,7 @@ impl Tuning {
         let delivery = &mut config.delivery;
         delivery.concurrency = self.concurrency.unwrap_or(delivery.concurrency);
         delivery.batch_size = self.batch.unwrap_or(delivery.batch_size);
-        // Room for two batches at least, so that a fetch can go on while the last one is handled.
+        // At least two batches fit, so that a fetch goes on while the last one is handled.
         delivery.max_in_flight = delivery.max_in_flight.max(2 * delivery.batch_size);
         config
     }

@@ -1,7 +1,7 @@
 //! `bench scale`: the assignment of partitions in a cluster too large to start, in memory alone.
 //!
-//! In each tick all instances look at the same moment and act on what they have seen. First one instance owns
-//! everything and all others join, then half of them die, then as many join again.
+//! In each tick all instances read the view at the same moment, then act on it. First one instance owns everything
+//! and all others join. Then half of them die. Then as many join again.
 
 use std::{collections::BTreeSet, num::NonZeroUsize, time::Duration};
 

@@ -62,7 +62,7 @@ pub fn check_settings(
     Ok(config)
 }
 
-/// Looks after the tables of an outbox.
+/// Manages the tables of an outbox.
 #[derive(Debug, Parser)]
 #[command(name = "keylane", version)]
 struct Arguments {

@@ -112,17 +112,17 @@ impl<DB: LockDatabase> LockClientBuilder<DB> {
     }
 
     fn made(self, tables: &Tables) -> LockClient<DB> {
-        let ears = Arc::default();
+        let waiters = Arc::default();
         let direct = self.signal_pool.as_ref().unwrap_or(&self.pool);
         let shared = Shared {
-            wake: DB::Wake::new(direct, &self.pool, Arc::clone(&ears)),
+            wake: DB::Wake::new(direct, &self.pool, Arc::clone(&waiters)),
             sql: Statements::render::<DB>(tables),
             schema: Schema::new::<DB>(Templates::of::<DB>().migration, tables, SCHEMA_NUMBER),
             client: uuid::Uuid::now_v7().simple().to_string(),
             name: self.name.chars().take(100).collect(),
             lease: self.lease,
             named: DB::may_name(&self.pool),
-            ears,
+            waiters,
             tickets: Default::default(),
             pool: self.pool,
         };

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use keylane_sql::SqlDatabase;
 
-use crate::signals::{Ear, Ears};
+use crate::signals::{Waiter, Waiters};
 
 /// A database that locks can live in: `sqlx::Postgres`, `sqlx::MySql` (MariaDB, too) or `sqlx::Sqlite`. Sealed.
 pub trait LockDatabase: SqlDatabase {
@@ -16,7 +16,7 @@ pub trait LockDatabase: SqlDatabase {
 /// How a client learns that a ticket of another client has gone.
 pub trait Wake<DB: SqlDatabase>: Send + Sync + 'static {
     /// Opens no connection yet. `direct` leads to the server itself, `pool` may lead through a pooler.
-    fn new(direct: &sqlx::Pool<DB>, pool: &sqlx::Pool<DB>, ears: Arc<Ears>) -> Self;
+    fn new(direct: &sqlx::Pool<DB>, pool: &sqlx::Pool<DB>, waiters: Arc<Waiters>) -> Self;
 
     /// A ticket of this client is about to be queued.
     fn open(&self, _ticket: &str) -> impl Future<Output = ()> + Send {
@@ -35,7 +35,7 @@ pub trait Wake<DB: SqlDatabase>: Send + Sync + 'static {
 
     /// Returns when the ticket of another client may have gone, and after `longest` at the latest. Where no
     /// signal can come, after a poll interval.
-    fn wait(&self, ear: &Ear, ticket: &str, longest: Duration) -> impl Future<Output = ()> + Send;
+    fn wait(&self, waiter: &Waiter, ticket: &str, longest: Duration) -> impl Future<Output = ()> + Send;
 }
 
 #[cfg(feature = "postgres")]

@@ -14,7 +14,7 @@ use crate::{
     error::LockError,
     rules::{self, Standing},
     shared::{Shared, again, chance},
-    signals::Ear,
+    signals::Waiter,
     ticket::NewTicket,
     trust::Trust,
 };
@@ -57,9 +57,9 @@ impl<DB: LockDatabase> Place<DB> {
 
     /// Waits until nobody is ahead. `false` if the ticket has gone: it was not renewed in time.
     pub(crate) async fn wait(&self) -> Result<bool, LockError> {
-        let ear = self.shared.ears.open();
+        let waiter = self.shared.waiters.open();
         let standing = |highest| rules::standing(self.token, highest);
-        if !self.shared.wait(&self.resource, self.token, &ear, standing).await? {
+        if !self.shared.wait(&self.resource, self.token, &waiter, standing).await? {
             self.trust.lose();
             return Ok(false);
         }
@@ -133,7 +133,7 @@ impl<DB: LockDatabase> Shared<DB> {
         // A try whose answer was lost may have deleted the ticket. While the trust lasts, nobody else does.
         let was_ours = matches!(deleted, Ok(1..)) || (tries > 1 && trust.is_held());
         trust.lose();
-        self.ears.gone(&ticket);
+        self.waiters.gone(&ticket);
         DB::Wake::close(&self.wake, &ticket).await;
         deleted.map(|_| was_ours)
     }
@@ -146,7 +146,7 @@ impl<DB: LockDatabase> Shared<DB> {
         standing: impl Fn(Vec<rules::Ahead>) -> Standing,
     ) -> Result<Standing, LockError> {
         loop {
-            match standing(again(|| self.look(resource, token)).await?) {
+            match standing(again(|| self.read_queue(resource, token)).await?) {
                 Standing::Behind(ahead) if ahead.left.is_zero() => {
                     again(|| self.evict(resource, &ahead)).await?;
                 }
@@ -160,22 +160,22 @@ impl<DB: LockDatabase> Shared<DB> {
         &self,
         resource: &str,
         token: i64,
-        ear: &Ear,
+        waiter: &Waiter,
         standing: impl Fn(Vec<rules::Ahead>) -> Standing,
     ) -> Result<bool, LockError> {
         loop {
-            ear.look();
+            waiter.read_begins();
             let ahead = match self.standing(resource, token, &standing).await? {
                 Standing::Gone => return Ok(false),
                 Standing::First => return Ok(true),
                 Standing::Behind(ahead) => ahead,
             };
-            ear.listen_for(&ahead.ticket);
+            waiter.wait_for(&ahead.ticket);
             // The database rounds to milliseconds, so the wait is one longer.
             let longest = ahead.left + Duration::from_millis(1);
             match ahead.client == self.client {
-                true => ear.rung(longest).await,
-                false => self.wake.wait(ear, &ahead.ticket, longest).await,
+                true => waiter.notified(longest).await,
+                false => self.wake.wait(waiter, &ahead.ticket, longest).await,
             }
         }
     }

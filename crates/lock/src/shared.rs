@@ -10,7 +10,7 @@ use crate::{
     error::LockError,
     renewal::Tickets,
     rules::{self, Ahead},
-    signals::Ears,
+    signals::Waiters,
     statements::Statements,
     ticket::{self, NewTicket},
 };
@@ -30,7 +30,7 @@ pub(crate) struct Shared<DB: LockDatabase> {
     pub(crate) lease: Duration,
     /// Whether statements may have names on the server.
     pub(crate) named: bool,
-    pub(crate) ears: Arc<Ears>,
+    pub(crate) waiters: Arc<Waiters>,
     pub(crate) wake: DB::Wake,
     pub(crate) tickets: Tickets,
 }
@@ -40,7 +40,7 @@ pub(crate) fn chance() -> f64 {
     f64::from(uuid::Uuid::now_v7().as_bytes()[15]) / 256.0
 }
 
-/// The tickets of an answer to `look`.
+/// The tickets of an answer to `read_queue`.
 pub(crate) fn tickets(rows: Vec<Row>) -> Vec<Ahead> {
     let ticket = |mut row: Row| {
         let (ticket, client) = (row.take_text(1), row.take_text(2));
@@ -49,7 +49,7 @@ pub(crate) fn tickets(rows: Vec<Row>) -> Vec<Ahead> {
     rows.into_iter().filter_map(ticket).collect()
 }
 
-pub(crate) const LOOK: &[Kind] = &[Kind::Int, Kind::Text, Kind::Text, Kind::Int];
+pub(crate) const READ_QUEUE: &[Kind] = &[Kind::Int, Kind::Text, Kind::Text, Kind::Int];
 
 impl<DB: LockDatabase> Shared<DB> {
     pub(crate) async fn queue(&self, new: &NewTicket) -> Result<i64, LockError> {
@@ -63,9 +63,9 @@ impl<DB: LockDatabase> Shared<DB> {
     }
 
     /// The two highest tickets of a resource up to a token.
-    pub(crate) async fn look(&self, resource: &str, token: i64) -> Result<Vec<Ahead>, LockError> {
+    pub(crate) async fn read_queue(&self, resource: &str, token: i64) -> Result<Vec<Ahead>, LockError> {
         let values = vec![Value::Exact(resource.to_owned()), Value::Int(token)];
-        Ok(tickets(self.rows("look", &self.sql.look, values, LOOK).await?))
+        Ok(tickets(self.rows("read queue", &self.sql.read_queue, values, READ_QUEUE).await?))
     }
 
     /// The token of a ticket, if it is in its queue.

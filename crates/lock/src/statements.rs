@@ -45,7 +45,7 @@ pub(crate) const LEAVE_POSTGRES: &str = "\
 pub(crate) const LEAVE: &str = "DELETE FROM {lock}ticket WHERE ticket = $1";
 
 /// The two highest tickets up to a token.
-const LOOK: &str = "SELECT token, ticket, client, {int:{left:expires_at}} FROM {lock}ticket \
+const READ_QUEUE: &str = "SELECT token, ticket, client, {int:{left:expires_at}} FROM {lock}ticket \
     WHERE resource = $1 AND token <= $2 ORDER BY token DESC LIMIT 2";
 const FIND: &str = "SELECT token FROM {lock}ticket WHERE ticket = $1";
 const EVICT: &str = "DELETE FROM {lock}ticket WHERE resource = $1 AND token = $2 AND expires_at < {now}";
@@ -63,7 +63,7 @@ pub(crate) struct Statements {
     pub(crate) draw: String,
     pub(crate) queue: String,
     pub(crate) leave: String,
-    pub(crate) look: String,
+    pub(crate) read_queue: String,
     pub(crate) find: String,
     pub(crate) evict: String,
     pub(crate) renew: String,
@@ -81,7 +81,7 @@ impl Statements {
             draw: text(templates.draw),
             queue: text(templates.queue),
             leave: text(templates.leave),
-            look: text(LOOK),
+            read_queue: text(READ_QUEUE),
             find: text(FIND),
             evict: text(EVICT),
             renew: text(RENEW),
@@ -102,7 +102,7 @@ mod tests {
         let all = Statements::render::<sqlx::MySql>(&Tables::of("lock"));
         assert!(!all.renew.contains('$') && all.renew.ends_with("ticket IN ({list})"), "{}", all.renew);
         for text in
-            [&all.draw, &all.queue, &all.leave, &all.look, &all.evict, &all.count_entries, &all.places]
+            [&all.draw, &all.queue, &all.leave, &all.read_queue, &all.evict, &all.count_entries, &all.places]
         {
             assert!(!text.contains(['{', '$']), "{text}");
         }

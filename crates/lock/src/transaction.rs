@@ -10,7 +10,7 @@ use crate::{
     error::LockError,
     request::{LONGEST_RESOURCE, check},
     rules::{Standing, standing_without_ticket},
-    shared::{LOOK, tickets},
+    shared::{READ_QUEUE, tickets},
     templates::{Templates, Waits},
     ticket,
 };
@@ -53,8 +53,8 @@ impl<DB: LockDatabase> LockClient<DB> {
         if !self.can_wait(conn).await? {
             return self.first_or_held(conn, resource, token).await;
         }
-        let ear = shared.ears.open();
-        let waited = shared.wait(resource, token, &ear, standing_without_ticket);
+        let waiter = shared.waiters.open();
+        let waited = shared.wait(resource, token, &waiter, standing_without_ticket);
         match timeout_at(Instant::now() + self.timeout, waited).await {
             Ok(waited) => waited.map(|_| token),
             Err(_) => Err(LockError::TimedOut { resource: resource.to_owned(), waited: self.timeout }),
@@ -83,8 +83,8 @@ impl<DB: LockDatabase> LockClient<DB> {
         let key = Value::Exact(resource.to_owned());
         loop {
             let values = vec![key.clone(), Value::Int(token)];
-            let highest = DB::query(conn, &sql.look, values, LOOK, self.shared.named).await;
-            let highest = tickets(highest.map_err(LockError::of::<DB>("look"))?);
+            let highest = DB::query(conn, &sql.read_queue, values, READ_QUEUE, self.shared.named).await;
+            let highest = tickets(highest.map_err(LockError::of::<DB>("read queue"))?);
             let ahead = match standing_without_ticket(highest) {
                 Standing::Behind(ahead) if ahead.left.is_zero() => ahead,
                 Standing::Behind(_) => return Err(LockError::Held { resource: resource.to_owned() }),

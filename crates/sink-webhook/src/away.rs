@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// The most endpoints that are noted as away. Routes can yield any number of endpoints. Those above the limit
+/// The most endpoints that are tracked as away. Routes can yield any number of endpoints. Those above the limit
 /// are tried like all others.
 const LIMIT: usize = 4096;
 
@@ -65,7 +65,7 @@ impl Endpoints {
         }
     }
 
-    /// Notes that the endpoint is away for this time.
+    /// The endpoint is away for this time.
     pub(crate) fn set_away(&self, endpoint: &str, pause: Duration) {
         let until = Instant::now() + pause;
         let mut all = self.away();
@@ -77,7 +77,7 @@ impl Endpoints {
         }
     }
 
-    /// Notes that the endpoint has answered.
+    /// The endpoint has answered.
     pub(crate) fn set_back(&self, endpoint: &str) {
         if self.away().remove(endpoint).is_some() {
             tracing::debug!(target: "keylane_webhook", endpoint, "the endpoint is back");

@@ -21,7 +21,7 @@ use crate::{
 
 /// The lane of every run. Claimed mode has no order, so lanes mean nothing.
 const NO_LANE: LaneId = LaneId(0);
-/// How many waiting records are looked through for those of one key, in batches.
+/// How many waiting records are searched through for those of one key, in batches.
 const SEARCHED_PER_PLACE: usize = 8;
 
 /// The records of one handler that wait.
@@ -145,9 +145,9 @@ impl Queue {
             Some((size, false)) => {
                 let key = first.record.delivery.key.clone();
                 let mut taken: SmallVec<[Item; 1]> = smallvec![first];
-                let (mut at, mut looked) = (0, 0);
-                while taken.len() < size && at < self.items.len() && looked < size * SEARCHED_PER_PLACE {
-                    looked += 1;
+                let (mut at, mut searched) = (0, 0);
+                while taken.len() < size && at < self.items.len() && searched < size * SEARCHED_PER_PLACE {
+                    searched += 1;
                     match self.items[at].record.delivery.key == key {
                         true => taken.extend(self.items.remove(at)),
                         false => at += 1,

@@ -48,7 +48,7 @@ struct Held {
 
 /// The claims of one instance.
 pub(in crate::delivery) struct Claims {
-    /// Claims without a durable outcome. Added by `admit`, removed by `settled` and `forget`.
+    /// Claims without a durable outcome. Added by `admit`, removed by `settled` and `remove`.
     held: HashMap<RecordId, Held>,
     /// The payload bytes of the claims. Follows `held`.
     bytes: usize,
@@ -228,9 +228,9 @@ impl Claims {
             match outcome {
                 Outcome::Completed => self.end(id, token, ClaimEnd::Complete),
                 Outcome::Changed(change) => self.change(id, token, *change, now),
-                Outcome::Written | Outcome::Lost => self.forget(id, token),
+                Outcome::Written | Outcome::Lost => self.remove(id, token),
                 Outcome::Untried if self.stopping => self.end(id, token, ClaimEnd::Release),
-                // A lapse has forgotten it.
+                // A lapse has removed it.
                 Outcome::Untried if !self.holds(id, token) => {}
                 Outcome::Untried => self.waiting.put_back(landed.handler, item),
                 Outcome::Aborted(error) => {
@@ -293,7 +293,7 @@ impl Claims {
             let (id, token) = (outcome.id, outcome.token);
             match refused.contains(&id) && self.holds(id, token) && !self.stopping {
                 true => self.outcomes.refuse(outcome, now),
-                false => self.forget(id, token),
+                false => self.remove(id, token),
             }
         }
     }
@@ -382,7 +382,7 @@ impl Claims {
         self.held.get(&id).is_some_and(|held| held.token == token)
     }
 
-    fn forget(&mut self, id: RecordId, token: i64) {
+    fn remove(&mut self, id: RecordId, token: i64) {
         if self.holds(id, token)
             && let Some(held) = self.held.remove(&id)
         {
@@ -592,7 +592,7 @@ mod tests {
             assert_eq!(claims.next_run(false, now).is_some(), crashes == 4);
             let id = i64::from(crashes);
             match claims.next_outcomes(now) {
-                None => claims.forget(id, fixtures::record(id, "a").delivery.generation.0),
+                None => claims.remove(id, fixtures::record(id, "a").delivery.generation.0),
                 Some(outcomes) => {
                     assert!(matches!(outcomes[0].end, ClaimEnd::Fail { counted: true, .. }));
                     claims.settled(outcomes, &[], now);
@@ -602,9 +602,9 @@ mod tests {
         }
     }
 
-    /// A lapse forgets; what has ended before is written nevertheless.
+    /// A lapse clears the claims. What has ended before is written nevertheless.
     #[tokio::test(start_paused = true)]
-    async fn a_lapse_forgets_what_was_claimed() {
+    async fn a_lapse_clears_what_was_claimed() {
         let (registry, ownership) = (fixtures::registry(|_| Ok(())), fixtures::owning_all());
         let (mut claims, now) = (claims(&DeliveryConfig::default()), Instant::now());
         let wanted = claims.next_claim(1, now).unwrap();

@@ -12,7 +12,7 @@ use crate::{
     store::Source,
 };
 
-/// One in this many polls looks for suspects, and at the index during a pass over the ids.
+/// One in this many polls searches for suspects. During a pass over the ids it also reads the index.
 const POLLS_PER_SEARCH: u32 = 5;
 
 /// What is wanted, and when.
@@ -29,8 +29,8 @@ pub(super) struct Wants {
     claiming: bool,
     /// Whether records were wanted while a claim was under way. Set by `want`, cleared by `found`.
     woken: bool,
-    /// Whether the next claim looks at the index. Set by `fire`, cleared by `next`.
-    look: bool,
+    /// Whether the next claim of pending records reads the index. Set by `fire`, cleared by `next`.
+    by_index: bool,
 }
 
 impl Wants {
@@ -44,7 +44,7 @@ impl Wants {
             suspect: false,
             claiming: false,
             woken: false,
-            look: false,
+            by_index: false,
         }
     }
 
@@ -85,8 +85,8 @@ impl Wants {
         let due = std::mem::take(&mut self.due).then_some(Source::Due);
         let suspect = || (std::mem::take(&mut self.suspect) && !holds_suspect).then_some(Source::Suspect);
         let source = due.or_else(suspect);
-        let source = source.or_else(|| Some(Source::Pending(self.progress?.next(self.look))))?;
-        self.look &= !matches!(source, Source::Pending(_));
+        let source = source.or_else(|| Some(Source::Pending(self.progress?.next(self.by_index))))?;
+        self.by_index &= !matches!(source, Source::Pending(_));
         self.claiming = true;
         Some(source)
     }
@@ -122,9 +122,9 @@ impl Wants {
         let fired = self.timers.fire(now);
         self.due |= fired.due;
         if let Some(poll) = fired.poll {
-            let looks = poll % POLLS_PER_SEARCH == 1;
-            self.look |= looks;
-            self.suspect |= looks;
+            let searches = poll % POLLS_PER_SEARCH == 1;
+            self.by_index |= searches;
+            self.suspect |= searches;
             self.want();
         }
     }

@@ -66,15 +66,15 @@ pub(super) async fn decide(
         }
     }
     report(record, failures, step, &error, entry, context);
-    note_wait(record, step, unavailable, entry, context);
+    track_wait(record, step, unavailable, entry, context);
     // `Step::Fallback` has no change, and the block above has replaced it.
     let change = lifecycle::change(step, stops_lane, entry.lane_rules, &error);
     Outcome::of(change.unwrap_or(Change::Complete))
 }
 
-/// Notes whether the record waits for the target of its handler. Failures that count keep the wait, so that
+/// SignalLog whether the record waits for the target of its handler. Failures that count keep the wait, so that
 /// it does not begin anew with the next one.
-fn note_wait(record: &Record, step: Step, unavailable: bool, entry: &Entry, context: &ExecContext) {
+fn track_wait(record: &Record, step: Step, unavailable: bool, entry: &Entry, context: &ExecContext) {
     let id = record.delivery.id;
     let told = match step {
         Step::Wait { delay } | Step::Retry { delay } if unavailable => {
@@ -248,9 +248,9 @@ mod tests {
 
     /// The kinds of the signals.
     #[derive(Default)]
-    struct Notes(Mutex<Vec<&'static str>>);
+    struct SignalLog(Mutex<Vec<&'static str>>);
 
-    impl Observer for Notes {
+    impl Observer for SignalLog {
         fn on(&self, signal: &Signal) {
             self.0.lock().unwrap().push(match signal {
                 Signal::RetryScheduled { .. } => "retry",
@@ -266,8 +266,8 @@ mod tests {
     /// What an attempt leads to and tells, if the record has failed `failures` times before.
     async fn ends_after(failures: u32, end: Result<(), HandlerError>) -> (Outcome, Vec<&'static str>) {
         let (ownership, done) = (fixtures::owning_all(), unbounded_channel().0);
-        let notes = Arc::new(Notes::default());
-        let observers = Observers(Arc::new(vec![Arc::<Notes>::clone(&notes)]));
+        let log = Arc::new(SignalLog::default());
+        let observers = Observers(Arc::new(vec![Arc::<SignalLog>::clone(&log)]));
         let context = ExecContext { observers, ..fixtures::context(&ownership) };
         let entry = fixtures::entry();
         let mut flight = Flight::new(fixtures::lanes(&ownership, 1), (0, false), None, &done);
@@ -275,7 +275,7 @@ mod tests {
         let mut record = fixtures::record(1, "a");
         record.delivery.attempt = failures + 1;
         let outcome = decide(&mut flight, 0, &entry, &record, end, &context).await;
-        let told = std::mem::take(&mut *notes.0.lock().unwrap());
+        let told = std::mem::take(&mut *log.0.lock().unwrap());
         (outcome, told)
     }
 
@@ -301,8 +301,8 @@ mod tests {
     /// last one. The calls are at these seconds.
     async fn while_away(age: Duration, limit: u64, calls: &[u64]) -> Vec<(&'static str, Vec<&'static str>)> {
         let (ownership, done) = (fixtures::owning_all(), unbounded_channel().0);
-        let notes = Arc::new(Notes::default());
-        let observers = Observers(Arc::new(vec![Arc::<Notes>::clone(&notes)]));
+        let log = Arc::new(SignalLog::default());
+        let observers = Observers(Arc::new(vec![Arc::<SignalLog>::clone(&log)]));
         let context = ExecContext { observers, ..fixtures::context(&ownership) };
         let mut entry = fixtures::entry();
         let policy = &mut Arc::get_mut(&mut entry).unwrap().retry;
@@ -327,7 +327,7 @@ mod tests {
                 },
                 other => panic!("{other:?}"),
             };
-            led_to.push((outcome, std::mem::take(&mut *notes.0.lock().unwrap())));
+            led_to.push((outcome, std::mem::take(&mut *log.0.lock().unwrap())));
         }
         led_to
     }

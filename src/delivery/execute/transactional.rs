@@ -16,9 +16,9 @@ use crate::{
     store::{TransactionalRun, Work},
 };
 
-/// A record of a part: the records that one transaction tries together.
+/// A record of a part. A part is the records that one transaction tries together.
 #[derive(Clone)]
-struct Member {
+struct PartRecord {
     /// The index of its lane in the flight.
     lane: usize,
     record: Arc<Record>,
@@ -30,7 +30,7 @@ struct Member {
     expires: Option<Duration>,
 }
 
-impl Member {
+impl PartRecord {
     fn has_expired(&self, context: &ExecContext) -> bool {
         self.expires.is_some_and(|expires| expires <= context.clock.now())
     }
@@ -46,8 +46,8 @@ pub(super) async fn run_in_transactions(
 ) {
     let mut parts = parts(flight);
     while let Some(mut part) = parts.pop() {
-        part.retain(|member| flight.next(member.lane).is_some());
-        if let Some(expired) = part.iter().position(|member| member.has_expired(context)) {
+        part.retain(|item| flight.next(item.lane).is_some());
+        if let Some(expired) = part.iter().position(|item| item.has_expired(context)) {
             // The record ends at its place in the lane: behind the earlier records, before the later ones.
             let rest = part.split_off(expired + usize::from(expired == 0));
             parts.push(rest);
@@ -65,12 +65,12 @@ pub(super) async fn run_in_transactions(
     }
 }
 
-/// The records that are tried together, the first part last. A record that has failed before is likely to
+/// The parts of the flight, the first one last. A record that has failed before is likely to
 /// fail again: it is tried by itself, so that its failure rolls back nothing else.
-fn parts(flight: &Flight<'_>) -> Vec<Vec<Member>> {
-    let mut members = Vec::new();
+fn parts(flight: &Flight<'_>) -> Vec<Vec<PartRecord>> {
+    let mut records = Vec::new();
     for lane in 0..flight.lanes() {
-        members.extend(flight.rest(lane).map(|item| Member {
+        records.extend(flight.rest(lane).map(|item| PartRecord {
             lane,
             record: Arc::clone(&item.record),
             ticket: item.permit.ticket(),
@@ -78,8 +78,8 @@ fn parts(flight: &Flight<'_>) -> Vec<Vec<Member>> {
             expires: item.expires,
         }));
     }
-    let parts = members.chunk_by(|one, next| !one.stops_lane && !next.stops_lane);
-    let mut parts: Vec<Vec<Member>> = parts.map(<[Member]>::to_vec).collect();
+    let parts = records.chunk_by(|one, next| !one.stops_lane && !next.stops_lane);
+    let mut parts: Vec<Vec<PartRecord>> = parts.map(<[PartRecord]>::to_vec).collect();
     parts.reverse();
     parts
 }
@@ -89,12 +89,12 @@ async fn run_part(
     flight: &mut Flight<'_>,
     entry: &Entry,
     call: &Arc<dyn TransactionalRun>,
-    part: &[Member],
+    part: &[PartRecord],
     context: &ExecContext,
 ) -> bool {
     let Some((first, rest)) = part.split_first() else { return false };
     let started = context.clock.now();
-    let stop = |flight: &mut Flight<'_>| part.iter().for_each(|member| flight.stop(member.lane));
+    let stop = |flight: &mut Flight<'_>| part.iter().for_each(|item| flight.stop(item.lane));
     let Some(mut slot) = flight.lend_slot() else {
         stop(flight);
         return false;
@@ -102,32 +102,32 @@ async fn run_part(
     for of_lane in part.chunk_by(|one, next| one.lane == next.lane) {
         flight.begin(of_lane[0].lane, of_lane.len(), started);
     }
-    let records: Vec<&Record> = part.iter().map(|member| &*member.record).collect();
-    let stopping = part.iter().filter(|member| member.stops_lane);
-    let stopping: Vec<RecordId> = stopping.map(|member| member.record.delivery.id).collect();
+    let records: Vec<&Record> = part.iter().map(|item| &*item.record).collect();
+    let stopping = part.iter().filter(|item| item.stops_lane);
+    let stopping: Vec<RecordId> = stopping.map(|item| item.record.delivery.id).collect();
     let work = Work {
         records: &records,
         stopping: &stopping,
         states: &context.states,
         timeout: entry.timeout,
-        may_start: &|| part.iter().all(|member| member.ticket.may_start() && !member.has_expired(context)),
+        may_start: &|| part.iter().all(|item| item.ticket.may_start() && !item.has_expired(context)),
     };
     let transacted = flight.wait(slot.run(&**call, &work)).await;
     flight.take_slot_back(slot);
     match transacted {
-        Transacted::Committed => part.iter().for_each(|member| {
-            let ended = context.targets.end(member.record.delivery.id, || context.clock.now());
+        Transacted::Committed => part.iter().for_each(|item| {
+            let ended = context.targets.end(item.record.delivery.id, || context.clock.now());
             ended.into_iter().for_each(|signal| context.observers.emit(signal));
-            flight.end(member.lane, Outcome::Written);
+            flight.end(item.lane, Outcome::Written);
         }),
         Transacted::Untried => stop(flight),
         Transacted::Aborted(error) => {
             stop(flight);
             flight.end(first.lane, Outcome::Aborted(Box::new(error)));
-            rest.iter().for_each(|member| flight.end(member.lane, Outcome::Lost));
+            rest.iter().for_each(|item| flight.end(item.lane, Outcome::Lost));
         }
         Transacted::Lost | Transacted::Failed(_) if !rest.is_empty() => {
-            part.iter().for_each(|member| flight.take_back(member.lane));
+            part.iter().for_each(|item| flight.take_back(item.lane));
             return true;
         }
         Transacted::Lost => flight.end(first.lane, Outcome::Lost),
@@ -165,15 +165,15 @@ mod tests {
         wake::Wake,
     };
 
-    /// Notes the records of each transaction, and which of them may have stopped their lanes. A transaction is open
-    /// after a millisecond, and `end` ends it.
-    struct Notes<F> {
+    /// Keeps the records of each transaction, and which of them may have stopped their lanes. A transaction opens
+    /// within a millisecond, and `end` ends it.
+    struct Trials<F> {
         tried: Mutex<Vec<(Vec<RecordId>, Vec<RecordId>)>>,
         end: F,
     }
 
     #[async_trait::async_trait]
-    impl<F: Fn(&[RecordId]) -> Ran + Send + Sync + 'static> TransactionalRun for Notes<F> {
+    impl<F: Fn(&[RecordId]) -> Ran + Send + Sync + 'static> TransactionalRun for Trials<F> {
         async fn run(&self, _: FenceRow, work: &Work<'_>) -> Ran {
             let ids: Vec<RecordId> = work.records.iter().map(|record| record.delivery.id).collect();
             tokio::time::advance(Duration::from_millis(1)).await;
@@ -217,13 +217,13 @@ mod tests {
         let lanes: SmallVec<[LaneRun; 1]> =
             (0..).zip(lanes).map(|(number, items)| LaneRun::new(LaneId(number), items)).collect();
         let mut flight = Flight::new(lanes, (0, true), Arc::new(slots).slot(), &done);
-        let notes = Arc::new(Notes { tried: Mutex::default(), end });
-        let call: Arc<dyn TransactionalRun> = Arc::<Notes<_>>::clone(&notes);
+        let trials = Arc::new(Trials { tried: Mutex::default(), end });
+        let call: Arc<dyn TransactionalRun> = Arc::<Trials<_>>::clone(&trials);
         run_in_transactions(&mut flight, &fixtures::entry(), &call, &context).await;
         let landed = flight.land();
         let items = landed.lanes.iter().flat_map(|lane| &lane.items);
         let ended = items.map(|(item, outcome)| (item.id(), word(outcome))).collect();
-        let tried = std::mem::take(&mut *notes.tried.lock().unwrap());
+        let tried = std::mem::take(&mut *trials.tried.lock().unwrap());
         (tried, ended)
     }
 

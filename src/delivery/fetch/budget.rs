@@ -1,4 +1,4 @@
-//! The budget of the next fetch: memory is shared so that slow lanes leave room for the others.
+//! The budget of the next fetch: memory is shared so that slow lanes do not take all of it.
 //!
 //! If the records of a lane come faster than its handler takes them, they fill the memory. Once memory is
 //! full, the queue of the lane is cut to a share, the rest is requeued, and the partition becomes *hot*:
@@ -39,15 +39,15 @@ pub(super) struct FetchBudget {
     pub(super) part: bool,
 }
 
-/// What memory asks for next.
+/// What to do next, as the memory allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Room {
-    /// Memory has room for this fetch.
-    For(FetchBudget),
+pub(super) enum BudgetStep {
+    /// Begin this fetch.
+    Fetch(FetchBudget),
     /// Cut queues of at least this many records to half of it. If there are none, cut a handler.
     CutQueues(usize),
     /// Begin no fetch now.
-    Nothing,
+    Wait,
 }
 
 /// Which fetch is wanted.
@@ -64,7 +64,7 @@ pub(super) struct Budget {
     config: DeliveryConfig,
     /// Moving average of the payload bytes per record. Written by `brought`.
     mean_bytes: usize,
-    /// Since when memory has had no room for a fetch. Set and cleared by `room`.
+    /// Since when memory has been too full for a fetch. Set and cleared by `next_step`.
     full_since: Option<Instant>,
     /// Partitions that are fetched by themselves. Added by `cut` and `releasing`, removed by `cool` and
     /// `close`.
@@ -211,19 +211,19 @@ impl Budget {
     /// What to fetch next, and how many records. The arguments are the records and payload bytes in memory,
     /// and the records in memory of a handler by number. The last quarter of memory is kept for partitions
     /// without records in memory, a little per fetch: so a few slow keys never hide the other partitions.
-    pub(super) fn room(
+    pub(super) fn next_step(
         &mut self,
         (records, bytes): (usize, usize),
         of_handler: impl Fn(usize) -> usize,
         wanted: Wanted,
         ownership: &Ownership,
         now: Instant,
-    ) -> Room {
+    ) -> BudgetStep {
         let DeliveryConfig { batch_size, max_in_flight, max_in_flight_bytes, .. } = self.config;
         let mean_bytes = self.mean_bytes;
         let size = |limits, records, bytes| pacing::fetch_size(limits, records, bytes, mean_bytes);
         let share = (max_in_flight / SHARES).max(2);
-        // If memory has no room for a hungry partition, the other checks go on: other lanes may be what fills
+        // If memory is too full for a hungry partition, the other checks go on, because other lanes may fill
         // memory.
         if let Some(partition) = self.hungry(share / 2, ownership) {
             let limits = FetchLimits { batch_size: share, max_in_flight, max_in_flight_bytes };
@@ -242,7 +242,7 @@ impl Budget {
             }
         }
         if !wanted.at_all {
-            return Room::Nothing;
+            return BudgetStep::Wait;
         }
         let common = FetchLimits {
             batch_size,
@@ -250,7 +250,7 @@ impl Budget {
             max_in_flight_bytes: max_in_flight_bytes - max_in_flight_bytes / 4,
         };
         let (limit, most) = (size(common, records, bytes), size(common, 0, 0));
-        // A fetch of a few records costs as much as one of many, so it waits until half a batch has room.
+        // A fetch of a few records costs as much as one of many, so it waits until half a batch fits.
         if records == 0 || limit >= most.div_ceil(2) {
             self.full_since = None;
             let (partitions, handlers) = (self.common(ownership), self.handlers.others());
@@ -258,7 +258,7 @@ impl Budget {
         }
         if now - *self.full_since.get_or_insert(now) >= BUSY_FOR {
             self.full_since = None;
-            return Room::CutQueues(share);
+            return BudgetStep::CutQueues(share);
         }
         let kept =
             FetchLimits { batch_size: (max_in_flight / 64).max(1), max_in_flight, max_in_flight_bytes };
@@ -282,8 +282,12 @@ impl Budget {
     }
 }
 
-fn some(budget: FetchBudget) -> Room {
-    if budget.limit == 0 || budget.partitions.is_empty() { Room::Nothing } else { Room::For(budget) }
+fn some(budget: FetchBudget) -> BudgetStep {
+    if budget.limit == 0 || budget.partitions.is_empty() {
+        BudgetStep::Wait
+    } else {
+        BudgetStep::Fetch(budget)
+    }
 }
 
 #[cfg(test)]
@@ -302,9 +306,9 @@ mod tests {
     }
 
     fn fetched(budget: &mut Budget, ownership: &Ownership) -> PartitionSet {
-        match budget.room((0, 0), |_| 0, WANTED, ownership, Instant::now()) {
-            Room::For(budget) => budget.partitions,
-            Room::CutQueues(_) | Room::Nothing => PartitionSet::EMPTY,
+        match budget.next_step((0, 0), |_| 0, WANTED, ownership, Instant::now()) {
+            BudgetStep::Fetch(budget) => budget.partitions,
+            BudgetStep::CutQueues(_) | BudgetStep::Wait => PartitionSet::EMPTY,
         }
     }
 
@@ -370,20 +374,20 @@ mod tests {
         budget.close(|_| false);
         let full = (budget.config.max_in_flight - budget.config.max_in_flight / 4, 0);
         let now = Instant::now();
-        let Room::For(idle) = budget.room(full, |_| 0, WANTED, &ownership, now) else {
-            panic!("room for the idle")
+        let BudgetStep::Fetch(idle) = budget.next_step(full, |_| 0, WANTED, &ownership, now) else {
+            panic!("memory is kept for the idle")
         };
         assert_eq!((idle.part, idle.limit), (true, 62), "the last quarter, a little at a time");
         let later = now + BUSY_FOR;
         assert_eq!(
-            budget.room(full, |_| 0, WANTED, &ownership, later),
-            Room::CutQueues(budget.config.max_in_flight / SHARES)
+            budget.next_step(full, |_| 0, WANTED, &ownership, later),
+            BudgetStep::CutQueues(budget.config.max_in_flight / SHARES)
         );
         let quiet = Wanted { at_all: true, news: false };
-        assert_eq!(budget.room(full, |_| 0, quiet, &ownership, later), Room::Nothing);
+        assert_eq!(budget.next_step(full, |_| 0, quiet, &ownership, later), BudgetStep::Wait);
     }
 
-    /// A hungry partition without room must not hide the handlers and lanes that fill memory.
+    /// A hungry partition that does not fit must not hide the handlers and lanes that fill memory.
     #[tokio::test(start_paused = true)]
     async fn what_fills_memory_is_cut_though_something_hot_is_hungry() {
         let (mut budget, ownership, _) = with_a_hot_one();
@@ -391,9 +395,12 @@ mod tests {
         budget.cut_handler(handlers.into_iter(), |number| 3_000 - number, Instant::now());
         let full = (budget.config.max_in_flight, 0);
         let (now, nothing) = (Instant::now(), |_| 0);
-        assert_eq!(budget.room(full, nothing, WANTED, &ownership, now), Room::Nothing);
+        assert_eq!(budget.next_step(full, nothing, WANTED, &ownership, now), BudgetStep::Wait);
         let later = now + BUSY_FOR;
-        assert!(matches!(budget.room(full, nothing, WANTED, &ownership, later), Room::CutQueues(_)));
+        assert!(matches!(
+            budget.next_step(full, nothing, WANTED, &ownership, later),
+            BudgetStep::CutQueues(_)
+        ));
     }
 
     /// The byte limit is kept by fetching fewer records, as large as the recent ones.
@@ -407,33 +414,34 @@ mod tests {
         };
         let mut budget = Budget::new(config, Instant::now());
         let ownership = fixtures::owning_all();
-        let mut limit = || match budget.room((1, 0), |_| 0, WANTED, &ownership, Instant::now()) {
-            Room::For(next) => {
+        let mut limit = || match budget.next_step((1, 0), |_| 0, WANTED, &ownership, Instant::now()) {
+            BudgetStep::Fetch(next) => {
                 budget.brought(10 << 10);
                 next.limit
             }
-            Room::CutQueues(_) | Room::Nothing => 0,
+            BudgetStep::CutQueues(_) | BudgetStep::Wait => 0,
         };
         let limits: Vec<usize> = (0..12).map(|_| limit()).collect();
         // 3 MiB, in records of 1 KiB at first, then of 5.5 KiB, and in the end of 10 KiB.
         assert_eq!((&limits[..3], limits[11]), (&[1_000, 558, 396][..], 307), "{limits:?}");
     }
 
-    /// Less than half a batch has room: a fetch of so few would cost as much as one of many.
+    /// Less than half a batch fits: a fetch of so few would cost as much as one of many.
     #[tokio::test(start_paused = true)]
-    async fn a_fetch_waits_until_half_a_batch_has_room() {
+    async fn a_fetch_waits_until_half_a_batch_fits() {
         let config = DeliveryConfig { batch_size: 100, max_in_flight: 400, ..DeliveryConfig::default() };
         let (mut budget, ownership) = (Budget::new(config, Instant::now()), fixtures::owning_all());
         let wanted = Wanted { at_all: true, news: false };
-        let mut limit = |records| match budget.room((records, 0), |_| 0, wanted, &ownership, Instant::now()) {
-            Room::For(next) => next.limit,
-            Room::CutQueues(_) | Room::Nothing => 0,
-        };
+        let mut limit =
+            |records| match budget.next_step((records, 0), |_| 0, wanted, &ownership, Instant::now()) {
+                BudgetStep::Fetch(next) => next.limit,
+                BudgetStep::CutQueues(_) | BudgetStep::Wait => 0,
+            };
         assert_eq!([0, 200, 201, 250, 251, 300].map(&mut limit), [100, 100, 99, 50, 0, 0]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_hot_handler_is_fetched_by_itself_unless_memory_has_no_room() {
+    async fn a_hot_handler_is_fetched_by_itself_unless_memory_is_full() {
         let config = DeliveryConfig { batch_size: 100, max_in_flight: 400, ..DeliveryConfig::default() };
         let (mut budget, ownership) = (Budget::new(config, Instant::now()), fixtures::owning_all());
         let handlers = [(0, "a"), (1, "b")];
@@ -443,11 +451,16 @@ mod tests {
         );
         let only = Handlers::Only("a".into());
         let idle = Wanted { at_all: false, news: false };
-        let mut next =
-            |in_memory, of_a| match budget.room((in_memory, 0), |_| of_a, idle, &ownership, Instant::now()) {
-                Room::For(next) => Some((next.handlers, next.limit, next.part)),
-                Room::CutQueues(_) | Room::Nothing => None,
-            };
+        let mut next = |in_memory, of_a| match budget.next_step(
+            (in_memory, 0),
+            |_| of_a,
+            idle,
+            &ownership,
+            Instant::now(),
+        ) {
+            BudgetStep::Fetch(next) => Some((next.handlers, next.limit, next.part)),
+            BudgetStep::CutQueues(_) | BudgetStep::Wait => None,
+        };
         assert_eq!(next(0, 0), Some((only.clone(), 100, true)));
         assert_eq!(next(200, 100), Some((only.clone(), 100, true)), "half of its share is left");
         assert_eq!(next(390, 100), Some((only.clone(), 10, true)));

@@ -87,7 +87,7 @@ impl HotHandlers {
         }
     }
 
-    /// A hot handler that has used up half of its share, and how many records it has room for. If
+    /// A hot handler that has used up half of its share, and how many records fit into it. If
     /// `others_wait`, never twice in a row.
     pub(super) fn hungry(
         &mut self,

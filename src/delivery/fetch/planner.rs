@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    budget::{Budget, FetchBudget, Room, Wanted},
+    budget::{Budget, BudgetStep, FetchBudget, Wanted},
     head_search::HeadSearch,
     listening::Listening,
     query::{FetchRequest, FetchResult},
@@ -179,10 +179,10 @@ impl Planner {
             return Step::Wait;
         }
         let wanted = Wanted { at_all: self.wanted || self.due_wanted, news: self.news };
-        match self.budget.room(in_memory, of_handler, wanted, ownership, now) {
-            Room::For(budget) => Step::Fetch(Begin(budget)),
-            Room::CutQueues(share) => Step::CutQueues(share),
-            Room::Nothing => Step::Wait,
+        match self.budget.next_step(in_memory, of_handler, wanted, ownership, now) {
+            BudgetStep::Fetch(budget) => Step::Fetch(Begin(budget)),
+            BudgetStep::CutQueues(share) => Step::CutQueues(share),
+            BudgetStep::Wait => Step::Wait,
         }
     }
 

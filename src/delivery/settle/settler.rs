@@ -154,7 +154,7 @@ mod tests {
         telemetry::Observer,
     };
 
-    /// Notes how many records settles have written.
+    /// Counts the records of each settle.
     #[derive(Default)]
     struct Told(Mutex<Vec<usize>>);
 

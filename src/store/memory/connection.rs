@@ -189,18 +189,18 @@ impl MemoryConnection {
         Ok(())
     }
 
-    pub(super) async fn note_dedup_key(&mut self, tables: &Tables, key: &str) -> Result<bool, StoreError> {
-        self.on_this_server(&self.client.shared.data(), "note dedup key")?;
+    pub(super) async fn insert_dedup_key(&mut self, tables: &Tables, key: &str) -> Result<bool, StoreError> {
+        self.on_this_server(&self.client.shared.data(), "insert dedup key")?;
         let freed = self.writes.freed.iter().any(|(of, own)| of == tables && own == key);
-        let noted = |shared: &Shared| !freed && shared.data().outbox(tables).dedup_keys.contains_key(key);
-        if noted(&self.client.shared)
+        let exists = |shared: &Shared| !freed && shared.data().outbox(tables).dedup_keys.contains_key(key);
+        if exists(&self.client.shared)
             || self.writes.dedup_keys.iter().any(|(of, own)| of == tables && own == key)
         {
             return Ok(false);
         }
-        // If another transaction notes the same key, wait for its commit or rollback.
-        self.held.take("note dedup key", Lock::DedupKey(tables.clone(), key.to_owned())).await?;
-        if noted(&self.client.shared) {
+        // If another transaction inserts the same key, wait for its commit or rollback.
+        self.held.take("insert dedup key", Lock::DedupKey(tables.clone(), key.to_owned())).await?;
+        if exists(&self.client.shared) {
             return Ok(false);
         }
         self.writes.dedup_keys.push((tables.clone(), key.to_owned()));

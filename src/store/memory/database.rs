@@ -47,12 +47,12 @@ impl Database for Memory {
         Box::pin(async move { conn.insert(tables, records) })
     }
 
-    fn note_dedup_key<'a>(
+    fn insert_dedup_key<'a>(
         conn: &'a mut MemoryConnection,
         tables: &'a Tables,
         dedup_key: &'a str,
     ) -> BoxFuture<'a, Result<bool, StoreError>> {
-        Box::pin(conn.note_dedup_key(tables, dedup_key))
+        Box::pin(conn.insert_dedup_key(tables, dedup_key))
     }
 
     fn lock_keys<'a>(

@@ -58,7 +58,7 @@ impl Journal {
         self.0.get_or_insert_default();
     }
 
-    pub(super) fn note(&mut self, written: impl FnOnce() -> Written) {
+    pub(super) fn push(&mut self, written: impl FnOnce() -> Written) {
         if let Some(journal) = &mut self.0 {
             journal.push(written());
         }

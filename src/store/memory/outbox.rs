@@ -58,7 +58,7 @@ pub(super) struct Outbox {
     pub(super) starts: BTreeMap<RecordId, StartRow>,
     pub(super) cluster_changes: i64,
     pub(super) routes: BTreeSet<Route>,
-    /// The time at which each key was noted.
+    /// The time at which each key was inserted.
     pub(super) dedup_keys: HashMap<String, Instant>,
     /// How the records are delivered. Set by a process that starts in claimed mode.
     pub(super) mode: Mode,
@@ -155,14 +155,14 @@ impl Outbox {
     pub(super) fn write_claim(&mut self, partition: Partition, claim: Claim) {
         self.claims[partition.index()] = claim;
         let Claim { owner, generation } = claim;
-        self.journal.note(|| Written::Claimed { partition, owner, generation });
+        self.journal.push(|| Written::Claimed { partition, owner, generation });
     }
 
     /// Writes the state of a member.
     pub(super) fn write_state(&mut self, instance: InstanceId, state: InstanceState) {
         if let Some(row) = self.instances.get_mut(&instance) {
             row.state = state;
-            self.journal.note(|| Written::Member { instance, state });
+            self.journal.push(|| Written::Member { instance, state });
         }
     }
 

@@ -111,13 +111,13 @@ impl Rows {
 
     pub(super) fn insert(&mut self, id: RecordId, row: Row) {
         let (event_id, status) = (row.new.event_id, row.status);
-        self.journal.note(|| Written::Stored { id, event_id, lane: row.lane(), status });
+        self.journal.push(|| Written::Stored { id, event_id, lane: row.lane(), status });
         self.put(id, row);
     }
 
     pub(super) fn remove(&mut self, id: RecordId) -> Option<Row> {
         let row = self.take(id)?;
-        self.journal.note(|| Written::Changed { id, status: None, attempts: row.attempts });
+        self.journal.push(|| Written::Changed { id, status: None, attempts: row.attempts });
         Some(row)
     }
 
@@ -129,7 +129,7 @@ impl Rows {
     pub(super) fn change(&mut self, id: RecordId, change: impl FnOnce(&mut Row)) -> bool {
         let Some(mut row) = self.take(id) else { return false };
         change(&mut row);
-        self.journal.note(|| Written::Changed { id, status: Some(row.status), attempts: row.attempts });
+        self.journal.push(|| Written::Changed { id, status: Some(row.status), attempts: row.attempts });
         self.put(id, row);
         true
     }

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_transaction_of_a_server_that_has_given_way_cancels_and_notes_nothing() {
+    async fn a_transaction_of_a_server_that_has_given_way_cancels_and_inserts_nothing() {
         let (pool, tables) = (MemoryPool::new(), Tables::default());
         let (record, cancel) = in_an_hour();
         let mut tx = pool.begin().await.unwrap();
@@ -160,7 +160,7 @@ mod tests {
         let mut former = pool.begin().await.unwrap();
         pool.fail_over(pool.moment(), false);
         Memory::cancel(&mut former, &tables, &cancel).await.unwrap_err();
-        Memory::note_dedup_key(&mut former, &tables, "placed-1").await.unwrap_err();
+        Memory::insert_dedup_key(&mut former, &tables, "placed-1").await.unwrap_err();
         Memory::lock_keys(&mut former, &tables, &["order-1"]).await.unwrap_err();
         drop(former);
         let mut tx = pool.begin().await.unwrap();
@@ -172,21 +172,21 @@ mod tests {
         let (pool, tables) = (MemoryPool::new(), Tables::default());
         let (record, cancel) = in_an_hour();
         let mut tx = pool.begin().await.unwrap();
-        assert!(Memory::note_dedup_key(&mut tx, &tables, "placed-1").await.unwrap());
+        assert!(Memory::insert_dedup_key(&mut tx, &tables, "placed-1").await.unwrap());
         Memory::insert(&mut tx, &tables, &[record]).await.unwrap();
         // Cancels records of this transaction, then committed ones.
         for own in [true, false] {
             for last in [false, true] {
                 let mut within = tx.begin().await.unwrap();
                 assert_eq!(Memory::cancel(&mut within, &tables, &cancel).await.unwrap(), 1);
-                assert!(Memory::note_dedup_key(&mut within, &tables, "placed-1").await.unwrap());
+                assert!(Memory::insert_dedup_key(&mut within, &tables, "placed-1").await.unwrap());
                 match last && !own {
                     true => within.commit().await.unwrap(),
                     false => within.rollback().await.unwrap(),
                 }
             }
             if own {
-                assert!(!Memory::note_dedup_key(&mut tx, &tables, "placed-1").await.unwrap());
+                assert!(!Memory::insert_dedup_key(&mut tx, &tables, "placed-1").await.unwrap());
                 tx.commit().await.unwrap();
                 tx = pool.begin().await.unwrap();
             }
@@ -194,6 +194,6 @@ mod tests {
         tx.commit().await.unwrap();
         let mut tx = pool.begin().await.unwrap();
         assert_eq!(Memory::cancel(&mut tx, &tables, &cancel).await.unwrap(), 0, "it is gone");
-        assert!(!Memory::note_dedup_key(&mut tx, &tables, "placed-1").await.unwrap(), "noted again");
+        assert!(!Memory::insert_dedup_key(&mut tx, &tables, "placed-1").await.unwrap(), "inserted again");
     }
 }

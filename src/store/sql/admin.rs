@@ -112,7 +112,7 @@ impl<D: Driver> AdminStore for SqlStore<D> {
             let mut conn = self.control.borrow().await?;
             begin::<D>(&mut conn).await?;
             D::execute(&mut conn, safe(&self.sql.publish_routes), vec![json?.into()]).await?;
-            D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
+            D::execute(&mut conn, safe(&self.sql.count_change), Vec::new()).await?;
             commit::<D>(&mut conn).await?;
             conn.keep();
             Ok(())
@@ -139,7 +139,7 @@ impl<D: Driver> AdminStore for SqlStore<D> {
             let mut conn = self.control.borrow().await?;
             begin::<D>(&mut conn).await?;
             let retired = D::execute(&mut conn, safe(&self.sql.retire_handler), vec![handler.into()]).await?;
-            D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
+            D::execute(&mut conn, safe(&self.sql.count_change), Vec::new()).await?;
             commit::<D>(&mut conn).await?;
             conn.keep();
             Ok(retired)

@@ -79,7 +79,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
                 let values = vec![id(instance.id), Value::Int(i64::from(slot))];
                 D::execute(&mut conn, safe(&self.sql.join_fence), values).await?;
             }
-            D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
+            D::execute(&mut conn, safe(&self.sql.count_change), Vec::new()).await?;
             commit::<D>(&mut conn).await?;
             conn.keep();
             Ok(())
@@ -124,7 +124,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
                     D::execute(&mut conn, safe(&self.sql.count_crash), vec![id(who)]).await?;
                     D::execute(&mut conn, safe(&self.sql.count_crash_of_calls), vec![id(who)]).await?;
                 }
-                D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
+                D::execute(&mut conn, safe(&self.sql.count_change), Vec::new()).await?;
             }
             commit::<D>(&mut conn).await?;
             conn.keep();
@@ -158,7 +158,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
         let released = self.call("release", async {
             let mut conn = self.control.borrow().await?;
             let released = D::execute(&mut conn, sql, vec![id(me)]).await?;
-            D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
+            D::execute(&mut conn, safe(&self.sql.count_change), Vec::new()).await?;
             conn.keep();
             Ok(released)
         });
@@ -169,7 +169,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
         self.call("drain", async {
             let mut conn = self.control.borrow().await?;
             let drained = D::execute(&mut conn, safe(&self.sql.drain_instance), vec![id(who)]).await? == 1;
-            D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
+            D::execute(&mut conn, safe(&self.sql.count_change), Vec::new()).await?;
             conn.keep();
             Ok(drained)
         })
@@ -183,7 +183,7 @@ impl<D: Driver> ClusterStore for SqlStore<D> {
             for sql in [&self.sql.stop_instance, &self.sql.close_fences, &self.sql.release_all] {
                 D::execute(&mut conn, safe(sql), vec![id(me)]).await?;
             }
-            D::execute(&mut conn, safe(&self.sql.note_change), Vec::new()).await?;
+            D::execute(&mut conn, safe(&self.sql.count_change), Vec::new()).await?;
             commit::<D>(&mut conn).await?;
             conn.keep();
             Ok(())

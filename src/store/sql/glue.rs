@@ -304,12 +304,12 @@ macro_rules! sqlx_database {
                 Box::pin(crate::store::sql::insert::<$database>(conn, tables, records))
             }
 
-            fn note_dedup_key<'a>(
+            fn insert_dedup_key<'a>(
                 conn: &'a mut Self::Connection,
                 tables: &'a crate::store::Tables,
                 dedup_key: &'a str,
             ) -> crate::handler::BoxFuture<'a, Result<bool, crate::store::StoreError>> {
-                Box::pin(crate::store::sql::note_dedup_key::<$database>(conn, tables, dedup_key))
+                Box::pin(crate::store::sql::insert_dedup_key::<$database>(conn, tables, dedup_key))
             }
 
             fn lock_keys<'a>(

@@ -74,7 +74,7 @@ pub use postgres::class_of_state;
 pub use sqlite::class_of_code;
 
 pub(crate) use call::store_error;
-pub(crate) use producer::{insert, note_dedup_key, statements_of};
+pub(crate) use producer::{insert, insert_dedup_key, statements_of};
 pub(crate) use transactional::SqlTransactional;
 
 /// A store on one sqlx database, over separate connections.

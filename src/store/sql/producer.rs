@@ -38,15 +38,15 @@ pub(crate) async fn insert<D: Driver>(
     Ok(())
 }
 
-/// Notes a dedup key. Returns false if the key was noted before.
-pub(crate) async fn note_dedup_key<D: Driver>(
+/// Inserts a dedup key. Returns false if the key exists.
+pub(crate) async fn insert_dedup_key<D: Driver>(
     conn: &mut D::Connection,
     tables: &Tables,
     dedup_key: &str,
 ) -> Result<bool, StoreError> {
-    let sql = note_text::<D>(tables);
-    let noted = D::execute(conn, safe(&Arc::from(sql)), vec![dedup_key.into()]).await;
-    Ok(noted.map_err(|error| store_error::<D>("note dedup key", error))? == 1)
+    let sql = dedup_text::<D>(tables);
+    let inserted = D::execute(conn, safe(&Arc::from(sql)), vec![dedup_key.into()]).await;
+    Ok(inserted.map_err(|error| store_error::<D>("insert dedup key", error))? == 1)
 }
 
 /// The statements of one event in their order, for users who run them without sqlx.
@@ -58,8 +58,8 @@ pub(crate) fn statements_of<D: Driver>(
 ) -> Result<Vec<Statement>, StoreError> {
     let mut statements = Vec::with_capacity(records.len() + 2);
     if let Some(dedup_key) = dedup_key {
-        let (text, values) = (note_text::<D>(tables), vec![dedup_key.into()]);
-        statements.push(Statement { step: Step::NoteDedupKey, text, values });
+        let (text, values) = (dedup_text::<D>(tables), vec![dedup_key.into()]);
+        statements.push(Statement { step: Step::InsertDedupKey, text, values });
     }
     let key = records.first().filter(|_| strict).map(|record| &*record.key);
     if let Some((text, values)) = key.and_then(|key| D::lock_key(tables, key)) {
@@ -73,8 +73,8 @@ pub(crate) fn statements_of<D: Driver>(
     Ok(statements)
 }
 
-fn note_text<D: Driver>(tables: &Tables) -> String {
-    D::DIALECT.render(template!("", note_dedup_key), tables)
+fn dedup_text<D: Driver>(tables: &Tables) -> String {
+    D::DIALECT.render(template!("", insert_dedup_key), tables)
 }
 
 /// The columns and values that only some records have.

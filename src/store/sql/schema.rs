@@ -196,10 +196,10 @@ impl<D: Driver> SqlStore<D> {
         self.fits().await?;
         let count = PARTITION_COUNT as i64;
         let values = vec![SCHEMA_VERSION.into(), count.into(), PARTITION_HASH.into()];
-        match self.write("note version", &self.sql.note_version, values).await {
+        match self.write("write version", &self.sql.write_version, values).await {
             // Another process has written the version first.
             Err(StoreError { class: ErrorClass::Duplicate, .. }) => Ok(()),
-            noted => Ok(noted.map(drop)?),
+            written => Ok(written.map(drop)?),
         }
     }
 

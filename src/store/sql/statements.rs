@@ -76,7 +76,7 @@ statements! {
         copy_to_dead_letters dead_letters dead_letter_ids lock_dead_letters schedule_dead_letters delete_dead_letters
         routes retire_handler
         mode claimed_enter claimed_take claimed_renew claimed_held claimed_delete claimed_keep claimed_archive claimed_release claimed_crashes
-        meta shape note_version identity note_change count_partitions probe_write;
+        meta shape write_version identity count_change count_partitions probe_write;
     own: publish_routes fetch_by_partition fetch_due cancel write_failures scan_by_id last_id find_head lanes_of held_of_lane track_call delete_old
         claimed_find_pending claimed_find_by_id claimed_find_due claimed_read claimed_fail;
     postgres: beat_and_view bystanders scan_others settle_delete settle_archive settle_keep draw_number;

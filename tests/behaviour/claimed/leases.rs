@@ -18,13 +18,13 @@ async fn a_lapse_cancels_what_runs_and_nothing_is_called_without_a_claim() {
     stage.config.mode = Mode::Claimed;
     stage.config.delivery.claim_lease = s(10);
     let ledger = Ledger::default();
-    let noted = ledger.clone();
+    let kept = ledger.clone();
     let slow = typed("bookkeeper", move |event: Placed, delivery| {
-        let ledger = noted.clone();
+        let ledger = kept.clone();
         async move {
-            ledger.note(Step::Began, &event, &delivery);
+            ledger.push(Step::Began, &event, &delivery);
             sleep(s(4)).await;
-            ledger.note(Step::Done, &event, &delivery);
+            ledger.push(Step::Done, &event, &delivery);
             Ok(())
         }
     });

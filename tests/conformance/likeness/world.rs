@@ -41,7 +41,7 @@ pub(super) struct Known {
 struct Open<T: Target> {
     tx: Tx<T>,
     records: Vec<usize>,
-    /// The dedup keys that the transaction has noted or freed.
+    /// The dedup keys that the transaction has inserted or freed.
     dedup_keys: Vec<usize>,
     /// The keys of which the transaction has cancelled records.
     cancelled: Vec<usize>,
@@ -189,15 +189,15 @@ impl<'a, T: Likened> World<'a, T> {
         for event in events {
             let dedup_key = event.dedup_key.map(|key| key % 3);
             if let Some(key) = dedup_key {
-                if self.others(place, |open| &open.dedup_keys).any(|noted| noted == key) {
+                if self.others(place, |open| &open.dedup_keys).any(|other| other == key) {
                     answers.push("would wait".to_owned());
                     continue;
                 }
                 let (tables, name) = (self.outbox.tables.clone(), format!("dedup-{key}"));
                 let open = self.open(place).await;
-                let noted = T::Db::note_dedup_key(&mut open.tx, &tables, &name).await.unwrap();
+                let inserted = T::Db::insert_dedup_key(&mut open.tx, &tables, &name).await.unwrap();
                 open.dedup_keys.push(key);
-                if !noted {
+                if !inserted {
                     answers.push("duplicate".to_owned());
                     continue;
                 }
@@ -249,7 +249,7 @@ impl<'a, T: Likened> World<'a, T> {
             Some(dedup_key) if by_dedup_key => Named::DedupKey(format!("dedup-{dedup_key}")),
             _ => Named::Event(known.event),
         };
-        // Two transactions that cancel wait for each other, and so do one that notes and one that frees the
+        // Two transactions that cancel wait for each other, and so do one that inserts and one that frees the
         // same dedup key.
         let waits = self.others(place, |open| &open.cancelled).any(|other| other == key)
             || self.others(place, |open| &open.records).any(|other| self.known[other].key == key)
@@ -324,7 +324,7 @@ impl<T: Likened> World<'_, T> {
         picked
     }
 
-    /// Whether an open transaction has noted or freed a dedup key.
+    /// Whether an open transaction has inserted or freed a dedup key.
     pub(super) fn locks_dedup_keys(&self) -> bool {
         self.others(TRANSACTIONS, |open| &open.dedup_keys).next().is_some()
     }
@@ -333,7 +333,7 @@ impl<T: Likened> World<'_, T> {
         numbers.iter().filter_map(|number| self.pick(*number)?.1.id).collect()
     }
 
-    /// Notes the records that were scheduled again as new ones.
+    /// Adds the records that were scheduled again, as new ones.
     pub(super) async fn schedule_again(&mut self, numbers: &[usize]) {
         for number in numbers {
             let Known { event, key, handler, .. } = self.known[*number];

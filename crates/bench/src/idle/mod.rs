@@ -82,7 +82,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     let cluster = &stage.config.cluster;
     report.note(format!("{} instances on empty tables, processor time of all", options.instances));
     report.note(format!(
-        "polls every {:?}, beats every {:?}, looks at the cluster every {:?}, at the handlers every {:?}",
+        "polls every {:?}, beats every {:?}, reads the cluster every {:?}, the handlers every {:?}",
         stage.config.delivery.poll_interval,
         cluster.heartbeat_interval,
         cluster.rebalance_interval,

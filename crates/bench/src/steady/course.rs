@@ -14,7 +14,7 @@ use super::{
     Result,
 };
 
-/// The time is looked at in so many parts.
+/// The time is divided into this many parts.
 pub(super) const TENTHS: usize = 10;
 /// Between two samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);

@@ -61,9 +61,9 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     let ClusterConfig { heartbeat_interval, stale_instance_timeout, rebalance_interval, .. } =
         bench.config.cluster;
     report.note(format!(
-        "beats every {heartbeat_interval:?}, stale after {stale_instance_timeout:?}, looks every {rebalance_interval:?}"
+        "beats every {heartbeat_interval:?}, stale after {stale_instance_timeout:?}, rebalances every {rebalance_interval:?}"
     ));
-    report.note(format!("{} events a second arrive during handover and crash", options.rate));
+    report.note(format!("{} events per second arrive during handover and crash", options.rate));
     Ok(report)
 }
 

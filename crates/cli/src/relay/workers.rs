@@ -148,7 +148,7 @@ async fn finished(current: Option<&(Arc<Running>, CancellationToken)>) -> Finish
     }
 }
 
-/// Ends workers and waits for their last task, if nobody else looks at them.
+/// Ends workers. If nobody else holds them, waits for their last task.
 async fn end(running: Arc<Running>, token: CancellationToken) -> Ended {
     token.cancel();
     let why = running.finished().await;

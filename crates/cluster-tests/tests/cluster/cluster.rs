@@ -254,7 +254,7 @@ impl<T: Target> Cluster<T> {
         let (outbox, tx) = (self.outbox.clone(), self.transactions);
         let work = async |conn: &mut _| {
             let scheduled = outbox.schedule_all(conn, &steps).await?;
-            self.note_scheduled(tx, &steps, &scheduled);
+            self.push_scheduled(tx, &steps, &scheduled);
             Ok::<_, keylane::ScheduleError>(scheduled)
         };
         let scheduled = self.outbox.transaction(work).await.expect("schedule");
@@ -278,7 +278,7 @@ impl<T: Target> Cluster<T> {
     }
 
     /// Only one producer schedules, so that its lines have the order of its calls.
-    fn note_scheduled(&self, tx: u64, steps: &[Step], scheduled: &[Scheduled]) {
+    fn push_scheduled(&self, tx: u64, steps: &[Step], scheduled: &[Scheduled]) {
         for (step, scheduled) in steps.iter().zip(scheduled) {
             let (call, event, key) = (0, scheduled.event_id, step.key().into_owned());
             let handlers = vec![HANDLER.to_owned()];
@@ -300,7 +300,7 @@ impl<T: Target> Cluster<T> {
     }
 
     /// Writes that instances have ended with their processes: all that have written, except these.
-    pub(crate) fn note_deaths(&mut self, alive: &[Worker]) {
+    pub(crate) fn push_deaths(&mut self, alive: &[Worker]) {
         for event in history::read(&self.journals).expect("journals") {
             if let What::CallBegan { instance, .. } = event.what
                 && alive.iter().all(|worker| worker.instance != instance)

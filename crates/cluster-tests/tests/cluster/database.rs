@@ -34,7 +34,7 @@ pub(crate) trait Target: Sized + Send + Sync + 'static {
     fn numbers(pool: &Self::Pool, sql: String) -> impl Future<Output = Vec<Vec<i64>>> + Send;
 }
 
-/// Creates the triggers that note each row with the time of its write. The statements are run one by one.
+/// Creates the triggers that log each row with the time of its write. The statements are run one by one.
 const POSTGRES_LOG: [&str; 5] = [
     "CREATE TABLE {p}change (seq bigserial, at bigint NOT NULL, partition_no bigint, generation bigint, instance text, state text)",
     "CREATE FUNCTION {p}log_partition() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

@@ -24,13 +24,13 @@ pub(crate) async fn a_record_that_kills_its_process_is_set_aside<T: Target>(stor
         let before = workers.len();
         workers.retain_mut(|worker| !worker.has_ended());
         deaths += before - workers.len();
-        cluster.note_deaths(&workers);
+        cluster.push_deaths(&workers);
         while workers.len() < 2 {
             match cluster.begin_worker().await {
                 Some(worker) => workers.push(worker),
                 None => {
                     deaths += 1;
-                    cluster.note_deaths(&workers);
+                    cluster.push_deaths(&workers);
                 }
             }
         }

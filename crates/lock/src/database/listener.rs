@@ -21,7 +21,7 @@ use super::sessions;
 use crate::{
     database::{LockDatabase, Wake},
     rules::POLL_INTERVAL,
-    signals::{Ear, Ears},
+    signals::{Waiter, Waiters},
 };
 
 /// The channel of the notifications; the payload is the ticket.
@@ -38,7 +38,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 pub struct Listener {
     direct: PgPool,
     pool: PgPool,
-    ears: Arc<Ears>,
+    waiters: Arc<Waiters>,
     is_live: Arc<AtomicBool>,
     task: Mutex<Option<AbortHandle>>,
 }
@@ -48,15 +48,15 @@ impl LockDatabase for Postgres {
 }
 
 impl Wake<Postgres> for Listener {
-    fn new(direct: &PgPool, pool: &PgPool, ears: Arc<Ears>) -> Self {
+    fn new(direct: &PgPool, pool: &PgPool, waiters: Arc<Waiters>) -> Self {
         let (direct, pool) = (direct.clone(), pool.clone());
-        Self { direct, pool, ears, is_live: Arc::default(), task: Mutex::default() }
+        Self { direct, pool, waiters, is_live: Arc::default(), task: Mutex::default() }
     }
 
-    async fn wait(&self, ear: &Ear, _: &str, longest: Duration) {
+    async fn wait(&self, waiter: &Waiter, _: &str, longest: Duration) {
         self.start();
         let longest = if self.is_live.load(SeqCst) { longest } else { longest.min(POLL_INTERVAL) };
-        ear.rung(longest).await;
+        waiter.notified(longest).await;
     }
 }
 
@@ -70,7 +70,7 @@ impl Listener {
         let sessions = Sessions {
             direct: self.direct.clone(),
             pool: self.pool.clone(),
-            ears: Arc::clone(&self.ears),
+            waiters: Arc::clone(&self.waiters),
             is_live: Arc::clone(&self.is_live),
         };
         *task = Some(tokio::spawn(sessions.run()).abort_handle());
@@ -90,7 +90,7 @@ impl Drop for Listener {
 struct Sessions {
     direct: PgPool,
     pool: PgPool,
-    ears: Arc<Ears>,
+    waiters: Arc<Waiters>,
     is_live: Arc<AtomicBool>,
 }
 
@@ -140,18 +140,18 @@ impl Sessions {
 
     fn fall_silent(&self) {
         self.is_live.store(false, SeqCst);
-        self.ears.ring_all();
+        self.waiters.notify_all();
     }
 
     /// Listens until the connection is lost.
     async fn session(&self) -> Result<(), Silence> {
         let mut listener = timeout(OPENING_LIMIT, self.open()).await.unwrap_or(Err(Silence::Late))?;
         self.is_live.store(true, SeqCst);
-        // A waiter that has looked before, and waits only now, takes this for its signal and looks once more: what
-        // has gone in between was told to nobody.
-        self.ears.ring_all();
+        // Nobody was told of the tickets that have gone in between. A waiter that has read the queue before reads it
+        // again.
+        self.waiters.notify_all();
         while let Some(told) = listener.try_recv().await? {
-            self.ears.gone(told.payload());
+            self.waiters.gone(told.payload());
         }
         Ok(())
     }

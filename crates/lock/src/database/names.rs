@@ -13,7 +13,7 @@ use tokio::{
 use crate::{
     database::{LockDatabase, Wake},
     rules::POLL_INTERVAL,
-    signals::{Ear, Ears},
+    signals::{Waiter, Waiters},
 };
 
 /// Sessions of a client that wait for names at most; waiters beyond them poll.
@@ -38,7 +38,7 @@ impl LockDatabase for MySql {
 }
 
 impl Wake<MySql> for Names {
-    fn new(direct: &MySqlPool, _: &MySqlPool, _: Arc<Ears>) -> Self {
+    fn new(direct: &MySqlPool, _: &MySqlPool, _: Arc<Waiters>) -> Self {
         let waiting = MySqlPoolOptions::new()
             .max_connections(WAITING_SESSIONS)
             .acquire_timeout(POLL_INTERVAL)
@@ -65,13 +65,13 @@ impl Wake<MySql> for Names {
         }
     }
 
-    async fn wait(&self, ear: &Ear, ticket: &str, longest: Duration) {
+    async fn wait(&self, waiter: &Waiter, ticket: &str, longest: Duration) {
         // The name was free although the ticket was there: no session holds the name, so it brings no signal.
-        if ear.is_deaf_to(ticket) {
+        if waiter.ignores(ticket) {
             return sleep(longest.min(POLL_INTERVAL)).await;
         }
         match timeout(longest, self.got(ticket)).await {
-            Ok(Ok(true)) => ear.be_deaf_to(ticket),
+            Ok(Ok(true)) => waiter.ignore(ticket),
             Ok(_) => sleep(longest.min(POLL_INTERVAL)).await,
             Err(_) => {}
         }

@@ -1,4 +1,4 @@
-//! Nothing tells another process of a commit on SQLite, so waiters look.
+//! Nothing tells another process of a commit on SQLite, so waiters poll.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use sqlx::{Sqlite, SqlitePool};
 use super::{LockDatabase, Wake};
 use crate::{
     rules::SQLITE_POLL_INTERVAL,
-    signals::{Ear, Ears},
+    signals::{Waiter, Waiters},
 };
 
 impl LockDatabase for Sqlite {
@@ -19,11 +19,11 @@ impl LockDatabase for Sqlite {
 pub struct Polled;
 
 impl Wake<Sqlite> for Polled {
-    fn new(_: &SqlitePool, _: &SqlitePool, _: Arc<Ears>) -> Self {
+    fn new(_: &SqlitePool, _: &SqlitePool, _: Arc<Waiters>) -> Self {
         Self
     }
 
-    async fn wait(&self, ear: &Ear, _: &str, longest: Duration) {
-        ear.rung(longest.min(SQLITE_POLL_INTERVAL)).await;
+    async fn wait(&self, waiter: &Waiter, _: &str, longest: Duration) {
+        waiter.notified(longest.min(SQLITE_POLL_INTERVAL)).await;
     }
 }

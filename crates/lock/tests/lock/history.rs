@@ -88,21 +88,21 @@ struct Worker {
 
 impl Worker {
     async fn operate<T: Target>(&self, locks: &LockClient<T::Db>, operation: i64, count: i64) {
-        let note = |did| self.journal.note(operation, did);
+        let push = |did| self.journal.push(operation, did);
         // Now and then somebody gives up, somewhere on the way.
         if count % 25 == 0 {
             drop(timeout(Duration::from_micros(count as u64 * 20), locks.lock("one")).await);
         }
         let guard = loop {
-            note(Did::Asked);
+            push(Did::Asked);
             match locks.lock("one").await {
                 Ok(guard) => break guard,
                 Err(error) => assert!(error.is_retryable(), "{error}"),
             }
         };
         let token = guard.token();
-        note(Did::Had { token });
-        note(Did::Read { value: self.register.read(token) });
+        push(Did::Had { token });
+        push(Did::Read { value: self.register.read(token) });
         if count == 110 && self.fate == "frozen" {
             self.strike(Signal::STOP);
         }
@@ -114,19 +114,19 @@ impl Worker {
         if count == 300 && self.fate == "killed-after-its-write" {
             self.strike(Signal::KILL);
         }
-        note(Did::Wrote { is_accepted });
+        push(Did::Wrote { is_accepted });
         // A holder that was frozen has lost it.
         drop(guard.release().await);
-        note(Did::Released);
+        push(Did::Released);
     }
 
     /// Stops or kills the own process, in the middle of an operation. It goes on when it is told to: the signal may
     /// take a moment to arrive.
     fn strike(&self, signal: Signal) {
-        self.journal.note(0, Did::Stopped);
+        self.journal.push(0, Did::Stopped);
         kill_process(getpid(), signal).unwrap();
         std::io::stdin().read_line(&mut String::new()).unwrap();
-        self.journal.note(0, Did::Resumed);
+        self.journal.push(0, Did::Resumed);
     }
 }
 
@@ -146,7 +146,7 @@ async fn live<T: Target>(stage: &Stage<T>, folder: &Folder, number: usize, fate:
         }
         "killed-from-outside" => {
             until_written(&folder.journal(number), 50_000).await;
-            Journal::open(&folder.journal(number)).note(0, Did::Stopped);
+            Journal::open(&folder.journal(number)).push(0, Did::Stopped);
             process.child.kill().await.unwrap();
         }
         _ => {
@@ -189,7 +189,7 @@ async fn operations_of_processes_that_are_killed_and_frozen_are_linearisable<T: 
     judge(&history).unwrap_or_else(|problem| panic!("{}: {problem}", folder.0.display()));
     let with = |outcome| history.iter().filter(|operation| operation.outcome == outcome).count();
     assert!(with(Outcome::Accepted) >= OPERATIONS, "{}", with(Outcome::Accepted));
-    // What was killed in the middle of an operation, and what was frozen there, has been seen.
+    // The history has operations whose process was killed or frozen in the middle.
     assert!(with(Outcome::Unknown) >= 2);
     assert!(with(Outcome::Refused) >= 1);
     fs::remove_dir_all(&folder.0).unwrap();

@@ -1,4 +1,4 @@
-//! What a process notes of its operations: one JSON object a line, in a file that survives a kill.
+//! What a process tells of its operations: one JSON object per line, in a file that survives a kill.
 
 use std::{
     collections::BTreeMap,
@@ -48,7 +48,7 @@ impl Journal {
     }
 
     /// One write a line: a process that is killed leaves no half of one.
-    pub(crate) fn note(&self, operation: i64, did: Did) {
+    pub(crate) fn push(&self, operation: i64, did: Did) {
         let time = clock_gettime(ClockId::Monotonic);
         let at = time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs();
         let line = serde_json::to_string(&Line { at, operation, did }).unwrap();
@@ -58,20 +58,20 @@ impl Journal {
 
 /// The operations of a process that had the lock. Each writes its own number.
 pub(crate) fn operations(file: &Path) -> Vec<Operation> {
-    let (mut noted, mut stops) = (BTreeMap::<i64, Vec<(u64, Did)>>::new(), Vec::new());
+    let (mut entries, mut stops) = (BTreeMap::<i64, Vec<(u64, Did)>>::new(), Vec::new());
     for line in fs::read_to_string(file).unwrap().lines() {
         let Line { at, operation, did } = serde_json::from_str(line).unwrap();
         match did {
             Did::Stopped => stops.push((at, u64::MAX)),
             Did::Resumed => stops.last_mut().unwrap().1 = at,
-            did => noted.entry(operation).or_default().push((at, did)),
+            did => entries.entry(operation).or_default().push((at, did)),
         }
     }
-    noted.into_iter().filter_map(|(number, noted)| operation(number, &noted, &stops)).collect()
+    entries.into_iter().filter_map(|(number, entries)| operation(number, &entries, &stops)).collect()
 }
 
 /// `None` for one that never had the lock.
-fn operation(number: i64, noted: &[(u64, Did)], stops: &[(u64, u64)]) -> Option<Operation> {
+fn operation(number: i64, entries: &[(u64, Did)], stops: &[(u64, u64)]) -> Option<Operation> {
     let mut operation = Operation {
         times: [u64::MAX; 4],
         token: 0,
@@ -80,7 +80,7 @@ fn operation(number: i64, noted: &[(u64, Did)], stops: &[(u64, u64)]) -> Option<
         outcome: Outcome::Unknown,
         fault: None,
     };
-    for (at, did) in noted {
+    for (at, did) in entries {
         match did {
             Did::Asked => operation.times[0] = *at,
             Did::Had { token } => (operation.times[1], operation.token) = (*at, *token),

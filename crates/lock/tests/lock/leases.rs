@@ -88,7 +88,7 @@ async fn a_waiter_that_has_lost_its_place_queues_up_again<T: Target>() {
     let waiter = tokio::spawn(async move { other.locks.lock("one").await.unwrap() });
     stage.queued("one", 2).await;
     stage.execute(&format!("DELETE FROM {{}}ticket WHERE token > {}", holder.token())).await;
-    // A waiter that looks at this moment is in the queue again already.
+    // A waiter that reads at this moment finds the ticket in the queue again.
     holder.release().await.unwrap();
     let guard = timeout(PATIENCE, waiter).await.unwrap().unwrap();
     assert!(guard.is_held());

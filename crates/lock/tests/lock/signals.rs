@@ -78,7 +78,7 @@ macro_rules! counting {
 async fn a_waiter_is_woken_and_does_not_poll<T: Target>(
     pool: impl FnOnce(Arc<AtomicUsize>) -> sqlx::Pool<T::Db>,
 ) {
-    // At the end of the lease ahead a waiter looks in any case: that is far away.
+    // At the end of the lease ahead a waiter reads the queue in any case: that is far away.
     let Some(stage) = Stage::<T>::with("READ COMMITTED", |builder| builder.lease(LONG)).await else { return };
     let (asked, took) = waited(&stage, pool).await;
     assert_eq!(asked, 0, "questions within {LEASE:?}");

@@ -1,4 +1,4 @@
-//! An endpoint that notes what it is sent and answers as it is told.
+//! An endpoint that keeps what it is sent, and answers as it is told.
 
 use std::{collections::BTreeMap, convert::Infallible, net::SocketAddr, sync::Arc};
 

@@ -35,7 +35,7 @@ async fn a_failure_frees_the_key() {
     let calls = Calls::default();
     let handler = service_fn({
         let calls = calls.clone();
-        move |_: Request<GuardBody>| fail(calls.note())
+        move |_: Request<GuardBody>| fail(calls.add())
     });
     let builder = IdempotencyLayer::builder(redis().await, unique("fails")).lease(Duration::from_secs(2));
     let service = builder.build().unwrap().layer(handler);
@@ -57,7 +57,7 @@ async fn a_body_that_fails_frees_the_key() {
     let handler = service_fn({
         let calls = calls.clone();
         move |_: Request<GuardBody>| {
-            let fails = calls.note() == 1;
+            let fails = calls.add() == 1;
             let parts = [Ok(Bytes::from_static(b"half")), Err(std::io::Error::other("broken"))];
             let parts = parts.into_iter().take(if fails { 2 } else { 1 });
             let frames = parts.map(|part| part.map(http_body::Frame::data));
@@ -73,7 +73,7 @@ async fn a_body_that_fails_frees_the_key() {
 
 /// Holds its requests until the gate opens.
 async fn gated(calls: Calls, gate: Arc<Semaphore>) -> &'static str {
-    calls.note();
+    calls.add();
     drop(gate.acquire().await.unwrap());
     "done"
 }

@@ -66,7 +66,7 @@ async fn an_answer_beyond_its_limit_comes_whole_but_once() {
     let handler = service_fn({
         let calls = calls.clone();
         move |request| {
-            calls.note();
+            calls.add();
             answer_of(request)
         }
     });

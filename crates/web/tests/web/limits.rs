@@ -13,7 +13,7 @@ use proptest::{
 };
 use tower::Layer;
 
-use crate::stage::{Calls, PATIENCE, code, counting, header, look, post, redis, send, unique};
+use crate::stage::{Calls, PATIENCE, code, counting, header, post, raw_redis, redis, send, unique};
 
 /// The state of a bucket in Redis.
 async fn bucket(redis: &mut MultiplexedConnection, key: &str) -> (f64, u64) {
@@ -23,7 +23,7 @@ async fn bucket(redis: &mut MultiplexedConnection, key: &str) -> (f64, u64) {
 #[test]
 fn the_script_decides_as_the_rule_does() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (store, redis) = runtime.block_on(async { (redis().await, look().await) });
+    let (store, redis) = runtime.block_on(async { (redis().await, raw_redis().await) });
     let name = unique("rule");
     let cases = (
         prop_oneof![1u32..=100, 1u32..=1_000_000],
@@ -115,7 +115,7 @@ async fn a_request_beyond_the_limit_is_told_when_to_come_back() {
     assert_eq!(told.map(|name| header(&answer, name)), [Some("30"), Some("3"), Some("0"), Some("90")]);
     assert_eq!(calls.count(), 3);
     // What stands in Redis: twice the 90 seconds in which the bucket fills, and one.
-    let mut redis = look().await;
+    let mut redis = raw_redis().await;
     let (tokens, _) = bucket(&mut redis, &name).await;
     let ttl: i64 = redis.ttl(format!("ratelimit:{name}")).await.unwrap();
     assert!((0.0..0.5).contains(&tokens) && (170..=181).contains(&ttl), "{tokens} {ttl}");

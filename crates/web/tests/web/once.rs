@@ -9,7 +9,7 @@ use keylane_web::{BoxError, Claim, GuardBody, IdempotencyLayer, redis_client::As
 use tokio::{sync::Semaphore, task::JoinSet};
 use tower::{Layer, service_fn};
 
-use crate::stage::{Calls, PATIENCE, code, counting, gated, header, look, post, redis, send, unique};
+use crate::stage::{Calls, PATIENCE, code, counting, gated, header, post, raw_redis, redis, send, unique};
 
 const REPEATS: usize = 1_000;
 
@@ -119,7 +119,7 @@ async fn the_record_is_as_documented() {
     let mut request = post("key-1", "order");
     request.headers_mut().insert("x-trace-id", "4bf92f35".parse().unwrap());
     send(&service, request).await;
-    let mut redis = look().await;
+    let mut redis = raw_redis().await;
     let name = format!("idempotent:{scope}:key-1");
     let fields = ["key", "status", "traceId", "result", "createdAt", "expireAt"];
     let found: Vec<String> = redis.hmget(&name, &fields).await.unwrap();

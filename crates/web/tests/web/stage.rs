@@ -44,8 +44,8 @@ pub(crate) async fn redis() -> Redis {
     Redis::open(&address()).await.unwrap()
 }
 
-/// A connection to look at what the guards have written.
-pub(crate) async fn look() -> keylane_web::redis_client::aio::MultiplexedConnection {
+/// A connection that reads what the guards have written.
+pub(crate) async fn raw_redis() -> keylane_web::redis_client::aio::MultiplexedConnection {
     let client = keylane_web::redis_client::Client::open(address()).unwrap();
     client.get_multiplexed_async_connection().await.unwrap()
 }
@@ -102,7 +102,7 @@ pub(crate) fn header<'a>(answer: &'a Response<Bytes>, name: &str) -> Option<&'a 
 pub(crate) struct Calls(Arc<AtomicUsize>);
 
 impl Calls {
-    pub(crate) fn note(&self) -> usize {
+    pub(crate) fn add(&self) -> usize {
         self.0.fetch_add(1, Relaxed) + 1
     }
 
@@ -120,7 +120,7 @@ pub(crate) fn counting<A: Send + 'static>(
 + use<A> {
     let calls = calls.clone();
     tower::service_fn(move |_| {
-        let number = calls.note();
+        let number = calls.add();
         async move { Ok(Response::new(Full::new(Bytes::from(number.to_string())))) }
     })
 }
@@ -137,7 +137,7 @@ pub(crate) fn gated<A: Send + 'static>(
     tower::service_fn(move |_| {
         let (calls, gate) = (calls.clone(), Arc::clone(&gate));
         async move {
-            calls.note();
+            calls.add();
             drop(gate.acquire_owned().await?);
             Ok(Response::new(Full::new(Bytes::from_static(b"placed"))))
         }

@@ -210,7 +210,7 @@ async fn a_repeat_is_answered_and_a_failure_frees_the_key<T: Target>() {
     let handler = service_fn({
         let calls = calls.clone();
         move |_: Request<GuardBody>| {
-            let call = calls.note();
+            let call = calls.add();
             let mut response = Response::new(Full::new(Bytes::from(vec![0, 0xff, call as u8])));
             if call == 1 {
                 *response.status_mut() = StatusCode::BAD_GATEWAY;

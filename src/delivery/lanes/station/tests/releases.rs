@@ -81,7 +81,7 @@ async fn the_stops_of_a_lane_that_goes_on_in_steps_are_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_waits_for_its_pause_and_for_room() {
+async fn a_step_waits_for_its_pause_and_for_memory() {
     let (mut stage, now, pause) = (Stage::new(), Instant::now(), Duration::from_secs(1));
     assert!(!stage.lanes.ask_for_steps(pause, now), "no lane is released");
     stage.list(&[stop("a", StopReason::Releasing, 10)]);

@@ -1,25 +1,24 @@
-//! The ids whose rows a scan has seen, so that a walk back leaves them out.
+//! A set of ids, as ranges: the ids whose rows a scan has seen. A later fetch leaves them out.
 //!
-//! The end of a transaction that was open for long leads the next fetch back to the least id that the
-//! transaction may have drawn. All that was settled meanwhile lies behind that id. But what a snapshot has seen
-//! was committed before the snapshot, and no transaction that ends later adds it. So only the other ids are
-//! looked at again: those of open transactions, and of transactions that were rolled back.
+//! When a long transaction ends, the next fetch begins at the lowest id that the transaction may have drawn. All
+//! records that were settled meanwhile lie behind that id. A row that a snapshot has seen was committed before the
+//! snapshot, so no transaction that ends later adds it. Therefore only the other ids are read again: the ids of
+//! open transactions, and of transactions that were rolled back.
 
 use crate::record::RecordId;
 
 /// The most ranges that are kept.
 const MOST_RANGES: usize = 4_096;
 
-/// Ids of which a snapshot has seen the rows. The more are forgotten, the more is read again, and nothing is
-/// lost.
+/// Ids whose rows a snapshot has seen. An id that is dropped from the set is read again, so nothing is lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct IdRanges {
     /// First and last id of each range, in ascending order. Between two ranges lies at least one id.
     ranges: Vec<(RecordId, RecordId)>,
 }
 
-impl Seen {
-    /// Adds ids, which are in ascending order. If there are too many ranges, the lowest are forgotten.
+impl IdRanges {
+    /// Adds ids, which are in ascending order. If there are too many ranges, the lowest are dropped.
     pub fn add(&mut self, ids: &[RecordId]) {
         let Some(first) = ids.first() else { return };
         // Nearly always, all ids are behind the known ones.
@@ -64,8 +63,8 @@ impl Seen {
         others
     }
 
-    /// Forgets the ids from this one on.
-    pub fn forget_from(&mut self, id: RecordId) {
+    /// Removes the ids from this one on.
+    pub fn remove_from(&mut self, id: RecordId) {
         let kept = self.ranges.partition_point(|(first, _)| *first < id);
         self.ranges.truncate(kept);
         if let Some((_, last)) = self.ranges.last_mut() {
@@ -73,8 +72,8 @@ impl Seen {
         }
     }
 
-    /// Forgets ranges that end below this id.
-    pub fn forget_below(&mut self, id: RecordId) {
+    /// Removes the ranges that end below this id.
+    pub fn remove_below(&mut self, id: RecordId) {
         let gone = self.ranges.partition_point(|(_, last)| *last < id);
         self.ranges.drain(..gone);
     }
@@ -88,37 +87,37 @@ mod tests {
 
     use super::*;
 
-    fn seen(ids: &[RecordId]) -> Seen {
-        let mut seen = Seen::default();
-        seen.add(ids);
-        seen
+    fn of(ids: &[RecordId]) -> IdRanges {
+        let mut all = IdRanges::default();
+        all.add(ids);
+        all
     }
 
     #[test]
     fn neighbours_are_one_range() {
-        assert_eq!(seen(&[1, 2, 3, 7, 9, 10]).ranges, [(1, 3), (7, 7), (9, 10)]);
-        let mut joined = seen(&[1, 3, 5, 20]);
+        assert_eq!(of(&[1, 2, 3, 7, 9, 10]).ranges, [(1, 3), (7, 7), (9, 10)]);
+        let mut joined = of(&[1, 3, 5, 20]);
         joined.add(&[2, 4, 21]);
         assert_eq!(joined.ranges, [(1, 5), (20, 21)]);
-        assert_eq!((joined.last(), Seen::default().last()), (Some(21), None));
+        assert_eq!((joined.last(), IdRanges::default().last()), (Some(21), None));
     }
 
     #[test]
     fn the_others_lie_between_and_around() {
-        let seen = seen(&[3, 4, 8]);
-        assert_eq!(seen.others(1, 10), [(1, 2), (5, 7), (9, 10)]);
-        assert_eq!(seen.others(3, 8), [(5, 7)]);
-        assert_eq!(seen.others(6, 6), [(6, 6)]);
-        assert_eq!(seen.others(8, 8), []);
-        assert_eq!(seen.others(9, 8), []);
-        assert_eq!(Seen::default().others(2, 5), [(2, 5)]);
+        let all = of(&[3, 4, 8]);
+        assert_eq!(all.others(1, 10), [(1, 2), (5, 7), (9, 10)]);
+        assert_eq!(all.others(3, 8), [(5, 7)]);
+        assert_eq!(all.others(6, 6), [(6, 6)]);
+        assert_eq!(all.others(8, 8), []);
+        assert_eq!(all.others(9, 8), []);
+        assert_eq!(IdRanges::default().others(2, 5), [(2, 5)]);
     }
 
     #[test]
-    fn the_lowest_of_too_many_ranges_are_forgotten() {
+    fn the_lowest_of_too_many_ranges_are_dropped() {
         let ids: Vec<RecordId> = (0..MOST_RANGES as i64 + 2).map(|n| n * 2).collect();
-        let seen = seen(&ids);
-        assert_eq!((seen.ranges.len(), seen.ranges[0]), (MOST_RANGES, (4, 4)));
+        let all = of(&ids);
+        assert_eq!((all.ranges.len(), all.ranges[0]), (MOST_RANGES, (4, 4)));
     }
 
     proptest! {
@@ -132,11 +131,11 @@ mod tests {
             ),
             (from, to) in (0_i64..60, 0_i64..60),
         ) {
-            let (mut seen, mut ids) = (Seen::default(), BTreeSet::new());
+            let (mut all, mut ids) = (IdRanges::default(), BTreeSet::new());
             for (at, added, step) in steps {
                 match step {
                     0 => {
-                        seen.forget_from(at);
+                        all.remove_from(at);
                         ids.retain(|id| *id < at);
                     }
                     1 => {
@@ -145,17 +144,17 @@ mod tests {
                         while ids.contains(&at) && ids.contains(&(first - 1)) {
                             first -= 1;
                         }
-                        seen.forget_below(at);
+                        all.remove_below(at);
                         ids.retain(|id| *id >= first);
                     }
                     _ => {
-                        seen.add(&added.iter().copied().collect::<Vec<_>>());
+                        all.add(&added.iter().copied().collect::<Vec<_>>());
                         ids.extend(added);
                     }
                 }
             }
-            prop_assert_eq!(seen.last(), ids.last().copied());
-            let others = seen.others(from, to);
+            prop_assert_eq!(all.last(), ids.last().copied());
+            let others = all.others(from, to);
             let listed: Vec<RecordId> = others.iter().flat_map(|(first, last)| *first..=*last).collect();
             let wanted: Vec<RecordId> = (from..=to).filter(|id| !ids.contains(id)).collect();
             prop_assert_eq!(listed, wanted);
