@@ -9,7 +9,7 @@ use crate::{files, report, without_tests};
 const CIRCLES: &[(&str, &str, &str)] = &[(
     "database",
     "handler::calls",
-    "two sides of one seam: a database runs handlers in its transactions, whose form names its connection",
+    "a database runs handlers in its transactions, and the form of such a handler names the connection",
 )];
 
 /// A module with its imports and its re-exports.

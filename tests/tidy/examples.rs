@@ -23,11 +23,11 @@ const TRAITS: &[(&str, &str)] = &[
 
 /// Public functions without an example, each with its reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    ("Outbox::config", "only reads"),
-    ("Running::instance", "only reads; an example of Admin::drain shows it"),
-    ("HandlerError::kind", "only reads"),
-    ("HandlerError::chain", "only reads"),
-    ("HandlerError::text", "only reads"),
+    ("Outbox::config", "it only returns the settings"),
+    ("Running::instance", "the example of Admin::drain shows it"),
+    ("HandlerError::kind", "it only returns a part of the error"),
+    ("HandlerError::chain", "it only returns a part of the error"),
+    ("HandlerError::text", "it only returns the text of the error"),
 ];
 
 fn text(path: &str) -> String {

@@ -93,7 +93,7 @@ fn features_gate_modules_only() {
         {
             let next = lines[at + 1..].iter().find(|line| !line.starts_with("#[")).copied().unwrap_or("");
             let allowed = ["mod ", "pub mod ", "pub(crate) mod ", "pub use ", "use ", "pub(crate) use "];
-            // One function that only some databases call may be gated with them.
+            // A function that only some databases call may be gated with these databases.
             let function = next.contains("fn ") && file.starts_with("src/store/sql/");
             if !allowed.iter().any(|start| next.starts_with(start)) && !function {
                 problems.push(format!("{file}:{}: a feature gates {next:?}", at + 1));

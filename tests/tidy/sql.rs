@@ -119,9 +119,9 @@ fn migrations_have_the_same_numbers_everywhere() {
     }
 }
 
-/// Statements in which a negative number stands for something, each with the reason.
+/// Statements in which a negative number has a meaning, each with its reason.
 const NEGATIVE: &[(&str, &str)] =
-    &[("close_fences.sql", "the counter of a closed fence is what the fence is about")];
+    &[("close_fences.sql", "-1 is the counter of a closed fence row, which no write can match")];
 
 /// A value that a row does not have is null, and a named column says what a row is.
 #[test]
@@ -135,12 +135,11 @@ fn no_number_stands_in_place_of_something_else() {
     report(bad.collect());
 }
 
-/// Code that writes a statement of its own, each with the reason. The fragments of a dialect are data.
+/// Files that have parts of statements in code, each with its reason. Only fragments of a dialect are allowed.
 const WRITES_SQL: &[(&str, &str)] = &[
-    ("dialect.rs", "a test of the fragments"),
-    ("postgres.rs", "the dialect's fragments"),
-    ("mysql.rs", "the dialect's fragments"),
-    ("sqlite.rs", "the dialect's fragments"),
+    ("postgres.rs", "it has the fragments of PostgreSQL"),
+    ("mysql.rs", "it has the fragments of MySQL and MariaDB"),
+    ("sqlite.rs", "it has the fragments of SQLite"),
 ];
 
 /// One mechanism places statements: a file, rendered for a database and filled for a call.

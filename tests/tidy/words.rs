@@ -90,9 +90,9 @@ const PAGES: [&str; 4] = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "exampl
 
 /// Files and folders that may have retired words, each with its reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    ("docs/decisions/", "a decision is kept in the words of its day"),
-    ("docs/glossary.md", "it may name what other products say"),
-    ("tests/tidy/words.rs", "the list itself"),
+    ("docs/decisions/", "a decision keeps the words of its day"),
+    ("docs/glossary.md", "it also lists the words of other products"),
+    ("tests/tidy/words.rs", "it has the list of retired words"),
 ];
 
 /// Whether the text has this word, and not only as a part of a longer one. A hyphen joins, so the name of a file is
