@@ -42,10 +42,10 @@ pub(crate) struct Options {
     pub(super) show: Show,
 }
 
-/// Drains with each number of instances in turn, as often as asked.
+/// Drains with each number of instances in turn, as many times as `--runs` says.
 ///
 /// # Errors
-/// Also if the work was not done.
+/// If a statement fails, or if the work was not done.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("cluster", E::NAME);
     let mut turn: Vec<usize> = options.instances.iter().map(|instances| instances.get()).collect();
@@ -146,7 +146,7 @@ async fn count<E: Engine>(stage: &Stage<E>, sql: Option<&'static str>) -> Result
     }
 }
 
-/// Counts, until it is aborted, the sessions that are seen waiting for a lock, if the server tells.
+/// Counts the sessions that wait for a lock, until it is aborted. `None` if the server does not tell.
 async fn count_lock_waits<E: Engine>(stage: &Stage<E>, seen: &mut Option<i64>) -> Result<()> {
     let Some(sql) = E::LOCK_WAITS else { return std::future::pending().await };
     let mut conn = E::connect(&stage.pool).await?;

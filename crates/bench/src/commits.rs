@@ -1,6 +1,6 @@
 //! `bench commits`: events that arrive steadily, committed by a process of its own.
 //!
-//! It prints a line for each: its number, and when it was committed, in microseconds of the system's clock.
+//! It prints one line per event: the number, and the time of the commit in microseconds of the system's clock.
 
 use std::{
     fmt::Write,
@@ -28,10 +28,10 @@ pub(crate) struct Options {
     load: Load,
 }
 
-/// Commits them all, and says when.
+/// Commits all events, and prints the time of each commit.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: Options) -> Result<()> {
     let arrivals = Arrivals::new(options.events, options.load);
-    // It delivers nothing: nobody starts it.
+    // The outbox is not started, so it delivers nothing.
     let outbox = arrivals.outbox(stage, options.settings).build().await?;
     arrivals.clone().send(vec![outbox], options.rate).await?;
     let (now, clock) = (Instant::now(), since_epoch(SystemTime::now())?);
@@ -44,7 +44,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: Options) -> Result
     Ok(())
 }
 
-/// This program once more, which commits all arrivals at this rate, for those who deliver here.
+/// Starts this program again. It commits all arrivals at this rate, and the instances here deliver them.
 pub(super) async fn elsewhere<E: Engine>(
     arrivals: &Arrivals,
     stage: &Stage<E>,

@@ -62,7 +62,7 @@ enum Way {
     Polling,
 }
 
-/// Measures each way at each rate in turn, as often as asked.
+/// Measures each way at each rate in turn, as many times as `--runs` says.
 ///
 /// # Errors
 /// Also if an event has not reached its handler.

@@ -41,7 +41,7 @@ pub(crate) struct Options {
     pub(super) show: Show,
 }
 
-/// What the process of the instance is told.
+/// The arguments for the process of the instance.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Instance {
     /// Records in the tables.
@@ -59,7 +59,7 @@ pub(super) struct Resident {
     pub(super) peak: Option<f64>,
 }
 
-/// Fills the tables and lets an instance drain them, as often as asked.
+/// Fills the tables and lets an instance drain them, as many times as `--runs` says.
 ///
 /// # Errors
 /// Also if the work was not done.
@@ -82,7 +82,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     Ok(report)
 }
 
-/// Runs `bench` with these arguments in a process of its own, and returns what it has told of itself.
+/// Runs `bench` with these arguments in a process of its own. Returns the figures that it has printed.
 pub(super) async fn in_a_process<E: Engine>(stage: &Stage<E>, arguments: &[&str]) -> Result<Resident> {
     let mut command = Command::new(env::current_exe()?);
     // In the environment: a list of processes shows arguments to everyone.

@@ -46,7 +46,7 @@ pub(crate) struct Show {
 pub(crate) enum Format {
     /// For people.
     Table,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 

@@ -51,7 +51,7 @@ fn named(pid: u32, name: &str) -> bool {
     fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|found| found.trim_end() == name)
 }
 
-/// Linux counts hundredths of a second for those who read `/proc`, whatever the kernel's own ticks are.
+/// `/proc` shows hundredths of a second on Linux, independent of the kernel's own ticks.
 fn time(ticks: u64) -> Duration {
     Duration::from_millis(ticks * 10)
 }

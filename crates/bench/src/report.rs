@@ -23,7 +23,7 @@ pub(super) struct Report {
     histograms: Vec<Histogram>,
 }
 
-/// One figure, measured once a run.
+/// One figure, measured once per run.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     subject: String,

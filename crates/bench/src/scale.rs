@@ -29,7 +29,7 @@ pub(crate) struct Options {
     pub(super) show: Show,
 }
 
-/// Lets the cluster settle, as often as asked.
+/// Lets the cluster settle, as many times as `--runs` says.
 ///
 /// # Errors
 /// If it never settles.

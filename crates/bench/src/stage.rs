@@ -38,7 +38,7 @@ impl<E: Engine> Stage<E> {
         Self { pool, config, bar: progress_bar() }
     }
 
-    /// Creates the tables. Those that a killed bench has left are dropped first.
+    /// Creates the tables. If a killed bench has left tables, they are dropped first.
     pub(super) async fn set_up(&self) -> Result<()> {
         self.clear_away().await?;
         Outbox::builder(self.pool.clone()).config(self.config.clone()).build().await?.migrate().await?;
@@ -94,7 +94,7 @@ impl<E: Engine> Stage<E> {
         self.tally(records).await
     }
 
-    /// A tally that is complete with this many records of the table, whichever they are.
+    /// A tally that is complete with any of the table's records, if they are this many.
     pub(super) async fn tally(&self, records: usize) -> Result<Arc<Tally>> {
         let mut conn = E::connect(&self.pool).await?;
         let first = E::number(&mut conn, "SELECT MIN(id) FROM keylane_bench_record").await?;
@@ -115,7 +115,7 @@ impl<E: Engine> Stage<E> {
         Ok(())
     }
 
-    /// The library with this handler. The tally is told of settled records.
+    /// The library with this handler. An observer counts the settled records in the tally.
     pub(super) async fn outbox(
         &self,
         config: Config,

@@ -62,7 +62,7 @@ impl Subscriber for Counter {
         Some(LevelFilter::DEBUG)
     }
 
-    /// While nobody counts, sqlx need not write its log.
+    /// If nothing counts, sqlx need not write its log.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target() == TARGET && COUNTING.load(SeqCst)
     }

@@ -84,7 +84,7 @@ impl Tally {
         }
     }
 
-    /// A tally that is complete with this many of these records, whichever they are.
+    /// A tally that is complete with any of these records, if they are this many.
     pub(super) fn part(&self, records: usize) -> Self {
         Self::new(records, self.ids.clone())
     }
@@ -124,7 +124,7 @@ impl Tally {
         self.all_handled.notified().await;
     }
 
-    /// Returns when [`Settles`] has told of all records. There is at most one waiter.
+    /// Returns when [`Settles`] has counted all records. There is at most one waiter.
     pub(super) async fn all_settled(&self) {
         self.all_settled.notified().await;
     }
@@ -150,7 +150,7 @@ impl Tally {
     }
 }
 
-/// The observer that tells the tally of settled records.
+/// The observer that counts settled records in the tally.
 pub(super) struct Settles(pub(super) Arc<Tally>);
 
 impl Observer for Settles {

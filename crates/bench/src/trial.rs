@@ -12,10 +12,10 @@ use super::{
     watch::{Course, watched},
 };
 
-/// What an instance has cost from its start until it is `done`, and its course. Then it is shut down.
+/// Measures an instance from its start until it is `done`: its cost and its course. Then shuts it down.
 ///
 /// # Errors
-/// Also if the records of this tally are not handled any more.
+/// If the instance fails, or if the records of this tally are no longer handled.
 pub(super) async fn measured<E: Engine>(
     stage: &Stage<E>,
     outbox: Outbox<E>,

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 
 use super::{Engine, Result, meter::Figure, options::Show, plot::Curve, report::Report, stage::Stage};
 
-/// What one run of a subject has shown.
+/// The figures of one run of a subject.
 pub(super) struct Measured {
     figures: Vec<Figure>,
     curve: Option<Curve>,
@@ -24,8 +24,8 @@ impl<F: Into<Vec<Figure>>> From<(F, Curve)> for Measured {
     }
 }
 
-/// Measures each subject in turn, as often as asked. Each run begins with another subject, and ends with the ratios
-/// of the figures of each pair of which both were measured.
+/// Measures each subject in turn, as many times as `--runs` says. Each run begins with another subject, and ends with
+/// the ratios of the figures of each pair of subjects that were both measured.
 ///
 /// # Errors
 /// Those of the measurement.

@@ -38,7 +38,7 @@ use super::{
     turns::in_turn,
 };
 
-/// More than any run asks for, so that the bucket refuses nobody.
+/// More requests than any run has, so that the bucket refuses none.
 const UNREACHED: Limit = Limit::per_second(1_000_000);
 
 /// Options of `bench web`.
@@ -76,7 +76,7 @@ enum Subject {
     DatabaseKeys,
 }
 
-/// Measures each subject in turn, as often as asked.
+/// Measures each subject in turn, as many times as `--runs` says.
 ///
 /// # Errors
 /// On another database than PostgreSQL, or if a request was not answered as it should be.
@@ -119,7 +119,7 @@ async fn measure(
     let server = tokio::spawn(axum::serve(listener, app).into_future());
     let (requests, connections) = (options.requests.get(), options.connections.get());
     if subject == Subject::RedisRepeats {
-        // Repeats at the same time would be told that the first request is under way.
+        // Repeats at the same time would get the answer that the first request is under way.
         ask(address, subject, 0, 1).await?;
     }
     let share = requests.div_ceil(connections);

@@ -28,7 +28,7 @@ pub(super) async fn run<E: Engine>(pool: E::Pool, options: Options) -> Result<()
     Ok(())
 }
 
-/// This program once more, as a worker. Dropping it kills the process, and it ends by itself if this process ends.
+/// Starts this program again as a worker. A drop kills that process. If this process ends, that process ends, too.
 pub(super) struct Worker(Child);
 
 impl Worker {

@@ -51,7 +51,7 @@ pub enum What {
         /// The call.
         call: u64,
     },
-    /// The call found its dedup key noted and has written nothing.
+    /// The call has found its dedup key in the table, and has written nothing.
     Duplicate {
         /// The call.
         call: u64,

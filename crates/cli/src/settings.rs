@@ -11,14 +11,14 @@ use toml::{Table, Value};
 use self::refusal::refusal;
 pub(crate) use self::secrets::Secrets;
 
-/// Records that a relay has in memory at most, unless the file sets it. Brokers answer in batches, and more than one
-/// batch is under way at once.
+/// The most records that a relay has in memory, unless the file sets it. Brokers answer in batches, and several
+/// batches are under way at once.
 const RELAY_IN_FLIGHT: i64 = 16_000;
 
 /// The settings of a file.
 pub(crate) struct Settings {
     pub(crate) config: Config,
-    /// The table `[relay]`, as it is.
+    /// The table `[relay]`, not yet checked.
     pub(crate) relay: Option<Table>,
     /// The values that came from variables of the environment.
     #[cfg_attr(not(feature = "kafka"), expect(dead_code, reason = "only the relay reads on from here"))]

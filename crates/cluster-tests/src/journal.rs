@@ -9,7 +9,7 @@ use std::{
 use keylane::{Delivery, Observer, Signal};
 use keylane_checker::{CallKind, Called, Journal, OpenCall};
 
-/// The nanoseconds since boot, which all processes count alike.
+/// The nanoseconds since boot, which are the same for all processes.
 pub fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()

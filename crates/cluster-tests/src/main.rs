@@ -1,8 +1,8 @@
 //! A worker process: joins the cluster of a database and writes what its handlers do to a journal.
 //!
 //! `keylane-worker URL PREFIX JOURNAL MODE`, MODE `plain`, `transactional` or `deadly`, or one of them in claimed
-//! mode: `claimed`, `claimed-transactional`, `claimed-deadly`. Prints `ready`, obeys a line `stop` on its input with a graceful shutdown, and ends when its input closes. MODE `migrate` brings the
-//! tables to the version of this build, and ends.
+//! mode: `claimed`, `claimed-transactional`, `claimed-deadly`. Prints `ready`, shuts down gracefully at a line `stop` on
+//! its input, and ends when its input closes. MODE `migrate` brings the tables to the version of this build, and ends.
 
 #![allow(clippy::print_stdout, reason = "the protocol with the test")]
 
@@ -53,7 +53,7 @@ impl Handler for Deadly {
 }
 
 /// Writes an effect row in the transaction of the completion. No constraint forbids a second row, so a second
-/// effect is seen.
+/// effect shows.
 struct InTransaction {
     calls: Arc<Calls>,
     insert: String,

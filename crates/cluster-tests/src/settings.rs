@@ -1,4 +1,4 @@
-//! Short times, so that a takeover is seen in seconds.
+//! Short times, so that a takeover takes seconds.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub const STALE: Duration = Duration::from_secs(2);
 /// Time between two views of the cluster.
 pub const TICK: Duration = Duration::from_millis(400);
 
-/// How long a claim lasts that is not renewed, in claimed mode.
+/// How long a claim lasts without a renewal, in claimed mode.
 pub const CLAIM_LEASE: Duration = Duration::from_secs(3);
 
 /// The transactional calls of a process at once, in claimed mode.
@@ -21,7 +21,7 @@ pub fn claimed(prefix: &str) -> Config {
     config.mode = Mode::Claimed;
     config.delivery.claim_lease = CLAIM_LEASE;
     config.delivery.batch_size = 100;
-    // So few at once that records wait, and a process dies with claims.
+    // There are so few at once that records wait, and a process that dies holds claims.
     config.delivery.concurrency = 2;
     config.delivery.transactional_concurrency = TRANSACTIONS;
     config

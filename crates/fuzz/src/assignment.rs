@@ -90,8 +90,8 @@ fn is_settled(
     assert_eq!(&assign(live, &seen), assignment);
 }
 
-/// Of what is assigned to it, an instance claims what is free and waits for the rest. It releases what is assigned
-/// to others.
+/// Of the partitions that are assigned to it, an instance claims the free ones and waits for the others. It releases
+/// the partitions that are assigned to other instances.
 fn is_mine(me: InstanceId, may_own: &BTreeSet<InstanceId>, claims: &Claims, assignment: &Assignment) {
     let moves = moves(me, assignment, may_own, claims);
     for partition in Partition::all() {

@@ -47,7 +47,7 @@ fn stored(headers: &Headers) {
     }
 }
 
-/// A consumer finds the event in the message, whatever headers the event has.
+/// A consumer finds the event in the message, with any headers of the event.
 fn sent(headers: &Headers, form: Form, binding: Binding, body: &[u8]) {
     let mut event = Event::new("0198f5f0-1c7e-7000-8000-000000000001", "order.placed", "order-42", body);
     event.sequence = Some(42);

@@ -33,7 +33,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
     /// Runs the work for those messages of the list that are new, in a transaction of the inbox.
     ///
     /// The work is given the places of the new messages in the list, in ascending order. If the work fails, nothing
-    /// of the batch has happened. No failure is noted, because the inbox does not know which message was to blame:
+    /// of the batch has happened. No failure is written, because the inbox does not know which message was to blame:
     /// run the messages one by one then, by [`run`](Self::run).
     ///
     /// ```no_run
@@ -92,10 +92,10 @@ impl<DB: InboxDatabase> Inbox<DB> {
     /// with `BEGIN IMMEDIATE`.
     ///
     /// The work runs within a savepoint. If it fails, panics or is dropped, its effects are rolled back and the rest
-    /// of the transaction stays as it was, so that a caller that commits all the same does not commit half an effect.
+    /// of the transaction stays as it was: if the caller commits nevertheless, no half effect is committed.
     ///
     /// # Errors
-    /// [`OnceError`], but for [`OnceError::Commit`].
+    /// [`OnceError`], except [`OnceError::Commit`].
     ///
     /// # Cancel safety
     /// If it is dropped, its effects are rolled back with the next statement of the connection.

@@ -45,10 +45,10 @@ pub enum ClaimError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProcessError<E> {
-    /// The message could not be taken, or the work failed. A failure of the work is noted as FAILED.
+    /// The message could not be taken, or the work failed. A failure of the work is written as FAILED.
     #[error(transparent)]
     Once(OnceError<E>),
-    /// The claim was lost: the work was dropped, or its outcome was not noted.
+    /// The claim was lost: the work was dropped, or its outcome was not written.
     #[error(transparent)]
     Claim(#[from] ClaimError),
 }
@@ -140,7 +140,7 @@ impl<DB: InboxDatabase> Claim<DB> {
         self.write("renew", &self.inbox.shared.sql.renew, values).await
     }
 
-    /// Notes that the message was consumed. A lease that has ended does no harm, unless another consumer has claimed
+    /// Writes that the message was consumed. A lease that has ended does no harm, unless another consumer has claimed
     /// the message since.
     ///
     /// # Errors
@@ -156,7 +156,7 @@ impl<DB: InboxDatabase> Claim<DB> {
         }
     }
 
-    /// Notes that the work has failed: the message may be claimed again at once.
+    /// Writes that the work has failed: the message may be claimed again at once.
     ///
     /// # Errors
     /// [`ClaimError::Lost`] if another consumer has claimed the message.

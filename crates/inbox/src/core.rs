@@ -28,7 +28,7 @@ pub(crate) struct Shared {
 
 /// The text of an error, cut to what the column takes.
 pub(crate) fn bounded(error: &str) -> String {
-    // PostgreSQL takes every character in a text but NUL.
+    // PostgreSQL takes every character in a text except NUL.
     error.chars().filter(|c| *c != '\0').take(LONGEST_ERROR).collect()
 }
 
@@ -46,7 +46,7 @@ impl Shared {
     }
 
     /// Whether the open transaction is the one with the mark, on databases where [`finish`](Self::finish) does not
-    /// check that itself. Takes the mark away.
+    /// check that itself. Removes the mark.
     pub(crate) async fn is_same<DB: InboxDatabase>(conn: &mut DB::Connection) -> Result<bool, InboxError> {
         let Some((_, take)) = Templates::of::<DB>().mark else { return Ok(true) };
         match DB::script(conn, take).await {
@@ -56,7 +56,7 @@ impl Shared {
         }
     }
 
-    /// Notes the success of messages; `false` if another consumer has taken some of them. With `marked`, the open
+    /// Writes the success of messages. `false` if another consumer has taken some of them. With `marked`, the open
     /// transaction must be the one that has taken them.
     pub(crate) async fn finish<DB: InboxDatabase>(
         &self,
@@ -80,7 +80,7 @@ impl Shared {
         Ok(done.rows == all)
     }
 
-    /// Notes a failure, after a rollback of its effects and of the taking.
+    /// Writes a failure, after a rollback of its effects and of the taking.
     pub(crate) async fn note_failure<DB: InboxDatabase>(
         &self,
         conn: &mut DB::Connection,

@@ -10,7 +10,7 @@ use crate::inbox::InboxDatabase;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InboxError {
-    /// The database did not do it.
+    /// A call of the database has failed.
     #[error("inbox: {call}: {source}")]
     Database {
         /// The name of the call.
@@ -20,15 +20,15 @@ pub enum InboxError {
         /// The error of the driver.
         source: SqlError,
     },
-    /// The tables are not there, or are of another version.
+    /// The tables are missing, or are of another version.
     #[error("inbox: the tables have version {found}, but this build needs {needed}: run Inbox::migrate")]
     Schema {
-        /// 0 if there are none.
+        /// The version of the tables; 0 if there are none.
         found: i64,
-        /// What this build makes.
+        /// The version that this build creates.
         needed: i64,
     },
-    /// An id or a group that the table does not take.
+    /// An id or a group that does not fit the table.
     #[error("inbox: the {what} has {length} bytes, but must have 1 to {limit}, and no NUL")]
     BadId {
         /// `event id` or `consumer group`.
@@ -67,7 +67,7 @@ pub enum OnceError<E> {
         left: Duration,
     },
     /// The work has ended the transaction by a statement of its own. What the work has committed stays. The message
-    /// is not noted as consumed.
+    /// has no row as consumed.
     #[error(
         "the work has ended the transaction of its message by a statement of its own, such as COMMIT, ROLLBACK \
          or (on MySQL and MariaDB) CREATE TABLE: leave the transaction to the inbox"
@@ -76,7 +76,7 @@ pub enum OnceError<E> {
     /// The connection is in no transaction that sqlx knows of.
     #[error("the connection is in no transaction: begin one through sqlx, or use Inbox::run")]
     NoTransaction,
-    /// The commit failed, or its answer was lost, so the commit may have happened or not. The next delivery tells.
+    /// The commit failed, or its answer was lost, so the commit may have happened or not. The next delivery finds out.
     #[error("whether the commit happened is not known: {0}")]
     Commit(InboxError),
     /// The inbox failed.
@@ -94,15 +94,15 @@ impl InboxError {
         }
     }
 
-    /// Whether a repetition may succeed without anybody's help.
+    /// Whether a repetition may succeed by itself.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Database { retryable: true, .. })
     }
 }
 
 impl<E> OnceError<E> {
-    /// Whether a repetition may succeed without anybody's help, and the work is not to blame: the broker should
-    /// deliver again, and count no attempt.
+    /// Whether a repetition may succeed by itself, and the work is not to blame: the broker should deliver again, and
+    /// count no attempt.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::InProgress { .. } => true,

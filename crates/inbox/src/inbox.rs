@@ -11,12 +11,12 @@ use crate::{
     templates::Templates,
 };
 
-/// The version of the schema that this build makes.
+/// The version of the schema that this build creates.
 const SCHEMA_VERSION: i64 = 1;
-/// The number that tells these tables from those of other crates.
+/// A number that distinguishes these tables from those of other crates.
 const SCHEMA_NUMBER: i64 = 77_316_530_231;
 
-/// A database that an inbox can live in: `sqlx::Postgres`, `sqlx::MySql` (MariaDB, too) or `sqlx::Sqlite`. Sealed.
+/// A database for an inbox: `sqlx::Postgres`, `sqlx::MySql` (MariaDB, too) or `sqlx::Sqlite`. Sealed.
 pub trait InboxDatabase: SqlDatabase {}
 
 impl<DB: SqlDatabase> InboxDatabase for DB {}
@@ -56,7 +56,7 @@ impl<DB: InboxDatabase> InboxBuilder<DB> {
         self
     }
 
-    /// What the names of the tables begin with; `inbox_` by default, for a table `inbox_message`.
+    /// The start of each table's name; `inbox_` by default, for a table `inbox_message`.
     pub fn table_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.placement = self.placement.prefix(prefix);
         self
@@ -74,7 +74,7 @@ impl<DB: InboxDatabase> InboxBuilder<DB> {
         self
     }
 
-    /// Makes the inbox. No connection is opened.
+    /// Builds the inbox. No connection is opened.
     ///
     /// # Errors
     /// [`InboxError::Name`] and [`InboxError::Lease`].

@@ -10,7 +10,7 @@
 //!
 //! let inbox = Inbox::new(pool);
 //! inbox.migrate().await?;
-//! // The effect and the note that the message was seen commit together.
+//! // The effect and the row of the message commit together.
 //! let paid = inbox
 //!     .run("0198c2f6-event", "billing", async |tx| {
 //!         sqlx::query("UPDATE account SET balance = balance - 5 WHERE id = 7").execute(tx).await

@@ -1,4 +1,4 @@
-//! One message: its effect and the note of it commit together.
+//! One message: its effect and its row commit together.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ pub enum Once<T> {
 }
 
 impl<DB: InboxDatabase> Inbox<DB> {
-    /// Runs the work if the message is new, in a transaction of the inbox. The effect of the work and the note that
+    /// Runs the work if the message is new, in a transaction of the inbox. The effect of the work and the row that
     /// the message was consumed commit together.
     ///
-    /// If the work fails, its effects are rolled back, and FAILED is noted with the text of the error in a second
-    /// short transaction. The work of a failed message may run again. A note that cannot be written is left out.
+    /// If the work fails, its effects are rolled back, and FAILED is written with the text of the error in a second
+    /// short transaction. The work of a failed message may run again. If the row cannot be written, it is left out.
     ///
     /// # Errors
     /// [`OnceError`].
@@ -62,7 +62,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
     /// `BEGIN IMMEDIATE`.
     ///
     /// The work runs within a savepoint: if it fails, panics or is dropped, its effects are rolled back and the rest
-    /// of the transaction stays as it was. The failure is not noted, because the transaction may be rolled back, too:
+    /// of the transaction stays as it was. The failure is not written, because the transaction may be rolled back, too:
     /// call [`note_failure`](Self::note_failure) after its end.
     ///
     /// ```no_run
@@ -80,7 +80,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
     /// ```
     ///
     /// # Errors
-    /// [`OnceError`], but for [`OnceError::Commit`].
+    /// [`OnceError`], except [`OnceError::Commit`].
     ///
     /// # Cancel safety
     /// If it is dropped, its effects are rolled back with the next statement of the connection.
@@ -95,7 +95,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
         self.once_batch(conn, &[event_id], group, work).await?.only(event_id)
     }
 
-    /// Notes that a message has failed, after the transaction with its effects was rolled back. A message that was
+    /// Writes that a message has failed, after the transaction with its effects was rolled back. A message that was
     /// consumed, or that another consumer holds, is left as it is.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ pub struct GroupOverview {
 }
 
 impl<DB: InboxDatabase> Inbox<DB> {
-    /// Counts and costs, group by group. The call reads all keys of the table: make it once a minute, not once a
+    /// Counts and costs, group by group. The call reads all keys of the table: make it once per minute, not once per
     /// second.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ macro_rules! take_upsert {
 }
 
 pub(crate) const TAKE_SQLITE: &str = take_upsert!("");
-/// The taking marks its transaction: work that has ended the transaction cannot finish the messages.
+/// The taking marks its transaction. If the work has ended the transaction, the messages cannot be finished.
 pub(crate) const TAKE_POSTGRES: &str = take_upsert!(", set_config('keylane.inbox', m.token, true)");
 
 /// `LAST_INSERT_ID` in the answer tells whether any of the messages was there before.
@@ -40,7 +40,7 @@ pub(crate) const TAKE_MYSQL: &str = "\
 
 pub(crate) const TAKE_MYSQL_ROW: &str = "($1, $2, $3, {later:$4}, $5, 'PROCESSING', 1, {now})";
 
-/// Notes a failure of a message whose taking was rolled back.
+/// Writes the failure of a message whose taking was rolled back.
 pub(crate) const NOTE_FAILURE_UPSERT: &str = "\
     INSERT INTO {inbox}message AS m (consumer_group, event_id, token, owner, cost_ms, error, status, attempts, \
       received_at, finished_at) \
@@ -76,7 +76,7 @@ const RENEW: &str = "UPDATE {inbox}message SET lease_until = {later:$1} \
     WHERE consumer_group = $2 AND token = $3 AND event_id = $4 AND status NOT IN ('SUCCESS', 'FAILED')";
 /// What a purge takes of the finished messages.
 const OLD_FINISHED: &str = "finished_at < {ago:$2} ORDER BY finished_at";
-// A message in PROCESSING has no `finished_at`. With that said, the index leads to the leases that have ended, and
+// A message in PROCESSING has no `finished_at`. With this condition the index leads to the leases that have ended, and
 // the purge neither reads nor locks messages that are being consumed.
 const OLD_ABANDONED: &str = "finished_at IS NULL AND lease_until < {ago:$2} ORDER BY lease_until";
 const COUNTS: &str =

@@ -25,7 +25,7 @@ pub(crate) struct Taken {
     pub(crate) met: Vec<(String, Met)>,
 }
 
-/// Id, status, token, owner, and what is left of the lease.
+/// Id, status, token, owner, and the rest of the lease.
 const STATES: &[Kind] = &[Kind::Text, Kind::Text, Kind::Text, Kind::Text, Kind::Int];
 
 impl Shared {

@@ -6,7 +6,7 @@ use crate::statements::{NOTE_FAILURE_MYSQL, NOTE_FAILURE_UPSERT, TAKE_MYSQL, TAK
 
 /// Marks a transaction on databases where the taking does not. `begin` does the same.
 const SET_MARK: &str = "SAVEPOINT keylane_inbox";
-/// Takes the mark away, and fails if the transaction has ended.
+/// Removes the mark, and fails if the transaction has ended.
 const TAKE_MARK: &str = "RELEASE SAVEPOINT keylane_inbox";
 
 /// The templates of one family of databases.

@@ -18,9 +18,9 @@ use crate::{
     templates::Templates,
 };
 
-/// The version of the schema that this build makes.
+/// The version of the schema that this build creates.
 const SCHEMA_VERSION: i64 = 1;
-/// The number that tells these tables from those of other crates.
+/// A number that distinguishes these tables from those of other crates.
 const SCHEMA_NUMBER: i64 = 77_316_530_232;
 /// The longest list of [`LockClient::queue`].
 const LONGEST_LIST: i64 = 1000;
@@ -66,7 +66,7 @@ impl<DB: LockDatabase> LockClientBuilder<DB> {
         self
     }
 
-    /// What the names of the tables begin with; `lock_` by default, for tables `lock_resource` and `lock_ticket`.
+    /// The start of each table's name; `lock_` by default, for tables `lock_resource` and `lock_ticket`.
     pub fn table_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.placement = self.placement.prefix(prefix);
         self
@@ -99,7 +99,7 @@ impl<DB: LockDatabase> LockClientBuilder<DB> {
         self
     }
 
-    /// Makes the client. No connection is opened.
+    /// Builds the client. No connection is opened.
     ///
     /// # Errors
     /// [`LockError::Name`] and [`LockError::Lease`].

@@ -1,4 +1,4 @@
-//! The clock that trust in a lease is measured by. It counts suspended time where the system has such a clock.
+//! The clock that measures the trust in a lease. It counts suspended time where the system has such a clock.
 
 use std::time::Duration;
 

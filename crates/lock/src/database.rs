@@ -1,4 +1,4 @@
-//! The databases that locks can live in, and how signals come on each.
+//! The databases for locks, and the way in which signals come on each.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use keylane_sql::SqlDatabase;
 
 use crate::signals::{Waiter, Waiters};
 
-/// A database that locks can live in: `sqlx::Postgres`, `sqlx::MySql` (MariaDB, too) or `sqlx::Sqlite`. Sealed.
+/// A database for locks: `sqlx::Postgres`, `sqlx::MySql` (MariaDB, too) or `sqlx::Sqlite`. Sealed.
 pub trait LockDatabase: SqlDatabase {
     /// How signals come.
     #[doc(hidden)]

@@ -8,7 +8,7 @@ use keylane_sql::{BadName, SqlDatabase, SqlError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// The database did not do it.
+    /// A call of the database has failed.
     #[error("lock: {call}: {source}")]
     Database {
         /// The name of the call.
@@ -51,12 +51,12 @@ pub enum LockError {
         /// Which resource.
         resource: String,
     },
-    /// The tables are not there, or are of another version.
+    /// The tables are missing, or are of another version.
     #[error("lock: the tables have version {found}, but this build needs {needed}: run LockClient::migrate")]
     Schema {
-        /// 0 if there are none.
+        /// The version of the tables; 0 if there are none.
         found: i64,
-        /// What this build makes.
+        /// The version that this build creates.
         needed: i64,
     },
     /// A name that the table does not take.
@@ -90,7 +90,7 @@ impl LockError {
         }
     }
 
-    /// Whether a repetition may succeed without anybody's help.
+    /// Whether a repetition may succeed by itself.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,

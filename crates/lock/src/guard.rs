@@ -62,7 +62,7 @@ impl<DB: LockDatabase> LockGuard<DB> {
         self.place().trust.lost().await;
     }
 
-    /// Releases the lock, or one of the entries of its owner. When the call has returned, the database has done it.
+    /// Releases the lock, or one of the entries of its owner. When the call has returned, the database has freed it.
     ///
     /// # Errors
     /// [`LockError::Lost`] if the lease ended before, and another client has deleted the ticket. If the database

@@ -11,7 +11,7 @@
 //! let locks = LockClient::new(pool.clone());
 //! locks.migrate().await?;
 //! let guard = locks.lock("invoice-7").await?;
-//! // The token refuses a holder that was frozen past its lease.
+//! // The condition refuses a holder that was frozen for longer than its lease.
 //! sqlx::query("UPDATE invoice SET sent = true, fence = $1 WHERE id = 7 AND fence <= $1")
 //!     .bind(guard.token())
 //!     .execute(&pool)

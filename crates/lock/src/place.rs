@@ -30,7 +30,7 @@ pub(crate) struct Place<DB: LockDatabase> {
 }
 
 impl<DB: LockDatabase> Place<DB> {
-    /// Queues a ticket, in a task of its own: if the caller is dropped meanwhile, the task ends all the same, and the
+    /// Queues a ticket, in a task of its own: if the caller is dropped meanwhile, the task still ends, and the
     /// place is dropped after it.
     pub(crate) async fn enter(
         shared: &Arc<Shared<DB>>,
@@ -70,7 +70,7 @@ impl<DB: LockDatabase> Place<DB> {
         Ok(self.trust.hold())
     }
 
-    /// Deletes the ticket. `false` if somebody else has done so.
+    /// Deletes the ticket. `false` if another client has deleted it.
     pub(crate) async fn leave(&self) -> Result<bool, LockError> {
         if self.has_left.swap(true, SeqCst) {
             return Ok(true);
@@ -130,7 +130,7 @@ impl<DB: LockDatabase> Shared<DB> {
             self.run("release", &self.sql.leave, values)
         });
         let deleted = deleted.await;
-        // A try whose answer was lost may have deleted the ticket. While the trust lasts, nobody else does.
+        // A try whose answer was lost may have deleted the ticket. While the trust lasts, no other client deletes it.
         let was_ours = matches!(deleted, Ok(1..)) || (tries > 1 && trust.is_held());
         trust.lose();
         self.waiters.gone(&ticket);

@@ -1,4 +1,4 @@
-//! The decisions, as functions of their arguments: who holds a resource, whom to trust, how long to wait.
+//! The decisions, as functions of their arguments: who holds a resource, how long to trust a ticket, how long to wait.
 
 use std::time::Duration;
 
@@ -67,8 +67,8 @@ pub(crate) fn needs_renewal(now: Duration, trusted_until: Duration, lease: Durat
     trusted_until.saturating_sub(now) < lease / 2
 }
 
-/// Whether an acknowledged renewal may extend the trust in a ticket. A holder whose trust has ended may have been
-/// told so: it does not get the lock back.
+/// Whether an acknowledged renewal may extend the trust in a ticket. A holder whose trust has ended may have
+/// learned of it, so it does not get the lock back.
 pub(crate) fn may_extend(is_held: bool, acknowledged_at: Duration, trusted_until: Duration) -> bool {
     !is_held || acknowledged_at < trusted_until
 }

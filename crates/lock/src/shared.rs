@@ -23,7 +23,7 @@ pub(crate) struct Shared<DB: LockDatabase> {
     pub(crate) pool: sqlx::Pool<DB>,
     pub(crate) sql: Statements,
     pub(crate) schema: Schema,
-    /// Tells the tickets of this client from those of others.
+    /// Distinguishes the tickets of this client from those of others.
     pub(crate) client: String,
     /// The text of the column `owner` for requests without an owner.
     pub(crate) name: String,
@@ -112,7 +112,7 @@ impl<DB: LockDatabase> Shared<DB> {
         self.limited(call, read).await
     }
 
-    /// Limits a call to the length of a lease: a later answer is of no use.
+    /// Limits a call to the length of a lease, because a later answer is useless.
     pub(crate) async fn limited<T>(
         &self,
         call: &'static str,

@@ -5,7 +5,7 @@ use keylane_sql::{SqlDatabase, Tables};
 use crate::templates::Templates;
 
 /// Tokens grow in the order of the commits, because the row stays locked until the commit. Tokens never fall behind
-/// the clock: the row of a resource that was purged, or forgotten in a failover, begins above its old tokens.
+/// the clock: if the row of a resource was purged, or lost in a failover, its next token is above the old ones.
 macro_rules! draw_upsert {
     ($greatest:literal) => {
         concat!(

@@ -27,7 +27,7 @@ pub(crate) struct Templates {
     /// Deletes a ticket, and tells its waiters.
     pub(crate) leave: &'static str,
     pub(crate) purge: &'static str,
-    /// Whether a transaction can wait for those who came before it.
+    /// Whether a transaction can wait for earlier requests.
     pub(crate) waits: Waits,
     pub(crate) migration: &'static str,
 }

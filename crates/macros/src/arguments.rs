@@ -1,4 +1,4 @@
-//! What the two attributes say: `#[outbox_handler(…)]` and `#[outbox_fallback_handler(…)]`.
+//! The arguments of the two attributes: `#[outbox_handler(…)]` and `#[outbox_fallback_handler(…)]`.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
 const ID: &str = "#[outbox_handler(id = \"keep-books\")]";
 const OF: &str = "#[outbox_fallback_handler(of = \"keep-books\")]";
 
-/// What `#[outbox_handler(…)]` says.
+/// The arguments of `#[outbox_handler(…)]`.
 pub(crate) struct HandlerArguments {
     pub(crate) keylane: Path,
     pub(crate) id: String,
@@ -54,7 +54,7 @@ pub(crate) enum RecordTypes {
     These(Vec<String>),
 }
 
-/// What `#[outbox_fallback_handler(…)]` says.
+/// The arguments of `#[outbox_fallback_handler(…)]`.
 pub(crate) struct FallbackArguments {
     pub(crate) keylane: Path,
     /// The handler's id, or `None` for the default.

@@ -1,4 +1,4 @@
-//! What handlers and fallback handlers expand to alike.
+//! The parts of the expansion that handlers and fallback handlers share.
 //!
 //! Local names are written at the mixed site, so that a handler may be called `context` or `batch`
 //! without being hidden by them.
@@ -108,7 +108,7 @@ pub(crate) fn many(keylane: &Path, function: &Function, event: &Type) -> TokenSt
                     ::core::result::Result::Ok(()) => {
                         ::core::iter::repeat_with(|| ::core::result::Result::Ok(())).take(count).collect()
                     }
-                    // Which record it was is not known: the first is tried alone next.
+                    // It is not known which record failed, so the first one is tried alone next.
                     ::core::result::Result::Err(error) => ::std::vec![::core::result::Result::Err(error)],
                 }
             },

@@ -35,7 +35,7 @@ pub(crate) fn parse(template: &str) -> Result<Vec<Piece>, String> {
     while let Some(c) = rest.chars().next() {
         rest = &rest[c.len_utf8()..];
         match c {
-            // A doubled brace stands for itself.
+            // A doubled brace is a brace.
             '{' | '}' if rest.starts_with(c) => {
                 text.push(c);
                 rest = &rest[1..];

@@ -106,8 +106,7 @@ pub fn derive_outbox_event(input: proc_macro::TokenStream) -> proc_macro::TokenS
 /// `Result<(), E>`, where `E` is a `HandlerError`, a `ClassifiedError`, or any other error. A batch
 /// handler may return a `Vec` with one result per record instead. If a batch handler returns
 /// `Result<(), E>`, `Ok(())` means that all are delivered, and `Err` that the first has failed and the
-/// others were not tried. A
-/// transactional batch returns `Result<(), E>`.
+/// others were not tried. A transactional batch returns `Result<(), E>`.
 ///
 /// # Options
 ///

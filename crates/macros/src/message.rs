@@ -11,7 +11,7 @@ use syn::{
 
 use crate::signature::Head;
 
-/// What `#[message_handler(…)]` says.
+/// The arguments of `#[message_handler(…)]`.
 struct Arguments {
     consumer: Path,
     topic: LitStr,

@@ -42,7 +42,7 @@ impl ClassifiedError for Busy {
     }
 }
 
-/// As the macros write it for a function's error, whatever its type.
+/// As the macros write it for a function's error of any type.
 macro_rules! converted {
     ($error:expr) => {
         (&&&Returned::new($error)).into_handler_error()

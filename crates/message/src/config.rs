@@ -35,10 +35,10 @@ use crate::{
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RouteConfig {
-    /// The record types that go this way, with `*` for any text. None: all types.
+    /// The record types of the route, with `*` for any text. None: all types.
     #[serde(default)]
     pub events: Vec<String>,
-    /// Where to: a topic, or the URL of an endpoint.
+    /// The target: a topic, or the URL of an endpoint.
     pub to: String,
     /// The key of the messages. Default: the record key. Records of one key must get one key, or their order ends.
     #[serde(default)]
@@ -46,11 +46,11 @@ pub struct RouteConfig {
     /// Headers of every message.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// What the messages look like: `cloud-events` (the default), `cloud-events-json`, `base-event`, `debezium` or
+    /// The form of the messages: `cloud-events` (the default), `cloud-events-json`, `base-event`, `debezium` or
     /// `plain`.
     #[serde(default)]
     pub form: Form,
-    /// Where a record goes that fails for good. Default: nowhere, and it has failed.
+    /// The target of records that fail for good. Default: none; such a record stays in the table as failed.
     #[serde(default)]
     pub dead_letters: Option<String>,
     /// Whether a record that fails for good goes to the table `outbox_dead_letter`. Not with `dead_letters`.
@@ -75,7 +75,7 @@ pub struct RouteError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RouteProblem {
-    /// It is no template.
+    /// The text is no template.
     #[error(transparent)]
     Template(#[from] TemplateError),
     /// Dead letters have two places.

@@ -61,7 +61,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Notes the begin of a call. Returns the number of calls if it is the highest so far.
+    /// A call begins. Returns the number of calls if it is the highest so far.
     pub(crate) fn begin(&self) -> Option<u64> {
         let now = self.now.fetch_add(1, Relaxed) + 1;
         (self.most.fetch_max(now, Relaxed) < now).then_some(now)

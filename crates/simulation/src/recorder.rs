@@ -60,7 +60,7 @@ impl Recorder {
         at
     }
 
-    /// Notes a bug of the library that no event shows.
+    /// Keeps a bug of the library that no event shows.
     pub(crate) fn object(&self, violation: Violation) {
         self.inner().violation.get_or_insert(violation);
     }

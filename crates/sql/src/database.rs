@@ -60,7 +60,7 @@ pub trait SqlDatabase: Database + sealed::Sealed {
         error.constraint().map(str::to_owned)
     }
 
-    /// Whether a repetition may succeed without anybody's help: after what passes in the database, and after a lost
+    /// Whether a repetition may succeed by itself: after a passing state of the database, and after a lost
     /// connection.
     fn is_retryable(error: &sqlx::Error) -> bool {
         match error {

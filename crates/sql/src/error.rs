@@ -44,7 +44,7 @@ impl fmt::Debug for SqlError {
     }
 }
 
-/// The error of sqlx is not its source, or whoever prints sources would print it.
+/// The error of sqlx is not its source, because a report that prints sources would print it.
 impl std::error::Error for SqlError {}
 
 fn refusal<DB: SqlDatabase>(answer: &dyn DatabaseError) -> String {

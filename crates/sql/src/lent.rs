@@ -5,13 +5,13 @@ use sqlx_core::transaction::TransactionManager;
 
 use crate::database::SqlDatabase;
 
-/// A connection that is lent from a pool, with a transaction on it or without.
+/// A connection that is lent from a pool, with or without a transaction.
 ///
-/// Unless it is given back by [`commit`](Self::commit) or [`roll_back`](Self::roll_back), dropping it takes the
-/// connection out of the pool and closes it: a call that was cut off may have left anything open on it.
+/// [`commit`](Self::commit) and [`roll_back`](Self::roll_back) return it. If it is dropped instead, the connection is
+/// taken out of the pool and closed, because a call that was cut off may have left a transaction open.
 pub struct Lent<DB: SqlDatabase> {
     conn: Option<PoolConnection<DB>>,
-    /// Whether all that is done with it is one transaction.
+    /// Whether all statements on the connection are one transaction.
     is_transaction: bool,
 }
 
@@ -51,7 +51,7 @@ impl<DB: SqlDatabase> Lent<DB> {
         DB::TransactionManager::get_transaction_depth(self.conn())
     }
 
-    /// Commits the transaction, if there is one, and gives the connection back.
+    /// Commits the transaction, if there is one, and returns the connection to the pool.
     ///
     /// # Errors
     /// The database's. The transaction may have been committed or not.
@@ -63,7 +63,7 @@ impl<DB: SqlDatabase> Lent<DB> {
         Ok(())
     }
 
-    /// Rolls back. The connection is given back if the rollback has certainly left it clean.
+    /// Rolls back. If the rollback has certainly left the connection clean, it returns to the pool.
     pub async fn roll_back(mut self) {
         if self.depth() == 1 && DB::TransactionManager::rollback(self.conn()).await.is_ok() {
             drop(self.conn.take());

@@ -1,5 +1,5 @@
-//! What the Keylane crates with tables of their own share. A service uses those crates and needs nothing of this one.
-//! The interface of this crate may change with each version.
+//! What the Keylane crates with tables of their own share. A service uses those crates, not this one. The interface of
+//! this crate may change with each version.
 //!
 //! A statement is written once, as a template. [`Tables`] has the names that the templates leave open,
 //! [`Dialect::render`] writes the text for one database, and [`SqlDatabase`] runs it:

@@ -32,7 +32,7 @@ impl Schema {
     pub async fn migrate<DB: SqlDatabase>(&self, pool: &Pool<DB>) -> Result<(), sqlx::Error> {
         let (before, after) = DB::DIALECT.alone;
         let before = before.replace('@', &self.number.to_string());
-        // After a failure the connection is dropped, not given back: a transaction may be open on it.
+        // After a failure the connection is dropped, not returned, because a transaction may be open on it.
         let mut conn = pool.acquire().await?.detach();
         DB::script(&mut conn, &format!("{before}\n{}\n{after}", self.script)).await?;
         conn.close().await

@@ -1,4 +1,4 @@
-//! The names of the tables, which are checked once. Nothing else is ever spliced into a statement.
+//! The names of the tables, which are checked once. No other text is inserted into a statement.
 
 /// The longest prefix, in bytes.
 const LONGEST_PREFIX: usize = 32;
@@ -80,7 +80,7 @@ impl Tables {
         Self { token: format!("{{{name}}}"), qualifier: prefix.clone(), prefix }
     }
 
-    /// A text with the names in the place of their tokens. `{index}` stands for the prefix alone, because an index is
+    /// A text with the names in the place of their tokens. `{index}` is only the prefix, because an index is
     /// made in the schema of its table.
     pub fn name(&self, text: &str) -> String {
         text.replace(&self.token, &self.qualifier).replace("{index}", &self.prefix)

@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, BodyStream, Full, StreamBody, combinators::UnsyncB
 /// An error of any body or service.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body that a guard hands on: of the service behind it, of a stored answer, or of a refusal.
+/// The body that a guard returns: of the service behind it, of a stored answer, or of a refusal.
 #[derive(Debug)]
 pub struct GuardBody(UnsyncBoxBody<Bytes, BoxError>);
 

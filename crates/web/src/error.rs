@@ -41,12 +41,12 @@ pub enum StoreError {
     /// The connection is in no transaction that sqlx knows of.
     #[error("web: the connection is in no transaction: begin one through sqlx")]
     NoTransaction,
-    /// The tables are not there, or are of another version.
+    /// The tables are missing, or are of another version.
     #[error("web: the tables have version {found}, but this build needs {needed}: run SqlStore::migrate")]
     Schema {
-        /// 0 if there are none.
+        /// The version of the tables; 0 if there are none.
         found: i64,
-        /// What this build makes.
+        /// The version that this build creates.
         needed: i64,
     },
 }

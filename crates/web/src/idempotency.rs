@@ -36,7 +36,7 @@ pub struct Claim {
     pub fingerprint: Arc<str>,
     /// The trace of the request.
     pub trace_id: Option<Arc<str>>,
-    /// How long the key stays claimed if nobody finishes it.
+    /// How long the key stays claimed if it is not finished.
     pub lease: Duration,
     /// How long the answer is kept.
     pub keep: Duration,
@@ -61,7 +61,7 @@ pub enum Begun {
 /// A store must be able to tell claims apart by their token. What the store has acknowledged must survive the
 /// failures that the service wants to survive.
 pub trait IdempotencyStore: Send + Sync + 'static {
-    /// Claims the key, unless it is claimed or done. Of several calls at once, one is told [`Begun::Execute`].
+    /// Claims the key, unless it is claimed or done. Of several calls at once, only one returns [`Begun::Execute`].
     ///
     /// # Errors
     /// [`StoreError`]: whether the key is claimed is not known.
@@ -70,7 +70,7 @@ pub trait IdempotencyStore: Send + Sync + 'static {
     /// If it is dropped, the key may be claimed until its lease ends.
     fn begin<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Begun, StoreError>>;
 
-    /// Keeps the answer, if the key is this claim's; a store that may forget keeps it also if the key is nobody's.
+    /// Keeps the answer if the key belongs to this claim. A store that may lose keys also keeps it if the key is free.
     /// False if the answer is not kept; the record of another claim stays. A repetition of the call changes nothing,
     /// and what the handler has stored itself stays.
     ///

@@ -1,4 +1,4 @@
-//! Guards for a web service, as [tower](https://docs.rs/tower) layers for axum and whatever else is built on tower.
+//! Guards for a web service, as [tower](https://docs.rs/tower) layers for axum and other frameworks on tower.
 //!
 //! | layer | what it does |
 //! | --- | --- |

@@ -14,7 +14,7 @@ const CALL_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a connection may take to be made.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A Redis server, or what speaks its protocol, for the guards of one process. Clones are cheap and share one
+/// A Redis server, or a server with its protocol, for the guards of one process. Clones are cheap and share one
 /// connection. The first call opens the connection, and it is opened again when it is lost.
 #[derive(Clone)]
 pub struct Redis {

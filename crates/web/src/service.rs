@@ -29,7 +29,7 @@ pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panick
     AssertUnwindSafe(work).catch_unwind().await.map_err(discard)
 }
 
-/// The thrown value is the user's, too: its drop may panic.
+/// The value of the panic is the user's, too, so its drop may panic.
 fn discard(thrown: Box<dyn Any + Send>) -> Panicked {
     if let Err(second) = catch_unwind(AssertUnwindSafe(move || drop(thrown))) {
         std::mem::forget(second);

@@ -14,9 +14,9 @@ use crate::{
     idempotency::{Answer, Begun, Claim, IdempotencyStore, rules},
 };
 
-/// The version of the schema that this build makes.
+/// The version of the schema that this build creates.
 const SCHEMA_VERSION: i64 = 1;
-/// The number that tells these tables from those of other crates.
+/// A number that distinguishes these tables from those of other crates.
 const SCHEMA_NUMBER: i64 = 77_316_530_233;
 /// Rows per step of a purge: each step is a transaction of its own.
 const STEP: u64 = 1_000;
@@ -71,7 +71,7 @@ impl<DB: SqlDatabase> SqlStoreBuilder<DB> {
         self
     }
 
-    /// What the names of the tables begin with; `web_` by default, for a table `web_request`.
+    /// The start of each table's name; `web_` by default, for a table `web_request`.
     pub fn table_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.placement = self.placement.prefix(prefix);
         self
@@ -83,7 +83,7 @@ impl<DB: SqlDatabase> SqlStoreBuilder<DB> {
         self
     }
 
-    /// Makes the store. No connection is opened.
+    /// Builds the store. No connection is opened.
     ///
     /// # Errors
     /// [`SettingError::Tables`].

@@ -47,10 +47,10 @@ pub(crate) struct Options {
     pub(super) show: Show,
 }
 
-/// Measures each case in turn, as often as asked.
+/// Measures each case in turn, as many times as `--runs` says.
 ///
 /// # Errors
-/// Also if the work was not done.
+/// If a statement fails, or if the work was not done.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("backlog", E::NAME);
     let mut cases = Case::all::<E>();

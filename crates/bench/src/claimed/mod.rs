@@ -60,10 +60,10 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Drains with each subject in turn, as often as asked.
+/// Drains with each subject in turn, as many times as `--runs` says.
 ///
 /// # Errors
-/// Also if the work was not done.
+/// If a statement fails, or if the work was not done.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("claimed", E::NAME);
     let counts = || options.instances.iter().map(|count| count.get());

@@ -27,13 +27,13 @@ use super::{
 pub(super) use references::in_batches;
 pub(super) use subject::Options;
 
-/// Events a call of the batch handler: as many as the loop written by hand fetches.
+/// Events per call of the batch handler: as many as the loop written by hand fetches.
 const HANDLER_BATCH: usize = 500;
 
-/// Drains with each subject in turn, as often as asked.
+/// Drains with each subject in turn, as many times as `--runs` says.
 ///
 /// # Errors
-/// Also if a subject has not done the whole work.
+/// If a statement fails, or if a subject has not done all its work.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("drain", E::NAME);
     let bench = Drain { stage, options, meter: Meter::open(&stage.pool).await? };

@@ -1,7 +1,7 @@
 //! Consumers written by hand, as an expert would without a library.
 //!
 //! They do the work of the library: the same tables, columns and durability, order per key, and each record is handled
-//! before it is deleted. They have no retries. All but [`singly`] must be the only process.
+//! before it is deleted. They have no retries. Except for [`singly`], each must be the only process.
 
 use std::{hint::black_box, sync::Arc};
 
@@ -13,9 +13,9 @@ use super::{
     tally::Tally,
 };
 
-/// Records a fetch of the loops.
+/// Records per fetch of the loops.
 const BATCH: i64 = 500;
-/// Records a fetch of [`overlapping`]: 1,000 are slower by a quarter, 10,000 no faster.
+/// Records per fetch of [`overlapping`]: 1,000 are slower by a quarter, and 10,000 are no faster.
 const LARGE_BATCH: i64 = 5_000;
 
 /// Fetch 500, handle, delete them in one statement.
@@ -50,7 +50,7 @@ pub(super) async fn overlapping<E: Engine>(pool: &E::Pool, tally: &Tally) -> Res
     Ok(())
 }
 
-/// What most outboxes do: one transaction a record, on several connections.
+/// What most outboxes do: one transaction per record, on several connections.
 pub(super) async fn singly<E: Engine>(pool: &E::Pool, tally: &Arc<Tally>, connections: usize) -> Result<()> {
     let mut workers = JoinSet::new();
     for _ in 0..connections {
@@ -99,7 +99,7 @@ async fn connect<E: Engine>(pool: &E::Pool, session: Session) -> Result<E::Conne
     Ok(conn)
 }
 
-/// Handles the records in order; their ids.
+/// Handles the records in order. Returns their ids.
 fn handle<E: Engine>(rows: &[E::Row], tally: &Tally) -> Result<Vec<i64>> {
     let handled = rows.iter().map(|row| {
         let received = E::receive(row)?;

@@ -1,4 +1,4 @@
-//! Who drains, and what is asked for on the command line.
+//! The subjects that drain, and the options of the command line.
 
 use std::{fmt, num::NonZeroUsize};
 
@@ -15,7 +15,7 @@ const FEW: usize = 4_000;
 /// Options of `bench drain`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// Records of the backlog; 200000 if not given, 20000 for transactional handlers, 50000 for their batches.
+    /// Records of the backlog; without it 200000, 20000 for transactional handlers, 50000 for their batches.
     #[arg(long)]
     pub(super) records: Option<NonZeroUsize>,
     #[command(flatten)]
@@ -32,14 +32,14 @@ pub(crate) struct Options {
 /// The form of the library's handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
-    /// One event a call.
+    /// One event per call.
     Single,
-    /// Up to 500 events of any keys a call.
+    /// Up to 500 events of any keys per call.
     Batch,
-    /// One event a call, and the transaction of its completion: a row is updated in it.
+    /// One event per call, with the transaction of its completion. The handler updates a row in it.
     Transactional,
-    /// Up to 500 events of any keys a call, and the transaction of their completions: a row is updated
-    /// in it for each.
+    /// Up to 500 events of any keys per call, with the transaction of their completions. The handler updates one row
+    /// per event in it.
     TransactionalBatch,
 }
 
@@ -49,7 +49,7 @@ impl Form {
     }
 }
 
-/// Who drains.
+/// A subject that drains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     Library,
@@ -60,10 +60,10 @@ pub(super) enum Subject {
 }
 
 impl Options {
-    /// All who drain: the library first.
+    /// All subjects, the library first.
     pub(super) fn subjects<E: Engine>(&self) -> Vec<Subject> {
         let mut subjects = vec![Subject::Library, Subject::Loop];
-        // One by one in transactions is what a transactional handler does anyway.
+        // A transactional handler takes one record per transaction anyway, so the single references are left out.
         if !self.handler_form.transactional() {
             subjects.push(Subject::Best);
             subjects.extend(E::SINGLY.iter().map(|connections| Subject::Naive(*connections)));
@@ -71,7 +71,7 @@ impl Options {
         subjects
     }
 
-    /// How many records a subject is given.
+    /// The number of records for a subject.
     pub(super) fn records_of(&self, subject: Subject) -> usize {
         let by_default = match self.handler_form {
             Form::Single | Form::Batch => 200_000,

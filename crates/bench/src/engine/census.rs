@@ -13,10 +13,11 @@ use super::super::Result;
 pub(crate) trait Census: Database {
     /// Whether the server is this process.
     const IN_PROCESS: bool = false;
-    /// Gives a session the name that those of the library have.
+    /// Gives a session the name of the library's sessions.
     const NAME_SESSION: Option<&'static str> = None;
 
-    /// The threads of this machine that serve the sessions of the library in this database, if it tells.
+    /// The threads of this machine that serve the sessions of the library in this database. `None` if the server does
+    /// not tell.
     fn sessions(_: &mut Self::Connection) -> impl Future<Output = Result<Option<Vec<u32>>>> + Send {
         async { Ok(None) }
     }
@@ -36,7 +37,7 @@ impl Census for Postgres {
 }
 
 impl Census for MySql {
-    /// All sessions of this database but this one, because sessions have no names here. Only MariaDB tells their
+    /// All sessions of this database except this one, because sessions have no names here. Only MariaDB tells their
     /// threads.
     async fn sessions(conn: &mut MySqlConnection) -> Result<Option<Vec<u32>>> {
         let threads = sqlx::query_scalar(

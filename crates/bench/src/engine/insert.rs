@@ -32,7 +32,7 @@ impl Row {
 
 /// A database that a service writes to.
 pub(crate) trait Insert: Database {
-    /// Makes the table of the service's own rows.
+    /// Creates the table of the service's own rows.
     const CREATE_BUSINESS: &'static str;
 
     /// Writes a row of the service's own.
@@ -56,7 +56,7 @@ macro_rules! record_head {
     };
 }
 
-/// The single inserts are the same tokens for each driver but for their parameters.
+/// The single inserts of each driver. The code differs only in the parameters.
 macro_rules! singly {
     ($connection:ty, $business:literal, $record:literal, $key:ident) => {
         async fn insert_business(conn: &mut $connection, key: &str, body: &str) -> Result<()> {

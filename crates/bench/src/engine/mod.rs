@@ -1,7 +1,7 @@
 //! The databases as a hand-written consumer sees them.
 //!
-//! The statements are those that an expert would write on the tables of the library: always from the
-//! head of the pending set, all columns that a handler is told of, one delete for many records.
+//! An expert would write these statements on the tables of the library: they begin at the head of the pending
+//! set, read all columns that a handler gets, and delete many records at once.
 
 mod census;
 mod insert;
@@ -20,11 +20,11 @@ pub(crate) use insert::{Insert, Row};
 /// How a consumer's connection is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Session {
-    /// With the defaults of the server: commits wait for the disk.
+    /// The defaults of the server: commits wait for the disk.
     Plain,
-    /// Commits do not wait, which is the library's default for its outcomes.
+    /// Commits do not wait for the disk, which is the library's default for its outcomes.
     Relaxed,
-    /// As well, and the planner can only choose the primary key.
+    /// As `Relaxed`, and the planner can choose only the primary key.
     Pinned,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Received {
 pub(crate) trait Engine: Census + Insert {
     /// A row of [`fetch`](Self::fetch).
     type Row: Send + Sync;
-    /// The numbers of connections that are of use for taking records one by one.
+    /// The numbers of connections with which to take records one by one.
     const SINGLY: &'static [usize];
     /// The end of a SELECT that locks its rows and leaves out those that are locked.
     const SKIP_LOCKED: &'static str = "FOR UPDATE SKIP LOCKED";
@@ -48,7 +48,7 @@ pub(crate) trait Engine: Census + Insert {
     const IN_HALF_A_MINUTE: &'static str;
     /// Whether a transaction that has written keeps out all other writers.
     const ONE_WRITER: bool = false;
-    /// Lets a connection wait for the other writers for as long as the bench may write at once.
+    /// Lets a connection wait for other writers as long as a large write of the bench can take.
     const WAIT_FOR_WRITERS: &'static str = "SELECT 1";
     /// Begins a transaction that writes.
     const BEGIN: &'static str;
@@ -56,16 +56,16 @@ pub(crate) trait Engine: Census + Insert {
     const BEGIN_SNAPSHOT: &'static str;
     /// Reads the statements that drop everything whose name has the prefix.
     const DROPS: &'static str;
-    /// Makes the table that transactional handlers write to.
+    /// Creates the table that transactional handlers write to.
     const CREATE_EFFECT: &'static str = "CREATE TABLE keylane_bench_effect \
          (record_key VARCHAR(255) NOT NULL PRIMARY KEY, applied BIGINT NOT NULL)";
-    /// Sums up what they have written.
+    /// Sums up the effects of transactional handlers.
     const EFFECTS: &'static str;
     /// Empties the tables.
     const CLEAR: &'static [&'static str];
     /// Whether the database can notify other processes.
     const NOTIFIES: bool = false;
-    /// Counts the deadlocks so far, if the server tells.
+    /// Counts the deadlocks so far. `None` if the server does not tell.
     const DEADLOCKS: Option<&'static str> = None;
     /// Counts the sessions that have waited for a lock longer than 100 ms and still wait, if the server tells.
     const LOCK_WAITS: Option<&'static str> = None;
@@ -89,7 +89,7 @@ pub(crate) trait Engine: Census + Insert {
     /// Begins a transaction that writes, by way of sqlx, so that sqlx knows of it.
     fn begin_work(conn: &mut Self::Connection) -> impl Future<Output = Result<()>> + Send;
 
-    /// Commits it.
+    /// Commits such a transaction.
     fn commit_work(conn: &mut Self::Connection) -> impl Future<Output = Result<()>> + Send;
 
     /// Runs statements as they are.
@@ -138,7 +138,7 @@ pub(crate) trait Engine: Census + Insert {
     /// The server's process, if it is on this machine.
     fn server_process(conn: &mut Self::Connection) -> impl Future<Output = Result<Option<u32>>> + Send;
 
-    /// How many bytes of log the server has written so far, if it tells.
+    /// How many bytes of log the server has written so far. `None` if it does not tell.
     fn log_position(_: &mut Self::Connection) -> impl Future<Output = Result<Option<i64>>> + Send {
         async { Ok(None) }
     }
@@ -203,14 +203,14 @@ macro_rules! by_sqlx {
     };
 }
 
-/// The columns of a record that a handler is told of.
+/// The columns of a record that a handler gets.
 macro_rules! record_columns {
     () => {
         "id, event_id, partition_no, record_key, handler, record_type, content_type, payload, headers, attempts"
     };
 }
 
-/// The columns of a record that a handler is told of, as a text.
+/// The columns of a record that a handler gets, as a text.
 pub(crate) const COLUMNS: &str = record_columns!();
 
 use by_sqlx;

@@ -57,7 +57,7 @@ enum Subject {
     Loop,
 }
 
-/// Watches the library and the loops in turn, as often as asked.
+/// Watches the library and the loops in turn, as many times as `--runs` says.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("idle", E::NAME);
     let bench = Idle { stage, options };

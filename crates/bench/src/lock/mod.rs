@@ -54,7 +54,7 @@ pub(crate) struct Options {
     pub(super) show: Show,
 }
 
-/// Hands over by each subject in turn, as often as asked.
+/// Hands over by each subject in turn, as many times as `--runs` says.
 ///
 /// # Errors
 /// If two waiters have had the lock at the same time.

@@ -29,10 +29,10 @@ pub(super) use subject::Options;
 /// The writers take turns as often as this, so that noise hits all alike.
 const SLICE: Duration = Duration::from_millis(500);
 
-/// Writes with each writer in turn, as often as asked.
+/// Writes with each writer in turn, as many times as `--runs` says.
 ///
 /// # Errors
-/// Also if the writers have not all written the same.
+/// If a statement fails, or if the writers have not all written the same.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("schedule", E::NAME);
     let bench = Schedule { stage, options, meter: Meter::open(&stage.pool).await? };
@@ -60,7 +60,7 @@ struct Written {
     writer: Writer,
     transactions: usize,
     cost: Cost,
-    /// Transactions a second, by the seconds since the start.
+    /// Transactions per second, by the seconds since the start.
     rates: Vec<(f64, f64)>,
 }
 

@@ -49,7 +49,7 @@ pub(super) async fn write<E: Engine>(
 }
 
 impl<E: Engine> Producer<E> {
-    /// The same statements around the work, whoever does it.
+    /// The same statements around the work of each writer.
     async fn transaction(&mut self, writer: Writer, setting: Setting) -> Result<()> {
         let events = self.events(setting.rows());
         E::begin_work(&mut self.conn).await?;

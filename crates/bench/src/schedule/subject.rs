@@ -1,4 +1,4 @@
-//! Who writes what, and what is asked for on the command line.
+//! The writers, and the options of the command line.
 
 use std::{fmt, time::Duration};
 
@@ -24,7 +24,7 @@ pub(crate) struct Options {
     pub(in super::super) show: Show,
 }
 
-/// Who writes.
+/// A writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writer {
     /// `schedule` beside the business row, `schedule_all` for many.

@@ -19,7 +19,7 @@ pub(super) const TENTHS: usize = 10;
 /// Between two samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The passages and samples of one run.
+/// The events and samples of one run.
 pub(super) struct Course {
     start: Instant,
     lasts: f64,
@@ -33,7 +33,7 @@ pub(super) struct Course {
 struct Passage {
     /// When its commit returned, in seconds since the start.
     committed: f64,
-    /// How long it took from there to the handler, in milliseconds.
+    /// The time from the commit to the handler, in milliseconds.
     waited: f64,
 }
 
@@ -59,7 +59,7 @@ impl Course {
         Self { start, lasts: lasts.as_secs_f64(), passages: Vec::new(), samples: Vec::new() }
     }
 
-    /// Samples the arrivals and the table for ever.
+    /// Samples the arrivals and the table. Never ends.
     pub(super) async fn watch<E: Engine>(&mut self, stage: &Stage<E>, arrivals: &Arrivals) -> Result<()> {
         let mut conn = E::connect(&stage.pool).await?;
         let mut ticks = interval(SAMPLE_INTERVAL);
@@ -77,7 +77,7 @@ impl Course {
         }
     }
 
-    /// Takes in what has entered the handler.
+    /// Adds the events that have entered the handler.
     pub(super) fn add(&mut self, entries: impl Iterator<Item = Entry>) {
         let passages = entries.map(|Entry { at, waited, .. }| Passage {
             committed: (at - waited - self.start).as_secs_f64(),
@@ -87,7 +87,7 @@ impl Course {
         self.passages.sort_by(|one, other| one.committed.total_cmp(&other.committed));
     }
 
-    /// How many were committed a second.
+    /// Commits per second.
     pub(super) fn rate(&self) -> Option<f64> {
         let last = self.passages.last()?;
         Some(self.passages.len() as f64 / last.committed)

@@ -1,5 +1,5 @@
-//! `bench steady`: records come and go at a steady rate, for as long as asked, on an instance with the
-//! settings that it is given and a server that cleans up as it does.
+//! `bench steady`: records come and go at a steady rate for a given time, on an instance with the given settings and
+//! a server with its own clean-up.
 //!
 //! In the middle another writer keeps a transaction open for a tenth of the time: until it commits, the
 //! server cannot clean up, and its record is older than all that have come since.
@@ -29,17 +29,17 @@ use super::{
 
 /// When the other writer begins and ends, as shares of the time.
 const OPEN: (f64, f64) = (0.45, 0.55);
-/// Events of a transaction.
+/// Events per transaction.
 const TOGETHER: usize = 10;
 
 /// Options of `bench steady`.
 #[derive(Clone, Debug, Args)]
 #[command(mut_arg("runs", |arg| arg.default_value("1")))]
 pub(crate) struct Options {
-    /// Records a second, in transactions of ten.
+    /// Records per second, in transactions of ten.
     #[arg(long, default_value_t = 5000.0)]
     rate: f64,
-    /// For how long.
+    /// The length of the run.
     #[arg(long, default_value = "600", value_parser = seconds)]
     seconds: Duration,
     #[command(flatten)]
@@ -50,10 +50,10 @@ pub(crate) struct Options {
     pub(super) show: Show,
 }
 
-/// Lets records come and go, as often as asked.
+/// Lets records come and go, as many times as `--runs` says.
 ///
 /// # Errors
-/// Also if events do not reach their handlers any more.
+/// If a statement fails, or if events do not reach their handlers any more.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("steady", E::NAME);
     let runs = options.show.runs.get();

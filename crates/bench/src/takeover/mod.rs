@@ -25,10 +25,10 @@ use super::{
 /// Options of `bench takeover`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// Events a second that arrive while an instance leaves or dies.
+    /// Events per second that arrive while an instance leaves or dies.
     #[arg(long, default_value = "100")]
     pub(super) rate: NonZeroU32,
-    /// Takes the cluster settings as they are; otherwise short ones instead of the defaults.
+    /// Uses the given cluster settings. Without it, settings that equal the defaults are replaced by short times.
     #[arg(long)]
     pub(super) defaults: bool,
     #[command(flatten)]
@@ -37,10 +37,10 @@ pub(crate) struct Options {
     pub(super) show: Show,
 }
 
-/// Measures a start, a handover and a crash, as often as asked.
+/// Measures a start, a handover and a crash, as many times as `--runs` says.
 ///
 /// # Errors
-/// Also if records are lost, or nobody takes over.
+/// If a statement fails, if records are lost, or if no instance takes over.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("takeover", E::NAME);
     let bench = Takeover { stage, options, config: settings(stage.config.clone(), options.defaults) };
@@ -101,7 +101,7 @@ impl<E: Engine> Takeover<'_, E> {
         Ok(Instance { outbox, running, held })
     }
 
-    /// Events for as long as anything may take here.
+    /// As many events as arrive within the longest wait here.
     fn arrivals(&self) -> Arc<Arrivals> {
         Arrivals::new((self.rate() * self.limit().as_secs_f64()) as usize, self.options.load)
     }
@@ -121,7 +121,7 @@ impl<E: Engine> Takeover<'_, E> {
         3 * self.bound() + Duration::from_secs(30)
     }
 
-    /// Waits for something, but not for ever.
+    /// Waits for something, up to a limit.
     async fn until<T>(&self, what: &str, happens: impl Future<Output = Result<T>>) -> Result<T> {
         match timeout(self.limit(), happens).await {
             Ok(happened) => happened,

@@ -58,10 +58,10 @@ pub(crate) struct Options {
     pub(super) show: Show,
 }
 
-/// Measures each case in turn, as often as asked.
+/// Measures each case in turn, as many times as `--runs` says.
 ///
 /// # Errors
-/// Also if the work was not done.
+/// If a statement fails, or if the work was not done.
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let mut report = Report::new("writers", E::NAME);
     let mut turn = Case::all::<E>();

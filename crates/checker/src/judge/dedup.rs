@@ -1,4 +1,4 @@
-//! Dedup keys: an event with a noted key is not stored, and a duplicate needs another event with the key.
+//! Dedup keys: an event whose key exists is not stored, and a duplicate needs another event with the key.
 //! Cancelled events: they are deleted with the commit, and their keys are free.
 
 use std::{collections::HashMap, sync::Arc};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{Invariant, Violation, What};
 
-/// An event that has noted a key.
+/// An event that has inserted a key.
 #[derive(Debug)]
 struct Holder {
     event: Uuid,
@@ -115,7 +115,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Judges a noted key: no other event may hold it.
+    /// Judges an inserted key: no other event may hold it.
     fn noted(&mut self, call: u64, unsure: bool, line: &Line) -> Result<(), Violation> {
         let Some((event, tx, dedup_key)) = self.dedup.calls.remove(&call) else { return Ok(()) };
         self.count(Invariant::NoGhost);

@@ -80,7 +80,7 @@ impl Faults {
         self.active == 0 && self.calm_since < at
     }
 
-    /// Notes a fault of all without a duration.
+    /// A fault of all processes without a duration.
     pub(super) fn strike_all(&mut self, at: u64) {
         self.excusing.strikes.entry(None).or_default().last = Some(at);
         self.calm_since = at;

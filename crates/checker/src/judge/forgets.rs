@@ -41,7 +41,7 @@ impl Forgets {
         Self { window, ..Self::default() }
     }
 
-    /// Notes how to undo a change.
+    /// Keeps how to undo a change.
     pub(super) fn note(&mut self, undo: impl FnOnce() -> Undo) {
         if self.window.is_some() {
             self.changes.push_back((self.now, undo()));

@@ -199,7 +199,7 @@ impl Judge {
         self.records.insert(record);
     }
 
-    /// Notes the action of a person on a failed record.
+    /// A person acts on a failed record.
     pub(super) fn person(&mut self, id: i64, line: &Line) {
         if self.has_rows() {
             if let Some(record) = self.records.get_mut(id) {

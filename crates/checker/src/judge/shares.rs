@@ -67,7 +67,7 @@ impl Judge {
         held.map(|(partition, claim)| (partition, claim.instance)).collect()
     }
 
-    /// Notes that a member has joined, leaves, or has crashed.
+    /// A member has joined, leaves, or has crashed.
     pub(super) fn members_changed(&mut self, instance: Name, at: u64) {
         if self.expect.takeover.is_none() {
             return;
@@ -96,14 +96,14 @@ impl Judge {
         }
     }
 
-    /// Notes a begin or end of a fault: moves need not be minimal now.
+    /// A fault begins or ends: moves need not be minimal now.
     pub(super) fn shares_disturbed(&mut self) {
         let shares = &mut self.shares;
         shares.stable = false;
         shares.before = None;
     }
 
-    /// Notes that a partition has another owner, or none.
+    /// A partition has another owner, or none.
     pub(super) fn share_changed(
         &mut self,
         partition: u16,

@@ -22,7 +22,7 @@ pub(super) struct Waits {
 }
 
 impl Judge {
-    /// Notes that the faults are over.
+    /// The faults are over.
     pub(super) fn settle_down(&mut self, at: u64) {
         self.waits.since = Some(at);
         self.waits.now = at;
@@ -68,7 +68,7 @@ impl Judge {
         tx.is_some_and(|tx| matches!(tx.fate, Fate::Committed(_)))
     }
 
-    /// Notes that a lane has changed and may have another head.
+    /// A lane has changed and may have another head.
     pub(super) fn watch_lane(&mut self, lane: Lane) {
         if self.waits.since.is_none() || self.expect.head_waits.is_none() {
             return;

@@ -1,4 +1,4 @@
-//! `keylane relay --check`: a line for each thing that the relay needs, without relaying anything.
+//! `keylane relay --check`: prints one line per requirement of the relay, and relays nothing.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -114,7 +114,7 @@ async fn topics(plan: &Plan, report: &mut Report) {
     }
     let states = match kafka.config().topics(&names, PATIENCE).await {
         Ok(states) => states,
-        // The client does not tell its caller why a connection has failed.
+        // The client does not say why a connection has failed.
         Err(error) => {
             let causes = "look at the address, and at security.protocol, user, password and certificate";
             return report.bad("kafka", &format!("{error}: {causes}"));

@@ -46,7 +46,8 @@ pub(crate) enum Unrouted {
     Skip,
 }
 
-/// A text that can be a secret: its debug form has nothing of it, nor has the refusal of a value that is no text.
+/// A text that can be a secret. Its debug form does not contain it, and neither does the refusal of a value that is
+/// no text.
 #[derive(Clone)]
 pub(crate) struct Hidden(pub(crate) String);
 
@@ -83,7 +84,7 @@ impl RelayConfig {
     /// Compiles the routes.
     ///
     /// # Errors
-    /// The sentence for what is wrong.
+    /// The mistake, as a sentence.
     pub(crate) fn routes(&self) -> Result<Routes, String> {
         if self.route.is_empty() {
             return Err(
@@ -98,18 +99,18 @@ impl RelayConfig {
         Ok(routes)
     }
 
-    /// The topics, those of dead letters among them, whose names depend on the record.
+    /// The topics, including those of dead letters, whose names depend on the record.
     pub(crate) fn open_topics(&self) -> impl Iterator<Item = &str> {
         let of_topics = self.route.iter().filter(|config| !is_url(config));
         let names = of_topics.flat_map(|config| [Some(config.to.as_str()), config.dead_letters.as_deref()]);
-        // A brace that is written twice stands for itself.
+        // A doubled brace is a brace.
         names.flatten().filter(|name| name.replace("{{", "").contains('{'))
     }
 
     /// A handler for each kind of target that has routes.
     ///
     /// # Errors
-    /// The sentence for what is wrong.
+    /// The mistake, as a sentence.
     pub(crate) fn registrations(&self) -> Result<Vec<Registration>, String> {
         let Routes { topics, endpoints } = self.routes()?;
         let [to_topics, to_endpoints] = self.handlers();
@@ -126,7 +127,7 @@ impl RelayConfig {
         Ok(registrations)
     }
 
-    /// The ids of the handlers, whether they have routes or not: of topics, of endpoints.
+    /// The ids of the handlers of topics and of endpoints, even if they have no routes.
     pub(crate) fn handlers(&self) -> [String; 2] {
         [self.handler.clone(), format!("{}-webhook", self.handler)]
     }

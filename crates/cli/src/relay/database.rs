@@ -10,7 +10,7 @@ use keylane::{
     tokio_util::sync::CancellationToken,
 };
 
-/// What a relay asks of an outbox, the same for each database.
+/// The calls of a relay to an outbox, the same for each database.
 #[async_trait]
 pub(crate) trait AnyOutbox: Send + Sync {
     async fn start(&self) -> Result<Running, StartError>;
@@ -36,7 +36,7 @@ struct On<DB: Database> {
 }
 
 impl Opened {
-    /// Builds the outbox, and does not connect.
+    /// Builds the outbox without a connection.
     pub(crate) async fn new(
         url: &str,
         config: &Config,

@@ -27,7 +27,7 @@ const CONNECTIONS: usize = 32;
 const TIME: Duration = Duration::from_secs(5);
 /// The smallest buffer that the HTTP implementation accepts.
 const HEADER_BYTES: usize = 8 * 1024;
-/// The pause after a connection that could not be accepted: no file was free, for example.
+/// The pause after a connection could not be accepted, for example because no file handle was free.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A server that answers until it is dropped.
@@ -40,7 +40,7 @@ impl HealthServer {
     /// Begins to answer.
     ///
     /// # Errors
-    /// The address cannot be had.
+    /// The server cannot bind the address.
     pub(crate) async fn listen(address: SocketAddr, workers: InForce) -> io::Result<Self> {
         let told =
             |error: io::Error| io::Error::new(error.kind(), format!("relay.health {address}: {error}"));
@@ -49,7 +49,7 @@ impl HealthServer {
         Ok(Self { address, task: tokio::spawn(accept(listener, workers)) })
     }
 
-    /// Its address, with the real port if port 0 was asked for.
+    /// The address of the server, with the real port if port 0 was asked for.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -120,7 +120,7 @@ fn answer(method: &Method, path: &str, workers: &InForce) -> Response<Full<Bytes
     }
 }
 
-/// One word, and the reasons.
+/// The state as one word, and the reasons.
 fn state(health: Option<&Health>) -> (&'static str, Vec<String>) {
     match health.map(|health| &health.state) {
         None => ("starting", vec!["the workers have not joined yet: is the database away?".to_owned()]),

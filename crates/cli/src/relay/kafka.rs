@@ -49,7 +49,7 @@ impl KafkaTable {
     /// The sink of these routes.
     ///
     /// # Errors
-    /// The sentence for what is wrong.
+    /// The mistake, as a sentence.
     pub(super) fn sink(&self, routes: Vec<Route>, unrouted: Unrouted) -> Result<KafkaSink, String> {
         let sink = KafkaSink::new(self.config()).map_err(|error| format!("relay.kafka: {error}"))?;
         let sink = routes.into_iter().fold(sink, KafkaSink::route);

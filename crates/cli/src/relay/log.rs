@@ -1,4 +1,4 @@
-//! The log of a relay: a line for each event on stderr, as text or as JSON.
+//! The log of a relay: one line per event on stderr, as text or as JSON.
 
 use std::io::stderr;
 
@@ -6,7 +6,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::config::LogForm;
 
-/// The filter of the log without RUST_LOG.
+/// The filter of the log if RUST_LOG is not set.
 const LEVELS: &str = "info,sqlx=warn";
 
 /// Begins to log. Called once.

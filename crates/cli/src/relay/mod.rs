@@ -1,4 +1,4 @@
-//! `keylane relay`: joins the cluster and hands records on by the routes of a file.
+//! `keylane relay`: joins the cluster and relays records by the routes of a file.
 
 mod check;
 mod config;
@@ -59,7 +59,7 @@ pub(crate) async fn run(
     }
     let plan = Plan::read(&source)?;
     log::begin(plan.relay.log);
-    // This comes first: from now on a signal asks for an orderly end.
+    // This comes first, so that a signal asks for an orderly end from now on.
     let mut signals = Signals::listen()?;
     let mut workers = Workers::new();
     let health = match plan.relay.health {
@@ -96,7 +96,7 @@ pub(crate) async fn run(
 /// Lists the relay in the table in which producers look up handlers.
 ///
 /// # Errors
-/// What is wrong with the settings, or what the database says.
+/// A mistake in the settings, or an error of the database.
 pub(crate) async fn publish(settings: Settings, url: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
     let plan = Plan::of(settings, Some(url), "the file")?;
     Ok(plan.open().await?.outbox.publish_handlers().await?)
@@ -105,14 +105,14 @@ pub(crate) async fn publish(settings: Settings, url: &str) -> Result<(), Box<dyn
 /// Checks what can be checked of settings without a connection and without a client of Kafka.
 ///
 /// # Errors
-/// The sentence for what is wrong.
+/// The mistake, as a sentence.
 pub(crate) fn check_settings(settings: Settings, file: &Path) -> Result<(), String> {
     let plan = Plan::of(settings, None, &file.display().to_string()).map_err(|error| error.to_string())?;
     let checked = plan.relay.routes().and_then(|_| plan.relay.webhook.config());
     checked.map(drop).map_err(|problem| plan.secrets.redact(&problem))
 }
 
-/// Takes up the settings of the file as it is now. If they are invalid, the old ones stay in force.
+/// Reads the settings of the file again. If they are invalid, the old ones stay in force.
 async fn reload(source: &Source, workers: &mut Workers) {
     let opened = async { Plan::read(source)?.open().await };
     match opened.await {

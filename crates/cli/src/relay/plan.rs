@@ -13,7 +13,7 @@ pub(crate) struct Plan {
     pub(crate) secrets: Secrets,
 }
 
-/// Why there is no plan, in a text without secrets.
+/// Why there is no plan. The text contains no secrets.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct PlanError(pub(crate) String);
@@ -22,7 +22,7 @@ impl Plan {
     /// Reads the file and checks all that can be checked without a connection.
     ///
     /// # Errors
-    /// The sentence for what is wrong.
+    /// The mistake, as a sentence.
     pub(crate) fn read(source: &Source) -> Result<Self, PlanError> {
         let settings = Settings::read(Some(&source.file)).map_err(|error| PlanError(error.to_string()))?;
         Self::of(settings, source.database_url.as_deref(), &source.file.display().to_string())
@@ -50,7 +50,7 @@ impl Plan {
     /// The outbox with the relay as its handler. It does not connect.
     ///
     /// # Errors
-    /// What is wrong with the routes or between the settings.
+    /// A mistake in the routes, or settings that contradict each other.
     pub(crate) async fn open(&self) -> Result<Opened, PlanError> {
         let registrations = self.relay.registrations().map_err(|problem| self.error(&problem))?;
         let opened = Opened::new(&self.database_url, &self.config, registrations).await;

@@ -20,7 +20,7 @@ const TABLES: &[(&str, &str)] = &[
     ("dedup", "dedup_key"),
 ];
 
-/// The first right that is missing, with the server's words.
+/// The first missing right, with the text of the server.
 pub(crate) async fn missing(outbox: &dyn AnyOutbox, config: &Config) -> Option<String> {
     for (table, column) in TABLES {
         let table = name(config, table);
@@ -40,7 +40,7 @@ pub(crate) async fn missing(outbox: &dyn AnyOutbox, config: &Config) -> Option<S
     None
 }
 
-/// Handlers beside those of the relay that are listed in its outbox.
+/// Handlers that are listed in the relay's outbox and are not of the relay.
 pub(crate) async fn other_handlers(outbox: &dyn AnyOutbox, config: &Config, own: &[String]) -> Vec<String> {
     let listed = format!("SELECT DISTINCT handler FROM {} ORDER BY handler", name(config, "handler"));
     let mut listed = outbox.texts(listed).await.unwrap_or_default();
@@ -48,14 +48,14 @@ pub(crate) async fn other_handlers(outbox: &dyn AnyOutbox, config: &Config, own:
     listed
 }
 
-/// Types that producers find listed for a handler of the relay, and that none of its routes takes any more.
+/// Types that are listed for a handler of the relay, although none of its routes accepts them any more.
 pub(crate) async fn left_over(
     outbox: &dyn AnyOutbox,
     config: &Config,
     handler: &str,
     routes: &[Route],
 ) -> Vec<String> {
-    // The id stands in the text as it is: its letters were checked when the outbox was built.
+    // The id needs no quoting, because its letters were checked when the outbox was built.
     let table = name(config, "handler");
     let listed = format!("SELECT record_type FROM {table} WHERE handler = '{handler}' ORDER BY record_type");
     let mut listed = outbox.texts(listed).await.unwrap_or_default();

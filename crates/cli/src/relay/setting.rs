@@ -1,4 +1,4 @@
-//! How one setting is read, and given on if it is there.
+//! Reads one setting, and passes it on if the file has it.
 
 use std::time::Duration;
 

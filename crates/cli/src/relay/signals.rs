@@ -5,7 +5,7 @@ use std::io;
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// An orderly end; with the number of the signal.
+    /// An orderly end, with the number of the signal.
     Stop(u8),
     /// A reload of the file.
     Reload,
@@ -49,7 +49,7 @@ mod imp {
 mod imp {
     use super::{Asked, io};
 
-    /// Elsewhere there is Ctrl-C alone.
+    /// On other systems there is only Ctrl-C.
     pub(crate) struct Signals(());
 
     impl Signals {

@@ -1,4 +1,4 @@
-//! The table `[relay.webhook]`: the settings of `WebhookConfig`, those that may be given often as lists.
+//! The table `[relay.webhook]`: the settings of `WebhookConfig`. Settings that may be given several times are lists.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -35,7 +35,7 @@ impl WebhookTable {
     /// The sink of these routes.
     ///
     /// # Errors
-    /// The sentence for what is wrong.
+    /// The mistake, as a sentence.
     pub(super) fn sink(&self, routes: Vec<Route>, unrouted: Unrouted) -> Result<WebhookSink, String> {
         if self.secrets.is_empty() && !self.unsigned {
             return Err("relay.webhook.secrets is empty: give secrets, or set unsigned = true".to_owned());
@@ -48,7 +48,7 @@ impl WebhookTable {
     /// The settings of the sink.
     ///
     /// # Errors
-    /// The sentence for what is wrong.
+    /// The mistake, as a sentence.
     pub(super) fn config(&self) -> Result<WebhookConfig, String> {
         let set = self.clone();
         let mut config = WebhookConfig::new();

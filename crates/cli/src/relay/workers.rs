@@ -1,7 +1,7 @@
 //! The workers in force, those that are about to take over from them, and those that are leaving.
 //!
-//! New settings come in as a new version of a service does: new workers join the cluster, and only then do the old
-//! ones finish what they have and leave. So no record waits for a start, and none is lost.
+//! New settings take effect like a new version of a service: new workers join the cluster, and only then the old ones
+//! finish their work and leave. So no record waits for a start, and none is lost.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Ends all of them, and waits for those that are leaving.
+    /// Ends all workers, and waits for those that are leaving.
     pub(crate) async fn stop(&mut self) -> Ended {
         if let Some((starting, token)) = self.starting.take() {
             self.leaving.spawn(give_up(starting, token));

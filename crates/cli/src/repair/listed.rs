@@ -19,7 +19,7 @@ pub(super) struct Listed {
     handler: String,
     record_type: String,
     attempts: u32,
-    /// Its target; only of dead letters.
+    /// The target. Only dead letters have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
     error: Option<String>,
@@ -36,7 +36,7 @@ pub(super) struct Listed {
     content: Option<Content>,
 }
 
-/// The payload and the headers. They can be personal data, so they are shown on demand only.
+/// The payload and the headers. They can be personal data, so they are shown only on request.
 #[derive(Debug, Serialize)]
 struct Content {
     headers: BTreeMap<String, String>,

@@ -1,4 +1,5 @@
-//! `keylane failed` and `keylane dead-letters`: list what has failed for good, deliver it again, correct it, delete it.
+//! `keylane failed` and `keylane dead-letters`: list failed records and dead letters, deliver them
+//! again, correct and delete them.
 
 mod listed;
 mod page;
@@ -64,7 +65,7 @@ pub(crate) enum DeadLetters {
 /// Does it.
 ///
 /// # Errors
-/// What the database says, or that something was not there.
+/// An error of the database, or the ids that do not exist.
 pub(crate) async fn failed(admin: &Admin, command: Failed) -> Answer {
     let target = Target::Failed;
     match command {
@@ -84,7 +85,7 @@ pub(crate) async fn failed(admin: &Admin, command: Failed) -> Answer {
 /// Does it.
 ///
 /// # Errors
-/// What the database says, or that something was not there.
+/// An error of the database, or the ids that do not exist.
 pub(crate) async fn dead_letters(admin: &Admin, command: DeadLetters) -> Answer {
     let target = Target::DeadLetters;
     match command {
@@ -94,7 +95,7 @@ pub(crate) async fn dead_letters(admin: &Admin, command: DeadLetters) -> Answer 
     }
 }
 
-/// The largest payload that is read, in bytes. No database takes as many in one statement.
+/// The largest payload that is read, in bytes. No database takes so many in one statement.
 const LARGEST_PAYLOAD: u64 = 1 << 30;
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {

@@ -11,9 +11,9 @@ use super::{
     target::{Repair, Target},
 };
 
-/// So many are read at once, to count them or to change only some.
+/// How many are read at once, to count them or to change only some.
 const AT_ONCE: usize = 100;
-/// Counting stops here: a larger count tells a user nothing more.
+/// Counting stops at this number, because a larger count does not help a user.
 const COUNTED: usize = 1_000;
 
 /// A filter. All given conditions must hold.
@@ -41,7 +41,7 @@ pub(crate) struct Selection {
     /// Selects all.
     #[arg(long, conflicts_with_all = ["handler", "key", "partition"])]
     all: bool,
-    /// Changes at most so many, those with the lowest ids.
+    /// Changes at most this many: those with the lowest ids.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
 }

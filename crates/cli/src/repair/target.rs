@@ -48,7 +48,7 @@ impl Target {
         })
     }
 
-    /// One of them; false if it is not there.
+    /// Changes one of them. Returns false if the id does not exist.
     pub(super) async fn one(self, admin: &Admin, id: RecordId, repair: Repair) -> Result<bool, StoreError> {
         match (self, repair) {
             (Self::Failed, Repair::Retry) => admin.retry(id).await,
@@ -58,10 +58,10 @@ impl Target {
         }
     }
 
-    /// The next hundred above `after`: how many have changed, and where the next step begins.
+    /// Changes the next hundred above `after`. Returns how many were changed, and where the next step begins.
     ///
     /// A dead letter that is scheduled again while its target is still away is soon a dead letter again, with a higher
-    /// id. Those that have failed since the command has `begun` are left, or it would never end.
+    /// id. Records that have failed since the command has `begun` are left out, because the command would never end.
     pub(super) async fn step(
         self,
         admin: &Admin,
@@ -100,7 +100,7 @@ impl Target {
         format!("{count} {noun}")
     }
 
-    /// The sentence for ids that are not there, of so many that were given.
+    /// The sentence for ids that do not exist, of so many that were given.
     pub(super) fn none_with(self, ids: &[RecordId], given: usize) -> String {
         let list = ids.iter().map(RecordId::to_string).collect::<Vec<_>>().join(", ");
         let noun = self.count(2).to_string().split_off(2);

@@ -1,4 +1,4 @@
-//! Variables of the environment in a file: `${NAME}` stands for one, `$${` for itself.
+//! Variables of the environment in a file: `${NAME}` stands for a variable, and `$${` for `${` itself.
 
 use std::cmp::Reverse;
 
@@ -6,7 +6,7 @@ use toml::{Table, Value};
 
 use super::SettingsError;
 
-/// The values that came from the environment. No shown text has them.
+/// The values that came from the environment. No text for the user contains them.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Vec<(String, String)>);
 
@@ -21,7 +21,7 @@ impl Secrets {
         let name = format!("${{{name}}}");
         self.0.push((name.clone(), quoted[1..quoted.len() - 1].to_owned()));
         self.0.push((name, value.to_owned()));
-        // Longer values come first: a value can be a part of another one, of which nothing may be left.
+        // Longer values come first, because a value can be a part of another one and no part may be left.
         self.0.sort_by_key(|(_, value)| Reverse(value.len()));
         self.0.dedup();
     }

@@ -44,7 +44,7 @@ fn longest_stop(settings: &str) -> Duration {
 fn check(settings: &str) -> String {
     let folder = File::new("deploy");
     let file = folder.0.join("keylane.toml");
-    // Nobody answers, and nobody is waited for.
+    // No server answers, and the check does not wait for one.
     fs::write(&file, settings.replace("kafka:9092", "127.0.0.1:1")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_keylane"));
     command.arg("--config").arg(file).args(["relay", "--check"]).env_remove("DATABASE_URL");
@@ -123,14 +123,14 @@ fn the_manifests_belong_together() {
 
 #[test]
 fn systemd_takes_the_unit() {
-    // A skip has to be asked for: what a test prints that passes, nobody sees.
+    // A skip must be requested, because nobody reads the output of a test that passes.
     if let Ok(reason) = env::var("KEYLANE_TEST_SYSTEMD_SKIP") {
         eprintln!("systemd is skipped: {reason}");
         return;
     }
     let folder = File::new("unit");
     let unit = folder.0.join("keylane-relay.service");
-    // It looks for the program.
+    // The test searches for the program.
     let text = text("keylane-relay.service").replace("/usr/local/bin/keylane", env!("CARGO_BIN_EXE_keylane"));
     fs::write(&unit, text).unwrap();
     let verified = Command::new("systemd-analyze").arg("verify").arg(&unit).output();

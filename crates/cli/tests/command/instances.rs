@@ -100,7 +100,7 @@ async fn starts_handovers_and_crashes() {
                 let millis = figure(&lines, subject, name);
                 assert!((0.0..20_000.0).contains(&millis), "{subject}: {millis}");
             }
-            // Nobody may take over from who may still beat; the bound has two seconds of slack.
+            // No instance may take over from one that may still beat. The bound has two seconds of slack.
             let crash = figure(&lines, "crash", "all taken over");
             assert!(crash > 2_000.0 && crash < 2.0 * figure(&lines, "bound", "all taken over"), "{crash}");
             assert!(figure(&lines, "crash", "first record") >= 2_000.0);

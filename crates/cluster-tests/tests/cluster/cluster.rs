@@ -35,7 +35,7 @@ pub(crate) const HANDLER: &str = "worker";
 /// The most clusters at once. With more, a worker gets no processor time for so long that it is declared dead.
 static PLACES: Semaphore = Semaphore::const_new(2);
 
-/// Which build of the worker a process is of.
+/// The build of a worker process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Build {
     /// This build.
@@ -67,7 +67,7 @@ impl Worker {
         kill_process(pid, signal).expect("signal");
     }
 
-    /// Its name in the journals.
+    /// The name of the worker in the journals.
     pub(crate) fn process(&self) -> String {
         format!("worker-{}", self.child.id().expect("a running worker"))
     }
@@ -88,7 +88,7 @@ impl Worker {
         self.child.kill().await.expect("kill");
     }
 
-    /// Asks for a graceful shutdown. Returns whether it was one.
+    /// Asks for a graceful shutdown. Returns whether the shutdown was graceful.
     pub(crate) async fn stop(mut self) -> bool {
         let mut input = self.child.stdin.take().expect("input");
         input.write_all(b"stop\n").await.expect("stop");
@@ -109,7 +109,7 @@ pub(crate) struct Cluster<T: Target> {
     pub(crate) journal: Journal,
     /// Events that were scheduled, by key and step.
     pub(crate) events: BTreeMap<(u32, u32), Uuid>,
-    /// Events that the database has forgotten or is about to forget.
+    /// Events that the database has lost or is about to lose.
     pub(crate) forgotten: BTreeSet<Uuid>,
     pub(crate) folder: PathBuf,
     /// The files of the worker processes.

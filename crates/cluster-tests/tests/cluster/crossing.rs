@@ -67,7 +67,7 @@ impl<T: Target> Writer<T> {
     /// Writes up to ten records and commits nine times of ten. Returns the number of records.
     async fn transaction(&mut self) -> u64 {
         let (tx, records) = (self.number(), 1 + self.dice.u64(..10));
-        // On SQLite, whoever waits too long for the other writers is turned away.
+        // On SQLite, a writer that waits too long for the others is refused.
         let Ok(mut conn) = T::Db::begin(&self.pool).await else {
             self.refused += 1;
             assert!(self.refused < MOST_REFUSED, "no transaction can be begun");

@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl<T: Target> Cluster<T> {
-    /// Schedules records that the database is to forget. The checker does not judge them.
+    /// Schedules records that the database will lose. The checker does not judge them.
     async fn schedule_for_nothing(&mut self, records: u32) {
         let steps = self.steps(records);
         let work = async |conn: &mut _| self.outbox.schedule_all(conn, &steps).await;
@@ -16,7 +16,7 @@ impl<T: Target> Cluster<T> {
     }
 }
 
-/// Forgotten records are gone. Their ids are given to other records, while the workers still have the forgotten
+/// Lost records are gone. Their ids are given to other records, while the workers still have the lost
 /// records in memory and outcomes on their way to the database. All that the copy accepts is delivered nevertheless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_that_forgets_commits_loses_nothing_else() {

@@ -45,7 +45,7 @@ impl Slow for MySql {
     const SLEEPING: &str = MYSQL_SLEEPING;
 }
 
-/// The frozen process has moved its fence row and has not committed: nobody could evict it, until the server ends its
+/// The frozen process has moved its fence row and has not committed: no instance can evict it until the server ends its
 /// transaction.
 pub(crate) async fn a_worker_frozen_in_its_transaction_holds_nobody_up<T: Slow>(store: &str) {
     let mut cluster = Cluster::<T>::new(&format!("froz{}", &store[..2]), "plain").await;

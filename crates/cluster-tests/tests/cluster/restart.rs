@@ -17,7 +17,7 @@ async fn outlives<T: Target>(name: &'static str, variable: &str, port_base: u16)
     server.services(&["kill", name], 0);
     server.services(&["start", name], 0);
     cluster.feed(200, 1.0).await;
-    // A crash forgets the last settles. An instance learns of the crash with its next settle, and the calls that it
+    // A crash loses the last settles. An instance learns of the crash with its next settle, and the calls that it
     // has made until then are repeated.
     cluster.fault(false, "outage", None);
     cluster.verdict().await;

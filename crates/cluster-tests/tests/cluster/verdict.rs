@@ -92,7 +92,7 @@ impl<T: Target> Cluster<T> {
         history
     }
 
-    /// Leaves out the events of records that the database has forgotten. A call of a worker has one record.
+    /// Leaves out the events of records that the database has lost. A call of a worker has one record.
     fn leave_out_forgotten(&self, history: &mut Vec<Event>) {
         let mut calls = BTreeSet::new();
         history.retain(|event| match &event.what {

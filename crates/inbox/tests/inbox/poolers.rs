@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::target::{self, url};
 
-/// A pool as a user has it behind an old pooler, which forgets statements with names and refuses
+/// A pool as a user has it behind an old pooler, which loses named statements and refuses
 /// `extra_float_digits` at the start.
 fn pooled() -> sqlx::Pool<Postgres> {
     let options: PgConnectOptions = url("KEYLANE_TEST_PGBOUNCER_TRANSACTION_URL").parse().unwrap();

@@ -94,7 +94,7 @@ struct Sessions {
     is_live: Arc<AtomicBool>,
 }
 
-/// Why nothing is heard.
+/// Why no notification comes.
 #[derive(Debug, thiserror::Error)]
 enum Silence {
     #[error(
@@ -110,7 +110,7 @@ enum Silence {
 }
 
 impl Drop for Sessions {
-    /// Nobody listens any more, whatever has ended the task.
+    /// The listener has ended, for any reason.
     fn drop(&mut self) {
         self.fall_silent();
     }
@@ -126,7 +126,7 @@ impl Sessions {
                 has_told = false;
                 continue;
             };
-            // Once until it gets better: this may last as long as the process.
+            // Only once until it works again, because this may last as long as the process.
             if !has_told {
                 tracing::warn!(target: "keylane_lock", %silence, "no signals: waiters ask every {POLL_INTERVAL:?}");
                 has_told = true;

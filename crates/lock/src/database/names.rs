@@ -16,11 +16,11 @@ use crate::{
     signals::{Waiter, Waiters},
 };
 
-/// Sessions of a client that wait for names at most; waiters beyond them poll.
+/// The most sessions of a client that wait for names. Further waiters poll.
 const WAITING_SESSIONS: u32 = 64;
-/// More than the longest lease, which ends each wait.
+/// A time longer than the longest lease, which ends each wait.
 const LONGEST_WAIT_SECONDS: i64 = 100_000;
-/// How long a call for a name may take that does not wait.
+/// How long a call that does not wait for a name may take.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
 
 /// The sessions of a client that hold names and wait for names.
@@ -56,7 +56,7 @@ impl Wake<MySql> for Names {
         self.hold(ticket, "SELECT RELEASE_LOCK(?)").await;
     }
 
-    /// A server closes sessions that say nothing for long, and a network may.
+    /// A server, and sometimes a network, closes sessions that send nothing for long.
     async fn keep(&self, tickets: &[&str]) {
         if !self.is_alive().await {
             for ticket in tickets {

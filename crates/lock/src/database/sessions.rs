@@ -6,8 +6,8 @@
 
 use sqlx::{ConnectOptions, Connection, PgConnection, Row, postgres::PgConnectOptions};
 
-/// How often two connections trade places. On a quiet pooler the first time tells; on a busy pooler each time
-/// tells with a probability of at least a half.
+/// How often two connections trade places. On a quiet pooler the first time shows it. On a busy pooler each time
+/// shows it with a probability of at least a half.
 const ROUNDS: usize = 16;
 const BACKEND: &str = "SELECT pg_backend_pid()";
 const BEGIN: &str = "BEGIN; SELECT pg_backend_pid()";
@@ -23,15 +23,15 @@ pub(super) async fn are_kept(options: &PgConnectOptions) -> Result<bool, sqlx::E
         Err(sqlx::Error::Database(refusal)) if refusal.message().contains(NO_TRANSACTIONS) => false,
         stayed => stayed?,
     };
-    // The connections are of no more use, whether the server hears of it or not.
+    // The connections are closed in any case, even if the server does not notice.
     for conn in [one, other] {
         drop(conn.close().await);
     }
     Ok(kept)
 }
 
-/// Whether both stay on the process of the server that they had first, each on its own. Who begins and who ends
-/// first is left to chance: others on the pooler could move in step with a fixed order.
+/// Whether both connections stay on their first process of the server. Chance decides which one begins and which one
+/// ends first: others on the pooler could move in step with a fixed order.
 async fn stay(one: &mut PgConnection, other: &mut PgConnection) -> Result<bool, sqlx::Error> {
     let home = ask(one, BACKEND).await?;
     let others_home = ask(other, BEGIN).await?;

@@ -20,7 +20,7 @@ async fn holders_never_overlap_under_any_level_of_isolation<T: Target>() {
         let Some(stage) = Stage::<T>::with(level, |builder| builder).await else { return };
         let clients =
             [&stage.locks.clone(), &stage.other().await.locks, &stage.other().await.locks].map(Clone::clone);
-        // Who is inside, and the tokens of those who were.
+        // The holder that is inside, and the tokens of former holders.
         let book = Arc::new(Mutex::new((false, Vec::new())));
         let mut tasks = JoinSet::new();
         for task in 0..12 {

@@ -89,7 +89,7 @@ struct Worker {
 impl Worker {
     async fn operate<T: Target>(&self, locks: &LockClient<T::Db>, operation: i64, count: i64) {
         let push = |did| self.journal.push(operation, did);
-        // Now and then somebody gives up, somewhere on the way.
+        // Now and then a client gives up at some point of the operation.
         if count % 25 == 0 {
             drop(timeout(Duration::from_micros(count as u64 * 20), locks.lock("one")).await);
         }

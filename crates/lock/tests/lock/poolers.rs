@@ -1,4 +1,4 @@
-//! Behind a pooler that does not keep sessions, and with an address for signals that is of no use.
+//! Behind a pooler that does not keep sessions, and with an address for signals that does not work.
 
 use std::{
     sync::{
@@ -34,7 +34,7 @@ fn direct() -> PgConnectOptions {
 }
 
 /// As a user has it behind a pooler of an old version: `extra_float_digits` is refused in the start-up packet, and
-/// statements with names are forgotten.
+/// named statements are lost.
 fn pooled(mode: &str) -> PgConnectOptions {
     let options: PgConnectOptions = url(&format!("KEYLANE_TEST_PGBOUNCER_{mode}_URL")).parse().unwrap();
     options.extra_float_digits(None).statement_cache_capacity(0)

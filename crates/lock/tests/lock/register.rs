@@ -1,4 +1,4 @@
-//! A register in a file, which compares tokens as whatever a lock protects should.
+//! A register in a file. It compares tokens, as each resource behind a lock should.
 
 use std::{
     fs::File,

@@ -132,7 +132,7 @@ async fn a_waiter_of_the_same_client_is_woken<T: Target>() {
     stage.end().await;
 }
 
-/// While nobody listens, waiters poll; when somebody does so again, they stop.
+/// While no listener is connected, waiters poll. When one is connected again, they stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_a_listener_that_is_lost_is_replaced() {
     let stage = Stage::<OnPostgres>::with("READ COMMITTED", |builder| builder.lease(LONG)).await.unwrap();

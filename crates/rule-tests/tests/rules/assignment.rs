@@ -109,7 +109,7 @@ proptest! {
         prop_assert!(most - least <= 1, "shares from {least} to {most}");
     }
 
-    /// Members release and claim one partition after the other, and look at the claims in between.
+    /// Members release and claim one partition after the other, and read the claims in between.
     #[test]
     fn an_assignment_that_is_carried_out_in_part_does_not_change(
         (cluster, steps) in (cluster(1), vec(0..3_u8, PARTITION_COUNT)),

@@ -1,4 +1,4 @@
-//! Instances see old views, win only some of their claims, join, leave and crash. Once that ends, the
+//! Instances read old views, win only some of their claims, join, leave and crash. Once these events end, the
 //! assignment settles within a few rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,7 +96,7 @@ impl World {
         settled
     }
 
-    /// Compare and set: only if the claim is still as it was seen.
+    /// Compare and set: only if the claim has not changed since the view.
     fn swap(&mut self, seen: &View, partition: Partition, owner: Option<InstanceId>) {
         let claim = &mut self.view.claims[partition.index()];
         if *claim == seen.claims[partition.index()] {

@@ -1,4 +1,4 @@
-//! Each attempt has one next step, and what has failed for good is never retried.
+//! Each attempt has one next step, and a record that has failed for good is never retried.
 
 use keylane::{
     OnFailure,

@@ -1,4 +1,4 @@
-//! Which instances have gone silent, and which do not release what they must.
+//! Which instances have gone silent, and which do not release their partitions.
 
 use std::{collections::BTreeMap, time::Duration};
 

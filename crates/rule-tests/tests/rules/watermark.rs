@@ -1,5 +1,5 @@
-//! Fetches that follow the low watermark, step by step between the statements of writers: nothing is passed
-//! over, and nothing comes before what it may depend on.
+//! Fetches that follow the low watermark, step by step between the statements of writers: no record is passed
+//! over, and none comes before a record that it may depend on.
 
 use proptest::{collection::vec, prelude::*, test_runner::TestCaseResult};
 

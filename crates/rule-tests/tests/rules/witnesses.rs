@@ -59,7 +59,7 @@ fn event() -> impl Strategy<Value = Event> {
 enum Way {
     /// The rule.
     Witnesses,
-    /// Behind what was read last.
+    /// Behind the last id that was read.
     HighWater,
     /// The lists of open transactions are compared after reading, for the next fetch.
     AfterReading,
@@ -73,9 +73,9 @@ enum Way {
     SnapshotBefore,
     /// The last id is read after the bystanders were.
     AskedBefore,
-    /// What is seen is listed by a statement after the scan.
+    /// A statement after the scan lists the seen ids.
     ListedAfterwards,
-    /// What is listed behind the last record of a scan that was cut by its limit counts as read.
+    /// Ids that are listed behind the last record of a cut scan count as read.
     ListedBeyond,
 }
 
@@ -252,7 +252,7 @@ impl Course {
         Ok(())
     }
 
-    /// Everything that was committed is brought in the end.
+    /// All committed records are brought in the end.
     fn end(&mut self) -> TestCaseResult {
         self.table.commit_writers();
         let mut rounds = 0;
@@ -302,7 +302,7 @@ proptest! {
         prop_assert!(first >= course.table.last_id() - 3, "{first} of {}", course.table.last_id());
     }
 
-    /// The end of a transaction that was open for long leads back to what was not seen, and to nothing else.
+    /// After the end of a long transaction, only ids that were not seen are read again.
     #[test]
     fn what_was_seen_is_not_read_again(rounds in 20..40_usize) {
         let mut course = Course::new(Way::Witnesses, 100, 1_500);
@@ -342,7 +342,7 @@ proptest! {
     }
 }
 
-/// The model can tell right from wrong: each naive way is caught within some hundred courses.
+/// The model finds mistakes: each naive way is caught within some hundred courses.
 #[test]
 fn naive_ways_are_caught() {
     for way in NAIVE {

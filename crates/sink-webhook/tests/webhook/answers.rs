@@ -40,7 +40,7 @@ async fn a_pause_that_the_endpoint_asks_for_is_kept_and_costs_no_attempt() {
         stage.schedule([("key-2".to_owned(), "2".to_owned())]).await;
         stage.until(is_away).await;
         server.next().await;
-        // A second, but for the way of the first answer.
+        // One second, less the time that the first answer took.
         assert!(asked.elapsed() >= Duration::from_millis(900), "{:?}", asked.elapsed());
         stage.until_idle().await;
         assert_eq!((stage.counted_retries(), server.rest().await.len()), (0, 1));

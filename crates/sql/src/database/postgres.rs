@@ -15,7 +15,7 @@ impl SqlDatabase for Postgres {
         left: "extract(epoch FROM @ - clock_timestamp()) * 1000",
         int: "(@)::int8",
         is_in: "= ANY(@::text[])",
-        // Two at a time would meet in the catalogue.
+        // Two at a time would conflict in the catalogue.
         alone: ("BEGIN; SELECT pg_advisory_xact_lock(@);", "COMMIT"),
     };
 

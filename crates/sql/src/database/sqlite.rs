@@ -21,7 +21,7 @@ impl SqlDatabase for Sqlite {
 
     fn is_passing(error: &dyn sqlx::error::DatabaseError) -> bool {
         let code: i64 = error.code().and_then(|code| code.parse().ok()).unwrap_or(0);
-        // SQLITE_BUSY and SQLITE_LOCKED, with whatever more the code says.
+        // SQLITE_BUSY and SQLITE_LOCKED, with all their extended codes.
         matches!(code & 0xff, 5 | 6)
     }
 

@@ -33,14 +33,14 @@ async fn a_connection_is_given_back_clean_or_closed<T: Target>() {
     let size = pool.size();
     drop(lent);
     assert_eq!((lost(size), rows().await), (1, 1), "what was cut off is closed");
-    // Somebody has left a transaction open within ours.
+    // A transaction within ours was left open.
     let mut lent = begin().await;
     std::mem::forget(lent.conn().begin().await.unwrap());
     assert_eq!(lent.depth(), 2);
     let size = pool.size();
     lent.roll_back().await;
     assert_eq!((lost(size), rows().await), (1, 1), "what is not clean is closed");
-    // Without names on the server, a call is a transaction.
+    // Without names on the server, each call is a transaction.
     for (named, depth) in [(true, 0), (false, 1)] {
         let mut lent = Lent::<T::Db>::from(&pool, named).await.unwrap();
         assert_eq!(lent.depth(), depth);

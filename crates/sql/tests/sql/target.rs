@@ -27,7 +27,7 @@ pub(crate) type Connection<T> = <<T as Target>::Db as sqlx::Database>::Connectio
 
 /// A database under test.
 pub(crate) trait Target: Sized + 'static {
-    /// Its tables may have whatever the crate under test asks of a database.
+    /// Its tables may have everything that the crate under test needs from a database.
     type Db: SqlDatabase + crate::UnderTest;
 
     /// A pool of sessions at this level of isolation. `None`: skipped, with a printed notice.

@@ -132,7 +132,7 @@ async fn formed(mut response: Response<GuardBody>, form: ErrorForm) -> Response<
     answer
 }
 
-/// The headers of the answer that was replaced, but for those of its body.
+/// The headers of the replaced answer, except those about its body.
 fn others(mut headers: HeaderMap, known: &HeaderMap) -> HeaderMap {
     let of_body = [header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::TRANSFER_ENCODING, header::ETAG];
     for name in known.keys().chain(&of_body) {

@@ -15,7 +15,7 @@ pub(super) fn is_formless(status: StatusCode, media_type: Option<&str>) -> bool 
 }
 
 /// Whether the text of an answer is for its client. The text of a failure inside of the service is not: it may have
-/// what nobody outside should know.
+/// what clients should not know.
 pub(super) fn is_shown(status: StatusCode, media_type: Option<&str>) -> bool {
     status.is_client_error() && media_type.is_some_and(|media_type| media_type.starts_with("text/plain"))
 }

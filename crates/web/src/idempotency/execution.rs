@@ -1,5 +1,5 @@
-//! One request under its key, in a task of its own. If the client goes away, the handler goes on, and the store
-//! learns its end all the same.
+//! One request under its key, in a task of its own. If the client goes away, the handler goes on, and the
+//! store still gets its end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     service::caught,
 };
 
-/// Pauses between the attempts to tell the store how an execution ended.
+/// Pauses between the attempts to write the end of an execution to the store.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -27,7 +27,7 @@ pub(super) struct Execution {
     pub(super) answer_limit: usize,
 }
 
-/// The end of an execution, as the store is told.
+/// The end of an execution, as it is given to the store.
 enum End {
     Kept(Answer),
     Freed,
@@ -48,7 +48,7 @@ impl Execution {
         B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        // The lease counts from before it was asked for.
+        // The lease counts from before the store was called.
         let begun_at = Instant::now();
         match self.store.begin(&self.claim).await {
             Ok(Begun::Execute) => {}
@@ -57,7 +57,7 @@ impl Execution {
             Ok(Begun::Done(answer)) => return Ok(answer.replay()),
             Err(error) => {
                 away(&error);
-                // The key may be claimed all the same.
+                // The key may be claimed nevertheless.
                 tokio::spawn(self.settled_until(End::Freed, begun_at));
                 return Ok(unavailable().response());
             }
@@ -83,7 +83,7 @@ impl Execution {
                 (Ok(too_slow().response()), End::Freed)
             }
         };
-        // Before the client is told: it may repeat the request at once.
+        // Before the client gets the answer, because it may repeat the request at once.
         if let Err(error) = self.settle(&end).await {
             away(&error);
             tokio::spawn(self.settled_until(end, begun_at));
@@ -91,7 +91,7 @@ impl Execution {
         response
     }
 
-    /// Tells the store once.
+    /// Writes the end to the store once.
     async fn settle(&self, end: &End) -> Result<(), StoreError> {
         let is_ours = match end {
             End::Kept(answer) => self.store.finish(&self.claim, answer).await?,
@@ -103,7 +103,7 @@ impl Execution {
         Ok(())
     }
 
-    /// Tells the store until it answers or the lease is over.
+    /// Writes the end to the store, until it answers or the lease is over.
     async fn settled_until(self, end: End, begun_at: Instant) {
         let lease = self.claim.lease.saturating_sub(begun_at.elapsed());
         let work = async {

@@ -39,7 +39,7 @@ type SubjectOf = Box<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 
 /// Executes a request with the header `X-Idempotency-Key` once, and answers its repeats from a store.
 ///
-/// Requests without the header, and those whose method is safe (`GET`, `HEAD`, `OPTIONS`, `TRACE`), pass as they are.
+/// Requests without the header, and those whose method is safe (`GET`, `HEAD`, `OPTIONS`, `TRACE`), pass unchanged.
 /// The execution is a task of its own: it goes on if the client disconnects, and is stopped after nine tenths of the
 /// lease.
 #[derive(Clone)]
@@ -77,7 +77,7 @@ impl IdempotencyLayer {
 }
 
 impl IdempotencyBuilder {
-    /// A scope for each subject, such as the verified user of a request. Without it, whoever knows the key and the
+    /// A scope for each subject, such as the verified user of a request. Without it, a client that knows the key and the
     /// request of another client gets that client's answer.
     pub fn by(mut self, subject: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         self.subject = Some(Box::new(subject));
@@ -233,7 +233,7 @@ where
                 Some(trace) => tokio::spawn(trace.scope(work)),
                 None => tokio::spawn(work),
             };
-            // The task catches what panics in it; what is left is a runtime that ends.
+            // The task catches panics, so an error means that the runtime has ended.
             task.await.unwrap_or_else(|_| Ok(failed().response()))
         })
     }

@@ -11,9 +11,9 @@ use crate::subject::hex;
 /// The longest key, in bytes.
 pub(super) const LONGEST_KEY: usize = 128;
 
-/// What a store says of a key that is under way.
+/// The status in a store of a key that is under way.
 pub(super) const PROCESSING: &str = "PROCESSING";
-/// What a store says of a key that was executed.
+/// The status in a store of a key that was executed.
 pub(crate) const SUCCESS: &str = "SUCCESS";
 
 /// The key of a request, as far as it can be read.

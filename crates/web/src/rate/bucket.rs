@@ -87,7 +87,7 @@ mod tests {
             (taken.allowed, taken.remaining())
         };
         assert_eq!([take(0), take(0), take(0), take(0)], [(true, 2), (true, 1), (true, 0), (false, 0)]);
-        // What came before a refusal comes once.
+        // The tokens that came before a refusal are counted once.
         assert_eq!([take(99_999), take(100_000), take(150_000)], [(false, 0), (true, 0), (false, 0)]);
         assert_eq!(take(100 * SECOND), (true, 2));
     }

@@ -221,7 +221,7 @@ impl Limiter {
     }
 }
 
-/// Whether the store is away. While it is, one request a second asks the store, and the others do not wait.
+/// Whether the store is away. While it is, one request per second asks the store, and the others do not wait.
 struct Away {
     begun: Instant,
     /// The end of the pause, in milliseconds after `begun`; 0 if the store has answered.

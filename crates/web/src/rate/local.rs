@@ -12,8 +12,8 @@ use super::{Bucket, Limit, Taken};
 /// The most buckets of one generation.
 const GENERATION: usize = 10_000;
 
-/// The buckets of one limit. Their number is bounded: when a generation is full, the one before is forgotten, with
-/// the buckets that were unused since. A forgotten bucket is full when it is asked for again.
+/// The buckets of one limit. Their number is bounded: when a generation is full, the generation before is dropped, with
+/// the buckets that were unused since. A dropped bucket is full when it is used again.
 pub(super) struct LocalBuckets {
     begun: Instant,
     generations: Mutex<Generations>,

@@ -70,7 +70,7 @@ async fn results_and_all_errors_have_one_form() {
     assert_eq!(answer(&app, "/nowhere").await, (StatusCode::NOT_FOUND, envelope("A0001", "Not Found")));
     let not_allowed = send(&app, asked("/post")).await;
     assert_eq!((code(&not_allowed).as_str(), header(&not_allowed, "allow")), ("A0001", Some("POST")));
-    // Headers stay, but for those of the body that was replaced.
+    // Headers stay, except those about the replaced body.
     let busy = send(&app, asked("/busy")).await;
     let headers = ["retry-after", "etag", "content-type"].map(|name| header(&busy, name));
     assert_eq!(headers, [Some("7"), None, Some("application/json")]);

@@ -1,4 +1,4 @@
-//! Rate limits: the rule, its script, and what a client is told.
+//! Rate limits: the rule, its script, and the answers to a client.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -84,7 +84,7 @@ fn no_more_pass_than_the_capacity_and_what_came_since() {
             prop_assert!(passed as f64 <= most + 1e-6, "{passed} > {most}");
             prop_assert!(taken.tokens > -1e-6 && taken.remaining() <= u64::from(capacity));
             if !taken.allowed {
-                // Whoever comes back when told to is let in.
+                // A client that comes back after `Retry-After` is let in.
                 let later = now + taken.until_next(limit).as_micros() as u64;
                 prop_assert!(bucket.take(limit, later).1.allowed);
                 prop_assert!(

@@ -84,7 +84,7 @@ async fn a_key_that_was_claimed_without_an_answer_is_free_again() {
     own.signal(Signal::STOP);
     let answer = send(&service, post("key", "order")).await;
     assert_eq!((answer.status(), code(&answer).as_str()), (StatusCode::SERVICE_UNAVAILABLE, "C0001"));
-    // Now it claims the key, for a request that nobody executes any more.
+    // Now it claims the key for a request that is no longer executed.
     own.signal(Signal::CONT);
     until(async || send(&service, post("key", "order")).await.status() == StatusCode::OK).await;
     assert_eq!(calls.count(), 2);

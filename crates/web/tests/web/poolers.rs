@@ -17,7 +17,7 @@ use crate::{
 const CLIENTS: usize = 8;
 const KEYS: usize = 40;
 
-/// A pool as a user has it behind an old pooler, which forgets statements with names and refuses
+/// A pool as a user has it behind an old pooler, which loses named statements and refuses
 /// `extra_float_digits` at the start.
 fn pooled() -> sqlx::Pool<Postgres> {
     let options: PgConnectOptions = url("KEYLANE_TEST_PGBOUNCER_TRANSACTION_URL").parse().unwrap();

@@ -25,7 +25,7 @@ async fn tell<B>(request: Request<B>) -> Result<Response<Full<Bytes>>, BoxError>
 #[tokio::test]
 async fn one_trace_id_goes_from_the_request_to_the_handler_the_log_and_the_response() {
     let (log, _guard) = Log::begin();
-    // The execution of an idempotent request is a task of its own, and has the trace all the same.
+    // The execution of an idempotent request is a task of its own, and still has the trace.
     let once = IdempotencyLayer::builder(redis().await, unique("trace")).build().unwrap();
     let service = TraceIdLayer::new().layer(once.layer(service_fn(tell)));
     for key in ["", "key"] {

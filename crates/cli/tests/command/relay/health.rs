@@ -24,7 +24,7 @@ async fn ask(address: SocketAddr, request: &str) -> (u16, Value) {
 
 #[tokio::test]
 async fn probes_see_a_relay_that_waits_for_its_database_and_one_that_delivers() {
-    // Nobody listens there.
+    // No server listens there.
     let file = Settings::new("waiting", &settings("postgres://nobody@127.0.0.1:1/none", &[("a", "a")]));
     let mut relay = file.spawn();
     let address = relay.says("the relay begins").await["health"].as_str().unwrap().parse().unwrap();

@@ -58,7 +58,7 @@ async fn a_broker_that_is_killed_three_times_loses_and_swaps_nothing_of_the_rela
         for outage in 0..3 {
             let from = outage * 2 * part;
             schedule(&mut conn, from, from + part).await;
-            // In the middle: something has come, and there is more to come, whatever the relay's rate is.
+            // In the middle: something has come, and there is more to come, at any rate of the relay.
             messages(&topic, (from + 1) * KEYS).await;
             relay.catch_up();
             let away = Away::kill().await;

@@ -60,7 +60,7 @@ impl Settings {
         Self::spawned(self.command())
     }
 
-    /// A relay that delivers, and writes a line for every signal, also for those that it tells once a minute.
+    /// A relay that delivers, and writes one line per signal, even for signals that are usually logged once per minute.
     pub(crate) async fn start_with_all_signals(&self) -> Relay {
         let mut command = self.command();
         command.env("RUST_LOG", "info,sqlx=warn,keylane=trace");
@@ -99,7 +99,7 @@ impl Settings {
 
 pub(crate) struct Relay {
     child: Child,
-    /// The lines are taken as they come: a relay whose log nobody takes would stand still.
+    /// The lines are read as they come. If nobody reads the log of a relay, the relay stands still.
     log: UnboundedReceiver<String>,
 }
 

@@ -64,7 +64,7 @@ async fn an_orderly_end_loses_and_repeats_nothing() {
         relay.signal("TERM").await;
         producer.schedule("order.placed", 20, 50, 60).await;
         assert_eq!(relay.ended().await, Some(0));
-        // It has handed over: nobody waits until it counts as dead.
+        // It has handed over, so no instance waits until it counts as dead.
         assert_eq!(producer.cluster().await, (vec!["STOPPED".to_owned()], 0));
 
         let next = file.start().await;
@@ -124,7 +124,7 @@ async fn routes_are_read_again_without_a_gap_and_a_bad_file_changes_nothing() {
         relay.signal("HUP").await;
         let said = relay.says("the new settings are refused").await;
         assert_eq!(said["problem"], "the key relay.kafka.brokrs is unknown: did you mean brokers?");
-        // Tables that nobody has made: the old workers are still needed.
+        // These tables do not exist, so the old workers are still needed.
         file.write(&format!("table_prefix = 'other_'\n{new}"));
         relay.signal("HUP").await;
         let said = relay.says("the new workers cannot start").await;
