@@ -60,7 +60,7 @@ async fn count(_step: Step, State(countdown): State<Arc<Countdown>>) -> Result<(
 }
 
 /// Records through their lanes, their runs and a settle of the store in memory: as few lanes with long
-/// queues, and as one lane a record.
+/// queues, and as one lane per record.
 #[divan::bench(args = [10, 10_000], sample_count = 20)]
 fn lanes(bencher: Bencher<'_, '_>, keys: usize) {
     let runtime = runtime();

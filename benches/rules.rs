@@ -1,4 +1,4 @@
-//! What the decisions cost that are taken for each record, each fetch or each tick.
+//! The cost of the decisions per record, per fetch and per tick.
 //!
 //! `cargo bench --bench rules`: processor time only, no database. `keylane bench` measures the whole.
 
@@ -33,7 +33,7 @@ fn hash(bencher: Bencher<'_, '_>, bytes: usize) {
     bencher.bench(|| Partition::of(black_box(&key)));
 }
 
-/// The assignment of a cluster that is balanced but for one new instance: once a tick.
+/// The assignment of a cluster with one new instance: once per tick.
 #[divan::bench(args = [3, 10, 100, 1000])]
 fn assignment(bencher: Bencher<'_, '_>, instances: usize) {
     let instance = |number: usize| InstanceId::from(Uuid::from_u128(number as u128 + 1));
@@ -52,7 +52,7 @@ fn retry_delay(bencher: Bencher<'_, '_>) {
     bencher.bench(|| black_box(&policy).delay(black_box(5), Fault::default(), black_box(0.3)));
 }
 
-/// From which id on pending records are read: decided and moved once a fetch.
+/// The low watermark, which decides at which id a fetch begins: asked and moved once per fetch.
 #[divan::bench]
 fn reading(bencher: Bencher<'_, '_>) {
     let mut readings = Readings::default();

@@ -49,7 +49,7 @@ async fn total(readings: Vec<Reading>, deliveries: &[&Delivery], State(calls): S
     results
 }
 
-/// `Ok(())` stands for all of them.
+/// `Ok(())` is the result of all of them.
 #[outbox_handler(id = "archive", batch(size = 100, mixed))]
 async fn archive(readings: Vec<Reading>, State(calls): State<Calls>) -> Result<(), HandlerError> {
     let attic = readings.iter().filter(|reading| reading.meter == "attic").count();

@@ -82,7 +82,7 @@ async fn show(pool: &PgPool) -> Result<(), Box<dyn Error>> {
     outbox.transaction(async |tx| outbox.schedule(tx, &event).await).await?;
     sqlx::raw_sql("UPDATE price SET cents = 3900 WHERE goods = 'lamp'").execute(pool).await?;
 
-    // Whoever schedules outside this process is found at the next poll; nothing needs to wake it.
+    // The next poll finds what other processes schedule, so nothing needs to wake this one.
     for _ in 1..=3 {
         let PriceChanged { goods, cents, by } = printed.recv().await.ok_or("the handler is gone")?;
         println!("{goods}: {cents} cents, scheduled by {by}");

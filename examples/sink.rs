@@ -23,7 +23,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 /// How long a key waits before the broker is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Stands for the client of a broker. It takes some messages, and then it is away until it is started again.
+/// Plays the client of a broker. It takes some messages, and then it is away until it is started again.
 #[derive(Clone, Default)]
 struct Broker(Arc<Mutex<Log>>);
 

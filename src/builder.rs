@@ -213,9 +213,9 @@ impl<DB: Database> OutboxBuilder<DB> {
     }
 
     /// Gives each event the headers that this call returns when the event is scheduled, in the task that
-    /// schedules it. A header of the same name in [`ScheduleOptions`](crate::ScheduleOptions) wins. For what
-    /// belongs to the task, such as the trace of a request: `keylane_web::event_headers`. If the call panics,
-    /// so does `schedule`, before anything is written.
+    /// schedules it. A header of the same name in [`ScheduleOptions`](crate::ScheduleOptions) replaces it. Use it for
+    /// headers of the task, such as the trace of a request: `keylane_web::event_headers`. If the call panics,
+    /// `schedule` panics before anything is written.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -232,8 +232,8 @@ impl<DB: Database> OutboxBuilder<DB> {
     }
 
     /// Shuts the workers down when the token is cancelled, as [`Running::shutdown`](crate::Running::shutdown)
-    /// does. For a service whose parts all listen to one token.
-    /// [`Running::finished`](crate::Running::finished) waits for the end. After the cancelling, `start` does
+    /// does. Use it for a service whose parts all listen to one token.
+    /// [`Running::finished`](crate::Running::finished) waits for the end. After the cancellation, `start` does
     /// not wait for the database.
     ///
     /// ```
@@ -242,7 +242,7 @@ impl<DB: Database> OutboxBuilder<DB> {
     /// let token = CancellationToken::new();
     /// let builder = Outbox::builder(MemoryPool::new()).handler(mailer);
     /// let running = builder.shutdown_on(token.clone()).build().await?.start().await?;
-    /// token.cancel(); // by whatever part of the service
+    /// token.cancel(); // by any part of the service
     /// assert!(matches!(running.finished().await, Finished::Shutdown { .. }));
     /// # Ok(())
     /// # }
@@ -252,8 +252,8 @@ impl<DB: Database> OutboxBuilder<DB> {
         self
     }
 
-    /// Checks the settings and handlers and builds the outbox. No connection is opened. It is async so that it
-    /// runs within a runtime of tokio, on which the task starts that tells other processes of commits.
+    /// Checks the settings and handlers and builds the outbox. No connection is opened. It is async because it needs a
+    /// runtime of tokio, on which it starts the task that notifies other processes of commits.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]
@@ -312,7 +312,7 @@ impl<DB: Database> OutboxBuilder<DB> {
         let observers = Observers(Arc::new(observers));
         let notifier = store.notifier().filter(|_| config.database.notifications);
         let owned = Owned::default();
-        // In claimed mode nobody owns a partition, so every process is told.
+        // In claimed mode no process owns a partition, so every process is notified.
         let alone = if ordered { Arc::clone(&owned) } else { Owned::default() };
         let announce = |notifier| Announcer::start(notifier, alone, observers.clone());
         let announcer = notifier.clone().and_then(announce).map(Arc::new);
@@ -344,7 +344,7 @@ fn check_pool(config: &Config, registry: &Registry, size: Option<u32>) -> Result
     }
 }
 
-/// Refuses a handler that may take longer than others wait for its partition, because its instance would be
+/// Refuses a handler that may take longer than other instances wait for its partition, because its instance would be
 /// evicted.
 fn check_timeouts(config: &Config, registry: &Registry) -> Result<(), ConfigError> {
     let (handover, call) = (config.cluster.handover_timeout, config.database.call_timeout);

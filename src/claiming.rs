@@ -1,4 +1,4 @@
-//! The runtime of claimed mode: starts a claimer, keeps house beside it, and stops it. There is no cluster: no
+//! The runtime of claimed mode: starts a claimer and the purges, and stops them. There is no cluster: no
 //! membership, no heartbeat, no partitions to share.
 
 use std::{sync::Arc, time::Duration};
@@ -21,7 +21,7 @@ use crate::{
     telemetry::Signal,
 };
 
-/// The generation of all partitions: nobody else owns one.
+/// The generation of all partitions: no other instance owns one.
 const GENERATION: Generation = Generation(1);
 
 /// Checks the schema, publishes the handlers, and returns with the workers running.
@@ -34,14 +34,14 @@ pub(crate) async fn start<DB: Database>(inner: &Arc<Parts<DB>>) -> Result<Runnin
 struct Worker(WorkerParts);
 
 impl Worker {
-    /// Runs one session after another. A session ends when another server answers, because what is known
-    /// concerns the one before.
+    /// Runs one session after another. A session ends when another server answers, because all that
+    /// this process knows is of the server before.
     async fn run(mut self) -> Finished {
         let report = loop {
             if let Some(report) = self.session().await {
                 break report;
             }
-            // What is known of the claims of the session before does not count any more.
+            // The claims of the session before do not count any more.
             self.0.announce.send_replace(InstanceId::generate());
         };
         self.0.close_all().await;
@@ -81,7 +81,7 @@ impl Worker {
         };
         self.0.owned.send_replace(None);
         let cancelled = claimer.held();
-        // Dropping the claimer cancels its handlers. What they had comes again after the lease.
+        // Dropping the claimer cancels its handlers. Their records come again after the lease.
         drop(claimer);
         store.close_idle(Duration::ZERO).await;
         let report = ended.or_else(|| {
@@ -94,7 +94,7 @@ impl Worker {
         Some(ShutdownReport { graceful: false, cancelled })
     }
 
-    /// Asks which server answers, however long the database is unreachable. `None` if a stop was asked for.
+    /// Asks which server answers, and tries until the database is reachable. `None` if a stop was asked for.
     async fn find_server(&mut self) -> Option<Server> {
         let mut patience = Patience::default();
         while !*self.0.stopped.borrow() {

@@ -100,8 +100,7 @@ pub fn encode<E: OutboxEvent>(event: &E) -> Result<Vec<u8>, EncodeError> {
 }
 
 /// Decodes a payload by its media type. If the payload has an older version, the event's upcast converts it
-/// first. JSON is read whatever the codec of the event is, because the event may have been stored before it
-/// had the codec.
+/// first. JSON is read with every codec, because the event may have been stored before it had its codec.
 pub fn decode<E: OutboxEvent>(content_type: &str, payload: &[u8]) -> Result<E, DecodeError> {
     let known = E::VERSION.max(1);
     let refused = || DecodeError::ContentType { content_type: content_type.to_owned() };

@@ -51,8 +51,8 @@ pub struct Config {
     /// The start of each table's name: 1 to 32 lower-case letters, digits and underscores. Default `outbox_`.
     /// Change it for a second outbox in one database.
     pub table_prefix: String,
-    /// The schema (PostgreSQL) or database (MySQL, MariaDB) of the tables. Default: the one of the
-    /// connection. SQLite has none.
+    /// The schema (PostgreSQL) or database (MySQL, MariaDB) of the tables. Default: that of the connection.
+    /// Set it if the tables stand elsewhere. SQLite has none.
     pub schema: Option<String>,
     /// How records are delivered: in order per key by instances that share the partitions (`partitioned`, the
     /// default), or without order by instances that claim batches of records (`claimed`). All processes of an
@@ -113,7 +113,8 @@ pub struct ScheduleConfig {
     /// The largest encoded payload in bytes. Default 1 MiB. Lower it to keep large data out of the tables.
     /// Workers hold payloads in memory ([`DeliveryConfig::max_in_flight_bytes`]).
     pub max_payload_bytes: usize,
-    /// The largest sum of the header names and values of a record, in bytes. Default 8 KiB.
+    /// The largest sum of the header names and values of a record, in bytes. Default 8 KiB. Raise it for longer
+    /// headers; lower it for a sink with a lower limit.
     pub max_header_bytes: usize,
     /// The greatest age of the list of published handlers that `schedule` uses. Default 10 s. Running
     /// producers schedule for a new handler after this time at the latest. A shorter time costs more reads of
@@ -145,15 +146,16 @@ pub struct RetentionConfig {
     /// What becomes of a completed record. Default [`Completed::Delete`]. `Archive` and `Keep` give a history
     /// and cost table space until [`completed_for`](field@Self::completed_for).
     pub completed: Completed,
-    /// The time for which archived and kept records stay. Default 7 days.
+    /// The time for which archived and kept records stay. Default 7 days. Set it to the length of the history
+    /// that you need.
     #[serde(with = "crate::duration::completed_for")]
     pub completed_for: Duration,
     /// The time for which a dedup key is kept. Default 7 days. Set it longer than the time within which a
     /// producer may repeat an event.
     #[serde(with = "crate::duration::dedup_for")]
     pub dedup_for: Duration,
-    /// The time between two purges of old rows by the owner of partition 0. Default 10 min. Shorten it if
-    /// many rows expire at once.
+    /// The time between two purges of old rows by the owner of partition 0; in claimed mode, by each instance.
+    /// Default 10 min. Shorten it if many rows expire at once.
     #[serde(with = "crate::duration::purge_interval")]
     pub purge_interval: Duration,
 }
@@ -175,8 +177,8 @@ impl Default for RetentionConfig {
 #[non_exhaustive]
 pub struct DatabaseConfig {
     /// The longest time of one call to the database. After it, the connection of the call is closed. Default
-    /// 5 s. Must be shorter than [`ClusterConfig::stale_instance_timeout`], and together with the timeout of
-    /// any handler shorter than [`ClusterConfig::handover_timeout`].
+    /// 5 s. Raise it for a slow database. Must be shorter than [`ClusterConfig::stale_instance_timeout`], and
+    /// together with the timeout of any handler fit into [`ClusterConfig::handover_timeout`].
     #[serde(with = "crate::duration::call_timeout")]
     pub call_timeout: Duration,
     /// Whether outcomes are committed without waiting for the disk (PostgreSQL and SQLite). Default true. A
@@ -186,7 +188,8 @@ pub struct DatabaseConfig {
     /// Whether other processes are notified of commits at once (PostgreSQL; the other databases poll).
     /// Default true. `NOTIFY` is sent outside of the transactions, at most every 3 ms, on a connection that
     /// is closed after 10 s without use. A process that delivers listens on another connection. If
-    /// notifications cannot work, polls find the records. A process that owns all partitions notifies nobody.
+    /// notifications cannot work, polls find the records. A process that owns all partitions sends none. Set it
+    /// to false to save these connections.
     pub notifications: bool,
 }
 

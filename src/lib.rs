@@ -4,8 +4,8 @@
 //!
 //! # Five minutes
 //!
-//! 1. Name an event: its type for ever, and the key that orders it.
-//! 2. Write a handler. It may be called again for the same event: [`Delivery::event_id`] tells.
+//! 1. Name an event: its type, which never changes, and the key that orders it.
+//! 2. Write a handler. It may be called again for the same event, with the same [`Delivery::event_id`].
 //! 3. Build an [`Outbox`] on your sqlx pool, [`migrate`](Outbox::migrate) once, [`start`](Outbox::start)
 //!    the workers.
 //! 4. [`schedule`](Outbox::schedule) in your own transaction, and [`wake`](Outbox::wake) after the
@@ -57,9 +57,9 @@
 //! | schedule | [`Outbox`], [`ScheduleOptions`], [`RawEvent`]; without sqlx: [`sql`] |
 //! | handle | [`handler`]: typed, generic, batch, transactional, fallback |
 //! | set | [`Config`] and its parts, [`RetryPolicy`] |
-//! | look after it, repair what failed | [`Outbox::admin`], [`admin`] |
+//! | administrate, repair failed records | [`Outbox::admin`], [`admin`] |
 //! | watch | [`telemetry`]: [`Signal`], [`Observer`]; [`health`]: [`Running::health`] |
-//! | encode events otherwise than as JSON | [`encoding`] |
+//! | encode events in another form than JSON | [`encoding`] |
 //! | be generic over the database, sort its errors | [`database`] |
 //! | test | [`memory`]: the same semantics without a server, on a clock that can be paused |
 //! | know how it decides | [`rules`]: pure functions |

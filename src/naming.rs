@@ -1,6 +1,6 @@
 //! Whether the server may keep named statements of the user's connections.
 //!
-//! A pool whose `statement_cache_capacity` is 0 uses a pooler that forgets named statements. sqlx names
+//! A pool whose `statement_cache_capacity` is 0 uses a pooler that loses named statements. sqlx names
 //! statements nevertheless, and a connection does not show the options of its pool. The caller that begins
 //! the work therefore sets the answer for all statements within.
 

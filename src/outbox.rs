@@ -283,8 +283,8 @@ impl<DB: Database> Outbox<DB> {
         }
     }
 
-    /// Joins the cluster, unless the mode is claimed, and starts to deliver. While the database is unreachable, waits and tries again with
-    /// growing pauses.
+    /// Joins the cluster, unless the mode is claimed, and starts to deliver. If the database is unreachable, waits
+    /// and tries again with growing pauses.
     ///
     /// ```
     #[doc = include_str!("doc/outbox.txt")]

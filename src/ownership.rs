@@ -198,7 +198,7 @@ impl Ownership {
         }
     }
 
-    /// The owned partitions, draining or not, whatever the lease.
+    /// The owned partitions, draining or not, with or without a valid lease.
     pub(crate) fn held(&self) -> PartitionSet {
         Partition::all().filter(|partition| self.generation(*partition).is_some()).collect()
     }

@@ -137,7 +137,7 @@ impl Running {
     /// let running = outbox.start().await?;
     /// # let requests = tokio::time::sleep(Duration::from_millis(1));
     /// tokio::select! {
-    ///     () = requests => {} // whatever else the service waits for
+    ///     () = requests => {} // the other work of the service
     ///     why = running.finished() => eprintln!("the workers have ended: {why:?}"),
     /// }
     /// running.shutdown().await;

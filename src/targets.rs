@@ -2,7 +2,7 @@
 //!
 //! A target belongs to its handler, but a handler may have several targets, of which one is away: what counts
 //! is how long the records have waited, not whether other calls of the handler succeed. The knowledge is of
-//! this process: after a restart or a handover, the wait of a record begins anew.
+//! this process: after a restart or a handover, the wait of a record starts again.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use crate::{name::Name, record::RecordId, telemetry::Signal};
 
 /// The most records whose waits are known. Those beyond it wait, too, but their failures never count.
 const LIMIT: usize = 65_536;
-/// How long after its next try was due a record counts as waiting. Then it is another instance's, or gone.
+/// How long a record counts as waiting after its next try was due. After that it is with another instance, or gone.
 const OVERDUE: Duration = Duration::from_secs(60);
 /// The shortest time between two searches for the longest wait of a handler.
 const SEARCHED_EVERY: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ struct Waits {
     searched: HashMap<Name, Duration>,
 }
 
-/// An alarm, and when it was told last, on the clock.
+/// An alarm, and the time of its last signal, on the clock.
 struct Alarm {
     since: Duration,
     told: Duration,

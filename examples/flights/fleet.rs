@@ -49,7 +49,7 @@ impl Fleet {
         }
     }
 
-    /// Replicas that have ended though nobody asked them to.
+    /// Replicas that have ended without being asked to.
     pub(crate) fn fallen(&mut self) -> io::Result<Vec<usize>> {
         let mut fallen = Vec::new();
         for replica in &mut self.running {

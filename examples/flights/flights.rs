@@ -38,7 +38,7 @@ impl Flight {
         }
     }
 
-    /// How long the bookkeeper works on it: 20 to 60 ms, but for one flight in eight more than a
+    /// How long the bookkeeper works on it: 20 to 60 ms, and for one flight in eight more than a
     /// second, so that the next flight of the aircraft catches up with it.
     pub(crate) fn work(&self) -> Duration {
         let hash = hash(self.identity());

@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::settings::name_of;
 
-/// Nanoseconds of a clock that all processes of this machine share and nobody sets.
+/// Nanoseconds of a clock that all processes of this machine share and that is never set.
 pub(crate) type Nanos = u64;
 
 pub(crate) fn now() -> Nanos {

@@ -84,7 +84,7 @@ pub(crate) fn weigh(flights: &[Flight], course: &Course) -> Verdict {
     verdict
 }
 
-/// What must hold, whatever the week comes to.
+/// What must hold in every run.
 fn judge(history: &[Event]) -> Result<Report, Violation> {
     let (truth, repeats) = (Truth::Calls, Repeats::Explained);
     let mut judge = Judge::new(Expect { truth, repeats, ownership: false, ..Expect::default() });

@@ -152,7 +152,7 @@ impl HeartbeatTask {
             if now != pulse.0 {
                 pulse = (now, Instant::now());
             }
-            // A runtime that hangs delivers nothing: without beats, other instances take its partitions over.
+            // A runtime that hangs delivers nothing. Without beats, other instances take its partitions over.
             let wedged = pulse.1.elapsed() > limit;
             let pause = match wedged {
                 true => self.config.heartbeat_interval,

@@ -32,9 +32,9 @@ pub(crate) use rebalancer::{Departure, Rebalancer};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ClusterConfig {
-    /// Time between two heartbeats. Default 5 s. At most a little less than half of
-    /// [`stale_instance_timeout`](field@Self::stale_instance_timeout). Each beat is one statement per
-    /// instance.
+    /// The time between two heartbeats. Default 5 s. Shorten it together with
+    /// [`stale_instance_timeout`](field@Self::stale_instance_timeout), nine tenths of which must be at least
+    /// two heartbeats. Each beat is one statement per instance.
     #[serde(with = "crate::duration::heartbeat_interval")]
     pub heartbeat_interval: Duration,
     /// The time after which an instance whose beat does not move is declared dead. The instance stops itself
@@ -43,8 +43,9 @@ pub struct ClusterConfig {
     /// whole time at least two rebalance intervals.
     #[serde(with = "crate::duration::stale_instance_timeout")]
     pub stale_instance_timeout: Duration,
-    /// The longest time between two checks of cluster membership. Normally each heartbeat includes one, and
-    /// polls tell of changes. Default 10 s.
+    /// The longest time between two checks of cluster membership. Default 10 s. Normally each heartbeat
+    /// includes one, and polls tell of changes, so it rarely needs a change. At most half of
+    /// [`stale_instance_timeout`](field@Self::stale_instance_timeout).
     #[serde(with = "crate::duration::rebalance_interval")]
     pub rebalance_interval: Duration,
     /// The time in which a stopping instance may finish its calls before it cancels the rest. Default 15 s.
@@ -52,15 +53,17 @@ pub struct ClusterConfig {
     #[serde(with = "crate::duration::graceful_shutdown_timeout")]
     pub graceful_shutdown_timeout: Duration,
     /// The time after which an instance is evicted that beats, but does not release partitions that others
-    /// wait for. Default 1 min. Must be longer than any handler's timeout plus
-    /// [`DatabaseConfig::call_timeout`](crate::DatabaseConfig::call_timeout).
+    /// wait for. Default 1 min. Raise it for slow handlers: the timeout of each handler plus
+    /// [`DatabaseConfig::call_timeout`](crate::DatabaseConfig::call_timeout) (twice, if the handler is
+    /// transactional) must fit.
     #[serde(with = "crate::duration::handover_timeout")]
     pub handover_timeout: Duration,
-    /// Rows of stopped and dead instances are deleted after this time. Default 1 day; at least ten stale
-    /// timeouts.
+    /// The time after which rows of stopped and dead instances are deleted. Default 1 day. Lengthen it for a
+    /// longer record of past instances; at least ten stale timeouts.
     #[serde(with = "crate::duration::purge_instances_after")]
     pub purge_instances_after: Duration,
-    /// The name of this process, for people, 1 to 255 bytes. Default: the host name and the process id.
+    /// The name of this process, for people, 1 to 255 bytes. Default: the host name (on Linux) and the process
+    /// id. Set it to the name of the pod or unit.
     pub instance_name: Option<String>,
 }
 

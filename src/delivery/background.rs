@@ -20,7 +20,7 @@ impl<T> Drop for Task<T> {
     }
 }
 
-/// Waits for the result of a task. Returns `None` if the task panicked. If there is no task, waits for ever.
+/// Waits for the result of a task. Returns `None` if the task panicked. If there is no task, never returns.
 pub(super) async fn result_of<T>(task: &mut Option<Task<T>>) -> Option<T> {
     match task {
         Some(Task(handle)) => handle.await.ok(),

@@ -1,4 +1,4 @@
-//! The claimer: the dispatcher of claimed mode. It claims records, runs them as the other mode does, and writes
+//! The claimer: the dispatcher of claimed mode. It claims records, runs them as partitioned mode does, and writes
 //! their outcomes.
 //!
 //! One lease of the process stands for all leases of its claims. A renewal begins them again together, so the
@@ -64,7 +64,7 @@ pub(crate) struct Claimer {
 
 /// A claim that was answered: what was wanted, when it was sent on the clock, and the answer.
 type Answer = (Wanted, Duration, Result<Claimed, StoreError>);
-/// A renewal that was answered: when it was sent, the number of records, and those that are held no more.
+/// A renewal that was answered: when it was sent, the number of records, and the records that are no longer held.
 type Renewed = (Duration, Result<Vec<RecordId>, StoreError>);
 
 impl Claimer {
@@ -115,7 +115,7 @@ impl Claimer {
             }
             let in_turn = self.claims.are_in_turn(self.store.has_one_writer());
             if in_turn {
-                // The outcomes of what runs are written before the next claim.
+                // The outcomes of the runs under way are written before the next claim.
                 self.start_runs();
             }
             for claims in [!self.claimed_last, self.claimed_last] {

@@ -22,33 +22,35 @@ pub struct DeliveryConfig {
     /// have ended. A shorter lease brings them sooner; a longer one outlasts longer pauses of a process.
     #[serde(with = "crate::duration::claim_lease")]
     pub claim_lease: Duration,
-    /// The most records per fetch. Default 1000. Larger batches make fewer round trips;
-    /// [`max_in_flight`](field@Self::max_in_flight) must be at least as large.
+    /// The most records per fetch or claim. Default 1000. Raise it for fewer round trips; lower it if payloads
+    /// are large. [`max_in_flight`](field@Self::max_in_flight) must be at least as large.
     pub batch_size: usize,
     /// The most records in memory. Default 4000. The last quarter is kept for partitions that have nothing in
     /// memory. Raise it together with [`concurrency`](field@Self::concurrency) for slow handlers.
     pub max_in_flight: usize,
-    /// The most payload bytes in memory. Default 64 MiB. One larger record is still delivered, alone.
+    /// The most payload bytes in memory. Default 64 MiB. Lower it to save memory; raise it for large payloads.
+    /// A single larger record is still delivered, alone.
     pub max_in_flight_bytes: usize,
     /// The most handler calls at once in this process. Default 256. Raise it for handlers that wait much;
-    /// lower it to spare what they call. A handler can have a lower limit of its own.
+    /// lower it to protect what they call. A handler can have a lower limit of its own.
     pub concurrency: usize,
-    /// The most transactional handler calls at once. Default 4. Each holds a connection of the pool, which
-    /// needs one connection more than this.
+    /// The most transactional handler calls at once. Default 4. Raise it for slow transactional handlers. Each
+    /// call holds a connection of the pool, which needs one connection more than this number.
     pub transactional_concurrency: usize,
     /// How long one handler call may take. Default 30 s. A handler can set its own. With
-    /// [`DatabaseConfig::call_timeout`](crate::DatabaseConfig::call_timeout) it must stay below
+    /// [`DatabaseConfig::call_timeout`](crate::DatabaseConfig::call_timeout) it must fit into
     /// [`ClusterConfig::handover_timeout`](crate::ClusterConfig::handover_timeout).
     #[serde(with = "crate::duration::handler_timeout")]
     pub handler_timeout: Duration,
     /// Whether a failing record stops the later ones of its key. Default true. With false, later records
     /// overtake the failing one, and the order of the key is given up around it.
     pub stop_on_first_failure: bool,
-    /// How many crashes of its process a record may meet while it is handled: then it has failed. Default 3,
-    /// counted from the second crash of a partition's owner on. With 0 it is tried for ever.
+    /// How many crashes of its process a record may meet while it is handled; then it has failed. Default 3,
+    /// counted from the second crash of a partition's owner on. With 0 such a record is always tried again.
+    /// Raise it if processes are often killed for other reasons.
     pub max_crashes: u32,
     /// What becomes of a key whose record has failed for good. Default: `block` with stop-on-first-failure,
-    /// else `continue`.
+    /// else `continue`. Set `continue` if the key may go on without the record.
     pub on_failure: Option<OnFailure>,
 }
 

@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(dispatcher.lanes.in_memory().0, 1);
     }
 
-    /// A list of stops says that the record which stopped a lane is gone. Whoever owns the partition by now
+    /// A list of stops says that the record which stopped a lane is gone. The instance that owns the partition now
     /// tells the lane to go on.
     #[tokio::test(start_paused = true)]
     async fn a_lane_of_a_partition_that_has_gone_is_not_told_to_go_on() {

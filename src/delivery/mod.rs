@@ -13,7 +13,7 @@
 //!   reads (`query`), and shares memory (`budget`). A fetch reads the pending records from the low watermark
 //!   on, in id order, without those in memory.
 //! * **lanes** keep each key of each handler in order. A record is admitted to its lane, waits for its run, and
-//!   stays in memory until its outcome is durable. What the lanes want of other stations, they *wish* (`wishes`).
+//!   stays in memory until its outcome is durable. If the lanes need another station, they add a *wish* (`wishes`).
 //! * **execute** runs the runs in tasks and calls the user's code, in one place (`call`). Each run ends with a
 //!   report of the outcome of each of its records.
 //! * **settle** writes outcomes in batches, each under the instance's fence row, and leaves no reply in doubt.
@@ -31,18 +31,18 @@
 //! | --- | --- |
 //! | lane | the queue of one key for one handler |
 //! | run | the records of a lane that one task handles, one call after another or as a batch |
-//! | flight | a run under way; whatever ends it, it reports |
+//! | flight | a run under way; every end of it leads to a report |
 //! | stop | a lane that stands still, and the record that causes it |
 //! | hold | to move a record of a stopped lane out of the pending set |
 //! | stale | rows of a lane that changed since the fetch under way began: they do not count |
 //! | missed | a record that was fetched and not admitted, or requeued: the next fetch begins at the head |
-//! | hot | a partition one of whose lanes wants more than its share of memory: it is fetched by itself |
-//! | hot handler | a handler that wants more than its share of memory: it is fetched by itself, too |
+//! | hot | a partition with a lane that fills more than its share of memory: it is fetched by itself |
+//! | hot handler | a handler that fills more than its share of memory: it is fetched by itself, too |
 //! | exhausted | a hot partition whose last fetch brought nothing that could be admitted |
 //! | releasing | a lane whose held records return in steps |
-//! | suspected | a record or a partition that earlier processes have crashed with |
-//! | refused | a write that the database rejects by itself: it is tried again, its lane waits |
-//! | lost | a record of which nobody knows what its call has done: it is fetched again |
+//! | suspected | a record or a partition during whose work earlier processes have crashed |
+//! | refused | a write that the database rejects even alone: it is tried again, and its lane waits |
+//! | lost | a record whose call has an unknown end: it is fetched again |
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::work::{Item, LaneId};
 use crate::{handler::Entry, record::Change, rules::lifecycle::lane_goes_on, store::StoreError};
 
-/// How a record left its run. Rare and large contents are boxed, because outcomes change hands several times.
+/// How a record left its run. Rare and large contents are boxed, because outcomes are moved several times.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// Completed. The completion is to be written.

@@ -6,7 +6,7 @@ use crate::{
     telemetry::Signal,
 };
 
-/// Stands for an error text that the database refuses.
+/// The replacement of an error text that the database refuses.
 pub(super) const NO_TEXT: &str = "(the error text could not be stored)";
 
 /// The error of a record that so many processes did not survive.

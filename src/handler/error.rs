@@ -265,7 +265,7 @@ impl Source {
 impl Drop for Source {
     fn drop(&mut self) {
         let error = self.0.take();
-        // The result of the drop is of no use.
+        // The result of the drop does not matter.
         let _ = caught(move || drop(error));
     }
 }

@@ -10,7 +10,7 @@ use crate::{
 
 impl<DB: Database> Outbox<DB> {
     /// Creates the tables or upgrades them to this build's version. Several processes may migrate at once.
-    /// Tables that a DBA has made from [`migration_script`](Self::migration_script) are taken over, whatever
+    /// Tables that a DBA has created from [`migration_script`](Self::migration_script) are accepted, whatever
     /// their version. Tables of a newer build stay unchanged.
     ///
     /// ```

@@ -17,8 +17,8 @@ pub fn renew_after(lease: Duration) -> Duration {
     lease / RENEWED_AFTER
 }
 
-/// Whether a handler has so many records waiting that no more are claimed for it. What is claimed and waits
-/// is kept from other instances, and a slow handler must not fill the memory.
+/// Whether a handler has so many records waiting that no more are claimed for it. Claimed records that wait
+/// are kept from other instances, and a slow handler must not fill the memory.
 pub fn has_enough(waiting: usize, batch_size: usize) -> bool {
     waiting >= batch_size.div_ceil(WAITING_PART)
 }
@@ -29,7 +29,7 @@ pub fn meets_others(from: RecordId, last: RecordId, claimed: usize) -> bool {
     last.saturating_sub(from) >= RecordId::try_from(claimed).unwrap_or(RecordId::MAX)
 }
 
-/// How long outcomes wait for those of the runs beside them.
+/// How long outcomes wait for the outcomes of other runs.
 pub const GATHERED_FOR: Duration = Duration::from_millis(2);
 
 /// How long the first of so many outcomes waits before they are written. The records of a batch mostly end one
@@ -39,11 +39,11 @@ pub fn gather_time(outcomes: usize, batch_size: usize, running: bool) -> Duratio
 }
 
 /// The leases of a record that may run out before it is a suspect, whose crashes count. A lease that runs out
-/// does not tell its cause, and whatever the process held has lost its leases with it.
+/// does not show its cause, and all records of the process lose their leases together.
 const UNSUSPECTED: u32 = 2;
 
 /// The crashes that count against a record of which so many leases have run out in a row. A suspect is claimed
-/// alone, so they were its own.
+/// alone, so the crashes were its own.
 pub fn crashes_of_a_suspect(run_out: u32) -> u32 {
     run_out.saturating_sub(UNSUSPECTED)
 }
@@ -169,7 +169,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
-        /// Claims go on until every pending record is claimed, wherever they begin, whatever is committed late
+        /// Claims go on until every pending record is claimed, from any beginning, with records that commit late
         /// and however often a claim reads the index.
         #[test]
         fn every_pending_record_is_claimed(
@@ -193,7 +193,7 @@ mod tests {
             }
             prop_assert!(progress.is_none() || by_index.next().is_none());
             if progress.is_none() {
-                // A commit is followed by a claim: what came after the last one is wanted anew.
+                // Each commit is followed by a claim, so records that came after the last claim are wanted again.
                 prop_assert!(pending.len() <= 1, "{pending:?}");
             }
         }

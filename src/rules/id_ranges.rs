@@ -123,7 +123,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
-        /// Beside a set of ids, which is told the same.
+        /// Compared with a plain set of ids.
         #[test]
         fn it_is_a_set_of_ids(
             steps in prop::collection::vec(

@@ -1,6 +1,6 @@
 //! The rules: every decision of Keylane, as functions of their arguments.
 //!
-//! No `async`, no clock, no randomness, no IO in this folder (`tests/tidy.rs` checks it). A time is an
+//! No `async`, no clock, no randomness, no IO in this folder (`tests/tidy` checks it). A time is an
 //! argument: a [`Duration`](std::time::Duration) on some monotonic clock. Chance is an argument: a number in
 //! `0..1`. The state of the cluster is a view. The same functions run in production, in simulations and in
 //! model checks.
@@ -17,7 +17,7 @@
 //! | [`claim`] | what to claim next in claimed mode, and when to renew |
 //! | [`crashes`] | how crashes of the owners count against a record |
 //! | [`reading`] | which statements find the pending records |
-//! | [`horizon`] | nothing: what the database tells of its ids |
+//! | [`horizon`] | nothing: it is what the database tells of its ids |
 //! | [`watermark`] | the id at which a fetch must begin |
 //! | [`witnesses`] | the same, while transactions stay open |
 //! | [`id_ranges`] | which ids are not read again when an open transaction ends |

@@ -23,7 +23,7 @@ pub fn fetch_size(limits: FetchLimits, in_flight: usize, in_flight_bytes: usize,
     let slots = limits.max_in_flight.saturating_sub(in_flight);
     let bytes = limits.max_in_flight_bytes.saturating_sub(in_flight_bytes);
     let by_bytes = bytes / mean_bytes.max(1);
-    // If no record is in flight, one is fetched, however large, so that no record waits for ever.
+    // If no record is in flight, one is fetched, even a large one, so that no record waits without end.
     let least = usize::from(in_flight == 0);
     limits.batch_size.min(slots).min(by_bytes).max(least)
 }

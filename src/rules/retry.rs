@@ -18,31 +18,38 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RetryPolicy {
-    /// How the delay grows. Default: exponential, 2 s and doubling.
+    /// How the delay grows. Default: exponential, 2 s and doubling. Change it if the cause of failures usually
+    /// passes sooner or later.
     pub backoff: Backoff,
-    /// The number of attempts after the first. Default 3; with 0 a record is never retried.
+    /// The number of attempts after the first. Default 3; with 0 a record is never retried. Raise it if failures
+    /// usually pass.
     pub max_retries: u32,
-    /// The longest delay, before jitter and also for `Retry-After`. Default 1 min.
+    /// The longest delay, before jitter and also for `Retry-After`. Default 1 min. Raise it together with
+    /// [`max_retries`](field@Self::max_retries) for long outages.
     #[serde(with = "crate::duration::max_delay")]
     pub max_delay: Duration,
     /// A share of the delay, from 0 to 1: the delay is drawn from `delay * (1 ± jitter)`. Default 0. Raise it
     /// if many records fail at the same time and would be retried at the same time.
     pub jitter: f64,
-    /// The classes of errors that are retried. If empty, all are. Default: empty.
+    /// The classes of errors that are retried. If empty, all are. Default: empty. Set it if few kinds of errors pass
+    /// by themselves.
     pub retry_on: Vec<String>,
-    /// The classes of errors that are never retried, even if `retry_on` has them. Default: empty.
+    /// The classes of errors that are never retried, even if `retry_on` has them. Default: empty. Set it for errors
+    /// that no retry fixes.
     pub never_on: Vec<String>,
     /// How long a record waits for an unreachable target, from its first such failure on, as the process that
-    /// owns it has seen it. Up to then these failures do not count; after it, they are failed attempts like
-    /// all others. After a restart or a handover the time begins anew. Default 24 h. With 0 they always count.
+    /// owns it has seen it. Until then these failures do not count. After it, they are failed attempts like all
+    /// others. After a restart or a handover the time starts again. Default 24 h. With 0 they always count.
+    /// Shorten it if a record is useless after some time.
     #[serde(with = "crate::duration::max_unavailable")]
     pub max_unavailable: Duration,
     /// How long a record waits for an unreachable target until [`Signal::TargetAway`](crate::Signal) raises
     /// an alarm for its handler, and the health is degraded. Default 5 min. Keep it below `max_unavailable`:
-    /// otherwise records fail before anybody is told.
+    /// otherwise records fail before the alarm.
     #[serde(with = "crate::duration::unavailable_alarm")]
     pub unavailable_alarm: Duration,
-    /// What becomes of a record that this build cannot decode. Default [`OnUndecodable::Wait`].
+    /// What becomes of a record that this build cannot decode. Default [`OnUndecodable::Wait`]. Change it if no other
+    /// build will come.
     pub undecodable: OnUndecodable,
 }
 

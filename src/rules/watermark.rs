@@ -207,8 +207,8 @@ impl LowWatermark {
         self.witnesses.lists()
     }
 
-    /// The ids from this one on that were not seen: `reach` of them at most, so that one scan does not look at all that a
-    /// large transaction has written. Then, if these are all, `reach` ids behind what was read.
+    /// The ids from this one on that were not seen: `reach` of them at most, so that one scan does not read all rows of a
+    /// large transaction. If these are all, also `reach` ids behind what was read.
     pub(super) fn others(&self, from: RecordId, reach: i64) -> Vec<(RecordId, RecordId)> {
         let (mut others, mut left) = (Vec::new(), reach);
         for (first, last) in self.witnesses.others(from).unwrap_or_default() {

@@ -182,7 +182,7 @@ impl Witnesses {
         self.read.as_ref().map(|read| self.seen.last().map_or(read.to, |last| last.max(read.to)))
     }
 
-    /// The ids that a fetch from this id on has to look at up to [`Witnesses::top`]: all but those that were
+    /// The ids that a fetch from this id on has to read up to [`Witnesses::top`]: all except those that were
     /// seen. `None` if it costs less to walk over all.
     pub fn others(&self, from: RecordId) -> Option<Vec<(RecordId, RecordId)>> {
         let top =

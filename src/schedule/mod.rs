@@ -142,7 +142,7 @@ impl From<serde_json::Error> for ScheduleError {
 ///     .header("tenant", "north")
 ///     .trace_id("4bf92f35")
 ///     .dedup_key("request-17") // a second call with it writes nothing
-///     .event_id(uuid::Uuid::now_v7()) // which an inbox knows it by
+///     .event_id(uuid::Uuid::now_v7()) // by which an inbox recognises it
 ///     .after(Duration::from_secs(60)) // or .at(time)
 ///     .expires_after(Duration::from_secs(3600)); // or .expires_at(time)
 /// let order = OrderPlaced { id: 42 };
@@ -206,7 +206,7 @@ impl ScheduleOptions {
     /// left or not and whether the event was due or not. From then on its handlers are not called: the record
     /// has failed with class `expired`. A fallback handler is called with that failure. Without a fallback
     /// handler the record is failed, and `on_failure` decides about its lane. `block` stops the key for an
-    /// event that is of no use any more, so give handlers of such events `on_failure = "continue"`.
+    /// event that is useless by then, so give handlers of such events `on_failure = "continue"`.
     #[must_use]
     pub fn expires_after(mut self, time: Duration) -> Self {
         self.deadline = Some(Deadline::After(time));

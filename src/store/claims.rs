@@ -48,10 +48,10 @@ pub trait ClaimStore: Send + Sync + 'static {
     /// other mode is in use.
     async fn enter(&self, wanted: Mode) -> Result<Mode, StoreError>;
 
-    /// Claims records that nobody else claims or is about to, in one transaction of three steps.
+    /// Claims records that no other instance has claimed or is claiming, in one transaction of three steps.
     async fn claim_records(&self, claim: Claiming) -> Result<Claimed, StoreError>;
 
-    /// Begins the leases of these records again. Returns those that this owner does not hold any more.
+    /// Restarts the leases of these records. Returns the records that this owner no longer holds.
     async fn renew_claims(
         &self,
         owner: InstanceId,
@@ -69,7 +69,7 @@ pub trait ClaimStore: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct Claiming {
-    /// Who claims.
+    /// The owner of the claims.
     pub owner: InstanceId,
     /// The length of the lease, from the claim on, by the database's clock.
     pub lease: Duration,
@@ -100,9 +100,9 @@ pub struct Claimed {
     /// The claimed records in id order. The generation of each is the token of its claim.
     pub records: Vec<Record>,
     /// The number of records that the first step has found. The second step claims all of them, unless a row
-    /// was changed in spite of its lock.
+    /// was changed although it was locked.
     pub selected: usize,
-    /// Whether there may be more of them.
+    /// Whether there may be more such records.
     pub is_full: bool,
     /// How many leases of a suspect have run out. 0 for other sources.
     pub crashes: u32,

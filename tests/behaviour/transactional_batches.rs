@@ -159,8 +159,7 @@ pub(crate) async fn a_batch_of_one_key_is_a_run_of_it<T: User>(stage: &Stage<T>)
 }
 
 pub(crate) async fn what_is_spent_in_a_batch_blocks_its_key<T: User>(stage: &Stage<T>) {
-    let (handler, _) =
-        book(stage, |(event, _): &Called| (&*event.key, event.number) == ("key-2", 2)).await;
+    let (handler, _) = book(stage, |(event, _): &Called| (&*event.key, event.number) == ("key-2", 2)).await;
     let outbox = stage.outbox([Registration::transactional_mixed_batch("books", SIZE, handler)]).await;
     let events = dealt(3, 4);
     stage.schedule(&outbox, &events).await;

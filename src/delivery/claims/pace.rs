@@ -8,7 +8,7 @@ use crate::{
     store::Source,
 };
 
-/// What the last claims tell of other instances and of handlers.
+/// What the last claims show of other instances and of handlers.
 #[derive(Default)]
 pub(super) struct Pace {
     /// Whether the last claim in the order of ids has passed over records, which others have claimed. Set by

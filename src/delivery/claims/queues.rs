@@ -42,7 +42,7 @@ pub(super) struct Queues {
     start: Instant,
     /// By the number of the handler. Added by `push`.
     queues: BTreeMap<usize, Queue>,
-    /// The handler whose turn was last. Moved on by `next_run`.
+    /// The handler that had the last turn. Moved on by `next_run`.
     turn: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The station of claims: what this instance holds, and what it wants of the database.
+//! The station of claims: the records that this instance has claimed, and what to claim next.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
     telemetry::Signal,
 };
 
-/// The pause until a record that no handler of this build takes is claimed again, by whoever comes first.
+/// The pause until a record without a handler in this build may be claimed again, by any instance.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(30);
 /// The stored error of such a record.
 const UNKNOWN: &str = "the instance that claimed it has no handler for it";
@@ -52,7 +52,7 @@ pub(in crate::delivery) struct Claims {
     held: HashMap<RecordId, Held>,
     /// The payload bytes of the claims. Follows `held`.
     bytes: usize,
-    /// Those of the records that wait for their calls.
+    /// The claimed records that wait for their calls.
     waiting: Queues,
     /// Outcomes that wait for a write. Pushed by `land`, `admit` and `stop`, taken by `next_outcomes`.
     outcomes: Outcomes,
@@ -65,7 +65,7 @@ pub(in crate::delivery) struct Claims {
     max_crashes: u32,
     /// Signals that wait to be emitted. Pushed by `admit` and `land`, taken by `take_signals`.
     signals: Vec<Signal>,
-    /// How claims and writes of outcomes alternate. Told by `admit`.
+    /// How claims and writes of outcomes alternate. Updated by `admit`.
     pace: Pace,
     /// How many handlers the last claim left out, because they had enough. Set by `next_claim`.
     left_out: usize,
@@ -138,7 +138,7 @@ impl Claims {
         self.wants.failed(wanted.source, now);
     }
 
-    /// Takes claimed records in. Their leases began at `began`, on the clock.
+    /// Adds claimed records. Their leases began at `began`, on the clock.
     pub(in crate::delivery) fn admit(
         &mut self,
         wanted: &Wanted,
@@ -217,7 +217,7 @@ impl Claims {
         self.waiting.next_run(transactional, now)
     }
 
-    /// Takes the outcomes of a run in.
+    /// Adds the outcomes of a run.
     pub(in crate::delivery) fn land(&mut self, landed: Landed, now: Instant) {
         if !landed.goes_on {
             self.waiting.end(landed.handler);
@@ -271,8 +271,8 @@ impl Claims {
         self.outcomes.next(self.limits.batch_size, self.waiting.is_running(), now)
     }
 
-    /// Whether claims and writes of outcomes take turns. Of one writer the two would only wait for each other.
-    /// Beside other instances, what is claimed ahead is what their claims have to pass over.
+    /// Whether claims and writes of outcomes take turns. If the database has one writer, the two would only wait
+    /// for each other. Beside other instances, records that are claimed ahead make their claims slower.
     pub(in crate::delivery) fn are_in_turn(&self, one_writer: bool) -> bool {
         one_writer || self.pace.meets_others()
     }
@@ -282,7 +282,7 @@ impl Claims {
         self.waiting.is_running() && self.pace.settles_by().is_some_and(|by| now < by)
     }
 
-    /// These outcomes are durable or belong to claims that have ended, but for those of the refused records.
+    /// These outcomes are durable or belong to claims that have ended, except those of the refused records.
     pub(in crate::delivery) fn settled(
         &mut self,
         outcomes: Vec<ClaimOutcome>,
@@ -321,7 +321,7 @@ impl Claims {
         lost.len()
     }
 
-    /// The lease has lapsed: others may have claimed what was held. Outcomes that are known are still written,
+    /// The lease has lapsed: other instances may have claimed the records. Known outcomes are still written,
     /// unless a newer claim has come.
     pub(in crate::delivery) fn lapse(&mut self) {
         self.waiting.take_all().for_each(drop);
@@ -330,11 +330,11 @@ impl Claims {
         self.wants.want_all();
     }
 
-    /// Nothing more begins: what waits is given back.
+    /// Nothing more begins: records that wait are released.
     pub(in crate::delivery) fn stop(&mut self) {
         if !std::mem::replace(&mut self.stopping, true) {
             self.release_waiting();
-            // The last try: what is refused again is left to its lease.
+            // The last try: if an outcome is refused again, its record comes again after the lease.
             self.outcomes.retry_all();
         }
     }

@@ -50,7 +50,7 @@ impl Wants {
 
     /// There may be pending records.
     pub(super) fn want(&mut self) {
-        // What was committed since the claim under way was sent is not in its answer.
+        // Records that were committed after the claim under way was sent are not in its answer.
         self.woken |= self.claiming;
         self.progress.get_or_insert(Progress::new(Partition::FIRST));
     }

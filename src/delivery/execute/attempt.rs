@@ -72,8 +72,8 @@ pub(super) async fn decide(
     Outcome::of(change.unwrap_or(Change::Complete))
 }
 
-/// SignalLog whether the record waits for the target of its handler. Failures that count keep the wait, so that
-/// it does not begin anew with the next one.
+/// Tracks whether the record waits for the target of its handler. Failures that count keep the wait, so that it
+/// does not start again with the next failure.
 fn track_wait(record: &Record, step: Step, unavailable: bool, entry: &Entry, context: &ExecContext) {
     let id = record.delivery.id;
     let told = match step {
@@ -339,7 +339,7 @@ mod tests {
         for age in [Duration::ZERO, two_days] {
             let led_to = while_away(age, 3, &[0, 1, 2, 3, 4, 5]).await;
             let outcomes: Vec<_> = led_to.iter().map(|(outcome, _)| *outcome).collect();
-            // A failure that counts does not begin the wait anew.
+            // A failure that counts does not restart the wait.
             assert_eq!(outcomes, ["waits", "waits", "waits", "counts", "counts", "completed"], "{age:?}");
         }
     }

@@ -18,7 +18,7 @@ pub(super) async fn handle(
 }
 
 /// Calls the handler with several records. If the call fails as a whole, its first record fails. If the call
-/// returns no results, its first record fails too: else the same call would repeat for ever.
+/// returns no results, its first record fails, too, because otherwise the same call would repeat without end.
 pub(super) async fn handle_batch(
     call: &dyn BatchCall,
     records: &[&Record],

@@ -1,7 +1,7 @@
 //! A flight: a run under way. It owns its records until it has reported the outcome of each.
 //!
 //! Every end of the task of a flight leads to a report: the last record, a lapsed lease, a panic around the
-//! flight, a cancellation before the first poll. The report has the known outcomes, and all other records as
+//! flight, a cancellation before the first poll. The report has the known outcomes, and lists all other records as
 //! untried or lost. No outcome is lost, and no lane stays marked as running.
 
 use std::{future::Future, pin::pin, task::Poll, time::Duration};

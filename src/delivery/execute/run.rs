@@ -80,7 +80,7 @@ async fn run_batch(flight: &mut Flight<'_>, entry: &Entry, call: &dyn BatchCall,
         let mut failed = false;
         for record in records.by_ref().take(count) {
             // The prefix rule: once a lane may not go on, its later results do not count. The same holds
-            // after a failure that lets the lane go on, because the handler was told to stop there.
+            // after a failure that lets the lane go on, because a handler must stop there.
             let result = results.next().filter(|_| !failed && flight.next(lane).is_some());
             let Some(result) = result else {
                 flight.stop(lane);
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(batch(&[], failing(5)).await.1, [done, done, done, done, retry]);
     }
 
-    /// Its lane goes on, and the handler was told to stop there all the same.
+    /// Its lane goes on, although the handler must stop there.
     #[tokio::test(start_paused = true)]
     async fn no_result_counts_behind_a_failure_for_good() {
         let results = |ids: &[i64]| {

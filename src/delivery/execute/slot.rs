@@ -18,7 +18,7 @@ use crate::{
 const CONFLICTS: u32 = 6;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(10);
 
-/// What became of the records of a transaction, without doubt.
+/// The certain outcome of a transaction.
 pub(super) enum Transacted {
     Committed,
     Untried,
@@ -38,7 +38,7 @@ pub(super) struct SlotPool {
     claimed: bool,
     /// Free fence rows. Taken by `slot`, returned by the drop of a slot.
     idle: Mutex<Vec<FenceRow>>,
-    /// Nudged when a fence row in doubt is resolved and free: no report tells of it.
+    /// Nudged when a fence row in doubt is resolved and free, because no report says so.
     freed: Wake,
     /// Nudged by `resolve` when a fence row was found closed: this instance has been evicted.
     evicted: Wake,

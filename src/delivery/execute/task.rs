@@ -11,7 +11,7 @@ use crate::delivery::outcome::{Landed, Report, Run};
 /// The most flights in one report, of those that have waited.
 const REPORTED_TOGETHER: usize = 32;
 
-/// Flights that have landed and are not reported. Dropping the arrivals reports them, whatever ends the task.
+/// Flights that have landed and are not reported. Dropping the arrivals reports them, so that every end of the task does.
 struct Arrivals<'a> {
     /// Pushed when a flight lands, emptied by each report.
     flights: Vec<Landed>,

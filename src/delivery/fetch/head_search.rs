@@ -10,13 +10,13 @@ use crate::{
 /// While records are in memory and the search is cheap, one in this many polls searches.
 const POLLS_PER_SEARCH: u32 = 5;
 
-/// The number of records fetched since the last search from which on its time says nothing of the next one:
-/// to walk over so many that are done takes some 10 ms.
+/// The number of records fetched since the last search after which its time does not predict that of the next one:
+/// to walk over so many finished records takes some 10 ms.
 const RECORDS_PER_SEARCH: usize = 4_096;
 
 /// A search for a head reads the index entries of all finished records of the partition that the database
-/// cannot remove yet, because a transaction is open. So one poll searches only as many partitions as take
-/// little time. How many that are, a search of a few partitions shows.
+/// cannot remove yet, because a transaction is open. So one poll searches only as many partitions as it can in
+/// little time. A search of a few partitions shows how many these are.
 pub(super) struct HeadSearch {
     /// The number of partitions per search. Written by `took`.
     partitions: usize,

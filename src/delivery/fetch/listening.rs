@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::{rules::pacing, vitals::ListenState};
 
-/// What this process knows of the commits of others.
+/// What this process knows of the commits of other processes.
 pub(super) struct Listening {
     /// Whether notifications of other processes are received. Changed by the runtime.
     listen_state: ListenState,

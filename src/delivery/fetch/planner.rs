@@ -41,7 +41,7 @@ pub(in crate::delivery) struct Planner {
     poll_interval: Duration,
     /// How memory is shared. Changed by most calls.
     budget: Budget,
-    /// The watermark: from which id on pending records are read. Moved on by fetches and settles.
+    /// The low watermark: the id from which pending records are read. Moved on by fetches and settles.
     readings: Readings,
     /// The partitions whose stops are known. Written by `begin`, `answered` and `read_stops_again`.
     stop_reads: StopReads,

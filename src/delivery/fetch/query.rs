@@ -39,7 +39,7 @@ pub(in crate::delivery) struct FetchRequest {
     pub(in crate::delivery) handlers: Handlers,
     /// Whether the fetch is of a part: some partitions or one handler, each partition from its own head.
     pub(in crate::delivery) part: bool,
-    /// Where pending records are read from. Moved on by the fetch.
+    /// The id from which pending records are read. Moved on by the fetch.
     pub(in crate::delivery) reading: Reading,
 }
 
@@ -64,7 +64,7 @@ pub(in crate::delivery) struct FetchResult {
 }
 
 /// Reads from the database. The stops are read before the records: if the list does not name a lane, no other
-/// instance has stopped that lane when the records are read. Its own stops this instance knows.
+/// instance has stopped that lane when the records are read. This instance knows its own stops.
 pub(in crate::delivery) async fn fetch(store: Arc<dyn Store>, request: FetchRequest) -> FetchResult {
     let (stops, suspicions, records) = (Vec::new(), Vec::new(), Vec::new());
     let (new, more, more_due) = (false, false, false);
@@ -126,8 +126,8 @@ impl FetchRequest {
         self.turn.iter().copied().collect()
     }
 
-    /// Whether the fetch can be left out: this process has no reason to fetch, and nobody has committed
-    /// anything.
+    /// Whether the fetch can be left out: this process has no reason to fetch, and no other connection has
+    /// committed.
     async fn is_in_vain(&mut self, store: &dyn Store) -> Result<bool, StoreError> {
         // The version is read before the records: a commit in between is fetched once more.
         Ok(self.is_unasked() && self.repeats(store.version().await?))

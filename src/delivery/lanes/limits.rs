@@ -18,7 +18,7 @@ struct Limited {
     rate: Option<Rate>,
     /// Whether the handler is transactional. Never changes.
     transactional: bool,
-    /// Lanes that are ready but for the limit. Pushed when a lane becomes ready, popped by `next`.
+    /// Lanes that are ready and wait only for the limit. Pushed when a lane becomes ready, popped by `next`.
     waiting: VecDeque<LaneId>,
     /// Runs under way. Raised by `begin`, lowered by `end`.
     running: usize,

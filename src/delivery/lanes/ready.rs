@@ -30,7 +30,7 @@ pub(super) struct Ready {
     transactional: VecDeque<LaneId>,
     /// Lanes of handlers with limits, which wait apart too.
     limits: Limits,
-    /// Which of the records that run alone has its turn.
+    /// The turns of the records that run alone.
     turns: Turns,
 }
 

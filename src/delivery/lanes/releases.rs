@@ -27,7 +27,7 @@ pub(super) struct Release {
     seen: bool,
     /// Whether the next step is under way. Set by `due`, cleared by `step_ends`.
     asked: bool,
-    /// Whether a step is durable and no list has told since how far it went. Set by `step_ends`.
+    /// Whether a step is durable and no later list has shown how far it went. Set by `step_ends`.
     moved: bool,
 }
 
@@ -135,7 +135,7 @@ impl Releases {
         self.next_step
     }
 
-    /// A step of the lane is durable. The next list of stops tells how far it went.
+    /// A step of the lane is durable. The next list of stops shows how far it went.
     pub(super) fn step_ends(&mut self, lane: &Lane) {
         if let Some(release) = self.lanes.get_mut(lane) {
             (release.seen, release.asked, release.moved) = (false, false, true);

@@ -321,7 +321,7 @@ impl Lanes {
             self.0.lane_settled(lane, id, change, settled.releasing > 0);
             self.0.table.remove_if_idle(lane);
         }
-        // Some records were not in the expected state. They have left memory, so a fetch looks for them.
+        // Some records were not in the expected state. They have left memory, so a fetch searches for them.
         if settled.applied + settled.held < batch.len() - of_lanes {
             self.0.wishes.missed = PartitionSet::ALL;
         }
@@ -336,7 +336,7 @@ impl Lanes {
     }
 
     /// The database refuses a write of this lane for the first time. Until the write is durable, no record of
-    /// the lane runs: else a later record would be delivered before an earlier one is settled.
+    /// the lane runs, because a later record would be delivered before an earlier one is settled.
     pub(in crate::delivery) fn refused(&mut self, lane: LaneId) {
         if let Some(state) = self.0.table.get_mut(lane) {
             state.refused += 1;

@@ -16,7 +16,7 @@ pub(super) struct LaneTable {
     places: Slab<LaneState>,
     /// The places by the hash of the name. Written together with `places`.
     by_name: HashTable<u32>,
-    /// A random state per table, so that nobody can choose keys that collide. Never changes.
+    /// A random state per table, so that keys cannot be chosen to collide. Never changes.
     hasher: foldhash::fast::RandomState,
 }
 

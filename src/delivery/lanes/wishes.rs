@@ -26,12 +26,12 @@ pub(in crate::delivery) struct Wishes {
     pub(in crate::delivery) missed: PartitionSet,
     /// Partitions whose stops are to be read again.
     pub(in crate::delivery) stops: PartitionSet,
-    /// Partitions with a released lane: they are fetched however full memory is.
+    /// Partitions with a released lane: they are fetched even if memory is full.
     pub(in crate::delivery) released: PartitionSet,
 }
 
 impl Wishes {
-    /// A lane of these partitions goes on, perhaps in steps: its row tells how far.
+    /// A lane of these partitions goes on, perhaps in steps: its row says how far.
     pub(super) fn read_stops_of(&mut self, partition: PartitionSet) {
         self.stops = self.stops.union(partition);
         self.released = self.released.union(partition);

@@ -2,8 +2,8 @@
 //! does not fit.
 //!
 //! A refused write is tried again, at growing distances, as long as this instance owns its partition. Its
-//! lane waits, else a later record would be delivered before an earlier one is settled. All other lanes go
-//! on.
+//! lane waits, because otherwise a later record would be delivered before an earlier one is settled. All other
+//! lanes go on.
 
 use std::time::Duration;
 

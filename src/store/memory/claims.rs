@@ -105,7 +105,7 @@ impl Outbox {
     fn take_claim(&mut self, id: RecordId, claim: &Claiming, now: Instant) -> Generation {
         let mut token = 0;
         self.records.change(id, |row| {
-            // Who still owns it has let its lease run out.
+            // The present owner has let its lease run out.
             row.lock_crashes = row.lock_owner.map(|_| row.lock_crashes.unwrap_or_default() + 1);
             row.status = Status::Delayed;
             row.next_attempt = now.checked_add(claim.lease);

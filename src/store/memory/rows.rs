@@ -29,7 +29,7 @@ pub(super) struct Row {
     pub(super) expires: Option<Instant>,
     pub(super) completed: Option<Instant>,
     pub(super) last_error: Option<String>,
-    /// Who has claimed the record; its next attempt is then the end of the lease.
+    /// The owner of the claim. The time of the next attempt is then the end of the lease.
     pub(super) lock_owner: Option<InstanceId>,
     /// The token of the last claim.
     pub(super) lock_token: i64,
@@ -48,7 +48,7 @@ pub(super) struct Rows {
 }
 
 impl Row {
-    /// A pending row of a record that nobody has handled yet.
+    /// A pending row of a record that was not handled yet.
     pub(super) fn pending(new: NewRecord, created: Instant) -> Self {
         Self {
             new,

@@ -36,7 +36,7 @@ pub(crate) struct Dialect {
     pub(crate) insert_new: (&'static str, &'static str),
     /// The end of a SELECT that locks its rows.
     pub(crate) lock: &'static str,
-    /// Forces an index, whatever the statistics say; `@` is the index.
+    /// Forces an index in spite of the statistics; `@` is the index.
     pub(crate) by: &'static str,
     /// The start of a DELETE that forces an index; `@1` is the table, `@2` the index.
     pub(crate) delete: &'static str,

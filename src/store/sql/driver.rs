@@ -125,7 +125,7 @@ pub(crate) trait Driver: Database {
     /// Opens a connection outside of the pool, with the current options of the pool, and sets it up for its
     /// role.
     fn connect(pool: &Self::Pool, session: Session) -> DriverResult<'static, Self::Connection>;
-    /// How long a connection of this role may rest. After a longer rest the server may have closed it.
+    /// How long a connection of this role may be idle. After a longer time the server may have closed it.
     fn longest_rest(_: Role) -> std::time::Duration {
         std::time::Duration::MAX
     }

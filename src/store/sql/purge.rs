@@ -130,7 +130,7 @@ impl<D: Driver> SqlStore<D> {
         .await
     }
 
-    /// Purges a batch of instances that are gone for long, with their fence rows.
+    /// Purges a batch of instances that ended long ago, with their fence rows.
     pub(super) async fn purge_some_instances(&self, silent_for: Duration) -> Result<usize, StoreError> {
         let values = vec![micros(silent_for), Value::Int(BATCH as i64)];
         let gone = self.read("purge instances", safe(&self.sql.old_instances), values, &[Kind::Text]).await?;

@@ -2,7 +2,7 @@
 //! with one descent of the index where a list of ids takes one descent per id.
 //!
 //! A range holds the ids of the list and no others, so a statement touches the same rows in both forms. InnoDB gets
-//! lists all the same: it locks the row behind a range, which may belong to an open transaction.
+//! lists nevertheless: it locks the row behind a range, which may belong to an open transaction.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::record::RecordId;
 
 /// The least number of ids per range, on average. Below it, PostgreSQL takes longer for ranges than for ids.
 const LEAST_IDS: usize = 3;
-/// The most ranges of a condition. SQLite compiles each range anew and limits the depth of a condition.
+/// The most ranges of a condition. SQLite compiles each range again and limits the depth of a condition.
 const MOST_RANGES: usize = 16;
 
 /// The first and the last id of each range of neighbours, in ascending order. `None` if a list of the ids is as good.
@@ -28,7 +28,7 @@ pub(super) fn ranges(ids: &[RecordId]) -> Option<Vec<(RecordId, RecordId)>> {
     (ranges.len() * LEAST_IDS <= ids.len()).then_some(ranges)
 }
 
-/// What a statement says of its ids: the text that is replaced, and the condition in its place.
+/// The ids of a statement: the text that is replaced, and the condition in its place.
 pub(super) fn among(dialect: &Dialect, ids: &[RecordId]) -> (&'static str, String) {
     const LIST: &str = "id IN ({ids})";
     let ranges = dialect.or_of_ranges.then(|| ranges(ids)).flatten();

@@ -39,7 +39,7 @@ pub(super) async fn open(options: &PgConnectOptions) -> Result<PgConnection, sql
     opened.map_err(|error| blame(error, options, &["sslrootcert", "sslcert", "sslkey"]))
 }
 
-/// Whether connections of the pool keep prepared statements, which is not so behind a pooler that forgets
+/// Whether connections of the pool keep prepared statements, which is not so behind a pooler that loses
 /// them. The options show this setting only in their address.
 pub(super) fn caches_statements(pool: &PgPool) -> bool {
     let address = pool.connect_options().to_url_lossy();
@@ -68,7 +68,7 @@ fn settings(session: Session) -> String {
          SET default_transaction_isolation = 'read committed'; "
     );
     if session.role != Role::Control {
-        // The statistics of a queue table are always wrong: read the index in order whatever they say, plan
+        // The statistics of a queue table are always wrong: read the index in order in spite of them, plan
         // once, and never compile.
         sql.push_str(
             "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
@@ -78,7 +78,7 @@ fn settings(session: Session) -> String {
     sql.push_str(match session.role {
         Role::Poll => "SELECT pg_is_in_recovery()",
         Role::Settle | Role::Claim if session.async_commit => "SET synchronous_commit = off",
-        // Claims and evictions must not be lost, whatever the default of the server.
+        // Claims and evictions must not be lost, so this does not depend on the server's default.
         _ => {
             "SELECT set_config('synchronous_commit', 'on', false) \
               WHERE current_setting('synchronous_commit') = 'off'"

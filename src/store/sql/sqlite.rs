@@ -75,7 +75,7 @@ impl Driver for Sqlite {
             .busy_timeout(busy)
             .foreign_keys(true)
             .row_buffer_size(ROWS_AHEAD)
-            // Claims and evictions must not be lost, whatever the setting of the pool's connections.
+            // Claims and evictions must not be lost, so this does not depend on the pool's setting.
             .synchronous(if lazy { SqliteSynchronous::Normal } else { SqliteSynchronous::Full });
         Box::pin(async move { options.connect().await })
     }
