@@ -366,7 +366,7 @@ impl Config {
         if stale < cluster.rebalance_interval.saturating_mul(2) {
             problems.push(format!(
                 "cluster.stale_instance_timeout is {stale:?}, but must be at least twice \
-                 cluster.rebalance_interval ({:?}): a silent instance must be looked at more than once",
+                 cluster.rebalance_interval ({:?}): a silent instance must be checked more than once",
                 cluster.rebalance_interval
             ));
         }

@@ -99,6 +99,6 @@ impl Shared {
             Value::Text(bounded(error)),
         ];
         let done = DB::execute(conn, &self.sql.note_failure, values, self.named).await;
-        done.map(drop).map_err(InboxError::of::<DB>("note failure"))
+        done.map(drop).map_err(InboxError::of::<DB>("write failure"))
     }
 }

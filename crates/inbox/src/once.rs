@@ -53,7 +53,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
         if let Some(text) = text
             && let Err(error) = self.note_failure(event_id, group, &text, began.elapsed()).await
         {
-            tracing::warn!(target: "keylane_inbox", event_id, group, %error, "the failure of a message was not noted");
+            tracing::warn!(target: "keylane_inbox", event_id, group, %error, "the failure of a message was not written");
         }
         Err(error)
     }

@@ -17,8 +17,8 @@ pub trait SqlDatabase: Database + sealed::Sealed {
     /// The fragments of its statements.
     const DIALECT: &'static Dialect;
 
-    /// Whether the server may keep statements of this pool by names. A pooler in front of PostgreSQL may forget the
-    /// names; behind such a pooler, set `statement-cache-capacity=0`.
+    /// Whether the server may keep statements of this pool by names. A pooler in front of PostgreSQL may lose the
+    /// names. Behind such a pooler, set `statement-cache-capacity=0`.
     fn may_name(_: &Pool<Self>) -> bool {
         true
     }

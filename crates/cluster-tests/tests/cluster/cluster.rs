@@ -110,7 +110,7 @@ pub(crate) struct Cluster<T: Target> {
     /// Events that were scheduled, by key and step.
     pub(crate) events: BTreeMap<(u32, u32), Uuid>,
     /// Events that the database has lost or is about to lose.
-    pub(crate) forgotten: BTreeSet<Uuid>,
+    pub(crate) lost: BTreeSet<Uuid>,
     pub(crate) folder: PathBuf,
     /// The files of the worker processes.
     pub(crate) journals: Vec<PathBuf>,
@@ -171,7 +171,7 @@ impl<T: Target> Cluster<T> {
             outbox,
             journal,
             events,
-            forgotten: BTreeSet::new(),
+            lost: BTreeSet::new(),
             folder,
             journals,
             steps,

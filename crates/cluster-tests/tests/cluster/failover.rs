@@ -12,7 +12,7 @@ impl<T: Target> Cluster<T> {
         let steps = self.steps(records);
         let work = async |conn: &mut _| self.outbox.schedule_all(conn, &steps).await;
         let scheduled = self.outbox.transaction(work).await.expect("schedule");
-        self.forgotten.extend(scheduled.iter().map(|scheduled| scheduled.event_id));
+        self.lost.extend(scheduled.iter().map(|scheduled| scheduled.event_id));
     }
 }
 

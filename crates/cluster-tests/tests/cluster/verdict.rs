@@ -79,7 +79,7 @@ impl<T: Target> Cluster<T> {
     async fn history(&self) -> Vec<Event> {
         let files = self.journals.iter().cloned().chain([self.folder.join("producer")]);
         let mut history = history::read(files).expect("journals");
-        self.leave_out_forgotten(&mut history);
+        self.leave_out_lost(&mut history);
         history.extend(self.owners().await);
         history.sort_by_key(|event| event.at);
         let sql = format!("SELECT k, step FROM {}effect", self.prefix);
@@ -93,12 +93,12 @@ impl<T: Target> Cluster<T> {
     }
 
     /// Leaves out the events of records that the database has lost. A call of a worker has one record.
-    fn leave_out_forgotten(&self, history: &mut Vec<Event>) {
+    fn leave_out_lost(&self, history: &mut Vec<Event>) {
         let mut calls = BTreeSet::new();
         history.retain(|event| match &event.what {
             What::CallBegan { call, records, .. } => {
-                let forgotten = records.iter().any(|called| self.forgotten.contains(&called.event));
-                !(forgotten && calls.insert(*call))
+                let lost = records.iter().any(|called| self.lost.contains(&called.event));
+                !(lost && calls.insert(*call))
             }
             What::CallEnded { call, .. } => !calls.contains(call),
             _ => true,

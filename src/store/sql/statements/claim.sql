@@ -1,5 +1,6 @@
--- Claims partitions by compare-and-set. {claims} are generation * 256 + partition_no, as seen. An
--- owner counts while its instance is live; liveness only ever ends, so reading it needs no lock.
+-- Claims partitions by compare-and-set. {claims} are generation * 256 + partition_no, as read before. A partition
+-- is claimed only if its owner is not live. An instance that has ended never becomes live again, so reading its
+-- state needs no lock.
 UPDATE {outbox}partition {by:PRIMARY} SET owner = $1, generation = generation + 1, claimed_at = {now}
 WHERE partition_no IN ({partitions}) AND generation * 256 + partition_no IN ({claims})
   AND (owner IS NULL OR owner NOT IN

@@ -1,2 +1,2 @@
--- An instance was declared dead without a word: counted for all that it owned.
+-- An instance was evicted because it was silent: counts a crash for each partition that it owned.
 UPDATE {outbox}partition {by:PRIMARY} SET crashes = crashes + 1 WHERE owner = $1

@@ -1,2 +1,2 @@
--- Dead letters that are scheduled again, or given up.
+-- Deletes dead letters that are scheduled again or discarded.
 {delete:dead_letter by PRIMARY} WHERE id IN ({ids})

@@ -1,2 +1,2 @@
--- The dedup key of an event that was cancelled can be used again.
+-- The dedup key of a cancelled event can be used again.
 DELETE FROM {outbox}dedup WHERE dedup_key = $1

@@ -1,2 +1,2 @@
--- Which tables these are.
+-- A text that identifies these tables.
 SELECT {identity} FROM {outbox}meta WHERE id = 1

@@ -1,2 +1,2 @@
--- Those of these dead letters that are there: nobody else takes them.
+-- Locks the dead letters of the list that exist, so that no other transaction takes them.
 SELECT id FROM {outbox}dead_letter {by:PRIMARY} WHERE id IN ({ids}) ORDER BY id {lock}

@@ -1,2 +1,2 @@
--- Records as they are, for a settle that found some of them changed.
+-- The present state of records, for a settle that has found some of them changed.
 SELECT id, {int:attempts}, {int:status} FROM {outbox}record {by:PRIMARY} WHERE id IN ({ids}) {lock}

@@ -1,2 +1,2 @@
--- What an instance owns. Called by ClusterStore::claim.
+-- The partitions of an instance. Called by ClusterStore::claim.
 SELECT {int:partition_no}, generation FROM {outbox}partition WHERE owner = $1 ORDER BY partition_no

@@ -1,2 +1,2 @@
--- Their fence rows: without a row every late write is refused all the same.
+-- The fence rows of purged instances. Without a row every late write is refused, too.
 {delete:fence by PRIMARY} WHERE instance_id IN ({instances})

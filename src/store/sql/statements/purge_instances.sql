@@ -1,2 +1,2 @@
--- Rows of those gone for long. Called by ClusterStore::purge_instances.
+-- Rows of instances that ended long ago. Called by ClusterStore::purge_instances.
 {delete:instance by PRIMARY} WHERE instance_id IN ({instances})

@@ -1,2 +1,2 @@
--- Gives back what is left. Called by ClusterStore::leave.
+-- Releases the remaining partitions. Called by ClusterStore::leave.
 UPDATE {outbox}partition SET owner = NULL WHERE owner = $1

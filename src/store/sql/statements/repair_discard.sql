@@ -1,2 +1,2 @@
--- Failed records are given up.
+-- Failed records are discarded.
 {delete:record by PRIMARY} WHERE id IN ({ids}) AND status = 2

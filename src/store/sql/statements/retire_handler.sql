@@ -1,2 +1,2 @@
--- Nothing more is scheduled for this handler. Called by AdminStore::retire_handler.
+-- No more events are scheduled for this handler. Called by AdminStore::retire_handler.
 DELETE FROM {outbox}handler WHERE handler = $1

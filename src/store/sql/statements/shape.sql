@@ -1,4 +1,4 @@
--- Fails with the name of a table or a column that this build needs and that is not there. Reads no row.
+-- Fails with the name of a missing table or column that this build needs. Reads no row.
 SELECT meta_.id, meta_.schema_version, meta_.partition_count, meta_.partition_hash, meta_.cluster_changes, meta_.created_at, meta_.mode,
        record_.id, record_.created_at, record_.next_attempt_at, record_.completed_at, record_.event_id, record_.attempts, record_.partition_no, record_.status, record_.record_key, record_.handler, record_.record_type, record_.content_type, record_.payload, record_.headers, record_.last_error, record_.dedup_key, record_.expires_at, record_.lock_owner, record_.lock_token, record_.lock_crashes,
        archive_.id, archive_.created_at, archive_.completed_at, archive_.event_id, archive_.attempts, archive_.partition_no, archive_.record_key, archive_.handler, archive_.record_type, archive_.content_type, archive_.payload, archive_.headers,

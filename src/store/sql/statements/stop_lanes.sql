@@ -1,4 +1,4 @@
--- The lanes of these records stand still from now on, each by the first of its records.
+-- The lanes of these records stop, each with the first of its records.
 INSERT INTO {outbox}lane (partition_no, record_key, handler, reason, record_id)
 SELECT r.partition_no, r.record_key, r.handler, $1, min(r.id) FROM {outbox}record r {by:PRIMARY}
 WHERE r.id IN ({ids}) AND NOT EXISTS

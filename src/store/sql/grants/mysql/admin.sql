@@ -1,4 +1,4 @@
--- Somebody who looks, retries, discards, replaces payloads, drains instances, purges and retires handlers.
+-- A person who reads lists, retries, discards, replaces payloads, drains instances, purges and retires handlers.
 GRANT SELECT, INSERT, UPDATE, DELETE ON {outbox}record TO {to};
 GRANT SELECT, UPDATE, DELETE ON {outbox}lane TO {to};
 GRANT SELECT, DELETE ON {outbox}archive TO {to};

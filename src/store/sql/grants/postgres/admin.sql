@@ -1,4 +1,4 @@
--- Somebody who looks, retries, discards, replaces payloads, drains instances, purges and retires handlers.
+-- A person who reads lists, retries, discards, replaces payloads, drains instances, purges and retires handlers.
 GRANT USAGE ON SCHEMA {schema} TO {to};
 GRANT SELECT ON {outbox}meta, {outbox}record, {outbox}archive, {outbox}lane, {outbox}instance, {outbox}fence, {outbox}partition, {outbox}handler, {outbox}dedup, {outbox}start, {outbox}dead_letter TO {to};
 GRANT UPDATE, DELETE ON {outbox}record, {outbox}lane, {outbox}dead_letter TO {to};

@@ -1,4 +1,4 @@
--- The last rows below the first id of a scan: those that are in flight, those that were committed
--- after the scan's first id was seen, and as null whatever is not pending here.
+-- The last rows below the first id of a scan: records in flight, and records that were committed after that id was
+-- read. Rows that are not pending here are null.
 SELECT IF(status = 0 AND partition_no IN ({partitions}), id, NULL)
 FROM {outbox}record FORCE INDEX (PRIMARY) WHERE id < {to} ORDER BY id DESC LIMIT {limit}

@@ -1,3 +1,3 @@
--- As below, however many rows there are, out of the index alone.
+-- As below, for any number of rows, from the index alone.
 SELECT id FROM {outbox}record FORCE INDEX ({index}record_pending)
 WHERE partition_no IN ({partitions}) AND status = 0 AND next_attempt_at IS NULL AND id < {to}

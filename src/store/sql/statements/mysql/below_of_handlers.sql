@@ -1,4 +1,4 @@
--- As below, of some handlers, however many rows the others have: in the order of the rows, for an index would be left
--- for each of them.
+-- As below, of some handlers, if the other handlers may have many rows. It reads the rows in their order, because an
+-- index would need a lookup of the row for each entry.
 SELECT id FROM {outbox}record FORCE INDEX (PRIMARY)
 WHERE id < {to} AND status = 0 AND partition_no IN ({partitions}){handlers}

@@ -1,4 +1,4 @@
--- The first pending record of all partitions given, without {skip}: the least of their heads.
+-- The first pending record of all given partitions, without {skip}: the lowest of their heads.
 SELECT MIN((SELECT o.id FROM {outbox}record o FORCE INDEX ({index}record_pending)
             WHERE o.partition_no = p.partition_no AND o.status = 0 AND o.next_attempt_at IS NULL AND o.id NOT IN ({skip})
             ORDER BY o.partition_no, o.status, o.next_attempt_at, o.id LIMIT 1))

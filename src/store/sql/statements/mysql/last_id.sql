@@ -1,2 +1,2 @@
--- The last id there is.
+-- The last id.
 SELECT COALESCE(MAX(id), 0) FROM {outbox}record

@@ -1,3 +1,3 @@
--- Keys of the strict order that no transaction has locked: the row of a key that is not there is made again.
+-- Keys of the strict order that no transaction has locked. If the row of a key is missing later, it is inserted again.
 SELECT record_key FROM {outbox}key FORCE INDEX (PRIMARY) WHERE record_key > $1
 ORDER BY record_key LIMIT $2 FOR UPDATE SKIP LOCKED

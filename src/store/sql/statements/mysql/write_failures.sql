@@ -1,5 +1,5 @@
--- Failed attempts, counted or not: tried again later (status 4) or failed for good (status 2). The list goes first and finds
--- each record by its id: a scan would wait for rows of open transactions.
+-- Failed attempts, counted or not: tried again later (status 4) or failed for good (status 2). The list comes first and
+-- finds each record by its id, because a scan would wait for rows of open transactions.
 UPDATE JSON_TABLE($1, '$[*]' COLUMNS (
     id BIGINT PATH '$.id', attempts INT PATH '$.attempts', counted INT PATH '$.counted', status INT PATH '$.status',
     delay BIGINT PATH '$.delay', error TEXT PATH '$.error')) AS x

@@ -1,5 +1,5 @@
--- One heartbeat and the view, which has this instance's beat as it was before. The first column says what a row
--- is; without one that says `beaten`, this instance has been evicted.
+-- One heartbeat and the view, which has the beat of this instance before the write. The first column says what a row
+-- is. If no row says `beaten`, this instance has been evicted.
 WITH beaten AS (
     UPDATE {outbox}instance SET beat = beat + 1, last_beat_at = clock_timestamp()
     WHERE instance_id = $1 AND state IN ('ACTIVE', 'DRAINING')

@@ -1,6 +1,7 @@
--- Which of these transactions hold no lock on the table of records, and so have written none. Who inserts takes the
--- lock before the id is drawn, and keeps it until the end of the transaction, or of the savepoint with which the row
--- goes. The last id is read before. A transaction holds its own number; whoever waits for its end asks to share that.
+-- The transactions of the list that hold no lock on the table of records, and so have written none. An insert takes
+-- the lock before the id is drawn, and keeps it until the end of the transaction, or of the savepoint that removes the
+-- row. The last id is read before. A transaction holds a lock on its own number; a session that waits for its end asks
+-- for a share of that lock.
 WITH held AS MATERIALIZED (
     SELECT locktype, transactionid, virtualtransaction, relation FROM pg_locks
     WHERE granted AND (locktype = 'transactionid' AND mode = 'ExclusiveLock'

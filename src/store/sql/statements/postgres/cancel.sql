@@ -1,5 +1,6 @@
--- Takes back records that are not due yet. The clock is read again once they are locked: who has found one due before
--- then was not kept from it, and finds it still there. What is due already is not locked, so that it is not hidden.
+-- Cancels records that are not due yet. The clock is read again once they are locked: a fetch that has found a record
+-- due before that was not kept from the record, and still finds it. Records that are due already are not locked, so
+-- that they stay visible.
 WITH found AS MATERIALIZED (
     SELECT id FROM {outbox}record
     WHERE partition_no = $1 AND record_key = $2 AND {named} = $3 AND status = 4 AND attempts = 0 AND last_error IS NULL

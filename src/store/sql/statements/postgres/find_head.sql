@@ -1,4 +1,4 @@
--- The first pending record of all partitions given, without those in $2; the snapshot that sees it, and the server.
+-- The first pending record of all given partitions, without those in $2, with the snapshot that sees it and the server.
 SELECT (SELECT min(head.id)
         FROM unnest($1::int2[]) AS p (no)
         CROSS JOIN LATERAL (

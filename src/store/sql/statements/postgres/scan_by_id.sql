@@ -1,7 +1,7 @@
--- Pending records in id order, by the primary key, and the horizon of the same moment: one row has the last id
--- that was drawn, the snapshot, and the server, and is no record. $3 is a bit for each partition: an array would be
--- searched for each row. Nothing is read if one of the transactions in $5 has ended: the scan begins too late then.
--- At most $7 of the ids that the snapshot sees are listed.
+-- Pending records in id order, by the primary key, and the horizon of the same moment in a row that is no record: the
+-- last id that was drawn, the snapshot, and the server. $3 is a bit per partition, because an array would be searched
+-- for each row. If one of the transactions in $5 has ended, the scan has begun too late, and no record is read. At most
+-- $7 of the ids that the snapshot sees are listed.
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        coalesce(pg_sequence_last_value('{outbox}record_id_seq'::regclass), 0) AS last_id,
        pg_current_snapshot()::text AS seen, {server} AS server,

@@ -1,6 +1,6 @@
 -- As scan_by_id, of ranges of ids that were not seen ($1 and $2), and then of the ids from $8 on, below $9. Each range
--- is looked up by itself, since a join of ranges may be planned as a walk over all ids. At most $6 records are wanted
--- in all; what is more comes last.
+-- is read by itself, because a join of ranges may be planned as a walk over all ids. At most $6 records are wanted in
+-- all; further records come last.
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        coalesce(pg_sequence_last_value('{outbox}record_id_seq'::regclass), 0) AS last_id,
        pg_current_snapshot()::text AS seen, {server} AS server,

@@ -1,5 +1,5 @@
--- Fence row and completions in one statement: what is deleted is joined to the fence row written here,
--- so nothing is deleted unless the counter was found and moved on, on the server where the instance has joined.
+-- Fence row and completions in one statement. The deleted records are joined to the fence row that is written here, so
+-- nothing is deleted unless the counter matched and moved on, on the server on which the instance has joined.
 WITH fence AS (
     UPDATE {outbox}fence SET counter = counter + 1
     WHERE instance_id = $1 AND slot = $2 AND counter = $3 AND {server} = $4 RETURNING slot

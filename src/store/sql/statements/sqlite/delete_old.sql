@@ -1,2 +1,2 @@
--- Rows whose retention is over, by a statement that finds their keys.
+-- Deletes rows whose retention is over, found by the inner statement.
 DELETE FROM {outbox}{table} WHERE {key} IN ({find})

@@ -1,4 +1,4 @@
--- Delayed records whose time has come, and how often the cluster has changed: one row has that, and is no record.
+-- Delayed records whose time has come, and the count of the cluster's changes in a row that is no record.
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, cluster_changes FROM {outbox}meta
 UNION ALL SELECT * FROM (SELECT id, event_id, partition_no, record_key, handler, record_type, content_type, payload, headers,
        attempts, {age:created_at}, {age:expires_at}, NULL
