@@ -101,13 +101,11 @@ pub(crate) async fn a_retry_is_due_after_its_delay<T: Target>(outbox: &Outbox<T>
 }
 
 pub(crate) async fn retries_of_one_settle_are_due_by_their_delays<T: Target>(outbox: &Outbox<T>) {
-    // One statement, so that both delays count from about the same moment.
+    // One statement, so that both delays count from about the same moment: a busy server can rest between two rows.
     let ids = outbox.schedule_keys(&["order-1", "order-1"]).await;
     let mut worker = outbox.join().await;
-    let far = Duration::from_millis(50);
-    worker
-        .settle([(ids[0], 0, retry_after(far + Duration::from_millis(2))), (ids[1], 0, retry_after(far))])
-        .await;
+    let (near, far) = (Duration::from_millis(50), Duration::from_secs(1));
+    worker.settle([(ids[0], 0, retry_after(far)), (ids[1], 0, retry_after(near))]).await;
     becomes_due(outbox, 2).await;
     assert_eq!(crate::outbox::ids(&outbox.due().await), [ids[1], ids[0]]);
 }

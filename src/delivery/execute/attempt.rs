@@ -6,7 +6,6 @@ use super::{call::fall_back, context::ExecContext, flight::Flight};
 use crate::{
     delivery::{outcome::Outcome, roll::roll, signals::failed},
     handler::{Entry, Failure, HandlerError},
-    ownership::Permit,
     record::{Change, Record},
     rules::{
         lease,
@@ -36,27 +35,20 @@ pub(super) async fn decide(
     let roll = fault.map_or(0.0, |_| roll(record.delivery.id, failures));
     let waited = context.targets.waited(record.delivery.id, || context.clock.now());
     let mut unavailable = fault.is_some_and(|fault| fault.unavailable);
-    let has_fallback = entry.fallback.is_some();
-    let mut step = lifecycle::after_handler(fault, failures, waited, &entry.retry, has_fallback, roll);
+    let fallback = entry.fallback.as_deref();
+    let mut step = lifecycle::after_handler(fault, failures, waited, &entry.retry, fallback.is_some(), roll);
     let mut error = result.as_ref().err().map(|error| error.text(ERROR_LIMIT_BYTES)).unwrap_or_default();
-    if let (Step::Fallback, Err(cause)) = (step, &result) {
-        let took = context.clock.now().saturating_sub(flight.started());
-        let fits = lease::fallback_fits(took, entry.timeout, context.longest_hold);
-        let may_start = |permit: &Permit| if fits { permit.may_go_on() } else { permit.may_start() };
-        if !flight.next(lane).is_some_and(|item| may_start(&item.permit)) {
+    if let (Step::Fallback, Err(cause), Some(fallback)) = (step, &result, fallback) {
+        let may_start = may_fall_back(flight, lane, entry, context);
+        let Some(failure) = may_start.map(|took| failure(record, failures, cause, took, entry)) else {
             // The next owner calls the handler again, and then the fallback.
             return Outcome::Lost;
-        }
+        };
         let signal = Signal::FallbackTaken { record: record.delivery.id, lane: record.lane() };
         context.observers.emit(signal);
-        let failure = failure(record, failures, cause, took, entry);
-        let called = async {
-            match &entry.fallback {
-                Some(fallback) => fall_back(&**fallback, record, &failure, (entry, context)).await,
-                None => Ok(()),
-            }
-        };
-        let called = flight.wait(Box::pin(called)).await;
+        // Boxed, because a run has the place for this call, too, and most runs never make it.
+        let called = Box::pin(fall_back(fallback, record, failure, (entry, context)));
+        let called = flight.wait(called).await;
         let fault = called.as_ref().err().map(HandlerError::fault);
         unavailable = fault.is_some_and(|fault| fault.unavailable);
         step = lifecycle::after_fallback(fault, waited, &entry.retry, counted);
@@ -72,8 +64,18 @@ pub(super) async fn decide(
     Outcome::of(change.unwrap_or(Change::Complete))
 }
 
-/// Tracks whether the record waits for the target of its handler. Failures that count keep the wait, so that it
-/// does not start again with the next failure.
+/// How long the handler took, if its fallback may start now: the lease holds, and others that want the
+/// partition do not wait too long.
+fn may_fall_back(flight: &Flight<'_>, lane: usize, entry: &Entry, context: &ExecContext) -> Option<Duration> {
+    let took = context.clock.now().saturating_sub(flight.started());
+    let fits = lease::fallback_fits(took, entry.timeout, context.longest_hold);
+    let permit = &flight.next(lane)?.permit;
+    let may_start = if fits { permit.may_go_on() } else { permit.may_start() };
+    may_start.then_some(took)
+}
+
+/// Tracks whether the record waits for the target of its handler. Failures that count keep the wait, so that
+/// it does not start again with the next failure.
 fn track_wait(record: &Record, step: Step, unavailable: bool, entry: &Entry, context: &ExecContext) {
     let id = record.delivery.id;
     let told = match step {

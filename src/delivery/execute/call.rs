@@ -38,8 +38,8 @@ pub(super) async fn handle_batch(
 pub(super) async fn fall_back(
     fallback: &dyn FallbackCall,
     record: &Record,
-    failure: &Failure,
+    failure: Failure,
     (entry, context): (&Entry, &ExecContext),
 ) -> Result<(), HandlerError> {
-    guarded(entry.timeout, || fallback.call(Context::new(record, &context.states), failure)).await?
+    guarded(entry.timeout, || fallback.call(Context::new(record, &context.states), &failure)).await?
 }

@@ -119,19 +119,33 @@ impl Executor {
             let Some(run) = next_run(true) else { break };
             self.collect(&mut runs, run, Some(slot));
         }
+        self.spawn(runs);
+    }
+
+    /// Adds a run to those of the next task, and starts the task when it is full. A run with a tracked call
+    /// gets a task of its own.
+    fn collect(&mut self, runs: &mut Vec<(Run, Option<Slot>)>, run: Run, slot: Option<Slot>) {
+        if let Some(record) = to_track(&run) {
+            let together = Together::new(vec![(run, slot)], self.done.clone());
+            let store = (Arc::clone(&self.store), self.instance);
+            self.tasks.spawn(fly_tracked(together, record, store, Arc::clone(&self.context)));
+            return;
+        }
         let share = pacing::runs_per_task(self.mean_run);
-        while !runs.is_empty() {
-            let together = Together::new(runs.split_off(runs.len().saturating_sub(share)), self.done.clone());
-            self.tasks.spawn(fly(together, Arc::clone(&self.context)));
+        if runs.is_empty() {
+            runs.reserve_exact(share);
+        }
+        runs.push((run, slot));
+        if runs.len() >= share {
+            self.spawn(std::mem::take(runs));
         }
     }
 
-    /// A run with a tracked call gets a task of its own. The other runs are collected in `runs`.
-    fn collect(&mut self, runs: &mut Vec<(Run, Option<Slot>)>, run: Run, slot: Option<Slot>) {
-        let Some(record) = to_track(&run) else { return runs.push((run, slot)) };
-        let together = Together::new(vec![(run, slot)], self.done.clone());
-        let store = (Arc::clone(&self.store), self.instance);
-        self.tasks.spawn(fly_tracked(together, record, store, Arc::clone(&self.context)));
+    fn spawn(&mut self, runs: Vec<(Run, Option<Slot>)>) {
+        if !runs.is_empty() {
+            let together = Together::new(runs, self.done.clone());
+            self.tasks.spawn(fly(together, Arc::clone(&self.context)));
+        }
     }
 
     /// Calls the store in a task. The result is ignored; a failure becomes a signal.

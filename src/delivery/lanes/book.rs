@@ -198,7 +198,7 @@ impl Book {
 
     /// Applies a durable change to its lane.
     pub(super) fn lane_settled(&mut self, lane: LaneId, id: RecordId, change: &Change, releasing: bool) {
-        let of: PartitionSet = self.table.get(lane).map(|state| state.name.partition).into_iter().collect();
+        let of = self.table.get(lane).map(|state| state.name.partition);
         match change {
             Change::Complete | Change::StopRelease { .. } => {}
             Change::Resume | Change::CompleteAndResume | Change::Fail { lane: OnFailure::Continue, .. } => {
@@ -210,7 +210,7 @@ impl Book {
                     self.resume(lane, id);
                 }
                 if releasing {
-                    self.wishes.read_stops_of(of);
+                    self.wishes.read_stops_of(of.into_iter().collect());
                 }
             }
             Change::Release => {
@@ -218,7 +218,7 @@ impl Book {
                     self.releases.step_ends(&state.name);
                     self.fetches.mark_stale(&state.name);
                 }
-                self.wishes.read_stops_of(of);
+                self.wishes.read_stops_of(of.into_iter().collect());
             }
             Change::Retry { delay, stop, .. } => {
                 if *stop {
@@ -235,7 +235,7 @@ impl Book {
                 // A handler's own transaction, which is no settle, has let the lane go on meanwhile. The held
                 // record is pending again, and fetches since then have left it out and may have gone past it.
                 if state.stop.is_none() {
-                    self.wishes.missed = self.wishes.missed.union(of);
+                    of.into_iter().for_each(|partition| self.wishes.missed.insert(partition));
                     self.wishes.fetch = true;
                 }
             }

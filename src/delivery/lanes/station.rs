@@ -68,6 +68,9 @@ impl Lanes {
 
     /// Takes over the stops of these partitions, read by fetch `seq`.
     pub(in crate::delivery) fn take_stops(&mut self, stops: &[Stop], seq: u64, of: PartitionSet) {
+        if of.is_empty() {
+            return;
+        }
         let listed = stops.iter().filter(|stop| stop.stands_still());
         let listed: HashSet<&Lane> = listed.map(|stop| &stop.lane).collect();
         let released = self.0.table.iter().filter(|(_, state)| {
