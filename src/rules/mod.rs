@@ -5,6 +5,10 @@
 //! `0..1`. The state of the cluster is a view. The same functions run in production, in simulations and in
 //! model checks.
 //!
+//! This module is public so that everybody can read and test the decisions. Version numbers cover only what
+//! the root exports of it, [`RetryPolicy`](retry::RetryPolicy) and [`Backoff`](retry::Backoff): all other
+//! items change with any release.
+//!
 //! | rule | decides |
 //! | --- | --- |
 //! | [`assignment`] | the owner of each partition |
