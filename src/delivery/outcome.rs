@@ -1,11 +1,11 @@
 //! Runs: what the lanes hand to execute, and what execute hands back.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::work::{Item, LaneId};
-use crate::{handler::Entry, record::Change, rules::lifecycle::lane_goes_on, store::StoreError};
+use crate::{handler::Entry, record::Change, rules::{lifecycle::lane_goes_on, pacing::Pace}, store::StoreError};
 
 /// How a record left its run. Rare and large contents are boxed, because outcomes are moved several times.
 #[derive(Debug)]
@@ -38,9 +38,8 @@ impl Outcome {
 /// What tasks report to the executor.
 pub(super) struct Report {
     pub(super) runs: Vec<Landed>,
-    /// The mean processor time per run of the task until its end or its first wait. Only in the first report
-    /// of a task.
-    pub(super) mean_run: Option<Duration>,
+    /// The pace of the runs of the task. Only in the first report of a task.
+    pub(super) pace: Option<Pace>,
 }
 
 /// Outcomes of a run.

@@ -28,16 +28,29 @@ pub fn fetch_size(limits: FetchLimits, in_flight: usize, in_flight_bytes: usize,
     limits.batch_size.min(slots).min(by_bytes).max(least)
 }
 
-/// The processor time that one task of runs should take, and the most runs per task.
+/// The processor time that one task of runs should take.
 const TASK_TIME: Duration = Duration::from_micros(500);
-const TASK_RUNS: usize = 32;
+/// The most runs per task.
+const TASK_RUNS: usize = 128;
+/// The most runs per task if runs wait: what they do after their waits is not in [`Pace::mean`], and one
+/// processor at a time does it for all of them.
+const WAITING_RUNS: usize = 32;
 
-/// The number of runs per task, by the mean processor time of recent runs until their end or their first
-/// wait. A task per run would cost more than a short run does, and long runs must not queue behind one
-/// another.
-pub fn runs_per_task(mean: Duration) -> usize {
-    let runs = TASK_TIME.as_nanos() / mean.as_nanos().max(1);
-    usize::try_from(runs).unwrap_or(usize::MAX).clamp(1, TASK_RUNS)
+/// The pace of recent runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// The mean processor time per run, until its end or its first wait.
+    pub mean: Duration,
+    /// Whether a run has waited.
+    pub waits: bool,
+}
+
+/// The number of runs per task. A task per run would cost more than a short run does, and long runs must not
+/// queue behind one another.
+pub fn runs_per_task(pace: Pace) -> usize {
+    let runs = TASK_TIME.as_nanos() / pace.mean.as_nanos().max(1);
+    let most = if pace.waits { WAITING_RUNS } else { TASK_RUNS };
+    usize::try_from(runs).unwrap_or(usize::MAX).clamp(1, most)
 }
 
 /// The pause before the next fetch if nothing wakes the poller: the interval, changed by up to a tenth by
@@ -130,10 +143,9 @@ mod tests {
 
     #[test]
     fn short_runs_share_a_task_and_long_ones_do_not() {
-        assert_eq!(runs_per_task(Duration::ZERO), 32);
-        assert_eq!(runs_per_task(Duration::from_micros(2)), 32);
-        assert_eq!(runs_per_task(Duration::from_micros(100)), 5);
-        assert_eq!(runs_per_task(Duration::from_millis(20)), 1);
+        let runs = |micros, waits| runs_per_task(Pace { mean: Duration::from_micros(micros), waits });
+        assert_eq!([0, 2, 100, 20_000].map(|micros| runs(micros, false)), [128, 128, 5, 1]);
+        assert_eq!([0, 2, 100, 20_000].map(|micros| runs(micros, true)), [32, 32, 5, 1]);
     }
 
     #[test]

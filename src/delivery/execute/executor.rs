@@ -19,7 +19,7 @@ use crate::{
         outcome::{Landed, Report, Run},
     },
     instance::InstanceId,
-    rules::pacing,
+    rules::pacing::{self, Pace},
     store::{FenceRow, Store, StoreError},
     wake::Wake,
 };
@@ -62,8 +62,8 @@ pub(in crate::delivery) struct Executor {
     concurrency: usize,
     /// Non-transactional runs under way. Raised by `start`, lowered by `next` with the last report of a run.
     plain_runs: usize,
-    /// Moving average of the processor time per run. Written by `next` from the reports.
-    mean_run: Duration,
+    /// The pace of the last runs; its mean is a moving average. Written by `next` from the reports.
+    pace: Pace,
     /// The tasks under way. Spawned by `start` and `call`, joined by `next`.
     tasks: JoinSet<()>,
     /// The sender that tasks report to. Each task has a clone. Never changes.
@@ -94,7 +94,7 @@ impl Executor {
             context: Arc::new(context),
             concurrency: config.concurrency,
             plain_runs: 0,
-            mean_run: Duration::from_millis(1),
+            pace: Pace { mean: Duration::from_millis(1), waits: true },
             tasks: JoinSet::new(),
             done,
             reports,
@@ -131,7 +131,7 @@ impl Executor {
             self.tasks.spawn(fly_tracked(together, record, store, Arc::clone(&self.context)));
             return;
         }
-        let share = pacing::runs_per_task(self.mean_run);
+        let share = pacing::runs_per_task(self.pace);
         if runs.is_empty() {
             runs.reserve_exact(share);
         }
@@ -170,8 +170,10 @@ impl Executor {
             count = self.reports.recv_many(&mut self.received, REPORTS) => {
                 debug_assert!(count > 0, "the sender is kept beside the receiver");
                 let mut landed = Vec::with_capacity(self.received.len());
-                for Report { runs, mean_run } in self.received.drain(..) {
-                    self.mean_run = mean_run.map_or(self.mean_run, |mean_run| (self.mean_run + mean_run) / 2);
+                for Report { runs, pace } in self.received.drain(..) {
+                    if let Some(Pace { mean, waits }) = pace {
+                        self.pace = Pace { mean: (self.pace.mean + mean) / 2, waits };
+                    }
                     let ended = runs.iter().filter(|run| !run.goes_on && !run.transactional).count();
                     self.plain_runs = self.plain_runs.saturating_sub(ended);
                     landed.extend(runs);

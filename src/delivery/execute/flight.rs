@@ -150,7 +150,7 @@ impl<'a> Flight<'a> {
 
     fn send(&self, landed: Landed) {
         // The send fails only if the dispatcher is gone; then this task is about to be cancelled.
-        let _ = self.done.send(Report { runs: vec![landed], mean_run: None });
+        let _ = self.done.send(Report { runs: vec![landed], pace: None });
     }
 
     /// Ends the run. Returns all records that were not reported.

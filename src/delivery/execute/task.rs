@@ -1,12 +1,15 @@
 //! Flights that share a task. Flights that end together are reported together.
 
-use std::{mem::replace, sync::Arc, task::Poll, time::Duration};
+use std::{mem::replace, sync::Arc, task::Poll};
 
 use futures::{StreamExt, future::OptionFuture, stream::FuturesUnordered};
 use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 
 use super::{context::ExecContext, flight::Flight, run::run, slot::Slot};
-use crate::delivery::outcome::{Landed, Report, Run};
+use crate::{
+    delivery::outcome::{Landed, Report, Run},
+    rules::pacing::Pace,
+};
 
 /// The most flights in one report, of those that have waited.
 const REPORTED_TOGETHER: usize = 32;
@@ -20,10 +23,10 @@ struct Arrivals<'a> {
 }
 
 impl Arrivals<'_> {
-    fn report(&mut self, mean_run: Option<Duration>) {
+    fn report(&mut self, pace: Option<Pace>) {
         let flights = std::mem::take(&mut self.flights);
         // The send fails only if the dispatcher is gone; then this task is about to be cancelled.
-        let _ = self.done.send(Report { runs: flights, mean_run });
+        let _ = self.done.send(Report { runs: flights, pace });
     }
 }
 
@@ -72,7 +75,7 @@ pub(super) async fn fly(mut together: Together, context: Arc<ExecContext>) {
             Poll::Pending => waiting.push(replace(&mut place, Box::pin(None.into()))),
         }
     }
-    arrivals.report(Some(began.elapsed() / count.max(1)));
+    arrivals.report(Some(Pace { mean: began.elapsed() / count.max(1), waits: !waiting.is_empty() }));
     let mut waiting = waiting.ready_chunks(REPORTED_TOGETHER);
     while let Some(landed) = waiting.next().await {
         arrivals.flights.extend(landed.into_iter().flatten());
@@ -93,10 +96,15 @@ async fn one(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;
-    use crate::delivery::{fixtures, outcome::Outcome};
+    use crate::{
+        delivery::{fixtures, outcome::Outcome},
+        handler::{BoxFuture, Call, Context, HandlerError, RecordTypes, Registration},
+    };
 
     #[tokio::test(start_paused = true)]
     async fn a_task_that_was_never_polled_gives_its_runs_back() {
@@ -136,11 +144,37 @@ mod tests {
         let first = reports.try_recv().unwrap();
         assert_eq!(first.runs.len(), 3);
         assert!(
-            first.mean_run.is_some_and(|mean| !mean.is_zero() && mean * 3 <= took),
+            first.pace.is_some_and(|pace| !pace.mean.is_zero() && pace.mean * 3 <= took && !pace.waits),
             "{:?}",
-            first.mean_run
+            first.pace
         );
         assert!(first.runs.iter().all(|landed| matches!(landed.lanes[0].items[0].1, Outcome::Completed)));
         assert!(reports.try_recv().is_err());
+    }
+
+    /// A handler that waits.
+    struct Waits;
+
+    impl Call for Waits {
+        fn call<'a>(&'a self, _: Context<'a>) -> BoxFuture<'a, Result<(), HandlerError>> {
+            Box::pin(async {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                Ok(())
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flight_that_waits_lands_later_and_its_wait_is_reported() {
+        let (done, mut reports) = unbounded_channel();
+        let ownership = fixtures::owning_all();
+        let context = Arc::new(fixtures::context(&ownership));
+        let registry = fixtures::registry_of(Registration::single("h", RecordTypes::all(), Waits));
+        let entry = Arc::clone(registry.entry("h", "t").unwrap());
+        let run = (Run { entry, lanes: fixtures::lanes(&ownership, 1) }, None);
+        fly(Together::new(vec![run], done), context).await;
+        let [first, second] = [(); 2].map(|()| reports.try_recv().unwrap());
+        assert!(first.runs.is_empty() && first.pace.is_some_and(|pace| pace.waits));
+        assert!(matches!(second.runs[0].lanes[0].items[0].1, Outcome::Completed) && second.pace.is_none());
     }
 }
