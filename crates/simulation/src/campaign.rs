@@ -16,7 +16,7 @@ use crate::{Plan, play};
 const ENOUGH: u64 = 500;
 /// The number of seeds between two reports of the progress.
 const PROGRESS: u64 = 10_000;
-const SOMETIMES: [&str; 37] = [
+const SOMETIMES: [&str; 44] = [
     "batch",
     "call of a forgotten record",
     "call of a former owner",
@@ -24,20 +24,26 @@ const SOMETIMES: [&str; 37] = [
     "cancel",
     "crash in a call",
     "crashes suspected",
+    "deadlock retry",
+    "decoder panicked",
     "duplicate",
     "effect apart",
+    "error text panicked",
     "evicted",
     "eviction",
     "failed",
     "failover",
     "fallback",
+    "fenced outcome refused",
     "forgotten commit",
     "held",
+    "hot partition",
     "late commit with a lower id",
     "walk back without what was seen",
     "lease lapsed",
     "lost reply was applied",
     "lost reply was not applied",
+    "new record beside a release",
     "observation interrupted",
     "overlap",
     "repair",
@@ -54,6 +60,7 @@ const SOMETIMES: [&str; 37] = [
     "undecodable",
     "unknown commit that happened",
     "unroutable",
+    "upcast panicked",
 ];
 
 /// A seed whose run has failed.
@@ -164,4 +171,39 @@ fn verdict(plan: &Plan, twice: bool) -> Result<Report, String> {
         }
     }
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn campaign(seeds: u64, without: Option<&str>) -> Campaign {
+        let reached = SOMETIMES.iter().filter(|what| Some(**what) != without);
+        let reached = reached.map(|what| ((*what).to_owned(), 1)).collect();
+        let state = State { seeds, report: Report { reached, ..Report::default() }, failures: Vec::new() };
+        Campaign { state: Mutex::new(state), ..Campaign::default() }
+    }
+
+    #[test]
+    fn a_campaign_that_never_reaches_a_situation_fails() {
+        assert_eq!(campaign(ENOUGH, None).vacuous(), None);
+        for what in SOMETIMES {
+            let told = campaign(ENOUGH, Some(what)).vacuous();
+            assert!(told.is_some_and(|told| told.ends_with(&format!(": {what}"))), "{what}");
+            assert_eq!(campaign(ENOUGH - 1, Some(what)).vacuous(), None, "too few seeds to tell");
+        }
+    }
+
+    /// What a campaign must reach is counted from what happens, and not from what was drawn.
+    #[test]
+    fn without_faults_no_fence_refuses_and_no_conflict_is_retried() {
+        let mut sum = Report::default();
+        for seed in 0..4 {
+            sum.add(&verdict(&Plan::draw(seed).only(&[]), false).unwrap());
+        }
+        assert!(sum.reached.contains_key("held"), "{:?}", sum.reached);
+        for what in ["deadlock retry", "fenced outcome refused", "lost reply was applied"] {
+            assert!(!sum.reached.contains_key(what), "{what}");
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! One way to the database: the faults of its calls, and the writes it has made.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -9,11 +10,15 @@ use fastrand::Rng;
 use keylane::{
     admin::{InstanceState, Status as RowStatus},
     inner::conditions::{Conditions, Passage, Written},
+    memory::Fault,
 };
 use keylane_checker::{Status, What};
 use tokio::time::Instant;
 
-use crate::{node::Identity, shared::Shared};
+use crate::{
+    node::{Identity, lock},
+    shared::Shared,
+};
 
 /// A client of the database.
 #[derive(Debug)]
@@ -25,6 +30,8 @@ pub(crate) struct Client {
     identity: Option<Arc<Identity>>,
     is_operator: bool,
     dice: Mutex<Rng>,
+    /// The calls whose last try was in conflict with another transaction.
+    in_conflict: Mutex<BTreeSet<&'static str>>,
 }
 
 impl Client {
@@ -35,13 +42,34 @@ impl Client {
         dice: Rng,
     ) -> Arc<Self> {
         let (world, dice) = (Arc::clone(world), Mutex::new(dice));
-        Arc::new(Self { world, node, identity, is_operator: false, dice })
+        Arc::new(Self { world, node, identity, is_operator: false, dice, in_conflict: Mutex::default() })
     }
 
     /// The client of a person, whose changes are repairs.
     pub(crate) fn of_operator(world: &Arc<Shared>, dice: Rng) -> Arc<Self> {
         let (world, dice) = (Arc::clone(world), Mutex::new(dice));
-        Arc::new(Self { world, node: None, identity: None, is_operator: true, dice })
+        let (node, identity, in_conflict) = (None, None, Mutex::default());
+        Arc::new(Self { world, node, identity, is_operator: true, dice, in_conflict })
+    }
+
+    fn saw(&self, what: &str) {
+        self.world.recorder.note("database", What::Saw { what: what.to_owned() });
+    }
+
+    /// Lets a conflict strike only writes of the workers, and none two times in a row: a transaction in conflict with
+    /// others again and again fails as a handler that fails.
+    fn conflict(&self, call: &'static str, passage: &mut Passage) {
+        let mut in_conflict = lock(&self.in_conflict);
+        let struck = in_conflict.remove(call);
+        if passage.fault != Some(Fault::Conflict) {
+            if struck && passage.fault.is_none() && call == "settle" {
+                self.saw("deadlock retry");
+            }
+        } else if struck || !matches!(call, "settle" | "commit" | "complete" | "claim" | "release") {
+            passage.fault = Some(Fault::NotApplied);
+        } else {
+            in_conflict.insert(call);
+        }
     }
 }
 
@@ -52,15 +80,18 @@ impl Conditions for Client {
         {
             identity.beat_sent(self.world.time.now());
         }
-        if call == "scan of others" {
-            self.world
-                .recorder
-                .note("database", What::Saw { what: "walk back without what was seen".to_owned() });
+        match call {
+            "scan of others" => self.saw("walk back without what was seen"),
+            "fetch of one partition" => self.saw("hot partition"),
+            _ => {}
         }
-        let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dice = lock(&self.dice);
         let (usual, limit) = (self.world.latency, self.world.call_timeout);
-        let weather = self.world.weather.lock().unwrap_or_else(PoisonError::into_inner);
-        weather.passage(self.node, usual, limit, &mut dice)
+        let weather = lock(&self.world.weather);
+        let mut passage = weather.passage(self.node, usual, limit, &mut dice);
+        drop(weather);
+        self.conflict(call, &mut passage);
+        passage
     }
 
     fn now(&self) -> Instant {
@@ -72,7 +103,7 @@ impl Conditions for Client {
         // All writes of a transaction come at once. A history has them in the order of ids.
         written.sort_by_key(|written| match written {
             Written::Stored { id, .. } | Written::Changed { id, .. } => *id,
-            Written::Claimed { .. } | Written::Member { .. } => 0,
+            Written::Claimed { .. } | Written::Member { .. } | Written::Refused { .. } => 0,
         });
         for written in written {
             if let (Written::Changed { id, status, .. }, true) = (&written, self.is_operator) {
@@ -105,6 +136,7 @@ fn told(written: Written, by: Option<String>) -> What {
                 None => What::Unclaimed { partition, generation },
             }
         }
+        Written::Refused { .. } => What::Saw { what: "fenced outcome refused".to_owned() },
         Written::Member { instance, state } => {
             let instance = instance.to_string();
             match state {

@@ -12,6 +12,8 @@ pub(crate) struct Fate {
     pub(crate) end: End,
     /// Whether the call panics when it is dropped, too.
     pub(crate) drop_panics: bool,
+    /// Whether the text and the drop of the error panic.
+    pub(crate) text_panics: bool,
     /// How a transactional handler misuses its transaction, if it does.
     pub(crate) stray: Option<Stray>,
 }
@@ -65,6 +67,7 @@ pub(crate) fn fate(
     };
     // The handler goes astray until a person has repaired the record.
     let stray = stray.filter(|_| strays && !repaired && !resting);
+    let text_panics = dice.u8(..8) == 0;
     let mut dice = Rng::with_seed(seed ^ u64::from(call) << 32);
     let most = match dice.u8(..20) {
         0 => timeout / 2,
@@ -72,5 +75,6 @@ pub(crate) fn fate(
         5..=10 => Duration::from_millis(10),
         _ => Duration::ZERO,
     };
-    Fate { takes: Duration::from_micros(dice.u64(..=most.as_micros() as u64)), end, drop_panics, stray }
+    let takes = Duration::from_micros(dice.u64(..=most.as_micros() as u64));
+    Fate { takes, end, drop_panics, text_panics, stray }
 }

@@ -3,10 +3,12 @@
 
 use std::{
     marker::PhantomData,
+    panic::resume_unwind,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
+use fastrand::Rng;
 use keylane::{
     BatchHandler, BatchResults, Delivery, FallbackHandler, Handler, HandlerError, OutboxEvent, Registration,
     TransactionalBatchHandler, TransactionalHandler,
@@ -19,10 +21,11 @@ use tokio::time::Instant;
 use crate::{
     fate::{Fate, fate},
     node::{Process, Start},
-    panics::panicking,
+    panics::{Unspeakable, panicking},
     plan::{Form, Habits, HandlerPlan, PLAIN_CALLS, Plan, TRANSACTIONAL_CALLS},
+    readers,
     stray::stray,
-    told::{Moved, MovedAgain},
+    told::{Misreading, Moved, MovedAgain, reading},
 };
 
 /// The time in nanoseconds after a lapse of the lease within which calls are cancelled because of it.
@@ -59,6 +62,9 @@ fn act<E>(
 
 fn registrations<E: OutboxEvent>(plan: &HandlerPlan, act: impl Fn(CallKind) -> Act<E>) -> Vec<Registration> {
     let id = plan.id.as_str();
+    if act(CallKind::Single).habits.unreadable {
+        return completed(plan, readers::registrations(plan, act));
+    }
     let one = match plan.form {
         Form::Single => Registration::typed(id, act(CallKind::Single)),
         Form::Batch(size) => Registration::batch(id, size, act(CallKind::Batch)),
@@ -71,17 +77,22 @@ fn registrations<E: OutboxEvent>(plan: &HandlerPlan, act: impl Fn(CallKind) -> A
             Registration::transactional_mixed_batch::<Memory, _>(id, size, act(CallKind::TransactionalBatch))
         }
     };
+    let fallback = Registration::fallback(id, act(CallKind::Fallback));
+    completed(plan, (one, fallback))
+}
+
+/// The handler with its options, and its fallback if it has one.
+fn completed(plan: &HandlerPlan, (one, fallback): (Registration, Registration)) -> Vec<Registration> {
     let one = one.stop_on_first_failure(plan.stop_on_first_failure).on_failure(plan.on_failure);
     let one = match plan.concurrency {
         Some(calls) => one.concurrency(calls),
         None => one,
     };
-    let fallback = plan.fallback.then(|| Registration::fallback(id, act(CallKind::Fallback)));
-    [one].into_iter().chain(fallback).collect()
+    [one].into_iter().chain(plan.fallback.then_some(fallback)).collect()
 }
 
 /// One handler.
-struct Act<E> {
+pub(crate) struct Act<E> {
     /// Whether the handler is transactional.
     in_transactions: bool,
     process: Arc<Process>,
@@ -93,6 +104,28 @@ struct Act<E> {
     stops: bool,
     habits: Habits,
     event: PhantomData<fn() -> E>,
+}
+
+impl<E> Act<E> {
+    /// Reads payloads, which may panic. Then it is a call whose handler panics.
+    pub(crate) fn read<T>(&self, deliveries: &[&Delivery], read: impl FnOnce() -> T) -> T {
+        let fate = deliveries.first().and_then(|delivery| self.reading(delivery));
+        reading(fate, read).unwrap_or_else(|panic| {
+            let what = fate.map_or("another panic", Misreading::name);
+            self.process.note(What::Saw { what: what.to_owned() });
+            let mut call = self.begin(deliveries);
+            call.whole(End::Panicked);
+            call.end();
+            resume_unwind(panic)
+        })
+    }
+
+    /// How the payload of a record is misread in this attempt, if it is.
+    fn reading(&self, delivery: &Delivery) -> Option<Misreading> {
+        let (world, kind) = (&self.process.world, self.kind);
+        let seed = format!("{} {} reads {} {kind:?}", delivery.event_id, delivery.handler, delivery.attempt);
+        Misreading::draw(&mut Rng::with_seed(world.seed_of(&seed))).filter(|_| !world.is_settling())
+    }
 }
 
 /// A call under way. If it is dropped before its end, the drop is its end.
@@ -236,6 +269,7 @@ impl UnderWay<'_> {
         }
         self.ends.push(fate.end);
         match fate.end {
+            End::Failed if fate.text_panics => Err(HandlerError::new(Unspeakable::of(self.process))),
             End::Failed => Err(HandlerError::new("as its fate says")),
             End::Permanent => Err(HandlerError::permanent("as its fate says")),
             End::Unavailable => Err(HandlerError::unavailable(Duration::from_millis(100))),

@@ -21,6 +21,7 @@ mod node;
 mod operator;
 mod panics;
 mod plan;
+mod readers;
 mod recorder;
 mod shared;
 mod shrink;

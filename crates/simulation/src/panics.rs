@@ -3,9 +3,15 @@
 use std::{
     any::Any,
     cell::RefCell,
+    error::Error,
+    fmt,
     panic::{self, resume_unwind},
-    sync::Once,
+    sync::{Arc, Once},
 };
+
+use keylane_checker::What;
+
+use crate::{node::Process, shared::Shared};
 
 thread_local! {
     static UNWANTED: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -31,4 +37,36 @@ pub(crate) fn watch() {
 /// Takes the first panic on this thread since the last call.
 pub(crate) fn take() -> Option<String> {
     UNWANTED.take()
+}
+
+/// An error whose texts panic, and which panics as it is dropped.
+pub(crate) struct Unspeakable(Arc<Shared>);
+
+impl Unspeakable {
+    pub(crate) fn of(process: &Process) -> Self {
+        Self(Arc::clone(&process.world))
+    }
+}
+
+impl Error for Unspeakable {}
+
+impl fmt::Debug for Unspeakable {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        panicking("the debug text of an error")
+    }
+}
+
+impl fmt::Display for Unspeakable {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.recorder.note("world", What::Saw { what: "error text panicked".to_owned() });
+        panicking("the text of an error")
+    }
+}
+
+impl Drop for Unspeakable {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panicking("an error, as it was dropped");
+        }
+    }
 }

@@ -61,6 +61,8 @@ pub(crate) struct Habits {
     pub(crate) unwritable: bool,
     /// Whether the second build writes a version of the event that the first build cannot read.
     pub(crate) versions: bool,
+    /// Whether decoders and upcasts panic.
+    pub(crate) unreadable: bool,
     /// Whether events have dedup keys and delayed ones are cancelled.
     pub(crate) takes_back: bool,
 }
@@ -73,6 +75,7 @@ impl Habits {
             savepoints: one_of(3),
             unwritable: one_of(4),
             versions: one_of(4),
+            unreadable: false,
             takes_back: one_of(3),
         }
     }
@@ -121,9 +124,10 @@ impl Plan {
         let turn = Duration::from_millis(dice.u64(2..40));
         let faults = faults(&mut dice, nodes, run);
         let ids_again = dice.bool();
-        let habits = Habits::draw(&mut dice);
+        let mut habits = Habits::draw(&mut dice);
         let rests = dice.u8(..6) == 0;
         let ids_between = [0, 0, 63, 1_023][dice.usize(..4)];
+        habits.unreadable = dice.u8(..3) == 0;
         Self {
             seed,
             faults,

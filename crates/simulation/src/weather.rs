@@ -40,9 +40,9 @@ impl Weather {
                     let before = if applied { some_of(limit, dice) } else { limit };
                     return Passage { before, fault: Some(fault), after: limit - before };
                 }
-                Kind::Flaky(whom, share) if strikes(whom) && dice.u32(..1000) < share => {
-                    let faults = [memory::Fault::NotApplied, memory::Fault::LostReply];
-                    passage.fault = Some(faults[dice.usize(..2)]);
+                Kind::Flaky(whom, share) if strikes(whom) => {
+                    let roll = dice.u32(..1000);
+                    passage.fault = (roll < share).then(|| flaky(roll, dice)).or(passage.fault);
                 }
                 Kind::Slow(whom, most) if strikes(whom) => {
                     let most = Duration::from_millis(most.into());
@@ -58,6 +58,15 @@ impl Weather {
             passage.after = limit - passage.before;
         }
         passage
+    }
+}
+
+/// How a call fails. Half of the calls fail before their effect, and a quarter of these because of a conflict.
+fn flaky(roll: u32, dice: &mut Rng) -> memory::Fault {
+    match dice.bool() {
+        true => memory::Fault::LostReply,
+        false if roll.is_multiple_of(4) => memory::Fault::Conflict,
+        false => memory::Fault::NotApplied,
     }
 }
 

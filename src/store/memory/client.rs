@@ -52,7 +52,7 @@ impl Client {
     ) -> Result<T, StoreError> {
         let Passage { fault, after, .. } = self.set_out(name).await;
         let done = match fault {
-            Some(fault @ Fault::NotApplied) => Err(fault.error(name)),
+            Some(fault @ (Fault::NotApplied | Fault::Conflict)) => Err(fault.error(name)),
             Some(Fault::Panic) => Fault::Panic.raise(),
             Some(fault @ Fault::LostReply) => {
                 self.with(work);

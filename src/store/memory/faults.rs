@@ -13,6 +13,8 @@ use crate::store::{ErrorClass, StoreError};
 pub enum Fault {
     /// The work is not done.
     NotApplied,
+    /// The work is not done, because it conflicts with that of another transaction, as after a deadlock.
+    Conflict,
     /// The work is done, but the reply is lost.
     LostReply,
     /// The work is not done, and the call panics, which no call of the library should do.
@@ -37,7 +39,8 @@ impl Faults {
 
 impl Fault {
     pub(super) fn error(self, call: &'static str) -> StoreError {
-        StoreError::new(call, ErrorClass::Reconnect, self.text())
+        let class = if self == Self::Conflict { ErrorClass::Retry } else { ErrorClass::Reconnect };
+        StoreError::new(call, class, self.text())
     }
 
     pub(super) fn raise(self) -> ! {
@@ -47,6 +50,7 @@ impl Fault {
     fn text(self) -> &'static str {
         match self {
             Self::NotApplied => "connection lost before the call, as the test asked",
+            Self::Conflict => "a conflict with another transaction, as the test asked",
             Self::LostReply => "connection lost before the answer, as the test asked",
             Self::Panic => "a panic, as the test asked",
         }

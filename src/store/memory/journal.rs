@@ -47,6 +47,11 @@ pub enum Written {
         /// The new state.
         state: InstanceState,
     },
+    /// The outcomes of an instance were refused, because its fence row is closed.
+    Refused {
+        /// The instance.
+        instance: InstanceId,
+    },
 }
 
 /// The writes that are not reported yet. `None` unless a client has conditions.

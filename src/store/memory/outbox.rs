@@ -210,6 +210,10 @@ impl Outbox {
 
     /// The fence: moves the counter on. Returns false if the row does not have the expected counter.
     pub(super) fn move_fence(&mut self, fence: FenceRow) -> bool {
+        let FenceRow { instance, slot, .. } = fence;
+        if self.fences.get(&(instance, slot)) == Some(&CLOSED) {
+            self.journal.note(|| Written::Refused { instance });
+        }
         self.write_fence(fence, fence.moved())
     }
 

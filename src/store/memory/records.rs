@@ -31,7 +31,9 @@ impl RecordStore for MemoryStore {
     ) -> Result<Vec<Record>, StoreError> {
         let skip: HashSet<RecordId> = pick.skip.iter().copied().collect();
         let is_wanted = |record: &Record| is_wanted(record, &skip, pick.handlers);
-        self.call("fetch by partition", |outbox, now| {
+        // Of all fetches, only those of a hot partition name a single one.
+        let call = if partitions.len() == 1 { "fetch of one partition" } else { "fetch by partition" };
+        self.call(call, |outbox, now| {
             let pending = partitions.iter().flat_map(|partition| outbox.records.pending(*partition, now));
             pending.filter(is_wanted).take(pick.limit).collect()
         })

@@ -35,7 +35,7 @@ impl MemoryTransactional {
     async fn complete(&self, right: Right, work: &Work<'_>, mut tx: MemoryTransaction) -> Transacted {
         let client = &self.pool.client;
         let passage = client.set_out("commit").await;
-        if let Some(fault @ Fault::NotApplied) = passage.fault {
+        if let Some(fault @ (Fault::NotApplied | Fault::Conflict)) = passage.fault {
             return Transacted::Unknown(fault.error("commit"));
         }
         let transacted = client.with(|data, now| self.write(right, work, &mut tx, data, now));

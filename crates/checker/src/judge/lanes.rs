@@ -16,6 +16,8 @@ pub(super) struct LaneState {
     pub(super) waiting: BTreeSet<i64>,
     /// Calls that have not ended.
     pub(super) calls: Vec<u64>,
+    /// The last time at which a held record was pending again.
+    pub(super) released: Option<u64>,
 }
 
 impl LaneState {
@@ -65,6 +67,15 @@ impl Lanes {
                 lanes.remove(&lane);
             }
         }
+    }
+
+    pub(super) fn release(&mut self, lane: Lane, at: u64) {
+        self.with(lane, |state| state.released = Some(at));
+    }
+
+    /// Whether the lane was released since this time.
+    pub(super) fn is_released_since(&self, lane: Lane, at: u64) -> bool {
+        self.get(lane).and_then(|state| state.released).is_some_and(|released| released > at)
     }
 
     pub(super) fn open_call(&mut self, lane: Lane, call: u64) {

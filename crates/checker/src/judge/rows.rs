@@ -32,6 +32,9 @@ impl Judge {
         if let Some(scheduled) = self.writers.events.get(event) {
             record.delayed |= scheduled.delayed;
             record.later |= scheduled.delayed;
+            if self.lanes.is_released_since(record.lane, scheduled.line.event.at) {
+                *self.reached.entry("new record beside a release").or_default() += 1;
+            }
             if let Some(tx) = self.writers.transactions.get_mut(&scheduled.tx) {
                 tx.seen = true;
             }
@@ -120,6 +123,9 @@ impl Judge {
         if record.status == Status::Failed && *status == Status::Pending {
             (record.failures, record.unavailable, record.person) = (0, 0, None);
             record.state = State::Interrupted;
+        }
+        if record.status == Status::Held && *status == Status::Pending {
+            self.lanes.release(record.lane, line.event.at);
         }
         record.exempt |= *status == Status::Failed && passes_failed.contains(&record.lane.1);
         (record.status, record.attempts) = (*status, *attempts);

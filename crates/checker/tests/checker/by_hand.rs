@@ -40,6 +40,10 @@ impl Script {
         self.then(What::Stored { id, event, handler, key, partition: 7, status: Status::Pending })
     }
 
+    fn changed(self, id: i64, status: Status) -> Self {
+        self.then(What::Changed { id, status, attempts: 0, by: None })
+    }
+
     fn begin(self, call: u64, instance: &str, event: u64, generation: i64) -> Self {
         let (handler, key) = ("worker".to_owned(), "key".to_owned());
         let id = Uuid::from_u128(event.into());
@@ -344,4 +348,21 @@ fn a_cancelled_event_is_gone_with_the_commit() {
     assert_eq!(caught(cancelled().then(gone.clone()).committed(2)), None);
     let rolled_back = cancelled().then(What::RolledBack { tx: 2 }).then(gone);
     assert_eq!(caught(rolled_back), Some(Invariant::AtLeastOnce));
+}
+
+/// A record is beside a release if it was scheduled before its lane went on, and became visible after that.
+#[test]
+fn a_new_record_beside_a_release_is_counted() {
+    let held = || Script::default().scheduled(2).stored(1).stored(2).changed(2, Status::Held);
+    let open = |history: Script| history.scheduling(3).then(What::Scheduled { call: 3 });
+    let release = |history: Script| history.changed(2, Status::Pending);
+    let counted = |history: Script| {
+        let mut judge = Judge::new(rows());
+        let history = history.then(What::Committing { tx: 3 }).stored(3).then(What::Committed { tx: 3 });
+        history.0.iter().try_for_each(|event| judge.take(event)).expect("good");
+        judge.finish().expect("good").reached.contains_key("new record beside a release")
+    };
+    assert!(counted(release(open(held()))));
+    assert!(!counted(open(release(held()))), "scheduled after it");
+    assert!(!counted(open(held())), "nothing was released");
 }
