@@ -39,6 +39,14 @@ struct Place<D: Driver> {
     used_at: Instant,
 }
 
+impl<D: Driver> Place<D> {
+    /// Takes the idle connection, unless it has rested for longer than this.
+    fn take(&mut self, longest_rest: Duration) -> Option<D::Connection> {
+        let rested = self.used_at.elapsed();
+        self.idle.take().filter(|_| rested <= longest_rest)
+    }
+}
+
 impl<D: Driver> Link<D> {
     pub(crate) fn new(pool: D::Pool, session: Session, proof: Proof, home: Option<HomeServer>) -> Self {
         let place = Mutex::new(Place { idle: None, used_at: Instant::now() });
@@ -48,10 +56,9 @@ impl<D: Driver> Link<D> {
     /// Borrows the connection. If there is none, opens it.
     pub(crate) async fn borrow(&self) -> Result<Borrowed<'_, D>, sqlx::Error> {
         let mut place = self.place.lock().await;
-        let has_rested_long = place.used_at.elapsed() > D::longest_rest(self.session.role);
-        let conn = match place.idle.take() {
-            Some(conn) if !has_rested_long => conn,
-            _ => self.open(self.session).await?,
+        let conn = match place.take(D::longest_rest(self.session.role)) {
+            Some(conn) => conn,
+            None => self.open(self.session).await?,
         };
         Ok(Borrowed { place, conn: Some(conn) })
     }
@@ -211,12 +218,30 @@ mod tests {
     use super::*;
     use crate::store::sql::driver::Role;
 
-    #[tokio::test]
-    async fn a_connection_is_closed_once_it_was_not_used_for_so_long() {
+    fn link() -> Link<Sqlite> {
         let session = Session { role: Role::Control, timeout: Duration::from_secs(5), async_commit: false };
         let options = SqliteConnectOptions::new().in_memory(true);
-        let link =
-            Link::<Sqlite>::new(SqlitePool::connect_lazy_with(options), session, Proof::default(), None);
+        Link::new(SqlitePool::connect_lazy_with(options), session, Proof::default(), None)
+    }
+
+    /// The server closes a connection that rests, and a statement on it would fail.
+    #[tokio::test]
+    async fn a_connection_that_has_rested_too_long_is_not_used_again() {
+        let link = link();
+        link.borrow().await.unwrap().keep();
+        let mut place = link.place.lock().await;
+        let longest = Duration::from_secs(15);
+        place.used_at = Instant::now() - longest + Duration::from_secs(2);
+        place.idle = place.take(longest);
+        assert!(place.idle.is_some(), "it has rested for 13 s");
+        place.used_at -= Duration::from_secs(3);
+        assert!(place.take(longest).is_none(), "it has rested for 16 s");
+        assert!(place.idle.is_none(), "and is closed");
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_closed_once_it_was_not_used_for_so_long() {
+        let link = link();
         link.borrow().await.unwrap().keep();
         link.close_idle(Duration::from_secs(60)).await;
         assert!(link.place.lock().await.idle.is_some(), "used just now");
