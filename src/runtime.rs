@@ -19,7 +19,7 @@ use crate::{
     patience::Patience,
     readiness::{StartError, prepare},
     running::{Finished, Running, ShutdownReport},
-    store::{NewInstance, SchemaError, Store},
+    store::{NewInstance, SPARE_ROWS, SchemaError, Store},
     telemetry::Signal,
     wake::Wake,
 };
@@ -205,7 +205,7 @@ impl Worker {
             id: InstanceId::generate(),
             name: self.parts.config.cluster.instance_name.clone().unwrap_or_else(default_name),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            fence_rows: 1 + self.parts.config.delivery.transactional_concurrency as u32,
+            fence_rows: 1 + self.parts.config.delivery.transactional_concurrency as u32 + SPARE_ROWS,
         };
         if *self.parts.stopped.borrow() {
             return None;

@@ -34,7 +34,8 @@ pub(crate) struct Setup {
     pub(crate) wake: Wake,
     pub(crate) listen_state: ListenState,
     pub(crate) observers: Observers,
-    /// The fence row of the settler (slot 0). The transactional slots have the fence rows that follow.
+    /// The first fence row of the settler (slot 0). The transactional slots have the rows that follow, and after them
+    /// come the settler's others.
     pub(crate) fence: FenceRow,
     /// How long a call may hold a partition that is to be drained: the hand-over timeout less the write of
     /// the last outcome.
@@ -97,12 +98,15 @@ impl Dispatcher {
         let executor =
             ExecutorSetup { store: Arc::clone(&store), fence, claimed: false, config: &config, context };
         let max_in_flight = config.max_in_flight;
+        let spares = fence.slot + 1 + config.transactional_concurrency as u32;
         Self {
             planner: Planner::new(&config, instance, listen_state, Instant::now()),
             lanes: Lanes::new(config.max_crashes),
             executor: Executor::new(executor),
             queue: SettleQueue::default(),
-            settler: Some(Settler::new(Arc::clone(&store), observers.clone(), fence)),
+            settler: Some(
+                Settler::new(Arc::clone(&store), observers.clone(), fence).with_spares_from(spares),
+            ),
             leased: false,
             outside: Outside {
                 store,

@@ -9,7 +9,8 @@ use crate::{instance::InstanceId, rules::horizon::Server};
 pub struct FenceRow {
     /// The instance that the row belongs to.
     pub instance: InstanceId,
-    /// The number of the row within its instance: 0 is the settler's, transactional handlers have one each.
+    /// The number of the row within its instance: 0 is the settler's, transactional handlers have one each, and those
+    /// after them are the settler's, too.
     pub slot: u32,
     /// The value that the counter must have. Moved on by [`moved`](Self::moved) and
     /// [`invalidated`](Self::invalidated).
@@ -62,5 +63,7 @@ pub enum Resolution {
 
 /// The slot of the settler.
 pub const SETTLER_SLOT: u32 = 0;
+/// The fence rows of the settler beside its first one. They are made at the join.
+pub const SPARE_ROWS: u32 = 15;
 /// The counter of a closed fence row.
 pub const CLOSED: i64 = -1;

@@ -36,7 +36,7 @@ pub use claims::{ClaimEnd, ClaimOutcome, ClaimStore, Claimed, Claiming, Mode, So
 pub use cluster::{ClusterStore, NewInstance};
 pub use dead_letters::{DeadLetter, DeadLetterCause, DeadLetterStore};
 pub use error::{ErrorClass, OpenError, SchemaError, StoreError};
-pub use fence::{CLOSED, FenceRow, Resolution, SETTLER_SLOT};
+pub use fence::{CLOSED, FenceRow, Resolution, SETTLER_SLOT, SPARE_ROWS};
 pub use notifier::{Listener, Notifier};
 pub use overview::{Counts, FailedRecord, Filter, Instance, PartitionOwner, StoppedLane};
 pub use records::{Handlers, IdScan, Pick, RecordStore, SettleError, Settled, Suspicion};

@@ -1,6 +1,7 @@
 //! Fence rows of transactional handlers. A call holds one fence row, and resolves it after a lost reply.
 
 use std::{
+    collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -36,8 +37,8 @@ pub(super) struct SlotPool {
     /// Whether the records are claimed, so that no fence row is written: a slot is then only a place. Never
     /// changes.
     claimed: bool,
-    /// Free fence rows. Taken by `slot`, returned by the drop of a slot.
-    idle: Mutex<Vec<FenceRow>>,
+    /// Free fence rows, by turns. Taken by `slot`, returned by the drop of a slot.
+    idle: Mutex<VecDeque<FenceRow>>,
     /// Nudged when a fence row in doubt is resolved and free, because no report says so.
     freed: Wake,
     /// Nudged by `resolve` when a fence row was found closed: this instance has been evicted.
@@ -72,7 +73,7 @@ impl SlotPool {
 
     /// A free fence row, or `None` if all are in use.
     pub(super) fn slot(self: &Arc<Self>) -> Option<Slot> {
-        let fence = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        let fence = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop_front()?;
         Some(Slot { pool: Arc::clone(self), fence, in_doubt: false })
     }
 }
@@ -151,7 +152,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if !self.in_doubt {
-            self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.fence);
+            self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push_back(self.fence);
             return;
         }
         // A call can be cut off only inside a runtime.

@@ -1,6 +1,6 @@
 //! The settler: writes outcomes in batches and resolves each lost reply.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
     delivery::{
@@ -8,11 +8,14 @@ use crate::{
         signals::NO_TEXT,
     },
     record::{Change, RecordId, Settlement},
-    store::{ErrorClass, FenceRow, Resolution, SettleError, Settled, Store, StoreError},
+    store::{ErrorClass, FenceRow, Resolution, SPARE_ROWS, SettleError, Settled, Store, StoreError},
     telemetry::{Observers, Signal},
 };
 
-/// Writes outcomes under one fence row.
+/// The number of settles under one fence row before the next row takes its turn. Each turn fills pages of its own.
+const TURN: u32 = 512;
+
+/// Writes outcomes under one fence row at a time.
 pub(in crate::delivery) struct Settler {
     /// Where outcomes are written. Never changes.
     store: Arc<dyn Store>,
@@ -20,6 +23,11 @@ pub(in crate::delivery) struct Settler {
     observers: Observers,
     /// The fence row of the settler. Its counter moves on with each settle and each resolution.
     fence: FenceRow,
+    /// The rows that wait for their turns. PostgreSQL looks through all versions of a row that an open snapshot
+    /// keeps, so settles are spread over several rows.
+    spares: VecDeque<FenceRow>,
+    /// The settles that are left of the turn.
+    left: u32,
 }
 
 /// The result of a batch.
@@ -34,7 +42,24 @@ pub(in crate::delivery) struct Evicted;
 
 impl Settler {
     pub(in crate::delivery) fn new(store: Arc<dyn Store>, observers: Observers, fence: FenceRow) -> Self {
-        Self { store, observers, fence }
+        Self { store, observers, fence, spares: VecDeque::new(), left: TURN }
+    }
+
+    /// Settles under these rows, too, by turns: those from this slot on.
+    pub(in crate::delivery) fn with_spares_from(mut self, slot: u32) -> Self {
+        self.spares = (slot..slot + SPARE_ROWS).map(|slot| FenceRow { slot, ..self.fence }).collect();
+        self
+    }
+
+    /// The write under the fence row is durable: its counter has moved on.
+    fn moved(&mut self) {
+        self.fence = self.fence.moved();
+        self.left -= 1;
+        if self.left == 0 {
+            self.left = TURN;
+            self.spares.push_back(self.fence);
+            self.fence = self.spares.pop_front().unwrap_or(self.fence);
+        }
     }
 
     /// Writes the batch, and tries again while the database is unreachable. Returns once each outcome is
@@ -59,7 +84,7 @@ impl Settler {
         loop {
             let error = match self.store.settle(self.fence, settlements).await {
                 Ok(settled) => {
-                    self.fence = self.fence.moved();
+                    self.moved();
                     self.observers.emit(Signal::Settled { records: settled.applied + settled.held });
                     return Ok(Ok(settled));
                 }
@@ -74,7 +99,7 @@ impl Settler {
                 // The numbers of applied holds and of lanes released in steps are unknown. No hold and every
                 // lane are the safe answers.
                 Resolution::Applied => {
-                    self.fence = self.fence.moved();
+                    self.moved();
                     let (applied, releasing) = (settlements.len(), settlements.len());
                     return Ok(Ok(Settled { applied, releasing, ..Settled::default() }));
                 }
@@ -171,7 +196,7 @@ mod tests {
         fixtures::schedule(pool, &[Due::Now, Due::Now]).await;
         let (store, me, told) = (fixtures::store(pool), InstanceId::generate(), Arc::new(Told::default()));
         let (name, version) = (String::new(), String::new());
-        store.join(&NewInstance { id: me, name, version, fence_rows: 1 }).await.unwrap();
+        store.join(&NewInstance { id: me, name, version, fence_rows: 1 + SPARE_ROWS }).await.unwrap();
         let observers = Observers(Arc::new(vec![Arc::<Told>::clone(&told)]));
         (Settler::new(store, observers, FenceRow::of_settler(me, Server::default())), told)
     }
@@ -209,6 +234,26 @@ mod tests {
         assert!(settler.settle(&settlements()).await.is_ok());
         // 10 ms, 20, 40 and so on, and no more than 2 s each.
         assert_eq!(began.elapsed(), Duration::from_millis(10 * ((1 << 8) - 1) + 2 * 2_000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn settles_are_spread_over_the_rows_that_the_join_has_made() {
+        let pool = MemoryPool::new();
+        let (mut settler, _) = settler(&pool).await;
+        settler = settler.with_spares_from(1);
+        let mut turns = vec![0; SPARE_ROWS as usize + 1];
+        for number in 0..TURN * (SPARE_ROWS + 1) * 2 {
+            turns[settler.fence.slot as usize] += 1;
+            if number % 1_000 == 0 {
+                pool.fail_next(
+                    "settle",
+                    1,
+                    if number % 2_000 == 0 { Fault::LostReply } else { Fault::NotApplied },
+                );
+            }
+            assert!(settler.settle(&settlements()).await.is_ok(), "settle {number}");
+        }
+        assert_eq!(turns, vec![TURN * 2; SPARE_ROWS as usize + 1]);
     }
 
     #[test]
