@@ -5,7 +5,11 @@ use std::{fmt, sync::Arc};
 use keylane_sql::Value;
 use tokio::sync::Mutex;
 
-use crate::{database::LockDatabase, error::LockError, place::Place};
+use crate::{
+    database::LockDatabase,
+    error::LockError,
+    place::{Place, task_error},
+};
 
 /// A lock that is held until it is released or lost. The client renews it in the background.
 ///
@@ -72,7 +76,11 @@ impl<DB: LockDatabase> LockGuard<DB> {
     /// If it is dropped, the release goes on in the background.
     pub async fn release(mut self) -> Result<(), LockError> {
         match self.0.take() {
-            Some(hold) => hold.take_down().await,
+            // In a task of its own: it waits for others of its owner, and goes on if the caller is dropped meanwhile.
+            Some(hold) => {
+                let released = tokio::spawn(hold.take_down()).await;
+                released.unwrap_or_else(|error| Err(LockError::of::<DB>("release")(task_error(error))))
+            }
             None => Ok(()),
         }
     }

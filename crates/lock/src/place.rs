@@ -182,7 +182,7 @@ impl<DB: LockDatabase> Shared<DB> {
 }
 
 /// A task that has ended without a result: its runtime has ended.
-fn task_error(error: tokio::task::JoinError) -> sqlx::Error {
+pub(crate) fn task_error(error: tokio::task::JoinError) -> sqlx::Error {
     sqlx::Error::Io(std::io::Error::other(error))
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use keylane_lock::LockError;
 
+use tokio::time::timeout;
+
 use crate::{
     stage::{LEASE, Stage},
     target::{Target, on_each},
@@ -13,12 +15,22 @@ on_each!(
     an_owner_enters_again_and_each_release_takes_one_down,
     requests_without_an_owner_are_strangers,
     a_guard_that_is_dropped_takes_one_down,
+    a_release_that_is_dropped_takes_one_down,
 );
 
 const SHORT: Duration = Duration::from_millis(150);
 
 async fn entries<T: Target>(stage: &Stage<T>) -> Vec<i64> {
     stage.locks.queue("one").await.unwrap().iter().map(|queued| queued.entries).collect()
+}
+
+async fn until_entries<T: Target>(stage: &Stage<T>, wanted: &[i64]) {
+    let counted = async {
+        while entries(stage).await != wanted {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(LEASE, counted).await.unwrap();
 }
 
 async fn an_owner_enters_again_and_each_release_takes_one_down<T: Target>() {
@@ -63,14 +75,28 @@ async fn a_guard_that_is_dropped_takes_one_down<T: Target>() {
     let job = || stage.locks.request("one").owner("job");
     let (first, second) = (job().lock().await.unwrap(), job().lock().await.unwrap());
     drop(first);
-    let taken_down = async {
-        while entries(&stage).await != [1] {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(LEASE, taken_down).await.unwrap();
+    until_entries(&stage, &[1]).await;
     assert!(second.is_held());
     drop(second);
     stage.queued("one", 0).await;
+    stage.end().await;
+}
+
+/// Dropped at any point: before its turn, while another of its owner enters, during its statement.
+async fn a_release_that_is_dropped_takes_one_down<T: Target>() {
+    let Some(stage) = Stage::<T>::new().await else { return };
+    for micros in (0..20).map(|step| step * 200) {
+        let job = || stage.locks.request("one").owner("job");
+        let (first, second) = (job().lock().await.unwrap(), job().lock().await.unwrap());
+        let locks = stage.locks.clone();
+        let entering = tokio::spawn(async move { locks.request("one").owner("job").lock().await.unwrap() });
+        drop(timeout(Duration::from_micros(micros), first.release()).await);
+        let third = entering.await.unwrap();
+        until_entries(&stage, &[2]).await;
+        assert!(second.is_held() && third.is_held());
+        drop(timeout(Duration::from_micros(micros), second.release()).await);
+        drop(timeout(Duration::from_micros(micros), third.release()).await);
+        stage.queued("one", 0).await;
+    }
     stage.end().await;
 }
