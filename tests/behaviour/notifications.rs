@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use keylane::{Config, Outbox, Signal, health::Degradation};
+use keylane::{Config, Mode, Outbox, Signal, health::Degradation};
 use sqlx::Row;
 use tokio::time::Instant;
 
@@ -100,6 +100,34 @@ async fn postgres_a_commit_of_another_process_is_told_whatever_becomes_of_the_co
     until_empty(&worker).await;
     assert_eq!(ledger.done_of("order-1"), [1, 2, 3, 4, 5]);
     running.shutdown().await;
+    stage.erase().await;
+}
+
+/// Polls are minutes apart, so that only the notification can tell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_in_claimed_mode_a_commit_of_another_process_is_handed_over_at_once() {
+    let stage = PgStage::open().await.unwrap();
+    let ledger = Ledger::default();
+    let mut config = config(&stage);
+    config.mode = Mode::Claimed;
+    config.delivery.claim_lease = 2 * config.delivery.poll_interval;
+    let build = stage.builder().await.config(config.clone()).handler(ledger.keeper("bookkeeper")).build();
+    let worker = build.await.unwrap();
+    let running = worker.start().await.unwrap();
+    let producer = stage.builder().await.config(config).build().await.unwrap();
+    let mut waited = Vec::new();
+    for number in 1..=20 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let event = placed(&format!("order-{}", number % 3), number);
+        producer.transaction(async |tx| producer.schedule(tx, &event).await.map(drop)).await.unwrap();
+        let committed = Instant::now();
+        ledger.until_done(number as usize).await;
+        waited.push(committed.elapsed());
+    }
+    until_empty(&worker).await;
+    running.shutdown().await;
+    waited.sort_unstable();
+    assert!(waited[waited.len() / 2] < Duration::from_millis(500), "{waited:?}");
     stage.erase().await;
 }
 

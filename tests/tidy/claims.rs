@@ -1,5 +1,5 @@
-//! The table of claims on the page of guarantees: each test that it names exists, and it names a test of each
-//! module.
+//! The tables of claims on the pages of guarantees and of testing: each test that they name exists, and they name a
+//! test of each module.
 
 use std::{collections::BTreeSet, fs};
 
@@ -11,8 +11,13 @@ fn text(path: &str) -> String {
 
 /// The claims with the tests that each names.
 fn claims() -> Vec<(String, Vec<String>)> {
-    let page = text("docs/guarantees.md");
-    let (_, table) = page.split_once("| claim | tests |").expect("a table of claims");
+    let tables = [("docs/guarantees.md", "| claim | tests |"), ("docs/testing.md", "| works when | tests |")];
+    tables.into_iter().flat_map(|(page, head)| claims_of(page, head)).collect()
+}
+
+fn claims_of(page: &str, head: &str) -> Vec<(String, Vec<String>)> {
+    let page = text(page);
+    let (_, table) = page.split_once(head).expect("a table of claims");
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     let parsed = rows.map(|row| {
         let mut cells = row.trim_matches('|').split('|').map(str::trim);
