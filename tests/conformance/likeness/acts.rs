@@ -23,7 +23,7 @@ const NOBODY: &str = "nobody";
 
 impl<T: Likened> World<'_, T> {
     /// The index of the worker that a command names.
-    fn worker(&self, worker: usize) -> Option<usize> {
+    pub(super) fn worker(&self, worker: usize) -> Option<usize> {
         self.places[worker % WORKERS]
     }
 
@@ -223,7 +223,7 @@ impl<T: Likened> World<'_, T> {
         | Command::Claim { worker, .. }
         | Command::Release { worker, .. }) = command
         else {
-            return format!("{command:?}");
+            return self.claims(command).await;
         };
         let Some(number) = self.worker(*worker) else { return NOBODY.to_owned() };
         let id = self.workers[number].id;
@@ -245,12 +245,12 @@ impl<T: Likened> World<'_, T> {
             }
             Command::Drain { .. } => told(self.store.drain(id).await),
             Command::Claim { keys, stale, .. } => {
-                let mut owned = self.store.claim(id, &self.claims(keys, *stale).await).await.unwrap();
+                let mut owned = self.store.claim(id, &self.rights(keys, *stale).await).await.unwrap();
                 owned.sort_unstable();
                 format!("{owned:?}")
             }
             Command::Release { keys, stale, .. } => {
-                told(self.store.release(id, &self.claims(keys, *stale).await).await)
+                told(self.store.release(id, &self.rights(keys, *stale).await).await)
             }
             other => format!("{other:?}"),
         }
@@ -271,7 +271,7 @@ impl<T: Likened> World<'_, T> {
     }
 
     /// The claims of these keys' partitions from a view, or claims that never existed.
-    async fn claims(&self, keys: &[usize], stale: bool) -> Vec<(Partition, Generation)> {
+    async fn rights(&self, keys: &[usize], stale: bool) -> Vec<(Partition, Generation)> {
         let view = self.store.view().await.unwrap();
         let mut wanted: Vec<Partition> = keys.iter().map(|key| self.partition(*key)).collect();
         wanted.sort_unstable();

@@ -92,6 +92,22 @@ pub(super) enum Command {
         outcomes: Vec<(usize, bool, Outcome)>,
         reply: Reply,
     },
+    ClaimRecords {
+        worker: usize,
+        source: usize,
+        limit: usize,
+        lasts: bool,
+        handlers: usize,
+    },
+    RenewClaims {
+        worker: usize,
+        records: Vec<usize>,
+        lasts: bool,
+    },
+    SettleClaims {
+        worker: usize,
+        outcomes: Vec<(usize, bool, Outcome)>,
+    },
     TrackCall {
         worker: usize,
         record: usize,
@@ -227,16 +243,37 @@ fn people() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// Any command.
-pub(super) fn command() -> impl Strategy<Value = Command> {
+fn users() -> impl Strategy<Value = Command> {
     let events = prop::collection::vec(event(), 1..4);
     prop_oneof![
         4 => (number(), events).prop_map(|(transaction, events)| Command::Schedule { transaction, events }),
         1 => (number(), number(), any::<bool>())
             .prop_map(|(transaction, record, by_dedup_key)| Command::Cancel { transaction, record, by_dedup_key }),
         4 => (number(), prop::bool::weighted(0.8)).prop_map(|(transaction, commit)| Command::End { transaction, commit }),
-        14 => delivery(),
-        4 => membership(),
-        5 => people(),
+    ]
+}
+
+/// Any command of partitioned mode.
+pub(super) fn command() -> impl Strategy<Value = Command> {
+    prop_oneof![9 => users(), 14 => delivery(), 4 => membership(), 5 => people()]
+}
+
+/// Any command of claimed mode.
+pub(super) fn claiming() -> impl Strategy<Value = Command> {
+    let outcomes = prop::collection::vec((number(), prop::bool::weighted(0.1), outcome()), 1..5);
+    let repair = (numbers(3), any::<bool>()).prop_map(|(records, discards)| {
+        let how = if discards { Repairing::Discard } else { Repairing::Retry };
+        Command::Repair { records, how }
+    });
+    prop_oneof![
+        9 => users(),
+        8 => (number(), number(), 1..6_usize, any::<bool>(), number()).prop_map(
+            |(worker, source, limit, lasts, handlers)| Command::ClaimRecords { worker, source, limit, lasts, handlers }
+        ),
+        2 => (number(), numbers(4), any::<bool>())
+            .prop_map(|(worker, records, lasts)| Command::RenewClaims { worker, records, lasts }),
+        8 => (number(), outcomes).prop_map(|(worker, outcomes)| Command::SettleClaims { worker, outcomes }),
+        2 => repair,
+        1 => any::<bool>().prop_map(|instances| Command::Purge { instances }),
     ]
 }

@@ -35,6 +35,8 @@ pub(super) struct Known {
     /// The id, once the transaction has committed.
     pub(super) id: Option<RecordId>,
     pub(super) failures: u32,
+    /// The token of its last claim.
+    pub(super) token: i64,
 }
 
 /// A transaction of a user.
@@ -211,6 +213,7 @@ impl<'a, T: Likened> World<'a, T> {
                 drawn: self.drawn + 1,
                 id: None,
                 failures: 0,
+                token: 0,
             };
             let new = self.new_record(&known, event.due);
             let outbox = self.outbox;
@@ -340,7 +343,8 @@ impl<T: Likened> World<'_, T> {
             self.drawn += 1;
             let id = T::id_of(self.outbox, event, self.drawn).await;
             let drawn = self.drawn;
-            self.known.push(Known { event, key, handler, dedup_key: None, drawn, id: Some(id), failures: 0 });
+            let (dedup_key, id, failures, token) = (None, Some(id), 0, 0);
+            self.known.push(Known { event, key, handler, dedup_key, drawn, id, failures, token });
         }
     }
 
@@ -362,7 +366,7 @@ impl<T: Likened> World<'_, T> {
         format!("{name} {:?} {attempt} {expires} {payload}", record.lane())
     }
 
-    fn records(&mut self, found: Result<Vec<Record>, StoreError>) -> String {
+    pub(super) fn records(&mut self, found: Result<Vec<Record>, StoreError>) -> String {
         let found = match found {
             Ok(found) => found,
             Err(error) => return format!("{:?}", error.class),
@@ -376,7 +380,7 @@ impl<T: Likened> World<'_, T> {
     }
 }
 
-fn of_handlers(number: usize) -> Handlers {
+pub(super) fn of_handlers(number: usize) -> Handlers {
     match number % 4 {
         0 => Handlers::Only(HANDLERS[1].into()),
         1 => Handlers::Except(vec![HANDLERS[1].into()]),
