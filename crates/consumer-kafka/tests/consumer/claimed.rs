@@ -1,25 +1,19 @@
 //! Messages whose effect is outside the database: they are claimed while they are handled.
 
-use std::{env, process::Stdio, time::Duration};
+use std::time::Duration;
 
 use keylane::HandlerError;
 use keylane_consumer::{Consumer, ConsumerBuilder, Message, MessageHandler};
 use keylane_inbox::Inbox;
 use sqlx::{AssertSqlSafe, Row};
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::Command,
-    sync::mpsc::{UnboundedSender, unbounded_channel},
-};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::{
     away::BROKER,
     broker,
-    stage::{Effects, Seen, bounded, config, seen_of, take},
+    stage::{Effects, Seen, Worker, config, seen_of, take},
 };
 
-/// Tells a process of this test binary what it is.
-const WORKER: &str = "KEYLANE_CONSUMER_TEST_CLAIMER";
 /// Longer than all attempts of a message last.
 const LEASE: Duration = Duration::from_secs(5);
 
@@ -64,9 +58,8 @@ impl MessageHandler for Elsewhere {
 /// The process that is killed; in a run of the tests it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn worker() {
-    let Ok(what) = env::var(WORKER) else { return };
-    let [topic, group, prefix] = what.split(' ').collect::<Vec<_>>()[..] else { panic!("{what}") };
-    let _running = member(topic, group, &Effects::at(prefix).await, Hold).start().unwrap();
+    let Some([topic, group, prefix]) = Worker::told() else { return };
+    let _running = member(&topic, &group, &Effects::at(&prefix).await, Hold).start().unwrap();
     std::future::pending().await
 }
 
@@ -77,17 +70,9 @@ async fn what_a_killed_member_has_claimed_is_handled_by_the_next_after_the_lease
     let (effects, group) = (Effects::new().await, broker::unused_name());
     let messages = ["first", "second"].map(|body| ("key".to_owned(), body.to_owned(), body.to_owned()));
     broker::send(&topic, messages).await;
-    let mut worker = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "claimed::worker", "--nocapture"])
-        .env(WORKER, format!("{topic} {group} {}", effects.prefix))
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(worker.stderr.take().unwrap()).lines();
-    while bounded(lines.next_line()).await.unwrap().expect("the worker claims a message") != "claimed" {}
-    worker.kill().await.unwrap();
+    let mut worker = Worker::start("claimed::worker", &[&topic, &group, &effects.prefix]);
+    worker.says("claimed").await;
+    worker.kill().await;
 
     let row = format!("SELECT lease_until::text FROM {}message WHERE status = 'PROCESSING'", effects.prefix);
     let row = sqlx::query(AssertSqlSafe(row)).fetch_one(effects.inbox.pool()).await.unwrap();

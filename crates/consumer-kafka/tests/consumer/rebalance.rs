@@ -2,13 +2,14 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use keylane_consumer::{Consumer, Running};
-use tokio::sync::mpsc::UnboundedReceiver;
+use keylane_consumer::{Consumer, HandlerError, Message, Running, TransactionalMessageHandler};
+use sqlx::{PgConnection, Postgres};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::{
     away::BROKER,
     broker,
-    stage::{Seen, Told, bounded, config, take},
+    stage::{Affect, Effects, Seen, Told, bounded, config, seen_of, take},
 };
 
 const PARTITIONS: usize = 6;
@@ -50,4 +51,48 @@ async fn a_rebalance_loses_nothing_and_repeats_nothing_that_ended() {
     assert_eq!(seen_second.recv().await, None, "a message was handled twice");
     assert_eq!(seen.into_iter().collect::<BTreeSet<Seen>>().len(), EACH * PARTITIONS);
     assert_eq!(broker::committed(&topic, &group).await, (EACH * PARTITIONS) as i64);
+}
+
+/// Has its effect, says so, and goes no further.
+struct Hold {
+    effects: Effects,
+    called: UnboundedSender<Seen>,
+}
+
+impl TransactionalMessageHandler<Postgres> for Hold {
+    async fn handle(&self, tx: &mut PgConnection, message: &Message) -> Result<(), HandlerError> {
+        self.effects.affect(tx, message).await?;
+        let _ = self.called.send(seen_of(message));
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_outlasts_the_drain_is_dropped_and_its_message_goes_to_the_other_member() {
+    let _shared = BROKER.read().await;
+    let (topic, group) = (broker::topic_of(2).await, broker::unused_name());
+    let effects = Effects::new().await;
+    let messages =
+        ["partition-0", "partition-1"].map(|key| (key.to_owned(), key.to_owned(), "body".to_owned()));
+    broker::send(&topic, messages).await;
+    let limits = config(&group).drain_timeout(Duration::from_millis(500)).shutdown_timeout(Duration::ZERO);
+    let limits = limits.handler_timeout(Duration::from_secs(3600));
+    let (called, mut held) = unbounded_channel();
+    let hold = Hold { effects: effects.clone(), called };
+    let first = Consumer::builder(limits).transactional(&*topic, effects.inbox.clone(), hold);
+    let first = first.start().unwrap();
+    // Both calls are under way, and would never end.
+    take(&mut held, 2).await;
+    let (called, mut seen) = unbounded_channel();
+    let affect = Affect { effects: effects.clone(), called };
+    let second = Consumer::builder(config(&group));
+    let second = second.transactional(&*topic, effects.inbox.clone(), affect).start().unwrap();
+    let moved = take(&mut seen, 1).await.remove(0).0;
+    assert!(!first.shutdown().await.graceful, "the other call is still under way");
+    let other = take(&mut seen, 1).await.remove(0).0;
+    assert_ne!(moved, other);
+    assert!(bounded(second.shutdown()).await.graceful);
+    let each = ["partition-0", "partition-1"].map(|key| (key.to_owned(), 1));
+    assert_eq!(effects.counts().await, each);
+    effects.end().await;
 }

@@ -1,17 +1,23 @@
 //! Consumers under test, and what their handlers have seen.
 
-use std::{future::Future, time::Duration};
+use std::{env, future::Future, process::Stdio, time::Duration};
 
 use keylane::{HandlerError, RetryPolicy};
 use keylane_consumer::{ConsumerConfig, Message, MessageHandler, TransactionalMessageHandler};
 use keylane_inbox::Inbox;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Row, postgres::PgPoolOptions};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStderr, Command},
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+};
 
 use crate::broker;
 
 /// Longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(60);
+/// Tells a process of this test binary what it is to do.
+const WORKER: &str = "KEYLANE_CONSUMER_TEST_WORKER";
 
 pub(crate) async fn bounded<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, what).await.expect("nothing has come for a minute")
@@ -65,6 +71,42 @@ pub(crate) async fn take(seen: &mut UnboundedReceiver<Seen>, count: usize) -> Ve
         taken.push(bounded(seen.recv()).await.expect("the consumer is gone"));
     }
     taken
+}
+
+/// A process of this test binary that runs one of its tests, and is killed.
+pub(crate) struct Worker {
+    process: Child,
+    lines: Lines<BufReader<ChildStderr>>,
+}
+
+impl Worker {
+    pub(crate) fn start(test: &str, told: &[&str]) -> Self {
+        let mut process = Command::new(env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env(WORKER, told.join(" "))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        Self { process, lines }
+    }
+
+    /// What this process is told; nothing in a run of the tests.
+    pub(crate) fn told<const N: usize>() -> Option<[String; N]> {
+        let told: Vec<String> = env::var(WORKER).ok()?.split(' ').map(str::to_owned).collect();
+        Some(told.try_into().unwrap())
+    }
+
+    /// Waits for this line.
+    pub(crate) async fn says(&mut self, line: &str) {
+        while bounded(self.lines.next_line()).await.unwrap().expect("the worker goes on") != line {}
+    }
+
+    pub(crate) async fn kill(mut self) {
+        self.process.kill().await.unwrap();
+    }
 }
 
 /// An inbox and effects in PostgreSQL.
