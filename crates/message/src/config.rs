@@ -106,8 +106,11 @@ impl RouteConfig {
             |field: &str, problem| RouteError { to: self.to.clone(), field: field.to_owned(), problem };
         let template =
             |field: &str, text: &str| Template::parse(text).map_err(|problem| error(field, problem.into()));
-        let mut route =
-            Route::to_template(template("to", &self.to)?).events(self.events.iter().cloned()).form(self.form);
+        let mut route = Route::to_template(template("to", &self.to)?).form(self.form);
+        // No pattern at all would take no type.
+        if !self.events.is_empty() {
+            route = route.events(self.events.iter().cloned());
+        }
         if let Some(key) = &self.key {
             route = route.key_template(template("key", key)?);
         }
@@ -138,6 +141,15 @@ impl TryFrom<RouteConfig> for Route {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_route_without_events_takes_all_types() {
+        let mut config = RouteConfig::new("orders");
+        let takes = |config: &RouteConfig| config.route().unwrap().takes("order.placed");
+        assert!(takes(&config));
+        config.events.push("refund.*".to_owned());
+        assert!(!takes(&config));
+    }
 
     #[test]
     fn a_mistake_names_its_route_and_field() {
