@@ -90,7 +90,7 @@ enum Bench {
     Instance(memory::Instance),
     #[cfg(feature = "kafka")]
     #[command(hide = true)]
-    Relay(Box<kafka::memory::Process>),
+    Queue(kafka::memory::Queue),
     #[command(hide = true)]
     Worker(Box<worker::Options>),
 }
@@ -173,7 +173,7 @@ async fn run_on<E: Engine>(pool: E::Pool, config: Config, bench: Bench) -> Resul
         Bench::Worker(options) => worker::run::<E>(stage.pool, *options).await,
         Bench::Instance(options) => memory::instance(&stage, &options).await,
         #[cfg(feature = "kafka")]
-        Bench::Relay(process) => kafka::memory::process(&stage, &process).await,
+        Bench::Queue(queue) => kafka::memory::queue(&queue).await,
     }
 }
 

@@ -1,17 +1,22 @@
-//! Resident memory of this process, from `/proc`.
+//! Resident memory of a process, from `/proc`.
 
 use std::fs;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// What is resident now, in MiB.
+/// What is resident of this process now, in MiB.
 pub(super) fn now() -> Option<f64> {
     field(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS")
 }
 
-/// The most that was resident at any time, in MiB.
+/// The most that was resident of this process at any time, in MiB.
 pub(super) fn peak() -> Option<f64> {
-    field(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM")
+    peak_of(std::process::id())
+}
+
+/// The same of any process.
+pub(super) fn peak_of(process: u32) -> Option<f64> {
+    field(&fs::read_to_string(format!("/proc/{process}/status")).ok()?, "VmHWM")
 }
 
 fn field(status: &str, name: &str) -> Option<f64> {

@@ -72,6 +72,13 @@ const KAFKA: Measurement = Measurement { words: "kafka", quick: "kafka --records
 #[cfg(feature = "kafka")]
 const TO_CONSUMER: Measurement =
     Measurement { words: "kafka --rate 20", quick: "kafka --rate 20 --seconds 2" };
+#[cfg(feature = "kafka")]
+const RELAY_MEMORY: Measurement = Measurement {
+    words: "kafka --memory --records 1000000",
+    quick: "kafka --memory --records 20000 --seconds 2",
+};
+#[cfg(feature = "kafka")]
+const CONSUMER: Measurement = Measurement { words: "inbox --kafka", quick: "inbox --kafka --messages 2000" };
 const SCALE: Measurement = Measurement { words: "scale", quick: "scale" };
 
 const fn goal(
@@ -156,6 +163,14 @@ pub(super) const GOALS: &[Goal] = &[
     goal("kafka-consumer-p50", &TO_CONSUMER, "consumer at 20/s", "p50", AtMost(10.0)),
     #[cfg(feature = "kafka")]
     goal("kafka-consumer-p99", &TO_CONSUMER, "consumer at 20/s", "p99", AtMost(50.0)),
+    #[cfg(feature = "kafka")]
+    goal("relay-memory", &RELAY_MEMORY, "relay", "beside the queue", AtMost(32.0)),
+    #[cfg(feature = "kafka")]
+    goal("relay-memory-away", &RELAY_MEMORY, "broker away", "beside the queue", AtMost(32.0)),
+    #[cfg(feature = "kafka")]
+    goal("inbox-kafka", &CONSUMER, "inbox / by hand", "rate", AtLeast(0.6)),
+    #[cfg(feature = "kafka")]
+    goal("inbox-kafka-batch", &CONSUMER, "inbox in batches / inbox", "rate", AtLeast(3.0)),
     goal("scale-assign", &SCALE, "each instance", "assign", AtMost(5.0)),
     goal("scale-ticks", &SCALE, "any change", "until settled", AtMost(3.0)),
     goal("drain-mariadb", &DRAIN, "library / loop", "rate", AtLeast(0.7)).on(MYSQL),

@@ -3,8 +3,8 @@
 mod latency;
 pub(super) mod memory;
 mod others;
-mod raw;
-mod topic;
+pub(super) mod raw;
+pub(super) mod topic;
 
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 

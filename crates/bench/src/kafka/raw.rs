@@ -40,7 +40,7 @@ impl ProducerContext for Acknowledged {
 pub(super) type Client = ThreadedProducer<Acknowledged>;
 
 /// Sends the messages of so many events and waits for all acknowledgements.
-pub(super) async fn send(topic: &Topic, records: usize, load: Load) -> Result<()> {
+pub(crate) async fn send(topic: &Topic, records: usize, load: Load) -> Result<()> {
     let client = client(topic.client())?;
     let room = Arc::new(Semaphore::new(UNDER_WAY as usize));
     for number in 0..records {

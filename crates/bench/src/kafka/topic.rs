@@ -18,7 +18,7 @@ use super::Result;
 
 /// A topic on these brokers.
 #[derive(Clone)]
-pub(super) struct Topic {
+pub(crate) struct Topic {
     brokers: String,
     name: String,
     partitions: i32,
@@ -26,7 +26,7 @@ pub(super) struct Topic {
 
 impl Topic {
     /// A new topic, whose name no other bench uses.
-    pub(super) async fn make(brokers: &str, partitions: i32) -> Result<Self> {
+    pub(crate) async fn make(brokers: &str, partitions: i32) -> Result<Self> {
         let name = format!("keylane-bench-{}", uuid::Uuid::now_v7());
         let topic = Self { brokers: brokers.to_owned(), name, partitions };
         let wanted = NewTopic::new(&topic.name, partitions, TopicReplication::Fixed(1));
@@ -36,16 +36,16 @@ impl Topic {
         Ok(topic)
     }
 
-    pub(super) async fn remove(self) -> Result<()> {
+    pub(crate) async fn remove(self) -> Result<()> {
         self.admin()?.delete_topics(&[&self.name], &AdminOptions::new()).await?;
         Ok(())
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(super) fn client(&self) -> ClientConfig {
+    pub(crate) fn client(&self) -> ClientConfig {
         let mut client = ClientConfig::new();
         client.set("bootstrap.servers", &self.brokers);
         client

@@ -1,5 +1,8 @@
 //! `bench inbox`: messages that have their effect once, against a consumer written by hand with the same inserts.
 
+#[cfg(feature = "kafka")]
+mod kafka;
+
 use std::{any::Any, fmt, num::NonZeroUsize};
 
 use clap::Args;
@@ -10,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::{
     Engine, Result,
-    meter::{Figure, Meter},
+    meter::{Cost, Figure, Meter},
     options::Show,
     report::Report,
     stage::Stage,
@@ -40,6 +43,9 @@ pub(crate) struct Options {
     /// Messages of a call of the batch form.
     #[arg(long, default_value = "100")]
     batch: NonZeroUsize,
+    #[cfg(feature = "kafka")]
+    #[command(flatten)]
+    source: kafka::Source,
     #[command(flatten)]
     pub(super) show: Show,
 }
@@ -71,6 +77,10 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     let Options { messages, connections, batch, .. } = options;
     report.note(format!("{messages} messages, {connections} connections, {batch} messages per batch"));
     report.note("each message writes one row, in the transaction that notes it");
+    #[cfg(feature = "kafka")]
+    if options.source.kafka {
+        report.note("out of Kafka: a consumer of the library with so many calls, or so many loops by hand");
+    }
     Ok(report)
 }
 
@@ -88,29 +98,41 @@ async fn measure(
     sqlx::raw_sql(CREATE_EFFECTS).execute(&pool).await?;
     let inbox = Inbox::builder(pool.clone()).table_prefix("keylane_bench_inbox_").build()?;
     inbox.migrate().await?;
+    let cost = consume(options, &inbox, meter, subject).await?;
+    check(&pool, options.messages.get()).await?;
+    pool.close().await;
+    Ok(cost.per_record(options.messages.get()))
+}
+
+async fn consume(
+    options: &Options,
+    inbox: &Inbox<Postgres>,
+    meter: &Meter<Postgres>,
+    subject: Subject,
+) -> Result<Cost> {
+    #[cfg(feature = "kafka")]
+    if options.source.kafka {
+        return kafka::consume(options, inbox, meter, subject).await;
+    }
     let messages: Vec<String> =
         (0..options.messages.get()).map(|_| uuid::Uuid::now_v7().to_string()).collect();
     let share = messages.len().div_ceil(options.connections.get());
     let mut consumers = JoinSet::new();
     let start = meter.start().await?;
     for messages in messages.chunks(share) {
-        let (messages, inbox, pool) = (messages.to_vec(), inbox.clone(), pool.clone());
-        let batch = options.batch.get();
+        let (messages, inbox, batch) = (messages.to_vec(), inbox.clone(), options.batch.get());
         consumers.spawn(async move {
             match subject {
                 Subject::Single => singly(&inbox, &messages).await,
                 Subject::Batch => in_batches(&inbox, &messages, batch).await,
-                Subject::Hand => by_hand(&pool, &messages).await,
+                Subject::Hand => by_hand(inbox.pool(), &messages).await,
             }
         });
     }
     while let Some(consumed) = consumers.join_next().await {
         consumed??;
     }
-    let cost = meter.stop(start).await?;
-    check(&pool, messages.len()).await?;
-    pool.close().await;
-    Ok(cost.per_record(messages.len()))
+    meter.stop(start).await
 }
 
 async fn singly(inbox: &Inbox<Postgres>, messages: &[String]) -> Result<()> {
@@ -137,14 +159,18 @@ async fn in_batches(inbox: &Inbox<Postgres>, messages: &[String], batch: usize) 
 
 async fn by_hand(pool: &PgPool, messages: &[String]) -> Result<()> {
     for message in messages {
-        let mut tx = pool.begin().await?;
-        let first = sqlx::query(BY_HAND).bind(GROUP).bind(message).execute(&mut *tx).await?;
-        if first.rows_affected() == 1 {
-            sqlx::query(EFFECT).bind(message).execute(&mut *tx).await?;
-        }
-        tx.commit().await?;
+        one_by_hand(pool, message).await?;
     }
     Ok(())
+}
+
+async fn one_by_hand(pool: &PgPool, message: &str) -> Result<()> {
+    let mut tx = pool.begin().await?;
+    let first = sqlx::query(BY_HAND).bind(GROUP).bind(message).execute(&mut *tx).await?;
+    if first.rows_affected() == 1 {
+        sqlx::query(EFFECT).bind(message).execute(&mut *tx).await?;
+    }
+    Ok(tx.commit().await?)
 }
 
 /// # Errors
