@@ -137,3 +137,38 @@ fn response(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
     response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static("application/json"));
     response
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use keylane::{
+        Outbox,
+        memory::{Memory, MemoryPool},
+    };
+    use keylane_kafka::{KafkaConfig, KafkaSink, Route};
+    use tokio::{runtime::Runtime, sync::watch};
+
+    use super::*;
+
+    #[test]
+    fn workers_that_have_died_are_not_live() {
+        let runtime = Runtime::new().unwrap();
+        let running = runtime.block_on(async {
+            let sink = KafkaSink::new(KafkaConfig::new("127.0.0.1:1")).unwrap().route(Route::to("orders"));
+            let builder = Outbox::builder(MemoryPool::new()).handler(sink.registration("relay"));
+            let outbox: Outbox<Memory> = builder.build().await.unwrap();
+            outbox.migrate().await.unwrap();
+            outbox.start().await.unwrap()
+        });
+        let (tell, workers) = watch::channel(Some(Arc::new(running)));
+        let status = |path| answer(&Method::GET, path, &workers).status();
+        assert_eq!(status("/health/live"), StatusCode::OK);
+        // The workers end with the runtime that they run on, without having been asked to.
+        drop(runtime);
+        for path in ["/health/live", "/health/ready", "/health"] {
+            assert_eq!(status(path), StatusCode::SERVICE_UNAVAILABLE, "{path}");
+        }
+        drop(tell);
+    }
+}
