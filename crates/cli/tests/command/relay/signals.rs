@@ -141,6 +141,40 @@ async fn routes_are_read_again_without_a_gap_and_a_bad_file_changes_nothing() {
 }
 
 #[tokio::test]
+async fn other_brokers_are_taken_up_also_while_they_are_away() {
+    let _shared = BROKER.read().await;
+    on_postgres("relay_brokers", async |url| {
+        let topic = topic().await;
+        let real = settings(url, &[("order.placed", &topic)]);
+        let real = real.replace("[relay.kafka]", "[relay.kafka]\npatience = '2s'");
+        // Nobody listens there.
+        let nobody = real.replace(&super::broker::address(), "127.0.0.1:1");
+        let file = Settings::new("brokers", &real);
+        file.printed(&["migrate"]).await;
+        let mut relay = file.start().await;
+        let mut producer = Producer::connect(url).await;
+        producer.schedule("order.placed", 10, 0, 20).await;
+        arrived(&topic, 200).await;
+
+        file.write(&nobody);
+        relay.signal("HUP").await;
+        relay.says("the relay delivers").await;
+        producer.schedule("order.placed", 10, 20, 40).await;
+        relay.says("the handler's target is unavailable").await;
+        file.write(&real);
+        relay.signal("HUP").await;
+        relay.says("the relay delivers").await;
+        producer.schedule("order.placed", 10, 40, 50).await;
+        let content = arrived(&topic, 500).await;
+        is_in_order(&content, 10, 50);
+        assert_eq!(count(&content), 500, "what was with the absent brokers is sent once");
+        relay.signal("TERM").await;
+        assert_eq!(relay.ended().await, Some(0));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_second_signal_ends_the_relay_at_once() {
     on_postgres("relay_twice", async |url| {
         // A broker that takes connections and never says a word: a call waits for all of its patience.
