@@ -5,7 +5,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::work::{Item, LaneId};
-use crate::{handler::Entry, record::Change, rules::{lifecycle::lane_goes_on, pacing::Pace}, store::StoreError};
+use crate::{
+    handler::Entry,
+    record::Change,
+    rules::{lifecycle::lane_goes_on, pacing::Pace},
+    store::StoreError,
+};
 
 /// How a record left its run. Rare and large contents are boxed, because outcomes are moved several times.
 #[derive(Debug)]

@@ -212,7 +212,7 @@ impl Outbox {
     pub(super) fn move_fence(&mut self, fence: FenceRow) -> bool {
         let FenceRow { instance, slot, .. } = fence;
         if self.fences.get(&(instance, slot)) == Some(&CLOSED) {
-            self.journal.note(|| Written::Refused { instance });
+            self.journal.push(|| Written::Refused { instance });
         }
         self.write_fence(fence, fence.moved())
     }
