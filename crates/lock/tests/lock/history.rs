@@ -32,17 +32,22 @@ on_each! {
     operations_of_processes_that_are_killed_and_frozen_are_linearisable,
 }
 
-/// The number of operations per database. More by `KEYLANE_LOCK_OPERATIONS`.
-fn count_of_operations() -> usize {
-    env::var("KEYLANE_LOCK_OPERATIONS").map_or(2_500, |count| count.parse().unwrap())
-}
-
 const TASKS: usize = 4;
 /// What befalls the processes, each at an operation of its own.
 const FATES: [&str; 4] =
     ["frozen", "killed-before-its-write", "killed-after-its-write", "killed-from-outside"];
 /// The numbers of operations of one process.
 const NUMBERS: i64 = 1_000_000;
+
+/// The number of operations per database. More by `KEYLANE_LOCK_OPERATIONS`.
+fn count_of_operations() -> usize {
+    env::var("KEYLANE_LOCK_OPERATIONS").map_or(2_500, |count| count.parse().unwrap())
+}
+
+/// The longest time until a process has done its share.
+fn patience() -> Duration {
+    PATIENCE * count_of_operations().div_ceil(2_500) as u32
+}
 
 /// The folder of a run: the register, and a journal for each process.
 struct Folder(PathBuf);
@@ -66,7 +71,8 @@ pub(crate) async fn work<T: Target>(stage: Stage<T>, task: &str) {
     let next = Arc::new(AtomicI64::new(first));
     let mut tasks = JoinSet::new();
     // A process that will be frozen is in no transaction then, which would keep all others out.
-    for _ in 0..if fate == "frozen" { 1 } else { TASKS } {
+    let count = if fate == "frozen" { 1 } else { TASKS };
+    for _ in 0..count {
         let worker = Worker {
             register: Register::at(&folder.register()),
             journal: Arc::clone(&journal),
@@ -74,7 +80,7 @@ pub(crate) async fn work<T: Target>(stage: Stage<T>, task: &str) {
         };
         let (locks, next) = (stage.locks.clone(), Arc::clone(&next));
         tasks.spawn(async move {
-            for _ in 0..count_of_operations() / FATES.len() / TASKS {
+            for _ in 0..count_of_operations() / FATES.len() / count {
                 let operation = next.fetch_add(1, Relaxed);
                 worker.operate::<T>(&locks, operation, operation - first).await;
             }
@@ -144,7 +150,7 @@ async fn live<T: Target>(stage: &Stage<T>, folder: &Folder, number: usize, fate:
             until_taken_over(&Register::at(&folder.register())).await;
             process.send(Signal::CONT);
             process.child.stdin.as_mut().unwrap().write_all(b"go on\n").await.unwrap();
-            process.says("all").await;
+            process.says_within(patience(), "all").await;
             return;
         }
         "killed-from-outside" => {
@@ -157,7 +163,7 @@ async fn live<T: Target>(stage: &Stage<T>, folder: &Folder, number: usize, fate:
             assert!(!ended.success());
         }
     }
-    start(number + FATES.len(), "none").says("all").await;
+    start(number + FATES.len(), "none").says_within(patience(), "all").await;
 }
 
 /// Returns when another has the lock.

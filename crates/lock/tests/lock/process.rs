@@ -1,6 +1,6 @@
 //! Processes of a case: this test binary again, told by its environment what to do.
 
-use std::{env, process::Stdio};
+use std::{env, process::Stdio, time::Duration};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::{
@@ -62,6 +62,10 @@ impl Process {
 
     /// The next line that begins so, without that beginning.
     pub(crate) async fn says(&mut self, beginning: &str) -> String {
+        self.says_within(PATIENCE, beginning).await
+    }
+
+    pub(crate) async fn says_within(&mut self, patience: Duration, beginning: &str) -> String {
         let mut said = Vec::new();
         let line = async {
             while let Some(line) = self.lines.next_line().await.unwrap() {
@@ -72,7 +76,7 @@ impl Process {
             }
             None
         };
-        let line = timeout(PATIENCE, line).await;
+        let line = timeout(patience, line).await;
         line.ok().flatten().unwrap_or_else(|| panic!("not {beginning:?}, but {said:?}"))
     }
 
