@@ -33,6 +33,32 @@ async fn producer(stage: &PgStage) -> Outbox<sqlx::Postgres> {
     stage.builder().await.config(config(stage)).build().await.unwrap()
 }
 
+/// The time from each commit of another process to the end of its call. Before each event there is a pause.
+async fn waits<T: User>(
+    stage: &Stage<T>,
+    ledger: &Ledger,
+    config: Config,
+    events: u32,
+    pause: Duration,
+) -> Vec<Duration> {
+    let builder = stage.builder().await.config(config.clone()).handler(ledger.keeper("bookkeeper"));
+    let worker = builder.build().await.unwrap();
+    let running = worker.start().await.unwrap();
+    let producer = stage.builder().await.config(config).build().await.unwrap();
+    let mut waited = Vec::new();
+    for number in 1..=events {
+        tokio::time::sleep(pause).await;
+        let event = placed("order-1", number);
+        producer.transaction(async |tx| producer.schedule(tx, &event).await.map(drop)).await.unwrap();
+        let committed = Instant::now();
+        ledger.until_done(number as usize).await;
+        waited.push(committed.elapsed());
+    }
+    until_empty(&worker).await;
+    running.shutdown().await;
+    waited
+}
+
 /// The first record waits for a poll, the later ones for a small part of the interval.
 pub(crate) async fn traffic_of_another_process_is_found_early<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
@@ -42,21 +68,7 @@ pub(crate) async fn traffic_of_another_process_is_found_early<T: User>(stage: &S
     // A fetch follows each view of the cluster.
     config.cluster.rebalance_interval = Duration::from_secs(7);
     let interval = config.delivery.poll_interval;
-    let builder = stage.builder().await.config(config.clone()).handler(ledger.keeper("bookkeeper"));
-    let worker = builder.build().await.unwrap();
-    let running = worker.start().await.unwrap();
-    let producer = stage.builder().await.config(config).build().await.unwrap();
-    let mut waited = Vec::new();
-    for number in 1..=10 {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        let event = placed("order-1", number);
-        producer.transaction(async |tx| producer.schedule(tx, &event).await.map(drop)).await.unwrap();
-        let committed = Instant::now();
-        ledger.until_done(number as usize).await;
-        waited.push(committed.elapsed());
-    }
-    until_empty(&worker).await;
-    running.shutdown().await;
+    let mut waited = waits(stage, &ledger, config, 10, Duration::from_millis(50)).await;
     waited.remove(0);
     waited.sort();
     assert!(waited[waited.len() / 2] < interval / 4, "{waited:?}");
@@ -111,21 +123,7 @@ async fn postgres_in_claimed_mode_a_commit_of_another_process_is_handed_over_at_
     let mut config = config(&stage);
     config.mode = Mode::Claimed;
     config.delivery.claim_lease = 2 * config.delivery.poll_interval;
-    let build = stage.builder().await.config(config.clone()).handler(ledger.keeper("bookkeeper")).build();
-    let worker = build.await.unwrap();
-    let running = worker.start().await.unwrap();
-    let producer = stage.builder().await.config(config).build().await.unwrap();
-    let mut waited = Vec::new();
-    for number in 1..=20 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        let event = placed(&format!("order-{}", number % 3), number);
-        producer.transaction(async |tx| producer.schedule(tx, &event).await.map(drop)).await.unwrap();
-        let committed = Instant::now();
-        ledger.until_done(number as usize).await;
-        waited.push(committed.elapsed());
-    }
-    until_empty(&worker).await;
-    running.shutdown().await;
+    let mut waited = waits(&stage, &ledger, config, 20, Duration::from_millis(20)).await;
     waited.sort_unstable();
     assert!(waited[waited.len() / 2] < Duration::from_millis(500), "{waited:?}");
     stage.erase().await;
