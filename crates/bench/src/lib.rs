@@ -85,6 +85,8 @@ enum Bench {
     /// Measures little, and fails only if the library is far from what it was.
     Check(goals::CheckOptions),
     #[command(hide = true)]
+    Claimant(Box<claimed::process::Options>),
+    #[command(hide = true)]
     Commits(Box<commits::Options>),
     #[command(hide = true)]
     Instance(memory::Instance),
@@ -169,6 +171,7 @@ async fn run_on<E: Engine>(pool: E::Pool, config: Config, bench: Bench) -> Resul
             let (done, cleared) = on_stage(&stage, goals::check(stage.clone(), options)).await;
             done.and(cleared)
         }
+        Bench::Claimant(options) => claimed::process::run(&stage, *options).await,
         Bench::Commits(options) => commits::run::<E>(&stage, *options).await,
         Bench::Worker(options) => worker::run::<E>(stage.pool, *options).await,
         Bench::Instance(options) => memory::instance(&stage, &options).await,

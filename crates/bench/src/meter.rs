@@ -25,7 +25,8 @@ pub(super) struct Start {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
     elapsed: Duration,
-    client: Option<Duration>,
+    /// Of this process, unless the work is done by others, whose times are then written here.
+    pub(super) client: Option<Duration>,
     server: Option<Duration>,
     log_bytes: Option<i64>,
 }

@@ -106,12 +106,45 @@ impl Tally {
         self.seen[at / 64].fetch_or(bit, Relaxed) & bit != 0
     }
 
+    /// Counts records that another process has handled. Which ones, [`merge`](Self::merge) says later.
+    pub(super) fn add(&self, records: usize) {
+        let before = self.handled.fetch_add(records, Relaxed);
+        if before < self.records && before + records >= self.records {
+            self.all_handled.notify_one();
+        }
+    }
+
+    /// Marks what another process [has seen](Self::seen).
+    pub(super) fn merge(&self, seen: &[u64], wrong: usize) {
+        let twice =
+            |(word, bits): (&AtomicU64, &u64)| (word.fetch_or(*bits, Relaxed) & bits).count_ones() as usize;
+        let twice: usize = self.seen.iter().zip(seen).map(twice).sum();
+        self.wrong.fetch_add(twice + wrong, Relaxed);
+    }
+
+    /// One bit per id that was handled, and how many records were handled wrongly.
+    pub(super) fn seen(&self) -> (Vec<u64>, usize) {
+        (self.seen.iter().map(|word| word.load(Relaxed)).collect(), self.wrong.load(Relaxed))
+    }
+
     pub(super) fn records(&self) -> usize {
         self.records
     }
 
     pub(super) fn handled(&self) -> usize {
         self.handled.load(Relaxed)
+    }
+
+    /// Counts settled records.
+    pub(super) fn settle(&self, records: usize) {
+        let before = self.settled.fetch_add(records, Relaxed);
+        if before < self.records && before + records >= self.records {
+            self.all_settled.notify_one();
+        }
+    }
+
+    pub(super) fn settled(&self) -> usize {
+        self.settled.load(Relaxed)
     }
 
     /// Whether every record was handled.
@@ -124,7 +157,7 @@ impl Tally {
         self.all_handled.notified().await;
     }
 
-    /// Returns when [`Settles`] has counted all records. There is at most one waiter.
+    /// Returns when all records were [settled](Self::settle). There is at most one waiter.
     pub(super) async fn all_settled(&self) {
         self.all_settled.notified().await;
     }
@@ -155,10 +188,8 @@ pub(super) struct Settles(pub(super) Arc<Tally>);
 
 impl Observer for Settles {
     fn on(&self, signal: &Signal) {
-        let Signal::Settled { records } = signal else { return };
-        let before = self.0.settled.fetch_add(*records, Relaxed);
-        if before < self.0.records && before + records >= self.0.records {
-            self.0.all_settled.notify_one();
+        if let Signal::Settled { records } = signal {
+            self.0.settle(*records);
         }
     }
 }

@@ -1,8 +1,11 @@
 //! The loop that an expert would write: select, update and read a batch in one transaction, handle it, delete it.
 
-use std::{error::Error, hint::black_box, sync::Arc, time::Duration};
-
-use tokio::task::JoinSet;
+use std::{
+    error::Error,
+    hint::black_box,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
 
 use super::super::{
     Result,
@@ -13,57 +16,48 @@ use super::super::{
 /// The pause of a loop that has found nothing, because others hold what is left.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Drains with so many loops, each on a connection of its own.
+/// Drains on one connection until it is told to stop.
 pub(super) async fn drain<E: Engine>(
     pool: &E::Pool,
-    tally: &Arc<Tally>,
-    loops: usize,
+    tally: &Tally,
     batch: usize,
+    stop: &AtomicBool,
 ) -> Result<()> {
-    let mut tasks = JoinSet::new();
-    for number in 0..loops {
-        let (pool, tally) = (pool.clone(), Arc::clone(tally));
-        tasks.spawn(async move {
-            let mut conn = E::connect(&pool).await?;
-            E::execute(&mut conn, E::session(Session::Pinned)).await?;
-            let owner = format!("loop-{number}");
-            while !tally.is_complete() {
-                let rows = match claim::<E>(&mut conn, &owner, batch).await {
-                    Ok(rows) => rows,
-                    // Two claims can wait for each other on InnoDB: SKIP LOCKED keeps the lock of an index entry
-                    // whose row it skips.
-                    Err(error) if is_deadlock(&*error) => {
-                        E::execute(&mut conn, "ROLLBACK").await?;
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                };
-                if rows.is_empty() {
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-                let mut ids = Vec::with_capacity(rows.len());
-                for row in &rows {
-                    let received = E::receive(row)?;
-                    black_box((received.event_id, received.key));
-                    tally.handle(received.id, received.event);
-                    ids.push(received.id);
-                }
-                let delete = format!(
-                    "DELETE FROM keylane_bench_record WHERE id IN ({}) AND lock_owner = '{owner}'",
-                    list(&ids)
-                );
-                while let Err(error) = E::execute(&mut conn, delete.clone()).await {
-                    if !is_deadlock(&*error) {
-                        return Err(error);
-                    }
-                }
+    let mut conn = E::connect(pool).await?;
+    E::execute(&mut conn, E::session(Session::Pinned)).await?;
+    let owner = format!("loop-{}", std::process::id());
+    while !stop.load(Relaxed) {
+        let rows = match claim::<E>(&mut conn, &owner, batch).await {
+            Ok(rows) => rows,
+            // Two claims can wait for each other on InnoDB: SKIP LOCKED keeps the lock of an index entry whose row it
+            // skips.
+            Err(error) if is_deadlock(&*error) => {
+                E::execute(&mut conn, "ROLLBACK").await?;
+                continue;
             }
-            Result::Ok(())
-        });
-    }
-    while let Some(task) = tasks.join_next().await {
-        task??;
+            Err(error) => return Err(error),
+        };
+        if rows.is_empty() {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        }
+        let mut ids = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let received = E::receive(row)?;
+            black_box((received.event_id, received.key));
+            tally.handle(received.id, received.event);
+            ids.push(received.id);
+        }
+        let delete = format!(
+            "DELETE FROM keylane_bench_record WHERE id IN ({}) AND lock_owner = '{owner}'",
+            list(&ids)
+        );
+        while let Err(error) = E::execute(&mut conn, delete.clone()).await {
+            if !is_deadlock(&*error) {
+                return Err(error);
+            }
+        }
+        tally.settle(ids.len());
     }
     Ok(())
 }

@@ -1,26 +1,26 @@
 //! `bench claimed`: a backlog without order, drained by claims, against loops written by hand that take the same
 //! three steps with the same batch.
 //!
-//! All instances run in this process. The time is from their start to the last outcome written.
+//! Each instance and each loop is a process of its own. The time is from their start to the last outcome written.
 
 mod by_hand;
+pub(crate) mod process;
 
-use std::{fmt, num::NonZeroUsize, sync::Arc};
+use std::{fmt, num::NonZeroUsize};
 
 use clap::Args;
-use keylane::{Mode, Registration, Running};
+use futures::future::{join_all, try_join_all};
+use keylane::Mode;
 
-use self::by_hand::drain;
+use self::process::{Process, Work};
 use super::{
     Result,
     engine::Engine,
-    handler::{Count, HANDLER},
     meter::{Figure, Meter},
     options::{Load, Show, Tuning},
     plot::Curve,
     report::Report,
     stage::Stage,
-    tally::Tally,
     watch::{rates, watched},
 };
 
@@ -30,7 +30,7 @@ pub(crate) struct Options {
     /// Records of the backlog.
     #[arg(long, default_value = "200000")]
     records: NonZeroUsize,
-    /// How many instances, and as many loops, one number after another.
+    /// How many processes with an instance each, and as many with a loop, one number after another.
     #[arg(long, value_delimiter = ',', default_value = "1,8")]
     instances: Vec<NonZeroUsize>,
     #[command(flatten)]
@@ -48,6 +48,17 @@ enum Subject {
     Loops(usize),
     /// The mode with partitions, for a comparison of the modes.
     Partitioned(usize),
+}
+
+impl Subject {
+    /// The work of each of its processes, and how many there are.
+    fn work(self) -> (Work, usize) {
+        match self {
+            Self::Library(count) => (Work::Instance(Mode::Claimed), count),
+            Self::Partitioned(count) => (Work::Instance(Mode::Partitioned), count),
+            Self::Loops(count) => (Work::Loop, count),
+        }
+    }
 }
 
 impl fmt::Display for Subject {
@@ -113,13 +124,29 @@ async fn measure<E: Engine>(
     stage.set_up().await?;
     let records = options.records.get();
     let tally = stage.fill(records, options.load).await?;
+    let config = options.tuning.applied_to(stage.config.clone());
+    let (work, count) = subject.work();
+    let start = (0..count).map(|_| Process::start(stage, &config, work, records));
+    let mut processes = try_join_all(start).await?;
     let meter = Meter::<E>::open(&stage.pool).await?;
     let start = meter.start().await?;
-    let work = work(stage, options, subject, &tally);
-    let (running, course) = watched(work, &tally, &stage.bar).await?;
-    let cost = meter.stop(start).await?;
-    for running in running {
-        running.shutdown().await;
+    for process in &mut processes {
+        process.go().await?;
+    }
+    let drained = async {
+        tokio::select! {
+            () = tally.all_handled() => Ok(()),
+            ended = try_join_all(processes.iter_mut().map(|process| process.follow(&tally))) => ended.map(drop),
+        }
+    };
+    let ((), course) = watched(drained, &tally, &stage.bar).await?;
+    let mut cost = meter.stop(start).await?;
+    // The processor time of this process is that of the watching.
+    cost.client = None;
+    for share in join_all(processes.into_iter().map(Process::end)).await {
+        let share = share?;
+        tally.merge(&share.seen, share.wrong);
+        cost.client = Some(cost.client.unwrap_or_default() + share.processor);
     }
     tally.check()?;
     let left = stage.left().await?;
@@ -128,30 +155,4 @@ async fn measure<E: Engine>(
     }
     let curve = Curve { label: subject.to_string(), unit: "records/s", points: rates(&course) };
     Ok((cost.per_record(records).to_vec(), curve))
-}
-
-/// Drains to the end. The library goes on until it is shut down.
-async fn work<E: Engine>(
-    stage: &Stage<E>,
-    options: &Options,
-    subject: Subject,
-    tally: &Arc<Tally>,
-) -> Result<Vec<Running>> {
-    let mut config = options.tuning.applied_to(stage.config.clone());
-    let (count, mode) = match subject {
-        Subject::Library(count) => (count, Mode::Claimed),
-        Subject::Partitioned(count) => (count, Mode::Partitioned),
-        Subject::Loops(count) => {
-            drain::<E>(&stage.pool, tally, count, config.delivery.batch_size).await?;
-            return Ok(Vec::new());
-        }
-    };
-    config.mode = mode;
-    let mut instances = Vec::with_capacity(count);
-    for _ in 0..count {
-        let handler = Registration::typed(HANDLER, Count(Arc::clone(tally)));
-        instances.push(stage.outbox(config.clone(), handler, tally).await?.start().await?);
-    }
-    tally.all_settled().await;
-    Ok(instances)
 }
