@@ -7,7 +7,10 @@ use std::{
 };
 
 use keylane::{Delivery, Observer, Signal};
-use keylane_checker::{CallKind, Called, Journal, OpenCall};
+use keylane_checker::{CallKind, Called, Journal, OpenCall, What};
+
+/// The fault of a database that answers too late, or of a machine that is too busy.
+pub const LAPSE: &str = "lapse";
 
 /// The nanoseconds since boot, which are the same for all processes.
 pub fn now() -> u64 {
@@ -50,16 +53,29 @@ impl Calls {
         let instance = self.instance.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.journal.begin(instance, kind, vec![called])
     }
+
+    /// Writes that the database has acknowledged no beat for the length of the lease. What was called before may be
+    /// called again; the fault is over at once, because nothing is called before the next beat.
+    fn lease_lapsed(&self) -> io::Result<()> {
+        let instance = Some(self.instance.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        let fault = LAPSE.to_owned();
+        self.journal.tell(What::FaultBegan { fault: fault.clone(), instance: instance.clone() })?;
+        self.journal.tell(What::FaultEnded { fault, instance })
+    }
 }
 
-/// Sets the identity of the following calls.
+/// Sets the identity of the following calls, and writes when the process has lost its lease.
 #[derive(Debug)]
 pub struct Identity(pub Arc<Calls>);
 
 impl Observer for Identity {
     fn on(&self, signal: &Signal) {
-        if let Signal::Joined { instance } = signal {
-            *self.0.instance.lock().unwrap_or_else(PoisonError::into_inner) = instance.to_string();
+        match signal {
+            Signal::Joined { instance } => {
+                *self.0.instance.lock().unwrap_or_else(PoisonError::into_inner) = instance.to_string();
+            }
+            Signal::LeaseLapsed => self.0.lease_lapsed().expect("journal"),
+            _ => {}
         }
     }
 }

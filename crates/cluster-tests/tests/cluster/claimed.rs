@@ -12,9 +12,10 @@ use sqlx::types::Uuid;
 use tokio::time::Instant;
 
 use crate::{
-    cluster::{Cluster, PATIENCE, Worker},
+    cluster::{Cluster, PATIENCE},
     database::Target,
     stop_all,
+    worker::Worker,
 };
 
 /// One call of a handler, as the journal of its process has it.

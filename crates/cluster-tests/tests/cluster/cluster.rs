@@ -15,16 +15,17 @@ use keylane_cluster_tests::{
     journal::{self, now},
     settings,
 };
-use rustix::process::{Pid, Signal, kill_process};
 use sqlx::types::Uuid;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
-    process::{Child, ChildStdout, Command},
+    io::{AsyncBufReadExt, BufReader},
     sync::{Semaphore, SemaphorePermit},
     time::Instant,
 };
 
-use crate::database::Target;
+use crate::{
+    database::Target,
+    worker::{Build, Worker},
+};
 
 /// The longest wait of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,70 +35,6 @@ pub(crate) const HANDLER: &str = "worker";
 
 /// The most clusters at once. With more, a worker gets no processor time for so long that it is declared dead.
 static PLACES: Semaphore = Semaphore::const_new(2);
-
-/// The build of a worker process.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Build {
-    /// This build.
-    This,
-    /// The next build, if `KEYLANE_NEXT_WORKER` has its path, as in `dev/two-builds`; else this build, too.
-    Next,
-}
-
-impl Build {
-    fn command(self) -> Command {
-        let this = env!("CARGO_BIN_EXE_keylane-worker").to_owned();
-        Command::new(match self {
-            Self::This => this,
-            Self::Next => std::env::var("KEYLANE_NEXT_WORKER").unwrap_or(this),
-        })
-    }
-}
-
-/// One worker process.
-pub(crate) struct Worker {
-    pub(crate) instance: String,
-    child: Child,
-    output: Lines<BufReader<ChildStdout>>,
-}
-
-impl Worker {
-    fn signal(&self, signal: Signal) {
-        let pid = self.child.id().and_then(|id| Pid::from_raw(id as i32)).expect("a running worker");
-        kill_process(pid, signal).expect("signal");
-    }
-
-    /// The name of the worker in the journals.
-    pub(crate) fn process(&self) -> String {
-        format!("worker-{}", self.child.id().expect("a running worker"))
-    }
-
-    pub(crate) fn pause(&self) {
-        self.signal(Signal::STOP);
-    }
-
-    pub(crate) fn wake(&self) {
-        self.signal(Signal::CONT);
-    }
-
-    pub(crate) fn has_ended(&mut self) -> bool {
-        self.child.try_wait().expect("a child").is_some()
-    }
-
-    async fn kill(mut self) {
-        self.child.kill().await.expect("kill");
-    }
-
-    /// Asks for a graceful shutdown. Returns whether the shutdown was graceful.
-    pub(crate) async fn stop(mut self) -> bool {
-        let mut input = self.child.stdin.take().expect("input");
-        input.write_all(b"stop\n").await.expect("stop");
-        let line = tokio::time::timeout(PATIENCE, self.output.next_line()).await.expect("an answer to stop");
-        let graceful = line.expect("output").as_deref() == Some("stopped graceful");
-        self.child.wait().await.expect("end");
-        graceful
-    }
-}
 
 /// A database with workers on it.
 pub(crate) struct Cluster<T: Target> {
@@ -222,11 +159,11 @@ impl<T: Target> Cluster<T> {
             .kill_on_drop(true)
             .spawn()
             .expect("worker");
-        self.journals.push(journal);
+        self.journals.push(journal.clone());
         let mut output = BufReader::new(child.stdout.take().expect("output")).lines();
         let line = tokio::time::timeout(PATIENCE, output.next_line()).await.expect("a worker joins in time");
         let instance = line.expect("output")?.strip_prefix("ready ").expect("ready").to_owned();
-        Some(Worker { instance, child, output })
+        Some(Worker::new(instance, journal, child, output))
     }
 
     pub(crate) async fn workers(&mut self, count: usize) -> Vec<Worker> {
@@ -303,7 +240,7 @@ impl<T: Target> Cluster<T> {
     pub(crate) fn push_deaths(&mut self, alive: &[Worker]) {
         for event in history::read(&self.journals).expect("journals") {
             if let What::CallBegan { instance, .. } = event.what
-                && alive.iter().all(|worker| worker.instance != instance)
+                && alive.iter().all(|worker| worker.process() != event.process)
                 && self.dead_instances.insert(instance.clone())
             {
                 self.fault(true, "crash", Some(&instance));
@@ -313,8 +250,7 @@ impl<T: Target> Cluster<T> {
 
     /// Kills a worker as `kill -9` does.
     pub(crate) async fn kill(&self, worker: Worker) {
-        let instance = worker.instance.clone();
-        worker.kill().await;
+        let instance = worker.kill().await;
         self.fault(true, "crash", Some(&instance));
     }
 

@@ -10,9 +10,10 @@ use keylane_cluster_tests::{event::Step, journal::now};
 use sqlx::types::Uuid;
 
 use crate::{
-    cluster::{Cluster, HANDLER, KEYS, Worker},
+    cluster::{Cluster, HANDLER, KEYS},
     database::Target,
     stop_all,
+    worker::Worker,
 };
 
 const WRITERS: u64 = 4;
@@ -124,7 +125,7 @@ async fn disturb<T: Target>(cluster: &mut Cluster<T>, workers: &mut Vec<Worker>,
             workers.push(cluster.worker().await);
         }
         1 if !T::ONE_WRITER => {
-            let instance = workers[0].instance.clone();
+            let instance = workers[0].last_instance();
             cluster.fault(true, "pause", Some(&instance));
             workers[0].pause();
             cluster.watcher().wait_until_taken_over(&instance).await;

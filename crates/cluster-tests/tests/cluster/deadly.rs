@@ -6,9 +6,10 @@ use keylane_cluster_tests::event::DEADLY;
 use tokio::time::Instant;
 
 use crate::{
-    cluster::{Cluster, PATIENCE, Worker},
+    cluster::{Cluster, PATIENCE},
     database::Target,
     stop_all,
+    worker::Worker,
 };
 
 /// The most processes that the record may end: two before calls are tracked, three that count against it, and

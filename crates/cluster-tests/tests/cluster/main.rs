@@ -14,6 +14,7 @@ mod restart;
 mod server;
 mod upgrade;
 mod verdict;
+mod worker;
 
 use crate::{
     claimed::{
@@ -21,13 +22,14 @@ use crate::{
         a_worker_paused_past_the_lease_of_its_claims_changes_nothing,
         claims_of_a_killed_worker_come_again_after_the_lease,
     },
-    cluster::{Cluster, Worker},
+    cluster::Cluster,
     crossing::crossing_writers_lose_and_invert_nothing,
     database::{MariaDb, MySql, Postgres, Sqlite, Target},
     deadly::a_record_that_kills_its_process_is_set_aside,
     frozen::a_worker_frozen_in_its_transaction_holds_nobody_up,
     upgrade::an_upgrade_and_its_rollback_lose_and_repeat_nothing,
     verdict::TAKEOVER,
+    worker::Worker,
 };
 
 /// Writes a test for each database.

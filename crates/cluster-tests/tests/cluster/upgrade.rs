@@ -5,9 +5,10 @@
 //! schema is one version ahead.
 
 use crate::{
-    cluster::{Build, Cluster, Worker},
+    cluster::Cluster,
     database::Target,
     stop_all,
+    worker::{Build, Worker},
 };
 
 pub(crate) async fn an_upgrade_and_its_rollback_lose_and_repeat_nothing<T: Target>(store: &str) {

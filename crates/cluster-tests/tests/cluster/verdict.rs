@@ -7,7 +7,7 @@ use std::{
 
 use keylane_checker::{Event, Expect, Invariant, Judge, Repeats, Report, Takeover, Truth, What, history};
 use keylane_cluster_tests::{
-    journal::now,
+    journal::{LAPSE, now},
     settings::{STALE, TICK},
 };
 
@@ -63,6 +63,8 @@ impl<T: Target> Cluster<T> {
     fn expect(&self) -> Expect {
         let transactional = self.mode == "transactional";
         let nanoseconds = |duration: Duration| duration.as_nanos() as u64;
+        let mut excusing = Expect::default().excusing;
+        excusing.insert(LAPSE.to_owned());
         let takeover = Takeover { bound: nanoseconds(TAKEOVER), settled: nanoseconds(SETTLED) };
         Expect {
             truth: Truth::Calls,
@@ -71,6 +73,7 @@ impl<T: Target> Cluster<T> {
             ownership: T::LOGS_OWNERS,
             takeover: T::LOGS_OWNERS.then_some(takeover),
             transactional: transactional.then(|| HANDLER.to_owned()).into_iter().collect(),
+            excusing,
             ..Expect::default()
         }
     }

@@ -6,7 +6,7 @@ use keylane_inbox::{ClaimError, Once, OnceError, ProcessError};
 
 use crate::{
     stage::Stage,
-    target::{Target, on_each},
+    target::{Target, on_each, past},
 };
 
 on_each!(
@@ -45,7 +45,8 @@ async fn a_claim_that_outlived_its_lease_overwrites_nothing<T: Target>() {
     let Some(stage) = Stage::<T>::new().await else { return };
     let inbox = &stage.inbox;
     // Its process stands still for longer than the lease.
-    let expire = "UPDATE {}message SET lease_until = received_at";
+    let expire = format!("UPDATE {{}}message SET lease_until = {}", past::<T::Db>());
+    let expire = expire.as_str();
     let late = inbox.claim("event", "group").await.unwrap().unwrap();
     stage.execute(expire).await;
     let late_too = inbox.claim("event", "group").await.unwrap().unwrap();
@@ -91,7 +92,7 @@ async fn work_whose_claim_is_lost_is_dropped<T: Target>() {
     let inbox = &stage.inbox;
     let work = inbox.process("event", "group", async || {
         // As if its process had stood still for longer than the lease.
-        stage.execute("UPDATE {}message SET lease_until = received_at").await;
+        stage.execute(&format!("UPDATE {{}}message SET lease_until = {}", past::<T::Db>())).await;
         inbox.claim("event", "group").await.unwrap().unwrap().complete().await.unwrap();
         std::future::pending::<Result<(), sqlx::Error>>().await
     });

@@ -1,0 +1,107 @@
+//! A worker process, and the signals that a test sends to it.
+
+use std::path::PathBuf;
+
+use keylane_checker::{What, history};
+use keylane_cluster_tests::journal::LAPSE;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{
+    io::{AsyncWriteExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+};
+
+use crate::cluster::PATIENCE;
+
+/// The build of a worker process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Build {
+    /// This build.
+    This,
+    /// The next build, if `KEYLANE_NEXT_WORKER` has its path, as in `dev/two-builds`; else this build, too.
+    Next,
+}
+
+impl Build {
+    pub(crate) fn command(self) -> Command {
+        let this = env!("CARGO_BIN_EXE_keylane-worker").to_owned();
+        Command::new(match self {
+            Self::This => this,
+            Self::Next => std::env::var("KEYLANE_NEXT_WORKER").unwrap_or(this),
+        })
+    }
+}
+
+/// One worker process.
+pub(crate) struct Worker {
+    /// The identity with which it joined.
+    pub(crate) instance: String,
+    journal: PathBuf,
+    child: Child,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        instance: String,
+        journal: PathBuf,
+        child: Child,
+        output: Lines<BufReader<ChildStdout>>,
+    ) -> Self {
+        Self { instance, journal, child, output }
+    }
+
+    /// The identity of its last call. A worker that was evicted has joined with another one.
+    pub(crate) fn last_instance(&self) -> String {
+        let history = history::read([&self.journal]).expect("journal");
+        let last = history.into_iter().rev().find_map(|event| match event.what {
+            What::CallBegan { instance, .. } => Some(instance),
+            _ => None,
+        });
+        last.unwrap_or_else(|| self.instance.clone())
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = self.child.id().and_then(|id| Pid::from_raw(id as i32)).expect("a running worker");
+        kill_process(pid, signal).expect("signal");
+    }
+
+    /// The name of the worker in the journals.
+    pub(crate) fn process(&self) -> String {
+        format!("worker-{}", self.child.id().expect("a running worker"))
+    }
+
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub(crate) fn wake(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_some()
+    }
+
+    /// Returns the identity that has died.
+    pub(crate) async fn kill(mut self) -> String {
+        self.child.kill().await.expect("kill");
+        self.last_instance()
+    }
+
+    /// Whether the worker has lost its lease, once at least.
+    fn has_lapsed(&self) -> bool {
+        let history = history::read([&self.journal]).expect("journal");
+        history.iter().any(|event| matches!(&event.what, What::FaultBegan { fault, .. } if fault == LAPSE))
+    }
+
+    /// Asks for a graceful shutdown. Returns whether the shutdown was graceful, if the worker kept its lease: an
+    /// eviction cuts a shutdown short.
+    pub(crate) async fn stop(mut self) -> bool {
+        let mut input = self.child.stdin.take().expect("input");
+        input.write_all(b"stop\n").await.expect("stop");
+        let line = tokio::time::timeout(PATIENCE, self.output.next_line()).await.expect("an answer to stop");
+        let graceful = line.expect("output").as_deref() == Some("stopped graceful");
+        self.child.wait().await.expect("end");
+        graceful || self.has_lapsed()
+    }
+}
