@@ -291,26 +291,3 @@ fn every_example_is_listed_and_its_output_recorded() {
     }
     report(problems);
 }
-
-#[test]
-fn links_between_pages_lead_somewhere() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut pages: Vec<(String, String)> = files("docs", "md");
-    pages.extend(
-        ["README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"]
-            .map(|name| (name.to_owned(), page(name))),
-    );
-    let mut problems = Vec::new();
-    for (file, text) in pages {
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let target = link.split('#').next().unwrap_or("");
-            if target.is_empty() || target.contains("://") {
-                continue;
-            }
-            if !root.join(&file).parent().unwrap().join(target).exists() {
-                problems.push(format!("{file}: {link} leads nowhere"));
-            }
-        }
-    }
-    report(problems);
-}
