@@ -157,9 +157,9 @@ impl<H: TransactionalMessageHandler<DB>, DB: InboxDatabase> One for Transactiona
         };
         // A panic or a timeout has rolled back the transaction, and the entry with it.
         let text = error.to_string();
-        let noted = self.1.note_failure(message.event_id(), &call.group, &text, call.timeout);
-        if let Err(error) = noted.await {
-            tracing::warn!(target: "keylane_consumer", %error, "a failure was not noted in the inbox");
+        let written = self.1.write_failure(message.event_id(), &call.group, &text, call.timeout);
+        if let Err(error) = written.await {
+            tracing::warn!(target: "keylane_consumer", %error, "a failure was not written to the inbox");
         }
         Err(error)
     }

@@ -81,7 +81,7 @@ impl Shared {
     }
 
     /// Writes a failure, after a rollback of its effects and of the taking.
-    pub(crate) async fn note_failure<DB: InboxDatabase>(
+    pub(crate) async fn write_failure<DB: InboxDatabase>(
         &self,
         conn: &mut DB::Connection,
         group: &str,
@@ -98,7 +98,7 @@ impl Shared {
             Value::millis(cost),
             Value::Text(bounded(error)),
         ];
-        let done = DB::execute(conn, &self.sql.note_failure, values, self.named).await;
+        let done = DB::execute(conn, &self.sql.write_failure, values, self.named).await;
         done.map(drop).map_err(InboxError::of::<DB>("write failure"))
     }
 }

@@ -51,7 +51,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
             _ => None,
         };
         if let Some(text) = text
-            && let Err(error) = self.note_failure(event_id, group, &text, began.elapsed()).await
+            && let Err(error) = self.write_failure(event_id, group, &text, began.elapsed()).await
         {
             tracing::warn!(target: "keylane_inbox", event_id, group, %error, "the failure of a message was not written");
         }
@@ -63,7 +63,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
     ///
     /// The work runs within a savepoint: if it fails, panics or is dropped, its effects are rolled back and the rest
     /// of the transaction stays as it was. The failure is not written, because the transaction may be rolled back, too:
-    /// call [`note_failure`](Self::note_failure) after its end.
+    /// call [`write_failure`](Self::write_failure) after its end.
     ///
     /// ```no_run
     /// # #[cfg(feature = "postgres")]
@@ -100,7 +100,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
     ///
     /// # Errors
     /// [`InboxError`].
-    pub async fn note_failure(
+    pub async fn write_failure(
         &self,
         event_id: &str,
         group: &str,
@@ -108,7 +108,7 @@ impl<DB: InboxDatabase> Inbox<DB> {
         cost: Duration,
     ) -> Result<(), InboxError> {
         let mut lent = self.begin().await?;
-        self.shared.note_failure::<DB>(lent.conn(), group, event_id, error, cost).await?;
+        self.shared.write_failure::<DB>(lent.conn(), group, event_id, error, cost).await?;
         lent.commit().await.map_err(InboxError::of::<DB>("commit"))
     }
 }

@@ -41,7 +41,7 @@ pub(crate) const TAKE_MYSQL: &str = "\
 pub(crate) const TAKE_MYSQL_ROW: &str = "($1, $2, $3, {later:$4}, $5, 'PROCESSING', 1, {now})";
 
 /// Writes the failure of a message whose taking was rolled back.
-pub(crate) const NOTE_FAILURE_UPSERT: &str = "\
+pub(crate) const WRITE_FAILURE_UPSERT: &str = "\
     INSERT INTO {inbox}message AS m (consumer_group, event_id, token, owner, cost_ms, error, status, attempts, \
       received_at, finished_at) \
     VALUES ($1, $2, $3, $4, $5, $6, 'FAILED', 1, {now}, {now}) \
@@ -49,7 +49,7 @@ pub(crate) const NOTE_FAILURE_UPSERT: &str = "\
       cost_ms = excluded.cost_ms, error = excluded.error, finished_at = excluded.finished_at, lease_until = NULL \
     WHERE m.status = 'FAILED' OR (m.status = 'PROCESSING' AND m.lease_until < {now})";
 
-pub(crate) const NOTE_FAILURE_MYSQL: &str = "\
+pub(crate) const WRITE_FAILURE_MYSQL: &str = "\
     INSERT INTO {inbox}message (consumer_group, event_id, token, owner, cost_ms, error, status, attempts, \
       received_at, finished_at) \
     VALUES ($1, $2, $3, $4, $5, $6, 'FAILED', 1, {now}, {now}) \
@@ -94,7 +94,7 @@ pub(crate) struct Statements {
     pub(crate) finish_marked: String,
     pub(crate) fail: String,
     pub(crate) renew: String,
-    pub(crate) note_failure: String,
+    pub(crate) write_failure: String,
     pub(crate) purge_finished: String,
     pub(crate) purge_abandoned: String,
     pub(crate) counts: String,
@@ -117,7 +117,7 @@ impl Statements {
             finish_marked: text(&format!("{FINISH}{}", templates.marked)),
             fail: text(FAIL),
             renew: text(RENEW),
-            note_failure: text(templates.note_failure),
+            write_failure: text(templates.write_failure),
             purge_finished: text(&templates.purge.replace("{old}", OLD_FINISHED)),
             purge_abandoned: text(&templates.purge.replace("{old}", OLD_ABANDONED)),
             counts: text(COUNTS),
@@ -135,7 +135,7 @@ mod tests {
         let all = Statements::render::<sqlx::MySql>(&Tables::of("inbox"));
         assert!(!all.finish.contains('$') && all.finish.ends_with("event_id IN ({list})"), "{}", all.finish);
         assert!(all.states.ends_with("FOR UPDATE"), "{}", all.states);
-        for text in [&all.take_row, &all.fail, &all.renew, &all.note_failure, &all.counts] {
+        for text in [&all.take_row, &all.fail, &all.renew, &all.write_failure, &all.counts] {
             assert!(!text.contains(['{', '$']), "{text}");
         }
         for text in [&all.purge_finished, &all.purge_abandoned] {

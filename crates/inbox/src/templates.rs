@@ -2,7 +2,7 @@
 
 use keylane_sql::{SqlDatabase, by_family};
 
-use crate::statements::{NOTE_FAILURE_MYSQL, NOTE_FAILURE_UPSERT, TAKE_MYSQL, TAKE_POSTGRES, TAKE_SQLITE};
+use crate::statements::{TAKE_MYSQL, TAKE_POSTGRES, TAKE_SQLITE, WRITE_FAILURE_MYSQL, WRITE_FAILURE_UPSERT};
 
 /// Marks a transaction on databases where the taking does not. `begin` does the same.
 const SET_MARK: &str = "SAVEPOINT keylane_inbox";
@@ -23,7 +23,7 @@ pub(crate) struct Templates {
     /// Sets and takes a mark, where no condition tells.
     pub(crate) mark: Option<(&'static str, &'static str)>,
     pub(crate) take: &'static str,
-    pub(crate) note_failure: &'static str,
+    pub(crate) write_failure: &'static str,
     /// Deletes the oldest rows of a status, at most `$3`.
     pub(crate) purge: &'static str,
     pub(crate) migration: &'static str,
@@ -42,7 +42,7 @@ const POSTGRES: Templates = Templates {
     begin: "BEGIN",
     mark: None,
     take: TAKE_POSTGRES,
-    note_failure: NOTE_FAILURE_UPSERT,
+    write_failure: WRITE_FAILURE_UPSERT,
     purge: "DELETE FROM {inbox}message m USING (SELECT consumer_group, event_id FROM {inbox}message \
         WHERE status = $1 AND {old} LIMIT $3 FOR UPDATE SKIP LOCKED) old \
         WHERE m.consumer_group = old.consumer_group AND m.event_id = old.event_id",
@@ -57,7 +57,7 @@ const MYSQL: Templates = Templates {
     begin: "START TRANSACTION; SAVEPOINT keylane_inbox",
     mark: Some((SET_MARK, TAKE_MARK)),
     take: TAKE_MYSQL,
-    note_failure: NOTE_FAILURE_MYSQL,
+    write_failure: WRITE_FAILURE_MYSQL,
     purge: "DELETE FROM {inbox}message WHERE status = $1 AND {old} LIMIT $3",
     migration: include_str!("../migrations/0001_mysql.sql"),
 };
@@ -71,7 +71,7 @@ const SQLITE: Templates = Templates {
     begin: "BEGIN IMMEDIATE; SAVEPOINT keylane_inbox",
     mark: Some((SET_MARK, TAKE_MARK)),
     take: TAKE_SQLITE,
-    note_failure: NOTE_FAILURE_UPSERT,
+    write_failure: WRITE_FAILURE_UPSERT,
     purge: "DELETE FROM {inbox}message WHERE (consumer_group, event_id) IN (SELECT consumer_group, event_id \
         FROM {inbox}message WHERE status = $1 AND {old} LIMIT $3)",
     migration: include_str!("../migrations/0001_sqlite.sql"),

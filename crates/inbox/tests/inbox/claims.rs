@@ -30,7 +30,7 @@ async fn a_claim_keeps_others_away_until_its_end<T: Target>() {
     }
     let ran = inbox.run("event", "group", async |_| Ok::<_, sqlx::Error>(())).await;
     assert!(matches!(&ran, Err(error @ OnceError::InProgress { .. }) if error.is_retryable()), "{ran:?}");
-    inbox.note_failure("event", "group", "not mine", Duration::ZERO).await.unwrap();
+    inbox.write_failure("event", "group", "not mine", Duration::ZERO).await.unwrap();
     claim.fail("the mail server is away").await.unwrap();
     assert_eq!(stage.messages("status = 'FAILED' AND error = 'the mail server is away'").await, 1);
 

@@ -33,7 +33,7 @@ async fn a_failure_leaves_no_effect_and_may_run_again<T: Target>() {
     assert_eq!((done, stage.effects_of("event").await), (Once::Done(()), 1));
     assert_eq!(stage.messages("status = 'SUCCESS' AND attempts = 3 AND error IS NULL").await, 1);
     // A late word about it changes nothing.
-    stage.inbox.note_failure("event", "group", "late", Duration::ZERO).await.unwrap();
+    stage.inbox.write_failure("event", "group", "late", Duration::ZERO).await.unwrap();
     assert_eq!(stage.messages("status = 'SUCCESS' AND attempts = 3").await, 1);
     stage.end().await;
 }

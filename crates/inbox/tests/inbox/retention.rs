@@ -26,7 +26,7 @@ async fn a_purge_deletes_what_is_old_and_nothing_else<T: Target>() {
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         inbox.run_batch(&ids, "group", async |_, _: &[usize]| Ok::<_, sqlx::Error>(())).await.unwrap();
     }
-    inbox.note_failure("old-failed", "group", "no", Duration::ZERO).await.unwrap();
+    inbox.write_failure("old-failed", "group", "no", Duration::ZERO).await.unwrap();
     drop(inbox.claim("old-claim", "group").await.unwrap());
     assert_eq!(inbox.purge(HOUR).await.unwrap(), 0);
     let past = past::<T::Db>();
@@ -88,7 +88,7 @@ async fn an_overview_counts_group_by_group<T: Target>() {
         };
         inbox.run(id, "billing", slow).await.unwrap();
     }
-    inbox.note_failure("c", "billing", "no", Duration::ZERO).await.unwrap();
+    inbox.write_failure("c", "billing", "no", Duration::ZERO).await.unwrap();
     drop(inbox.claim("a", "mail").await.unwrap());
     let found = inbox.overview().await.unwrap();
     let [billing, mail] = &*found else { panic!("{found:?}") };

@@ -1,13 +1,13 @@
 //! Replicas, orderly ends, crashes, and new routes: nothing is lost, and each key stays in order.
 
-use std::{net::TcpListener, time::Duration};
+use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::{io::AsyncReadExt, net::TcpListener, time::timeout};
 
 use super::{
     away::BROKER,
     broker::{arrived, count, is_in_order, topic},
-    process::Settings,
+    process::{Relay, Settings},
     stage::{Producer, quick_settings, settings},
 };
 use crate::keylane::on_postgres;
@@ -174,25 +174,55 @@ async fn other_brokers_are_taken_up_also_while_they_are_away() {
     .await;
 }
 
+/// A relay with a call under way, to an endpoint that takes the request and never answers.
+async fn relay_with_a_call(url: &str, name: &str, cluster: &str) -> (Relay, impl Sized + use<>) {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let route = format!(
+        "[relay.webhook]
+        unsigned = true
+        allow_http = true
+        allow_networks = ['127.0.0.1']
+        [[relay.route]]
+        events = ['order.placed']
+        to = 'http://{}/'
+        ",
+        silent.local_addr().unwrap()
+    );
+    let file = Settings::new(name, &(cluster.to_owned() + &settings(url, &[]) + &route));
+    file.printed(&["migrate"]).await;
+    let relay = file.start().await;
+    Producer::connect(url).await.schedule("order.placed", 1, 0, 1).await;
+    let request = async {
+        let (mut stream, _) = silent.accept().await.unwrap();
+        stream.read_u8().await.unwrap();
+        stream
+    };
+    (relay, timeout(Duration::from_secs(30), request).await.unwrap())
+}
+
 #[tokio::test]
 async fn a_second_signal_ends_the_relay_at_once() {
     on_postgres("relay_twice", async |url| {
-        // A broker that takes connections and never says a word: a call waits for all of its patience.
-        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-        let brokers = format!("brokers = '{}'\npatience = '20s'", silent.local_addr().unwrap());
-        let real = format!("brokers = '{}'", super::broker::address());
-        let text = settings(url, &[("order.placed", "orders")]).replace(&real, &brokers);
-        let file = Settings::new("twice", &text);
-        file.printed(&["migrate"]).await;
-        let mut relay = file.start().await;
-        Producer::connect(url).await.schedule("order.placed", 1, 0, 1).await;
-        let client = tokio::task::spawn_blocking(move || silent.accept().map(|(stream, _)| (stream, silent)));
-        let _client = timeout(Duration::from_secs(30), client).await.unwrap().unwrap().unwrap();
+        let (mut relay, _request) = relay_with_a_call(url, "twice", "").await;
         relay.signal("TERM").await;
         relay.says("the relay stops").await;
         relay.signal("TERM").await;
         let ended = timeout(Duration::from_secs(5), relay.ended()).await;
         assert_eq!(ended.expect("at once"), Some(143));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_end_before_all_is_done_has_a_code_of_its_own() {
+    on_postgres("relay_forced", async |url| {
+        let short = "[cluster]\ngraceful_shutdown_timeout = '1s'\n";
+        let (mut relay, _request) = relay_with_a_call(url, "forced", short).await;
+        relay.signal("TERM").await;
+        let said = relay.says("the relay has ended before all was done").await;
+        assert_eq!(said["cancelled"], 1, "{said}");
+        let ended = timeout(Duration::from_secs(10), relay.ended()).await;
+        assert_eq!(ended.expect("before the patience of the call is over"), Some(1));
     })
     .await;
 }
