@@ -15,6 +15,10 @@ pub(crate) use self::secrets::Secrets;
 /// batches are under way at once.
 const RELAY_IN_FLIGHT: i64 = 16_000;
 
+/// The most records per fetch of a relay, unless the file sets it. The relay shares its processors with the threads of
+/// the Kafka client, so it often waits for one between two fetches.
+const RELAY_BATCH: i64 = 2_000;
+
 /// The settings of a file.
 pub(crate) struct Settings {
     pub(crate) config: Config,
@@ -86,7 +90,12 @@ impl Settings {
         if relay.is_some() {
             let delivery = table.entry("delivery").or_insert_with(|| Table::new().into());
             if let Value::Table(delivery) = delivery {
-                delivery.entry("max_in_flight").or_insert(RELAY_IN_FLIGHT.into());
+                let in_memory =
+                    delivery.entry("max_in_flight").or_insert(RELAY_IN_FLIGHT.into()).as_integer();
+                // A batch must have room in memory.
+                if let Some(in_memory) = in_memory.filter(|in_memory| *in_memory > 0) {
+                    delivery.entry("batch_size").or_insert(RELAY_BATCH.min(in_memory).into());
+                }
             }
         }
         let config = secrets.deserialize("", table)?;
@@ -131,12 +140,17 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_has_more_records_in_memory_unless_the_file_says_how_many() {
+    fn a_relay_has_more_records_in_memory_and_per_fetch_unless_the_file_says_how_many() {
         let in_memory = |text: &str| parse(text).unwrap().config.delivery.max_in_flight;
         assert_eq!(in_memory(""), Config::default().delivery.max_in_flight);
         assert_eq!(in_memory("[relay]"), 16_000);
         assert_eq!(in_memory("[delivery]\nbatch_size = 500\n[relay]"), 16_000);
         assert_eq!(in_memory("[delivery]\nmax_in_flight = 2000\n[relay]"), 2_000);
+        let batch = |text: &str| parse(text).unwrap().config.delivery.batch_size;
+        assert_eq!(batch(""), Config::default().delivery.batch_size);
+        assert_eq!(batch("[relay]"), 2_000);
+        assert_eq!(batch("[delivery]\nbatch_size = 500\n[relay]"), 500);
+        assert_eq!(batch("[delivery]\nmax_in_flight = 700\n[relay]"), 700);
     }
 
     #[test]

@@ -30,6 +30,8 @@ const STALL: Duration = Duration::from_secs(300);
 
 /// The records in memory of `keylane relay`.
 const IN_FLIGHT: usize = 16_000;
+/// The records per fetch of `keylane relay`.
+const BATCH: usize = 2_000;
 
 /// Options of `bench kafka`.
 #[derive(Clone, Debug, Args)]
@@ -113,7 +115,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
     }
     let Options { records, payload_bytes, partitions, .. } = options;
     report.note(format!("{records} records of {payload_bytes} bytes to {partitions} partitions, acks=all"));
-    report.note(format!("relay: {IN_FLIGHT} records in memory, as `keylane relay` has"));
+    report.note(format!("relay: {IN_FLIGHT} records in memory, {BATCH} per fetch, as `keylane relay` has"));
     report.note("loop: the same drain by hand, to nowhere; raw: an idempotent producer, from nowhere");
     report.note("each topic was read to its end: every record is there, and each key in order");
     Ok(report)
@@ -192,6 +194,7 @@ impl<E: Engine> Bench<'_, E> {
         let handler = self.options.sink(topic)?;
         let mut config = self.stage.config.clone();
         config.delivery.max_in_flight = config.delivery.max_in_flight.max(IN_FLIGHT);
+        config.delivery.batch_size = config.delivery.batch_size.max(BATCH);
         let outbox = self.stage.outbox(config, handler, tally).await?;
         let running = outbox.start().await?;
         timeout(STALL, tally.all_settled()).await.map_err(|_| format!("not drained after {STALL:?}"))?;

@@ -6,7 +6,7 @@ use keylane::{Outbox, Registration};
 use keylane_kafka::{KafkaConfig, KafkaSink, Route};
 use tokio::time::timeout;
 
-use super::{Engine, Figure, IN_FLIGHT, Options, Report, Result, STALL, Stage, raw};
+use super::{BATCH, Engine, Figure, IN_FLIGHT, Options, Report, Result, STALL, Stage, raw};
 use crate::{
     handler::{Count, HANDLER},
     tally::{Event, Settles, Tally},
@@ -69,6 +69,7 @@ async fn measure<E: Engine>(stage: &Stage<E>, options: &Options, beside: Beside)
     };
     let mut config = stage.config.clone();
     config.delivery.max_in_flight = config.delivery.max_in_flight.max(IN_FLIGHT);
+    config.delivery.batch_size = config.delivery.batch_size.max(BATCH);
     let outbox: Outbox<E> = Outbox::builder(stage.pool.clone())
         .config(config)
         .handler(Registration::typed(HANDLER, Count(Arc::clone(&tally))))
