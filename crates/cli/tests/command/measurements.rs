@@ -143,6 +143,23 @@ async fn a_relay_to_kafka_and_its_memory() {
 }
 
 #[tokio::test]
+async fn an_inbox_beside_inserts_by_hand_with_and_without_kafka() {
+    let _shared = BROKER.read().await;
+    let brokers = url("KEYLANE_TEST_KAFKA");
+    let words = ["inbox", "--messages", "500", "--connections", "2", "--batch", "50"];
+    on_postgres("inbox", async |url| {
+        for lines in
+            [figures(url, &words), figures(url, &[&words[..], &["--kafka", "--brokers", &brokers]].concat())]
+        {
+            for pair in ["inbox / by hand", "inbox in batches / inbox"] {
+                assert!(figure(&lines, pair, "rate") > 0.0, "{lines:#?}");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_cluster_in_memory() {
     let lines = figures(&File::new("scale").url(), &["scale", "--instances", "300"]);
     assert_eq!(figure(&lines, "one starts", "until settled"), 2.0);
