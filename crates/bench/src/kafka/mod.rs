@@ -9,7 +9,7 @@ pub(super) mod topic;
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use clap::Args;
-use keylane::{Registration, Running};
+use keylane::{Config, Registration, Running};
 use keylane_kafka::{KafkaConfig, KafkaSink, Route};
 use tokio::time::timeout;
 
@@ -32,6 +32,15 @@ const STALL: Duration = Duration::from_secs(300);
 const IN_FLIGHT: usize = 16_000;
 /// The records per fetch of `keylane relay`.
 const BATCH: usize = 2_000;
+
+/// The settings with what `keylane relay` has at least.
+fn of_a_relay(config: &Config) -> Config {
+    let mut config = config.clone();
+    let delivery = &mut config.delivery;
+    delivery.max_in_flight = delivery.max_in_flight.max(IN_FLIGHT);
+    delivery.batch_size = delivery.batch_size.max(BATCH);
+    config
+}
 
 /// Options of `bench kafka`.
 #[derive(Clone, Debug, Args)]
@@ -192,10 +201,7 @@ impl<E: Engine> Bench<'_, E> {
 
     async fn relay(&self, topic: &Topic, tally: &Arc<Tally>) -> Result<Running> {
         let handler = self.options.sink(topic)?;
-        let mut config = self.stage.config.clone();
-        config.delivery.max_in_flight = config.delivery.max_in_flight.max(IN_FLIGHT);
-        config.delivery.batch_size = config.delivery.batch_size.max(BATCH);
-        let outbox = self.stage.outbox(config, handler, tally).await?;
+        let outbox = self.stage.outbox(of_a_relay(&self.stage.config), handler, tally).await?;
         let running = outbox.start().await?;
         timeout(STALL, tally.all_settled()).await.map_err(|_| format!("not drained after {STALL:?}"))?;
         Ok(running)

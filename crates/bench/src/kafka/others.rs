@@ -6,7 +6,7 @@ use keylane::{Outbox, Registration};
 use keylane_kafka::{KafkaConfig, KafkaSink, Route};
 use tokio::time::timeout;
 
-use super::{BATCH, Engine, Figure, IN_FLIGHT, Options, Report, Result, STALL, Stage, raw};
+use super::{Engine, Figure, Options, Report, Result, STALL, Stage, of_a_relay, raw};
 use crate::{
     handler::{Count, HANDLER},
     tally::{Event, Settles, Tally},
@@ -67,11 +67,8 @@ async fn measure<E: Engine>(stage: &Stage<E>, options: &Options, beside: Beside)
             Some(sink.registration(SECOND))
         }
     };
-    let mut config = stage.config.clone();
-    config.delivery.max_in_flight = config.delivery.max_in_flight.max(IN_FLIGHT);
-    config.delivery.batch_size = config.delivery.batch_size.max(BATCH);
     let outbox: Outbox<E> = Outbox::builder(stage.pool.clone())
-        .config(config)
+        .config(of_a_relay(&stage.config))
         .handler(Registration::typed(HANDLER, Count(Arc::clone(&tally))))
         .handlers(others)
         .observer(Settles(Arc::clone(&tally)))

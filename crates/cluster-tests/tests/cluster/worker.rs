@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use keylane_checker::{What, history};
-use keylane_cluster_tests::journal::LAPSE;
+use keylane_cluster_tests::{
+    journal::{LAPSE, now},
+    settings::STALE,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     io::{AsyncWriteExt, BufReader, Lines},
@@ -88,20 +91,21 @@ impl Worker {
         self.last_instance()
     }
 
-    /// Whether the worker has lost its lease, once at least.
-    fn has_lapsed(&self) -> bool {
+    /// Whether the lease of the worker has lapsed so late that an eviction may have come after this time.
+    fn has_lapsed(&self, from: u64) -> bool {
         let history = history::read([&self.journal]).expect("journal");
-        history.iter().any(|event| matches!(&event.what, What::FaultBegan { fault, .. } if fault == LAPSE))
+        let late = history.iter().filter(|event| event.at + STALE.as_nanos() as u64 >= from);
+        late.into_iter().any(|event| matches!(&event.what, What::FaultBegan { fault, .. } if fault == LAPSE))
     }
 
-    /// Asks for a graceful shutdown. Returns whether the shutdown was graceful, if the worker kept its lease: an
-    /// eviction cuts a shutdown short.
+    /// Asks for a graceful shutdown. Returns whether the shutdown was graceful, or an eviction may have cut it short.
     pub(crate) async fn stop(mut self) -> bool {
+        let asked = now();
         let mut input = self.child.stdin.take().expect("input");
         input.write_all(b"stop\n").await.expect("stop");
         let line = tokio::time::timeout(PATIENCE, self.output.next_line()).await.expect("an answer to stop");
         let graceful = line.expect("output").as_deref() == Some("stopped graceful");
         self.child.wait().await.expect("end");
-        graceful || self.has_lapsed()
+        graceful || self.has_lapsed(asked)
     }
 }

@@ -16,6 +16,11 @@ on_each!(
     work_whose_claim_is_lost_is_dropped,
 );
 
+/// Ends the leases of all claims.
+fn expire<T: Target>() -> String {
+    format!("UPDATE {{}}message SET lease_until = {}", past::<T::Db>())
+}
+
 async fn a_claim_keeps_others_away_until_its_end<T: Target>() {
     let Some(stage) = Stage::<T>::with("READ COMMITTED", |builder| builder.owner("first")).await else {
         return;
@@ -45,8 +50,7 @@ async fn a_claim_that_outlived_its_lease_overwrites_nothing<T: Target>() {
     let Some(stage) = Stage::<T>::new().await else { return };
     let inbox = &stage.inbox;
     // Its process stands still for longer than the lease.
-    let expire = format!("UPDATE {{}}message SET lease_until = {}", past::<T::Db>());
-    let expire = expire.as_str();
+    let expire = &expire::<T>();
     let late = inbox.claim("event", "group").await.unwrap().unwrap();
     stage.execute(expire).await;
     let late_too = inbox.claim("event", "group").await.unwrap().unwrap();
@@ -92,7 +96,7 @@ async fn work_whose_claim_is_lost_is_dropped<T: Target>() {
     let inbox = &stage.inbox;
     let work = inbox.process("event", "group", async || {
         // As if its process had stood still for longer than the lease.
-        stage.execute(&format!("UPDATE {{}}message SET lease_until = {}", past::<T::Db>())).await;
+        stage.execute(&expire::<T>()).await;
         inbox.claim("event", "group").await.unwrap().unwrap().complete().await.unwrap();
         std::future::pending::<Result<(), sqlx::Error>>().await
     });

@@ -8,7 +8,7 @@ use super::{
     away::BROKER,
     broker::{arrived, count, is_in_order, topic},
     process::{Relay, Settings},
-    stage::{Producer, quick_settings, settings},
+    stage::{Producer, endpoint_route, quick_settings, settings},
 };
 use crate::keylane::on_postgres;
 
@@ -177,17 +177,7 @@ async fn other_brokers_are_taken_up_also_while_they_are_away() {
 /// A relay with a call under way, to an endpoint that takes the request and never answers.
 async fn relay_with_a_call(url: &str, name: &str, cluster: &str) -> (Relay, impl Sized + use<>) {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let route = format!(
-        "[relay.webhook]
-        unsigned = true
-        allow_http = true
-        allow_networks = ['127.0.0.1']
-        [[relay.route]]
-        events = ['order.placed']
-        to = 'http://{}/'
-        ",
-        silent.local_addr().unwrap()
-    );
+    let route = endpoint_route("order.placed", &format!("http://{}/", silent.local_addr().unwrap()));
     let file = Settings::new(name, &(cluster.to_owned() + &settings(url, &[]) + &route));
     file.printed(&["migrate"]).await;
     let relay = file.start().await;

@@ -39,6 +39,20 @@ pub(crate) fn settings(url: &str, routes: &[(&str, &str)]) -> String {
     head + &routes.collect::<String>()
 }
 
+/// Settings of a route to an endpoint of the test.
+pub(crate) fn endpoint_route(record_type: &str, target: &str) -> String {
+    format!(
+        "[relay.webhook]
+        unsigned = true
+        allow_http = true
+        allow_networks = ['127.0.0.1']
+        [[relay.route]]
+        events = ['{record_type}']
+        to = '{target}'
+        "
+    )
+}
+
 /// A service in another language.
 pub(crate) struct Producer(PgConnection);
 

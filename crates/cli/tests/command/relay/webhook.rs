@@ -10,7 +10,7 @@ use super::{
     away::BROKER,
     broker::{arrived, is_in_order, topic},
     process::Settings,
-    stage::{Producer, settings},
+    stage::{Producer, endpoint_route, settings},
 };
 use crate::keylane::on_postgres;
 
@@ -60,16 +60,7 @@ async fn an_event_goes_to_a_topic_and_to_an_endpoint() {
     on_postgres("relay_webhook", async |url| {
         let (topic, (address, mut taken)) = (topic().await, endpoint().await);
         let text = settings(url, &[("order.placed", &topic)]);
-        let to_endpoint = format!(
-            "[relay.webhook]
-            unsigned = true
-            allow_http = true
-            allow_networks = ['127.0.0.1']
-            [[relay.route]]
-            events = ['order.*']
-            to = 'http://{address}/hooks/{{key}}'
-            "
-        );
+        let to_endpoint = endpoint_route("order.*", &format!("http://{address}/hooks/{{key}}"));
         let file = Settings::new("webhook", &(text + &to_endpoint));
         file.printed(&["migrate"]).await;
         let said = file.printed(&["relay", "--check"]).await;
