@@ -118,6 +118,7 @@ async fn settler(file: &Path) -> Result<(Arc<dyn Store>, FenceRow), Error> {
         completed: Completed::Delete,
         call_timeout: Duration::from_secs(5),
         async_settle: true,
+        on_connect: Default::default(),
     };
     let store = Sqlite::open(&pool, settings)?;
     store.migrate().await?;

@@ -13,7 +13,7 @@ use crate::{
         retry::{LONGEST, RetryPolicy},
     },
     setters::setters,
-    store::{Completed, Mode, StoreSettings, Tables},
+    store::{Completed, DatabaseConfig, Mode, StoreSettings, Tables},
 };
 
 /// All settings of an outbox, from a file or from code. In a file, durations are written as in `5s`, `1m
@@ -171,34 +171,6 @@ impl Default for RetentionConfig {
     }
 }
 
-/// How the database is used.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct DatabaseConfig {
-    /// The longest time of one call to the database. After it, the connection of the call is closed. Default
-    /// 5 s. Raise it for a slow database. Must be shorter than [`ClusterConfig::stale_instance_timeout`], and
-    /// together with the timeout of any handler fit into [`ClusterConfig::handover_timeout`].
-    #[serde(with = "crate::duration::call_timeout")]
-    pub call_timeout: Duration,
-    /// Whether outcomes are committed without waiting for the disk (PostgreSQL and SQLite). Default true. A
-    /// crash of the database may lose the latest outcomes, and their records are delivered again. If that is
-    /// worse than slower settles, set it to false.
-    pub async_settle: bool,
-    /// Whether other processes are notified of commits at once (PostgreSQL; the other databases poll).
-    /// Default true. `NOTIFY` is sent outside of the transactions, at most every 3 ms, on a connection that
-    /// is closed after 10 s without use. A process that delivers listens on another connection. If
-    /// notifications cannot work, polls find the records. A process that owns all partitions sends none. Set it
-    /// to false to save these connections.
-    pub notifications: bool,
-}
-
-impl Default for DatabaseConfig {
-    fn default() -> Self {
-        Self { call_timeout: Duration::from_secs(5), async_settle: true, notifications: true }
-    }
-}
-
 setters! { Config {
     table_prefix: String,
     mode: Mode,
@@ -253,7 +225,8 @@ setters! { RetentionConfig {
 setters! { DatabaseConfig {
     call_timeout: Duration,
     async_settle: bool,
-    notifications: bool
+    notifications: bool,
+    on_connect: Vec<String>
 } }
 
 /// All problems of a configuration.
@@ -283,6 +256,7 @@ impl Config {
         self.ranges(&mut problems);
         self.delivery.problems(&mut problems);
         self.cluster.problems(&mut problems);
+        self.database.problems(&mut problems);
         problems.extend(self.retry.problems("retry"));
         match self.mode {
             Mode::Partitioned => self.relations(&mut problems),
@@ -308,6 +282,7 @@ impl Config {
             completed: self.retention.completed,
             call_timeout: self.database.call_timeout,
             async_settle: self.database.async_settle,
+            on_connect: self.database.on_connect.as_slice().into(),
         }
     }
 

@@ -126,7 +126,7 @@ mod wake;
 
 pub use builder::{BuildError, OutboxBuilder};
 pub use cluster::ClusterConfig;
-pub use config::{Config, ConfigError, DatabaseConfig, OrderLevel, RetentionConfig, ScheduleConfig};
+pub use config::{Config, ConfigError, OrderLevel, RetentionConfig, ScheduleConfig};
 pub use database::Database;
 pub use delivery::DeliveryConfig;
 pub use handler::{
@@ -143,7 +143,7 @@ pub use rules::retry::{Backoff, RetryPolicy};
 pub use running::{Finished, Running, ShutdownReport};
 pub use schedule::{RawEvent, ScheduleError, ScheduleOptions, Scheduled};
 pub use sqlx;
-pub use store::{Completed, Mode, SchemaError, StoreError};
+pub use store::{Completed, DatabaseConfig, Mode, SchemaError, StoreError};
 pub use telemetry::{Observer, Signal};
 pub use tokio_util;
 

@@ -228,7 +228,13 @@ mod tests {
     /// The heartbeat of a member whose replies come late.
     async fn late() -> (HeartbeatTask, watch::Receiver<Option<ViewSnapshot>>) {
         let (tables, completed, call_timeout) = (Tables::default(), Completed::Delete, s(60));
-        let settings = StoreSettings { tables, completed, call_timeout, async_settle: false };
+        let settings = StoreSettings {
+            tables,
+            completed,
+            call_timeout,
+            async_settle: false,
+            on_connect: Default::default(),
+        };
         let store = Memory::open(&MemoryPool::new().under(Arc::new(SlowAnswers)), settings).unwrap();
         let (me, views) = (InstanceId::generate(), watch::Sender::new(None));
         let (name, version) = (String::new(), String::new());

@@ -359,7 +359,13 @@ mod tests {
         async fn new() -> Self {
             let (tables, completed, call_timeout) =
                 (Tables::default(), Completed::Delete, Duration::from_secs(1));
-            let settings = StoreSettings { tables, completed, call_timeout, async_settle: false };
+            let settings = StoreSettings {
+                tables,
+                completed,
+                call_timeout,
+                async_settle: false,
+                on_connect: Default::default(),
+            };
             let store = Memory::open(&MemoryPool::new(), settings).unwrap();
             let (me, other) = (InstanceId::generate(), InstanceId::generate());
             for id in [me, other] {

@@ -94,6 +94,7 @@ pub(super) fn store(pool: &MemoryPool) -> Arc<dyn Store> {
         completed: Completed::Delete,
         call_timeout: Duration::from_secs(1),
         async_settle: false,
+        on_connect: Default::default(),
     };
     Memory::open(pool, settings).unwrap()
 }

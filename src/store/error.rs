@@ -197,6 +197,14 @@ pub enum SchemaError {
         /// The mode of the pooler: `transaction` or `statement`.
         mode: &'static str,
     },
+    /// A statement of `database.on_connect` cannot run.
+    #[error("database.on_connect[{place}] {problem}")]
+    OnConnect {
+        /// The place of the statement, from 0 on.
+        place: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The pools lead to different tables: the workers would deliver records of other producers.
     #[error(
         "the worker pool leads to other tables ({worker_pool}) than the pool ({pool}): give builder.worker_pool(pool) another address of the same database"

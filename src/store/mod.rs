@@ -41,7 +41,7 @@ pub use notifier::{Listener, Notifier};
 pub use overview::{Counts, FailedRecord, Filter, Instance, PartitionOwner, StoppedLane};
 pub use records::{Handlers, IdScan, Pick, RecordStore, SettleError, Settled, Suspicion};
 pub use schema::{Rights, SchemaStore};
-pub use settings::{Completed, StoreSettings};
+pub use settings::{Completed, DatabaseConfig, StoreSettings};
 pub use tables::{BadName, Tables};
 pub use transactional::{Transacted, TransactionalRun, Work};
 

@@ -19,7 +19,8 @@ const TRIGGERS: &[&str] = &[
     "CREATE TRIGGER keep_setting AFTER UPDATE ON {outbox}partition EXECUTE FUNCTION {outbox}keep_setting()",
 ];
 
-/// The user's connections, and therefore the server's defaults for the workers, do not wait for the disk.
+/// The user's connections, and therefore the server's defaults for the workers, do not wait for the disk, and the
+/// user's statement for new connections says so, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_claims_and_beats_commit_durably() {
     let stage = Stage::<PostgresTarget>::open().await.unwrap();
@@ -31,7 +32,9 @@ async fn postgres_claims_and_beats_commit_durably() {
     let default: String = sqlx::query_scalar("SHOW synchronous_commit").fetch_one(&pool).await.unwrap();
     assert_eq!(default, "off");
     let ledger = Ledger::default();
-    let builder = Outbox::builder(pool).config(stage.config.clone()).handler(ledger.keeper("bookkeeper"));
+    let mut config = stage.config.clone();
+    config.database.on_connect = vec!["SET synchronous_commit = off".to_owned()];
+    let builder = Outbox::builder(pool).config(config).handler(ledger.keeper("bookkeeper"));
     let outbox = builder.build().await.unwrap();
     let running = outbox.start().await.unwrap();
     stage.schedule(&outbox, &[placed("order-1", 1)]).await;

@@ -36,6 +36,7 @@ mod messages;
 mod mistakes;
 mod nested;
 mod notifications;
+mod on_connect;
 mod options;
 mod ordering;
 mod outages;
@@ -310,6 +311,10 @@ macro_rules! on_servers {
             mistakes {
                 a_database_that_is_not_there_is_told
                 a_user_without_rights_is_told
+            }
+            on_connect {
+                workers_run_what_the_pool_runs_after_it_has_connected
+                a_statement_that_cannot_run_is_told_at_the_start
             }
             rights {
                 each_role_does_its_work_with_the_rights_of_its_script

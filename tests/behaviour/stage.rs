@@ -106,6 +106,7 @@ pub(crate) fn store_of<DB: Database>(pool: &DB::Pool, config: &Config) -> Arc<dy
         completed: Completed::Delete,
         call_timeout: Duration::from_secs(5),
         async_settle: false,
+        on_connect: Default::default(),
     };
     DB::open(pool, settings).unwrap()
 }

@@ -215,7 +215,13 @@ pub(crate) fn retry_after(delay: Duration) -> Change {
 
 pub(crate) fn settings(tables: &Tables, completed: Completed) -> StoreSettings {
     let call_timeout = Duration::from_secs(10);
-    StoreSettings { tables: tables.clone(), completed, call_timeout, async_settle: false }
+    StoreSettings {
+        tables: tables.clone(),
+        completed,
+        call_timeout,
+        async_settle: false,
+        on_connect: Default::default(),
+    }
 }
 
 /// A record of this key for the handler `bookkeeper`.

@@ -122,7 +122,7 @@ fn every_trait_that_a_service_implements_has_an_example() {
 const SETTINGS: &[(&str, &str)] = &[
     ("src/config.rs", "ScheduleConfig"),
     ("src/config.rs", "RetentionConfig"),
-    ("src/config.rs", "DatabaseConfig"),
+    ("src/store/settings.rs", "DatabaseConfig"),
     ("src/delivery/config.rs", "DeliveryConfig"),
     ("src/cluster/mod.rs", "ClusterConfig"),
     ("src/rules/retry.rs", "RetryPolicy"),

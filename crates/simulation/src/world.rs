@@ -252,6 +252,7 @@ impl<'a> World<'a> {
             completed: self.plan.config.retention.completed,
             call_timeout: self.shared.call_timeout,
             async_settle: false,
+            on_connect: Default::default(),
         };
         let dice = Rng::with_seed(self.dice.clone().u64(..));
         let pool = self.shared.pool.under(Client::new(&self.shared, None, None, dice));

@@ -120,6 +120,7 @@ mod tests {
             completed: Completed::Delete,
             call_timeout: Duration::from_secs(1),
             async_settle: false,
+            on_connect: Default::default(),
         };
         Memory::open(pool, settings).unwrap()
     }

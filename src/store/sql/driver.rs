@@ -122,9 +122,12 @@ pub(crate) trait Driver: Database {
     fn may_name(_: &Self::Pool) -> bool {
         true
     }
-    /// Opens a connection outside of the pool, with the current options of the pool, and sets it up for its
-    /// role.
-    fn connect(pool: &Self::Pool, session: Session) -> DriverResult<'static, Self::Connection>;
+    /// Opens a connection outside of the pool, with the current options of the pool.
+    fn open_session(pool: &Self::Pool, session: Session) -> DriverResult<'static, Self::Connection>;
+    /// Sets up an open connection for its role.
+    fn set_up(_: &mut Self::Connection, _: Session) -> DriverResult<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
     /// How long a connection of this role may be idle. After a longer time the server may have closed it.
     fn longest_rest(_: Role) -> std::time::Duration {
         std::time::Duration::MAX

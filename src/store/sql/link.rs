@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use super::{
+    connecting::connect,
     driver::{Driver, Kind, Role, Session},
     proof::Proof,
 };
@@ -25,6 +26,8 @@ use crate::{
 pub(crate) struct Link<D: Driver> {
     pool: D::Pool,
     session: Session,
+    /// Statements of the user for a new connection. Never changes.
+    on_connect: Arc<[String]>,
     /// The proof that the address keeps the session of a connection. Asked for before a setting is made.
     proof: Proof,
     /// The only server to which the connection may lead. `None` if the store is bound to no server.
@@ -48,9 +51,15 @@ impl<D: Driver> Place<D> {
 }
 
 impl<D: Driver> Link<D> {
-    pub(crate) fn new(pool: D::Pool, session: Session, proof: Proof, home: Option<HomeServer>) -> Self {
+    pub(crate) fn new(
+        pool: D::Pool,
+        session: Session,
+        on_connect: Arc<[String]>,
+        proof: Proof,
+        home: Option<HomeServer>,
+    ) -> Self {
         let place = Mutex::new(Place { idle: None, used_at: Instant::now() });
-        Self { pool, session, proof, home, place }
+        Self { pool, session, on_connect, proof, home, place }
     }
 
     /// Borrows the connection. If there is none, opens it.
@@ -80,10 +89,10 @@ impl<D: Driver> Link<D> {
     /// function asks for the server.
     async fn open(&self, session: Session) -> Result<D::Connection, sqlx::Error> {
         if session.role == Role::Plain {
-            return D::connect(&self.pool, session).await;
+            return connect::<D>(&self.pool, session, &self.on_connect).await;
         }
         self.proof.of::<D>(&self.pool).await?;
-        let mut conn = D::connect(&self.pool, session).await?;
+        let mut conn = connect::<D>(&self.pool, session, &self.on_connect).await?;
         if let Some(home) = &self.home
             && !home.is(answering::<D>(&mut conn).await?)
         {
@@ -221,7 +230,7 @@ mod tests {
     fn link() -> Link<Sqlite> {
         let session = Session { role: Role::Control, timeout: Duration::from_secs(5), async_commit: false };
         let options = SqliteConnectOptions::new().in_memory(true);
-        Link::new(SqlitePool::connect_lazy_with(options), session, Proof::default(), None)
+        Link::new(SqlitePool::connect_lazy_with(options), session, Arc::default(), Proof::default(), None)
     }
 
     /// The server closes a connection that rests, and a statement on it would fail.

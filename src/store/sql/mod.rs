@@ -25,6 +25,7 @@ mod cancel;
 mod cause;
 mod claims;
 mod cluster;
+mod connecting;
 mod dead_letters;
 pub(crate) mod dialect;
 pub(crate) mod driver;
@@ -113,7 +114,7 @@ impl<D: Driver> SqlStore<D> {
     ) -> Self {
         let link = |role, async_commit| {
             let session = Session { role, timeout: settings.call_timeout, async_commit };
-            Link::new(pool.clone(), session, proof.clone(), home.clone())
+            Link::new(pool.clone(), session, Arc::clone(&settings.on_connect), proof.clone(), home.clone())
         };
         Self {
             poll: link(Role::Poll, false),

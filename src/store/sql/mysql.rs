@@ -64,13 +64,17 @@ impl Driver for MySql {
         },
     };
 
-    fn connect(pool: &sqlx::MySqlPool, session: Session) -> DriverResult<'static, MySqlConnection> {
+    fn open_session(pool: &sqlx::MySqlPool, _: Session) -> DriverResult<'static, MySqlConnection> {
         let options = pool.connect_options();
-        let wait = session.timeout.as_secs().max(1);
         Box::pin(async move {
             let connected = options.connect().await;
-            let mut conn =
-                connected.map_err(|error| blame(error, &*options, &["ssl-ca", "ssl-cert", "ssl-key"]))?;
+            connected.map_err(|error| blame(error, &*options, &["ssl-ca", "ssl-cert", "ssl-key"]))
+        })
+    }
+
+    fn set_up(conn: &mut MySqlConnection, session: Session) -> DriverResult<'_, ()> {
+        let wait = session.timeout.as_secs().max(1);
+        Box::pin(async move {
             // Next-key locks of REPEATABLE READ would make fetches and inserts wait for one another. MariaDB
             // turns a long list of ids into a subquery, which would make it scan the table. If this process
             // is frozen in a transaction, the server ends the transaction, so that others can close its fence
@@ -86,8 +90,7 @@ impl Driver for MySql {
                  SET SESSION innodb_lock_wait_timeout = {wait} {rest} \
                  /*M! , SESSION in_predicate_conversion_threshold = 0, SESSION idle_transaction_timeout = {wait} */"
             );
-            sqlx::raw_sql(sqlx::AssertSqlSafe(setup)).execute(&mut conn).await?;
-            Ok(conn)
+            sqlx::raw_sql(sqlx::AssertSqlSafe(setup)).execute(conn).await.map(|_| ())
         })
     }
 

@@ -47,7 +47,7 @@ impl PgNotifier {
             channel: channel(&settings.tables),
             sender: Uuid::now_v7().to_string(),
             timeout,
-            notifying: Link::new(pool.clone(), session, Proof::default(), None),
+            notifying: Link::new(pool.clone(), session, Arc::default(), Proof::default(), None),
             pool: pool.clone(),
         })
     }

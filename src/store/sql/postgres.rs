@@ -78,13 +78,13 @@ impl Driver for Postgres {
         },
     };
 
-    fn connect(pool: &sqlx::PgPool, session: Session) -> DriverResult<'static, PgConnection> {
+    fn open_session(pool: &sqlx::PgPool, _: Session) -> DriverResult<'static, PgConnection> {
         let options = sessions::options(pool);
-        Box::pin(async move {
-            let mut conn = sessions::open(&options).await?;
-            sessions::set_up(&mut conn, session).await?;
-            Ok(conn)
-        })
+        Box::pin(async move { sessions::open(&options).await })
+    }
+
+    fn set_up(conn: &mut PgConnection, session: Session) -> DriverResult<'_, ()> {
+        Box::pin(sessions::set_up(conn, session))
     }
 
     fn may_name(pool: &sqlx::PgPool) -> bool {

@@ -34,6 +34,9 @@ pub(super) fn as_schema_error(mut error: StoreError) -> SchemaError {
     match error.cause.downcast_mut() {
         Some(sqlx::Error::Configuration(cause)) => match cause.downcast_ref() {
             Some(SchemaError::Pooler { mode }) => SchemaError::Pooler { mode },
+            Some(SchemaError::OnConnect { place, problem }) => {
+                SchemaError::OnConnect { place: *place, problem: problem.clone() }
+            }
             _ => error.into(),
         },
         _ => error.into(),

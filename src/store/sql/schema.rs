@@ -12,6 +12,7 @@ use super::{
     SqlStore,
     call::{query, within},
     cause::{lacks_right, lacks_table},
+    connecting::connect,
     dialect::Family,
     driver::{Driver, Kind},
     grants,
@@ -159,9 +160,9 @@ impl<D: Driver> SqlStore<D> {
         proven.map_err(as_schema_error)
     }
 
-    async fn found(&self) -> Result<Found, StoreError> {
+    async fn found(&self) -> Result<Found, SchemaError> {
         const KINDS: &[Kind] = &[Kind::Int, Kind::Int, Kind::Text];
-        self.call("meta", async {
+        let found = self.call("meta", async {
             let mut conn = self.control.borrow().await?;
             match query::<D>(&mut conn, safe(&self.sql.meta), Vec::new(), KINDS).await {
                 Ok(rows) => {
@@ -171,8 +172,8 @@ impl<D: Driver> SqlStore<D> {
                 Err(error) if lacks_table::<D>(&error) => Ok(Found::Nothing),
                 Err(error) => Err(error),
             }
-        })
-        .await
+        });
+        found.await.map_err(as_schema_error)
     }
 
     /// Checks that the tables have what this build needs. Tables of a newer version may have more.
@@ -251,7 +252,7 @@ impl<D: Driver> SqlStore<D> {
         let session =
             super::Session { role: super::Role::Control, timeout: MIGRATION_LIMIT, async_commit: false };
         within::<D, ()>("migrate", MIGRATION_LIMIT, async {
-            let mut conn = D::connect(&self.pool, session).await?;
+            let mut conn = connect::<D>(&self.pool, session, &self.settings.on_connect).await?;
             if let Some(schema) = tables.schema().filter(|_| D::FAMILY == Family::Postgres) {
                 create_schema::<D>(&mut conn, schema).await?;
             }

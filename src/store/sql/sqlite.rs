@@ -65,7 +65,7 @@ impl Driver for Sqlite {
         },
     };
 
-    fn connect(pool: &sqlx::SqlitePool, session: Session) -> DriverResult<'static, SqliteConnection> {
+    fn open_session(pool: &sqlx::SqlitePool, session: Session) -> DriverResult<'static, SqliteConnection> {
         // A writer waits for other writers for less time than its caller waits for it.
         let busy = session.timeout.mul_f64(0.8).max(Duration::from_millis(50));
         let options = (*pool.connect_options()).clone();
