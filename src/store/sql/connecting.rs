@@ -12,7 +12,7 @@ use super::{
 };
 use crate::store::SchemaError;
 
-const LEFT_OPEN: &str = "or one before it leaves a transaction open: remove its BEGIN";
+const LEFT_OPEN: &str = "or one before it leaves a transaction open: leave out BEGIN and autocommit = 0";
 const NOT_FOR_SQLITE: &str = "is not for SQLite: set pragmas in the options of the pool";
 
 /// Opens a connection, runs the statements of the user on it, and sets it up for its role.
