@@ -12,15 +12,14 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
-    time::Duration,
 };
 
 use divan::{Bencher, counter::ItemsCount};
 use keylane::{
-    Completed, Config, Database, Outbox, OutboxEvent, State,
+    Config, Database, Outbox, OutboxEvent, State,
     admin::InstanceId,
     handlers,
-    inner::{Change, FenceRow, NewInstance, Settlement, Store, StoreSettings, Tables},
+    inner::{Change, FenceRow, NewInstance, Settlement, Store, StoreSettings},
     memory::{Memory, MemoryPool, MemoryTransaction},
     outbox_handler,
 };
@@ -113,14 +112,7 @@ fn settle(bencher: Bencher<'_, '_>) {
 async fn settler(file: &Path) -> Result<(Arc<dyn Store>, FenceRow), Error> {
     let options = SqliteConnectOptions::new().filename(file).create_if_missing(true);
     let pool = SqlitePool::connect_with(options).await?;
-    let settings = StoreSettings {
-        tables: Tables::default(),
-        completed: Completed::Delete,
-        call_timeout: Duration::from_secs(5),
-        async_settle: true,
-        on_connect: Default::default(),
-    };
-    let store = Sqlite::open(&pool, settings)?;
+    let store = Sqlite::open(&pool, StoreSettings::default())?;
     store.migrate().await?;
     let (id, name, version) = (InstanceId::generate(), "bench".to_owned(), "0".to_owned());
     store.join(&NewInstance { id, name, version, fence_rows: 1 }).await?;

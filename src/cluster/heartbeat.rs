@@ -202,7 +202,7 @@ mod tests {
         database::Database,
         inner::conditions::{Conditions, Passage, Written},
         memory::{Memory, MemoryPool},
-        store::{Completed, NewInstance, StoreSettings, Tables},
+        store::{NewInstance, StoreSettings},
     };
 
     const fn s(seconds: u64) -> Duration {
@@ -227,14 +227,7 @@ mod tests {
 
     /// The heartbeat of a member whose replies come late.
     async fn late() -> (HeartbeatTask, watch::Receiver<Option<ViewSnapshot>>) {
-        let (tables, completed, call_timeout) = (Tables::default(), Completed::Delete, s(60));
-        let settings = StoreSettings {
-            tables,
-            completed,
-            call_timeout,
-            async_settle: false,
-            on_connect: Default::default(),
-        };
+        let settings = StoreSettings { call_timeout: s(60), ..StoreSettings::default() };
         let store = Memory::open(&MemoryPool::new().under(Arc::new(SlowAnswers)), settings).unwrap();
         let (me, views) = (InstanceId::generate(), watch::Sender::new(None));
         let (name, version) = (String::new(), String::new());

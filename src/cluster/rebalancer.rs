@@ -333,7 +333,7 @@ mod tests {
         clock::Clock,
         database::Database,
         memory::{Memory, MemoryPool},
-        store::{Completed, NewInstance, StoreSettings, Tables},
+        store::{NewInstance, StoreSettings},
         telemetry::Observer,
     };
 
@@ -357,15 +357,7 @@ mod tests {
     impl Stage {
         /// Two members, one of which has claimed its half.
         async fn new() -> Self {
-            let (tables, completed, call_timeout) =
-                (Tables::default(), Completed::Delete, Duration::from_secs(1));
-            let settings = StoreSettings {
-                tables,
-                completed,
-                call_timeout,
-                async_settle: false,
-                on_connect: Default::default(),
-            };
+            let settings = StoreSettings { call_timeout: Duration::from_secs(1), ..StoreSettings::default() };
             let store = Memory::open(&MemoryPool::new(), settings).unwrap();
             let (me, other) = (InstanceId::generate(), InstanceId::generate());
             for id in [me, other] {

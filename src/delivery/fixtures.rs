@@ -22,7 +22,7 @@ use crate::{
     partition::Partition,
     record::{Delivery, Due, NewRecord, Record},
     rules::horizon::Server,
-    store::{Completed, FenceRow, Store, StoreSettings, Tables},
+    store::{FenceRow, Store, StoreSettings, Tables},
 };
 
 /// The generation of all owned partitions.
@@ -89,13 +89,7 @@ pub(super) fn record(id: i64, key: &str) -> Record {
 }
 
 pub(super) fn store(pool: &MemoryPool) -> Arc<dyn Store> {
-    let settings = StoreSettings {
-        tables: Tables::default(),
-        completed: Completed::Delete,
-        call_timeout: Duration::from_secs(1),
-        async_settle: false,
-        on_connect: Default::default(),
-    };
+    let settings = StoreSettings { call_timeout: Duration::from_secs(1), ..StoreSettings::default() };
     Memory::open(pool, settings).unwrap()
 }
 

@@ -46,8 +46,8 @@ pub struct DatabaseConfig {
     /// to false to save these connections.
     pub notifications: bool,
     /// SQL statements that run on each new connection of the outbox, in order, before its own settings: a role,
-    /// a search path. Connections of your pool run the pool's `after_connect` instead, which the outbox cannot
-    /// see. Default none; at most 16 statements of at most 4 KiB each. Not for SQLite, whose pragmas are options
+    /// a search path; not on those that listen and notify. Connections of your pool run the pool's
+    /// `after_connect` instead, which the outbox cannot see. Default none; at most 16 statements of at most 4 KiB each. Not for SQLite, whose pragmas are options
     /// of the pool. Leave it empty behind a pooler in transaction mode.
     pub on_connect: Vec<String>,
 }
@@ -98,6 +98,14 @@ pub struct StoreSettings {
     pub async_settle: bool,
     /// Statements of the user for each new connection.
     pub on_connect: Arc<[String]>,
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        let DatabaseConfig { call_timeout, async_settle, .. } = DatabaseConfig::default();
+        let (tables, completed) = (Tables::default(), Completed::default());
+        Self { tables, completed, call_timeout, async_settle, on_connect: Arc::default() }
+    }
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use sqlx::{AssertSqlSafe, Executor};
 use crate::{
     ledger::{Ledger, run_of},
     stage::{Stage, until_empty},
-    target::{MariaDbTarget, MySqlTarget, Pool, PostgresTarget, SqliteTarget},
+    target::{MariaDbTarget, MySqlTarget, Pool, PostgresTarget, SqlTarget, SqliteTarget},
     user::User,
 };
 
 /// A server whose connections can be sent to other tables by a statement.
-pub(crate) trait Namespaces: User {
+pub(crate) trait Namespaces: User + SqlTarget {
     /// Makes a namespace, enters it, and removes it.
     const CREATE: &str;
     const ENTER: &str;
@@ -19,7 +19,6 @@ pub(crate) trait Namespaces: User {
 
     /// A pool that runs this statement on each of its connections.
     fn pool_with(pool: &Pool<Self>, after_connect: &str) -> Pool<Self>;
-    fn order(pool: &Pool<Self>, text: &str, name: &str) -> impl Future<Output = ()>;
 }
 
 macro_rules! namespaces {
@@ -37,11 +36,6 @@ macro_rules! namespaces {
                 });
                 options.connect_lazy_with((*pool.connect_options()).clone())
             }
-
-            async fn order(pool: &Pool<Self>, text: &str, name: &str) {
-                let text = AssertSqlSafe(text.replace("{name}", name));
-                sqlx::raw_sql(text).execute(pool).await.unwrap();
-            }
         }
     )*};
 }
@@ -56,7 +50,7 @@ namespaces! {
 /// The tables stand where only `after_connect` of the pool and `database.on_connect` lead.
 pub(crate) async fn workers_run_what_the_pool_runs_after_it_has_connected<T: Namespaces>(stage: &Stage<T>) {
     let (ledger, name) = (Ledger::default(), format!("n{}", stage.unique()));
-    T::order(&stage.pool, T::CREATE, &name).await;
+    stage.execute(&T::CREATE.replace("{name}", &name)).await;
     let enter = T::ENTER.replace("{name}", &name);
     let pool = T::pool_with(&stage.pool, &enter);
     let mut config = stage.config.clone();
@@ -74,7 +68,7 @@ pub(crate) async fn workers_run_what_the_pool_runs_after_it_has_connected<T: Nam
     assert!(running.shutdown().await.graceful);
     drop(outbox);
     drop(pool);
-    T::order(&stage.pool, T::DROP, &name).await;
+    stage.execute(&T::DROP.replace("{name}", &name)).await;
 }
 
 /// What waiting does not fix is told at once, with the place of the statement.
@@ -87,8 +81,9 @@ pub(crate) async fn a_statement_that_cannot_run_is_told_at_the_start<T: Namespac
         let builder = Outbox::builder(stage.pool.clone()).config(config);
         let outbox = builder.handler(Ledger::default().keeper("bookkeeper")).build().await.unwrap();
         let Err(StartError::Schema(error)) = outbox.start().await else { panic!("{statement} passed") };
-        let error = error.to_string();
-        assert!(error.starts_with("database.on_connect[1] ") && error.contains(told), "{error}");
+        for error in [error, outbox.migrate().await.unwrap_err()].map(|error| error.to_string()) {
+            assert!(error.starts_with("database.on_connect[1] ") && error.contains(told), "{error}");
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use keylane::{
-    Completed, Config, Database, Outbox, OutboxBuilder, Registration, RetryPolicy, Running,
+    Config, Database, Outbox, OutboxBuilder, Registration, RetryPolicy, Running,
     admin::Status,
     inner::{Store, StoreSettings, Tables},
 };
@@ -103,10 +103,8 @@ impl<T: Target> Stage<T> {
 pub(crate) fn store_of<DB: Database>(pool: &DB::Pool, config: &Config) -> Arc<dyn Store> {
     let settings = StoreSettings {
         tables: Tables::new(config.schema.as_deref(), &config.table_prefix).unwrap(),
-        completed: Completed::Delete,
-        call_timeout: Duration::from_secs(5),
         async_settle: false,
-        on_connect: Default::default(),
+        ..StoreSettings::default()
     };
     DB::open(pool, settings).unwrap()
 }

@@ -215,13 +215,8 @@ pub(crate) fn retry_after(delay: Duration) -> Change {
 
 pub(crate) fn settings(tables: &Tables, completed: Completed) -> StoreSettings {
     let call_timeout = Duration::from_secs(10);
-    StoreSettings {
-        tables: tables.clone(),
-        completed,
-        call_timeout,
-        async_settle: false,
-        on_connect: Default::default(),
-    }
+    let settings = StoreSettings { call_timeout, async_settle: false, ..StoreSettings::default() };
+    StoreSettings { tables: tables.clone(), completed, ..settings }
 }
 
 /// A record of this key for the handler `bookkeeper`.

@@ -11,7 +11,7 @@ use std::{
 use fastrand::Rng;
 use keylane::{
     Database as _, Outbox,
-    inner::{StoreSettings, Tables, conditions::Moment},
+    inner::{StoreSettings, conditions::Moment},
     memory::Memory,
 };
 use keylane_checker::{Event, Invariant, Report, Violation, What};
@@ -248,11 +248,9 @@ impl<'a> World<'a> {
         let Some(victim) = &self.nodes[node] else { return };
         let Ok(instance) = victim.process.identity.instance().parse() else { return };
         let settings = StoreSettings {
-            tables: Tables::default(),
             completed: self.plan.config.retention.completed,
             call_timeout: self.shared.call_timeout,
-            async_settle: false,
-            on_connect: Default::default(),
+            ..StoreSettings::default()
         };
         let dice = Rng::with_seed(self.dice.clone().u64(..));
         let pool = self.shared.pool.under(Client::new(&self.shared, None, None, dice));

@@ -109,19 +109,11 @@ mod tests {
         partition::{Partition, PartitionSet},
         record::{Change, Due, NewRecord, Settlement},
         rules::horizon::Server,
-        store::{
-            Completed, ErrorClass, FenceRow, NewInstance, Pick, Resolution, Store, StoreSettings, Tables,
-        },
+        store::{ErrorClass, FenceRow, NewInstance, Pick, Resolution, Store, StoreSettings, Tables},
     };
 
     fn store(pool: &MemoryPool) -> Arc<dyn Store> {
-        let settings = StoreSettings {
-            tables: Tables::default(),
-            completed: Completed::Delete,
-            call_timeout: Duration::from_secs(1),
-            async_settle: false,
-            on_connect: Default::default(),
-        };
+        let settings = StoreSettings { call_timeout: Duration::from_secs(1), ..StoreSettings::default() };
         Memory::open(pool, settings).unwrap()
     }
 
