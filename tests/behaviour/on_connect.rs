@@ -54,6 +54,8 @@ pub(crate) async fn workers_run_what_the_pool_runs_after_it_has_connected<T: Nam
     let enter = T::ENTER.replace("{name}", &name);
     let pool = T::pool_with(&stage.pool, &enter);
     let mut config = stage.config.clone();
+    // Names without a schema, or nothing would depend on the statement.
+    config.schema = None;
     config.database.on_connect = vec![enter];
     let builder = Outbox::builder(pool.clone()).config(config).observer(stage.signals.clone());
     let outbox = builder.handler(ledger.keeper("bookkeeper")).build().await.unwrap();
