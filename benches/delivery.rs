@@ -16,8 +16,9 @@ use std::{
 
 use divan::{Bencher, counter::ItemsCount};
 use keylane::{
-    Config, Database, Outbox, OutboxEvent, State,
+    Config, Outbox, OutboxEvent, State,
     admin::InstanceId,
+    database::Database,
     handlers,
     inner::{Change, FenceRow, NewInstance, Settlement, Store, StoreSettings},
     memory::{Memory, MemoryPool, MemoryTransaction},

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 
 use divan::{Bencher, black_box};
 use keylane::{
-    Partition, RetryPolicy,
+    RetryPolicy,
     admin::{Generation, InstanceId},
     inner::Claim,
-    partition::{PARTITION_COUNT, PartitionSet},
+    partition::{PARTITION_COUNT, Partition, PartitionSet},
     rules::assignment::assign,
     rules::retry::Fault,
     rules::{

@@ -14,8 +14,9 @@ use std::{
 };
 
 use keylane::{
-    BatchResults, Config, GenericBatchHandler, HandlerError, Observer, Outbox, RawEvent, Record, RecordTypes,
-    Registration, ScheduleOptions, Signal,
+    BatchResults, Config, HandlerError, Observer, Outbox, RawEvent, Record, RecordTypes, Registration,
+    ScheduleOptions, Signal,
+    handler::GenericBatchHandler,
     sqlx::{SqlitePool, sqlite::SqliteConnectOptions},
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};

@@ -127,16 +127,13 @@ mod wake;
 pub use builder::{BuildError, OutboxBuilder};
 pub use cluster::ClusterConfig;
 pub use config::{Config, ConfigError, OrderLevel, RetentionConfig, ScheduleConfig};
-pub use database::Database;
 pub use delivery::DeliveryConfig;
 pub use handler::{
-    BatchHandler, BatchResults, ClassifiedError, Failure, FallbackHandler, GenericBatchHandler,
-    GenericFallbackHandler, GenericHandler, Handler, HandlerError, RecordTypes, Registration, State,
-    TransactionalBatchHandler, TransactionalHandler,
+    BatchHandler, BatchResults, ClassifiedError, Failure, FallbackHandler, GenericHandler, Handler,
+    HandlerError, RecordTypes, Registration, State, TransactionalHandler,
 };
 pub use name::Name;
 pub use outbox::{Outbox, TransactionError};
-pub use partition::Partition;
 pub use readiness::StartError;
 pub use record::{Delivery, OnFailure, OutboxEvent, Record, RecordId};
 pub use rules::retry::{Backoff, RetryPolicy};

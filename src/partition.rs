@@ -24,7 +24,7 @@ impl Partition {
     /// SQL.
     ///
     /// ```
-    /// assert_eq!(keylane::Partition::of("order-1").number(), 118);
+    /// assert_eq!(keylane::partition::Partition::of("order-1").number(), 118);
     /// ```
     pub fn of(key: &str) -> Self {
         Self((xxh3_64(key.as_bytes()) % PARTITION_COUNT as u64) as u8)

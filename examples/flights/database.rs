@@ -24,7 +24,9 @@ pub(crate) struct Owner {
 }
 
 /// A database that the show can run on. An ordinary service has one, and needs no trait for it.
-pub(crate) trait Place: keylane::Database<Pool: keylane::database::Pool<Database = Self>> {
+pub(crate) trait Place:
+    keylane::database::Database<Pool: keylane::database::Pool<Database = Self>>
+{
     const TITLE: &'static str;
     /// How many transactions write flights at once.
     const WRITERS: u64;

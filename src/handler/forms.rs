@@ -113,7 +113,7 @@ pub trait BatchHandler: Send + Sync + 'static {
 /// [`HandlerError::unavailable`] for each record.
 ///
 /// ```
-/// use keylane::{BatchResults, GenericBatchHandler, HandlerError, Record};
+/// use keylane::{BatchResults, HandlerError, Record, handler::GenericBatchHandler};
 ///
 /// struct Relay;
 ///

@@ -66,7 +66,7 @@ pub struct PartitionOwner {
 /// by partition uses an index; a filter by handler alone reads all stopped lanes, or all failed records.
 ///
 /// ```
-/// use keylane::{Partition, admin::Filter};
+/// use keylane::{admin::Filter, partition::Partition};
 ///
 /// let of_mailer = Filter::all().handler("mailer");
 /// let of_one_key = Filter::all().handler("mailer").key("order-42");

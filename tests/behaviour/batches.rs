@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use keylane::{
-    BatchHandler, BatchResults, Delivery, GenericBatchHandler, HandlerError, OnFailure, Record, RecordTypes,
-    Registration, RetryPolicy, ScheduleOptions,
+    BatchHandler, BatchResults, Delivery, HandlerError, OnFailure, Record, RecordTypes, Registration,
+    RetryPolicy, ScheduleOptions,
     admin::{Filter, Status},
-    handler::OnUndecodable,
+    handler::{GenericBatchHandler, OnUndecodable},
 };
 
 use crate::{

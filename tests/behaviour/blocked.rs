@@ -7,8 +7,9 @@ use std::{
 };
 
 use keylane::{
-    HandlerError, Outbox, Partition, RecordId, RetryPolicy,
+    HandlerError, Outbox, RecordId, RetryPolicy,
     admin::{Filter, Status, StopReason},
+    partition::Partition,
 };
 use tokio::time::Instant;
 

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use keylane::{
-    BuildError, Delivery, Failure, FallbackHandler, GenericFallbackHandler, Handler, HandlerError, Outbox,
-    OutboxEvent, Record, RecordTypes, Registration, RetryPolicy, TransactionalHandler, memory::MemoryPool,
+    BuildError, Delivery, Failure, FallbackHandler, Handler, HandlerError, Outbox, OutboxEvent, Record,
+    RecordTypes, Registration, RetryPolicy, TransactionalHandler, handler::GenericFallbackHandler,
+    memory::MemoryPool,
 };
 use serde::{Deserialize, Serialize};
 use sqlx::{postgres::PgPoolOptions, sqlite::SqlitePoolOptions};

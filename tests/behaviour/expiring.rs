@@ -7,9 +7,9 @@ use std::{
 
 use keylane::{
     Delivery, HandlerError, OnFailure, Outbox, Registration, RetryPolicy, ScheduleOptions, Signal,
-    TransactionalBatchHandler, TransactionalHandler,
+    TransactionalHandler,
     admin::{Filter, Status},
-    handler::FailureKind,
+    handler::{FailureKind, TransactionalBatchHandler},
     inner::Tables,
 };
 

@@ -6,10 +6,9 @@ use std::{
 };
 
 use keylane::{
-    Failure, FallbackHandler, GenericFallbackHandler, HandlerError, Record, Registration, RetryPolicy,
-    Signal,
+    Failure, FallbackHandler, HandlerError, Record, Registration, RetryPolicy, Signal,
     admin::{Filter, Status},
-    handler::FailureKind,
+    handler::{FailureKind, GenericFallbackHandler},
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 

@@ -11,9 +11,10 @@ use std::{
 };
 
 use keylane::{
-    Delivery, Handler, HandlerError, Observer, Outbox, Partition, Registration, RetryPolicy, Signal,
+    Delivery, Handler, HandlerError, Observer, Outbox, Registration, RetryPolicy, Signal,
     admin::{Filter, Status},
     memory::{Fault, MemoryPool},
+    partition::Partition,
 };
 use tokio::sync::Notify;
 

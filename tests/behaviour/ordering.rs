@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use keylane::{Delivery, Handler, HandlerError, Partition, Registration, RetryPolicy, Signal};
+use keylane::{Delivery, Handler, HandlerError, Registration, RetryPolicy, Signal, partition::Partition};
 use tokio::sync::watch;
 
 use crate::{

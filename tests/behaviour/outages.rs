@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use keylane::{Database, Observer, Outbox, Signal, health::Degradation, telemetry::LogObserver};
+use keylane::{Observer, Outbox, Signal, database::Database, health::Degradation, telemetry::LogObserver};
 use tokio::{
     io::copy_bidirectional,
     net::{TcpSocket, TcpStream},

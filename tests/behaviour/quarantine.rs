@@ -1,8 +1,9 @@
 //! Rows written by hand into a partition that is not their key's.
 
 use keylane::{
-    Partition, Signal,
+    Signal,
     admin::{Filter, Status},
+    partition::Partition,
 };
 
 use crate::{

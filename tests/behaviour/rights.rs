@@ -1,8 +1,9 @@
 //! The rights and the handwritten statements of the page on the schema.
 
 use keylane::{
-    Database, OrderLevel, Outbox, ScheduleOptions,
+    OrderLevel, Outbox, ScheduleOptions,
     admin::{Filter, Rights, Status},
+    database::Database,
 };
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use keylane::{
-    Config, Database, Outbox, OutboxBuilder, Registration, RetryPolicy, Running,
+    Config, Outbox, OutboxBuilder, Registration, RetryPolicy, Running,
     admin::Status,
+    database::Database,
     inner::{Store, StoreSettings, Tables},
 };
 

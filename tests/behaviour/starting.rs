@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane::{Database, Outbox, Running, SchemaError, Signal, StartError, memory::MemoryPool};
+use keylane::{Outbox, Running, SchemaError, Signal, StartError, database::Database, memory::MemoryPool};
 use sqlx::{
     mysql::MySqlPoolOptions,
     postgres::{PgConnectOptions, PgPoolOptions},

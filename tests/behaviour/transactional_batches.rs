@@ -4,9 +4,8 @@ use std::{collections::BTreeSet, marker::PhantomData, sync::Arc};
 
 use keylane::{
     Delivery, HandlerError, Outbox, Registration, RetryPolicy, ScheduleOptions, Signal,
-    TransactionalBatchHandler,
     admin::{Filter, Status},
-    handler::FailureKind,
+    handler::{FailureKind, TransactionalBatchHandler},
     inner::Tables,
 };
 

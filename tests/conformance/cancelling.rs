@@ -4,9 +4,10 @@
 use std::time::{Duration, SystemTime};
 
 use keylane::{
-    Database, OnFailure, Partition,
+    OnFailure,
+    database::Database,
     inner::{Cancel, Change, Due, Named, NewRecord, Pick},
-    partition::PartitionSet,
+    partition::{Partition, PartitionSet},
 };
 
 use crate::{

@@ -3,10 +3,11 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use keylane::{
-    Completed, Mode, Partition, Record, RecordId,
+    Completed, Mode, Record, RecordId,
     admin::{InstanceId, Status},
     database::Database,
     inner::{Cancel, ClaimEnd, ClaimOutcome, Claiming, Due, Handlers, Named, Repair, Source, Store},
+    partition::Partition,
     rules::claim::Reading,
 };
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use keylane::{
-    Partition,
     admin::{Generation, InstanceId},
     inner::Claim,
+    partition::Partition,
 };
 
 use crate::{

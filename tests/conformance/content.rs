@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use keylane::{
-    OnFailure, Partition,
+    OnFailure,
     admin::Filter,
     inner::{Change, NewRecord, Pick},
+    partition::Partition,
 };
 
 use crate::{

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use keylane::{
-    Completed, Database, StoreError,
-    database::ErrorClass,
+    Completed, StoreError,
+    database::{Database, ErrorClass},
     inner::{Change, Resolution, SettleError, StoreSettings},
     partition::PartitionSet,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane::Database;
+use keylane::database::Database;
 
 use crate::{
     outbox::{Outbox, a_moment, assert_waits, record},

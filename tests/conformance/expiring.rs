@@ -3,10 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use keylane::{
-    OnFailure, Partition,
+    OnFailure,
     admin::Filter,
     inner::{Change, Deadline, Due, IdScan, NewRecord, Pick, Repair},
-    partition::PartitionSet,
+    partition::{Partition, PartitionSet},
 };
 
 use crate::{

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use keylane::{
-    Partition,
     inner::{Change, Due, Handlers, IdScan, NewRecord, Pick},
-    partition::PartitionSet,
+    partition::{Partition, PartitionSet},
 };
 
 use crate::{

@@ -1,6 +1,6 @@
 //! Scheduling from plain SQL: the same hash, the same rows.
 
-use keylane::{Partition, handler::Route, inner::Pick};
+use keylane::{handler::Route, inner::Pick, partition::Partition};
 use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
 
 use crate::{

@@ -38,7 +38,7 @@ pub(crate) async fn a_retry_that_stops_makes_a_lane_row<T: Target>(outbox: &Outb
     assert_eq!(
         stops[0].lane,
         keylane::admin::Lane {
-            partition: keylane::Partition::of("order-1"),
+            partition: keylane::partition::Partition::of("order-1"),
             key: "order-1".into(),
             handler: "bookkeeper".into(),
         }

@@ -202,7 +202,7 @@ pub(crate) async fn the_heartbeats_store_is_the_same_database<T: Target>(outbox:
 
 pub(crate) async fn a_beat_brings_the_view<T: Target>(outbox: &Outbox<T>) {
     let (one, other) = (outbox.join().await, outbox.join().await);
-    let partition = keylane::Partition::of("order-1");
+    let partition = keylane::partition::Partition::of("order-1");
     let claimed = outbox.store.claim(other.id, &[(partition, Generation::default())]).await.unwrap();
     assert_eq!(claimed, [(partition, Generation(1))]);
     let brought = outbox.store.beat(one.id).await.unwrap().unwrap();
@@ -225,7 +225,7 @@ pub(crate) async fn changes_of_the_cluster_are_counted<T: Target>(outbox: &Outbo
     };
     let (one, other) = (outbox.join().await, outbox.join().await);
     has_moved("join").await;
-    let partition = keylane::Partition::of("order-1");
+    let partition = keylane::partition::Partition::of("order-1");
     let claims = outbox.store.claim(one.id, &[(partition, Generation::default())]).await.unwrap();
     outbox.store.release(one.id, &claims).await.unwrap();
     has_moved("release").await;

@@ -7,9 +7,8 @@ use std::{
 };
 
 use keylane::{
-    Partition,
     inner::{IdScan, Pick},
-    partition::PartitionSet,
+    partition::{Partition, PartitionSet},
 };
 
 use crate::{

@@ -1,7 +1,7 @@
 //! The only order: the id, drawn at the insert, visible at the commit.
 
 use keylane::{
-    Database,
+    database::Database,
     inner::{Change, NewRecord, Pick},
 };
 

@@ -3,13 +3,14 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use keylane::{
-    Completed, Database, Partition, Record, RecordId,
+    Completed, Record, RecordId,
     admin::InstanceId,
+    database::Database,
     inner::{
         Change, Due, FenceRow, NewInstance, NewRecord, Pick, Settled, Settlement, Stop, Store, StoreSettings,
         Tables,
     },
-    partition::PartitionSet,
+    partition::{Partition, PartitionSet},
     rules::horizon::Server,
 };
 use uuid::Uuid;

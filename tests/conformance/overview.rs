@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use keylane::{
-    Name, OnFailure, Partition, RecordId,
+    Name, OnFailure, RecordId,
     admin::{Filter, Generation, Instance, InstanceState, Status},
     inner::{Change, NewInstance, NewRecord, Repair},
+    partition::Partition,
 };
 
 use crate::{

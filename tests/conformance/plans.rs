@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use keylane::{
-    Completed, Database, OnFailure,
+    Completed, OnFailure,
+    database::Database,
     inner::{Change, Repair},
 };
 

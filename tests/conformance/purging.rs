@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane::{Completed, Database, inner::StoreSettings};
+use keylane::{Completed, database::Database, inner::StoreSettings};
 
 use crate::{
     outbox::{Outbox, a_moment, promptly},

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use keylane::{
-    Config, Database, OrderLevel, RawEvent, ScheduleError, ScheduleOptions,
+    Config, OrderLevel, RawEvent, ScheduleError, ScheduleOptions,
+    database::Database,
     handler::Route,
     sql::{Statements, Step},
 };
@@ -62,7 +63,7 @@ pub(crate) async fn statements_write_the_rows_that_schedule_writes<T: SqlTarget>
         assert!(run::<T>(&mut tx, &statements).await);
         outbox.commit(tx).await;
         assert_eq!((statements.event_id, statements.records), (scheduled.event_id, scheduled.records));
-        assert_eq!(statements.partition, keylane::Partition::of("order-42"));
+        assert_eq!(statements.partition, keylane::partition::Partition::of("order-42"));
     }
     // The pairs of records: the one of `schedule`, and with a later id the one of the statements.
     let pairs = "SELECT count(*) FROM {outbox}record a JOIN {outbox}record b ON b.event_id = a.event_id \

@@ -1,6 +1,6 @@
 //! The strict order level: ids of one key follow its commits.
 
-use keylane::{Database, RecordId};
+use keylane::{RecordId, database::Database};
 
 use crate::{
     outbox::{Outbox, assert_waits, promptly, record},

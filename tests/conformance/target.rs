@@ -3,7 +3,7 @@
 use std::{env, future::Future, path::PathBuf, time::Duration};
 
 use keylane::{
-    Database,
+    database::Database,
     inner::Tables,
     memory::{Memory, MemoryPool},
     sql::{SqlDatabase, Statement, Value},

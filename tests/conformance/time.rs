@@ -3,9 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use keylane::{
-    Partition, RecordId,
+    RecordId,
     inner::{Change, Due, NewRecord, Pick},
-    partition::PartitionSet,
+    partition::{Partition, PartitionSet},
 };
 
 use crate::{

@@ -3,12 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use keylane::{
-    Completed, Database, HandlerError, Partition, Record, RecordId,
+    Completed, HandlerError, Record, RecordId,
     admin::InstanceId,
+    database::Database,
     handler::{BoxFuture, FailureKind, States, TransactionalBatchCall},
     inner::{
         Change, Claiming, FenceRow, Handlers, Resolution, Source, Tables, Transacted, TransactionalRun, Work,
     },
+    partition::Partition,
     rules::{claim::Reading, horizon::Server},
 };
 

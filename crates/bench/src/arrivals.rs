@@ -16,7 +16,8 @@ use std::{
 };
 
 use keylane::{
-    Config, Delivery, Handler, HandlerError, Outbox, OutboxBuilder, OutboxEvent, Partition, Registration,
+    Config, Delivery, Handler, HandlerError, Outbox, OutboxBuilder, OutboxEvent, Registration,
+    partition::Partition,
 };
 use serde::{Deserialize, Serialize};
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use keylane::{
-    BatchHandler, BatchResults, Delivery, Handler, HandlerError, TransactionalBatchHandler,
-    TransactionalHandler,
+    BatchHandler, BatchResults, Delivery, Handler, HandlerError, TransactionalHandler,
+    handler::TransactionalBatchHandler,
 };
 
 use super::{

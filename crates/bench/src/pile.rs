@@ -1,6 +1,6 @@
 //! A million records in seconds: the library schedules one record per key, and the server copies these.
 
-use keylane::Partition;
+use keylane::partition::Partition;
 
 use super::{Engine, Result, options::Load, stage::Stage, tally::Event};
 

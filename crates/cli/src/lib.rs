@@ -17,9 +17,9 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use keylane::{
-    Config, Database, Outbox,
+    Config, Outbox,
     admin::Rights,
-    database::Pool,
+    database::{Database, Pool},
     sqlx::{MySqlPool, PgPool, SqlitePool},
 };
 

@@ -9,8 +9,8 @@
 use std::{error::Error, path::PathBuf, sync::Arc, time::Duration};
 
 use keylane::{
-    Database, Delivery, Handler, HandlerError, Outbox, Registration, RetryPolicy, TransactionalHandler,
-    database::Pool,
+    Delivery, Handler, HandlerError, Outbox, Registration, RetryPolicy, TransactionalHandler,
+    database::{Database, Pool},
     sqlx::sqlite::SqliteConnectOptions,
     sqlx::{self, MySqlPool, PgPool, SqlitePool},
 };

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use arbitrary::{Result, Unstructured};
 use keylane::{
-    Partition,
     admin::{Generation, InstanceId},
     inner::Claim,
-    partition::PARTITION_COUNT,
+    partition::{PARTITION_COUNT, Partition},
     rules::assignment::{Assignment, assign, moves},
 };
 use uuid::Uuid;

@@ -3,7 +3,7 @@
 //! The lines of an input are prefix, schema, key, handler, record type, media type and dedup key. The rest is the
 //! payload.
 
-use keylane::{Config, Name, Partition, inner::Tables};
+use keylane::{Config, Name, inner::Tables, partition::Partition};
 
 use crate::record::{inserted, record, statements, text};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use keylane::{Partition, partition::PartitionSet};
+use keylane::partition::{Partition, PartitionSet};
 use twox_hash::XxHash3_64;
 
 pub(crate) fn run(data: &[u8]) {

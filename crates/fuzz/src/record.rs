@@ -1,8 +1,9 @@
 //! Records on their way into a database, and the statements that insert them.
 
 use keylane::{
-    Name, Partition,
+    Name,
     inner::{Due, NewRecord, Tables},
+    partition::Partition,
     sql::{SqlDatabase, Statement, Step, Value},
     sqlx::{MySql, Postgres, Sqlite},
 };

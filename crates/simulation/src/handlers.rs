@@ -11,8 +11,8 @@ use std::{
 use fastrand::Rng;
 use keylane::{
     BatchHandler, BatchResults, Delivery, FallbackHandler, Handler, HandlerError, OutboxEvent, Registration,
-    TransactionalBatchHandler, TransactionalHandler,
-    handler::Failure,
+    TransactionalHandler,
+    handler::{Failure, TransactionalBatchHandler},
     memory::{Memory, MemoryConnection, MemoryPool},
 };
 use keylane_checker::{CallKind, Called, End, What};

@@ -2,10 +2,10 @@
 
 use keylane::{
     BatchResults, Delivery, FallbackHandler, Handler, HandlerError, OutboxEvent, Record, Registration,
-    TransactionalBatchHandler, TransactionalHandler,
+    TransactionalHandler,
     handler::{
         BatchCall, BoxFuture, Call, Context, DecodedBatch, Failure, FallbackCall, RecordTypes, States,
-        TransactionalBatchCall, TransactionalCall,
+        TransactionalBatchCall, TransactionalBatchHandler, TransactionalCall,
     },
     memory::{Memory, MemoryConnection},
 };

@@ -10,7 +10,8 @@ use std::{
 
 use fastrand::Rng;
 use keylane::{
-    Database as _, Outbox,
+    Outbox,
+    database::Database as _,
     inner::{StoreSettings, conditions::Moment},
     memory::Memory,
 };

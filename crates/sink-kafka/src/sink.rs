@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use keylane::{
-    BatchResults, Failure, GenericBatchHandler, HandlerError, Record, RecordTypes, Registration,
-    handler::{BoxFuture, Context, FallbackCall},
+    BatchResults, Failure, HandlerError, Record, RecordTypes, Registration,
+    handler::{BoxFuture, Context, FallbackCall, GenericBatchHandler},
 };
 use keylane_message::{Binding, Route, Routes, Sink};
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::store::StoreError;
 
-/// The database in memory as a [`Database`](crate::Database).
+/// The database in memory as a [`Database`](crate::database::Database).
 #[derive(Clone, Copy, Debug)]
 pub enum Memory {}
 

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use keylane::{
-    OnFailure, Partition, RecordId,
+    OnFailure, RecordId,
     admin::{Filter, Generation, InstanceId},
     inner::{
         Change, ClusterView, DeadLetterCause, FenceRow, NewInstance, Repair, Resolution, SettleError,
         Settlement,
     },
+    partition::Partition,
 };
 
 use super::{

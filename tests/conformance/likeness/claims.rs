@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use keylane::{
-    Partition,
     inner::{ClaimEnd, ClaimOutcome, Claiming, Source},
+    partition::Partition,
     rules::claim::Reading,
 };
 

@@ -4,11 +4,12 @@
 use std::{sync::Arc, time::Duration};
 
 use keylane::{
-    Database, Partition, Record, RecordId,
+    Record, RecordId,
     admin::InstanceId,
+    database::Database,
     handler::Route,
     inner::{Cancel, Deadline, Due, Handlers, IdScan, Named, NewRecord, Pick, Store, StoreError},
-    partition::PartitionSet,
+    partition::{Partition, PartitionSet},
     rules::horizon::Server,
 };
 use uuid::Uuid;

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use keylane::{
-    Database,
+    database::Database,
     sqlx::{self, MySql, MySqlConnection, PgConnection, Postgres, Sqlite},
 };
 

@@ -3,7 +3,9 @@
 use std::future::Future;
 
 use keylane::{
-    Database, OutboxEvent, Partition,
+    OutboxEvent,
+    database::Database,
+    partition::Partition,
     sqlx::{self, AssertSqlSafe, MySql, MySqlConnection, PgConnection, Postgres, Sqlite, SqliteConnection},
 };
 use uuid::Uuid;

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Goal {
     pub(super) name: &'static str,
-    /// [`Database::NAME`](keylane::Database::NAME) of the database that it is for.
+    /// [`Database::NAME`](keylane::database::Database::NAME) of the database that it is for.
     pub(super) database: &'static str,
     pub(super) measurement: &'static Measurement,
     /// The figure by its subject and name.

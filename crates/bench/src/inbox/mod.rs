@@ -68,7 +68,7 @@ enum Subject {
 pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Result<Report> {
     let stage: &dyn Any = stage;
     let stage = stage.downcast_ref::<Stage<Postgres>>().ok_or("bench inbox needs PostgreSQL")?;
-    let mut report = Report::new("inbox", <Postgres as keylane::Database>::NAME);
+    let mut report = Report::new("inbox", <Postgres as keylane::database::Database>::NAME);
     let meter = Meter::<Postgres>::open(&stage.pool).await?;
     let subjects = vec![Subject::Single, Subject::Batch, Subject::Hand];
     let pairs = [(Subject::Single, Subject::Hand), (Subject::Batch, Subject::Single)];

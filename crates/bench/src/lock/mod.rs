@@ -70,7 +70,7 @@ pub(super) async fn run<E: Engine>(stage: &Stage<E>, options: &Options) -> Resul
 }
 
 async fn measured<E: Hand>(stage: &Stage<E>, options: &Options) -> Result<Report> {
-    let mut report = Report::new("lock", <E as keylane::Database>::NAME);
+    let mut report = Report::new("lock", <E as keylane::database::Database>::NAME);
     let bench = Bench { stage, pool: pool(stage).await? };
     bench.client()?.migrate().await?;
     bench.make_row().await?;

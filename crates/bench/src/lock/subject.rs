@@ -85,8 +85,8 @@ impl Subject {
 /// One waiter.
 pub(super) enum Locking<E: Hand> {
     Client(LockClient<E>),
-    Native(<E as keylane::Database>::Connection, Native),
-    Row(<E as keylane::Database>::Connection),
+    Native(<E as keylane::database::Database>::Connection, Native),
+    Row(<E as keylane::database::Database>::Connection),
 }
 
 impl<E: Hand> Locking<E> {

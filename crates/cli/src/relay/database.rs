@@ -4,8 +4,8 @@ use std::error::Error;
 
 use async_trait::async_trait;
 use keylane::{
-    Config, Database, Outbox, Registration, Running, SchemaError, StartError,
-    database::Pool,
+    Config, Outbox, Registration, Running, SchemaError, StartError,
+    database::{Database, Pool},
     sqlx::{self, AssertSqlSafe, Connection, MySql, MySqlPool, PgPool, Postgres, Sqlite, SqlitePool},
     tokio_util::sync::CancellationToken,
 };

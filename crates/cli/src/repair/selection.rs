@@ -1,8 +1,9 @@
 //! Selects failed records or dead letters: by ids, by a filter, or all of them on purpose.
 
 use keylane::{
-    Partition, RecordId,
+    RecordId,
     admin::{Admin, Filter},
+    partition::Partition,
 };
 use tokio::time::Instant;
 

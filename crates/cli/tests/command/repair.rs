@@ -7,9 +7,9 @@ use std::{
 };
 
 use keylane::{
-    Database, HandlerError, Outbox, RawEvent, Record, RecordTypes, Registration, ScheduleOptions,
+    HandlerError, Outbox, RawEvent, Record, RecordTypes, Registration, ScheduleOptions,
     admin::{Filter, Status},
-    database::Pool,
+    database::{Database, Pool},
     handler::GenericHandler,
     sqlx::{MySqlPool, PgPool, SqlitePool},
 };

@@ -4,7 +4,7 @@
 use std::{env, time::Duration};
 
 use fastrand::Rng;
-use keylane::{Database, Outbox, OutboxEvent, ScheduleOptions};
+use keylane::{Outbox, OutboxEvent, ScheduleOptions, database::Database};
 use keylane_checker::{Invariant, Journal, What};
 use keylane_cluster_tests::{event::Step, journal::now};
 use sqlx::types::Uuid;

@@ -2,7 +2,10 @@
 
 use std::{env, future::Future, path::PathBuf, time::Duration};
 
-use keylane::{Database, database::Pool, sqlx};
+use keylane::{
+    database::{Database, Pool},
+    sqlx,
+};
 use sqlx::{AssertSqlSafe, Executor, Row};
 
 use crate::verdict::Change;

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use keylane::{
-    Partition,
     admin::{Generation, InstanceId},
     inner::Claim,
-    partition::{PARTITION_COUNT, PartitionSet},
+    partition::{PARTITION_COUNT, Partition, PartitionSet},
     rules::assignment::{Assignment, Moves, assign, moves},
 };
 use proptest::{collection::vec, prelude::*};

@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use keylane::{
-    Partition,
     admin::{Generation, InstanceId},
     inner::Claim,
-    partition::PARTITION_COUNT,
+    partition::{PARTITION_COUNT, Partition},
     rules::assignment::{Moves, assign, moves},
 };
 use proptest::{collection::vec, prelude::*};

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use keylane::{
-    Partition, RecordId,
-    partition::PartitionSet,
+    RecordId,
+    partition::{Partition, PartitionSet},
     rules::{horizon::Horizon, witnesses::Snapshot},
 };
 

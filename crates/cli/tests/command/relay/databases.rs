@@ -1,6 +1,6 @@
 //! Rows by plain SQL: the procedure of MariaDB, and the statement of the schema page.
 
-use keylane::Partition;
+use keylane::partition::Partition;
 use sqlx::{Connection, MySqlConnection, SqliteConnection};
 use uuid::Uuid;
 
