@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command};
 use crate::report;
 
 /// The most bytes of all files of a crate, unpacked.
-const LIMIT: u64 = 1_600_000;
+const LIMIT: u64 = 1_700_000;
 
 /// Each published crate and its folder.
 const CRATES: &[(&str, &str)] = &[

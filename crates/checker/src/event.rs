@@ -168,6 +168,24 @@ pub enum What {
         /// The generation that has ended.
         generation: i64,
     },
+    /// In claimed mode, an instance has claimed a record, or has renewed its claim.
+    RecordClaimed {
+        /// The record.
+        id: i64,
+        /// The instance.
+        instance: String,
+        /// The token of the claim, which grows by one with each claim of the record.
+        token: i64,
+        /// The end of the lease, on the clock of the history.
+        until: u64,
+    },
+    /// In claimed mode, the claim of a record has ended.
+    RecordUnclaimed {
+        /// The record.
+        id: i64,
+        /// The token of the claim.
+        token: i64,
+    },
     /// An instance has joined.
     Joined {
         /// The instance.

@@ -17,6 +17,9 @@ pub struct Expect {
     /// Whether the history has claims, releases and members. Without them, 8 and 10 to 13 are not judged, nor
     /// any other part that depends on the owner of a partition.
     pub ownership: bool,
+    /// Whether each record is claimed by itself (claimed mode). Records then have no order, each is a lane of
+    /// its own, and the generation of a call is the token of its claim.
+    pub claimed: bool,
     /// Whether records may stay failed at the end.
     pub may_fail: bool,
     /// Whether an unreachable target may count as an attempt in the end.
@@ -64,6 +67,7 @@ impl Default for Expect {
             truth: Truth::Rows,
             repeats: Repeats::Any,
             ownership: true,
+            claimed: false,
             may_fail: false,
             unavailable_counts: false,
             writers: true,

@@ -5,6 +5,7 @@
 //! Each open thing keeps its lines, and a violation shows exactly these lines.
 
 mod calls;
+mod claims;
 mod dedup;
 mod end;
 mod faults;
@@ -29,6 +30,7 @@ use std::{
 
 use self::{
     calls::Calls,
+    claims::Claims,
     dedup::Dedup,
     faults::Faults,
     forgets::Forgets,
@@ -59,6 +61,7 @@ pub struct Judge {
     lanes: Lanes,
     calls: Calls,
     ownership: Ownership,
+    claims: Claims,
     members: Members,
     faults: Faults,
     waits: Waits,
@@ -98,6 +101,7 @@ impl Judge {
             lanes: Lanes::default(),
             calls: Calls::default(),
             ownership: Ownership::default(),
+            claims: Claims::default(),
             members: Members::default(),
             faults: Faults::new(&expect),
             waits: Waits::default(),
@@ -155,6 +159,7 @@ impl Judge {
             | What::Draining { .. }
             | What::Left { .. }
             | What::Evicted { .. } => self.of_cluster(line),
+            What::RecordClaimed { .. } | What::RecordUnclaimed { .. } => self.of_claims(line),
             What::Retried { id } | What::Discarded { id } | What::Replaced { id } => {
                 self.reach("repair");
                 self.person(*id, line);

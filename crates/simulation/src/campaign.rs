@@ -16,12 +16,14 @@ use crate::{Plan, play};
 const ENOUGH: u64 = 500;
 /// The number of seeds between two reports of the progress.
 const PROGRESS: u64 = 10_000;
-const SOMETIMES: [&str; 44] = [
+const SOMETIMES: [&str; 46] = [
     "batch",
     "call of a forgotten record",
     "call of a former owner",
     "call of a stranger",
     "cancel",
+    "claim after a lapse",
+    "claims outlived",
     "crash in a call",
     "crashes suspected",
     "deadlock retry",

@@ -99,10 +99,21 @@ impl Conditions for Client {
     }
 
     fn wrote(&self, mut written: Vec<Written>) {
+        if let Some(identity) = &self.identity {
+            // In claimed mode nothing else tells the identity of a process.
+            let owner = |written: &Written| match written {
+                Written::Leased { owner, .. } => Some(owner.to_string()),
+                _ => None,
+            };
+            written.iter().find_map(owner).into_iter().for_each(|owner| identity.is_now(owner));
+        }
         let by = self.identity.as_ref().map(|identity| identity.instance());
         // All writes of a transaction come at once. A history has them in the order of ids.
         written.sort_by_key(|written| match written {
-            Written::Stored { id, .. } | Written::Changed { id, .. } => *id,
+            Written::Stored { id, .. }
+            | Written::Changed { id, .. }
+            | Written::Leased { id, .. }
+            | Written::Unleased { id, .. } => *id,
             Written::Claimed { .. } | Written::Member { .. } | Written::Refused { .. } => 0,
         });
         for written in written {
@@ -111,12 +122,13 @@ impl Conditions for Client {
                 let repaired = if status.is_some() { What::Retried { id } } else { What::Discarded { id } };
                 self.world.recorder.note("operator", repaired);
             }
-            self.world.recorder.note("database", told(written, by.clone()));
+            let now = self.world.time.now();
+            self.world.recorder.note("database", told(written, by.clone(), now));
         }
     }
 }
 
-fn told(written: Written, by: Option<String>) -> What {
+fn told(written: Written, by: Option<String>, now: u64) -> What {
     match written {
         Written::Stored { id, event_id, lane, status } => What::Stored {
             id,
@@ -136,6 +148,13 @@ fn told(written: Written, by: Option<String>) -> What {
                 None => What::Unclaimed { partition, generation },
             }
         }
+        Written::Leased { id, owner, token, left } => What::RecordClaimed {
+            id,
+            instance: owner.to_string(),
+            token: token.0,
+            until: now + left.as_nanos() as u64,
+        },
+        Written::Unleased { id, token } => What::RecordUnclaimed { id, token: token.0 },
         Written::Refused { .. } => What::Saw { what: "fenced outcome refused".to_owned() },
         Written::Member { instance, state } => {
             let instance = instance.to_string();

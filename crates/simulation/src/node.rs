@@ -30,6 +30,10 @@ impl Identity {
         lock(&self.instance).clone()
     }
 
+    pub(crate) fn is_now(&self, instance: String) {
+        *lock(&self.instance) = instance;
+    }
+
     pub(crate) fn beat_sent(&self, at: u64) {
         self.beat_sent.store(at, Relaxed);
     }
@@ -46,6 +50,8 @@ pub(crate) struct Process {
     pub(crate) lapsed_at: AtomicU64,
     rate: u32,
     running: Mutex<Option<Running>>,
+    /// Whether the workers have started.
+    started: AtomicBool,
     left: AtomicBool,
     /// The calls under way of plain and of transactional handlers, with the most at once.
     pub(crate) calls: [Calls; 2],
@@ -117,6 +123,7 @@ impl Node {
             lapsed_at: AtomicU64::new(0),
             rate: node.map_or(TRUE, |node| plan.rates[node]),
             running: Mutex::default(),
+            started: AtomicBool::new(false),
             left: AtomicBool::new(node.is_none()),
             calls: Default::default(),
             kept: Mutex::default(),
@@ -177,9 +184,9 @@ impl Node {
         });
     }
 
-    /// Whether its workers have joined the cluster.
+    /// Whether its workers have started and, unless the mode is claimed, joined the cluster.
     pub(crate) fn has_joined(&self) -> bool {
-        !self.process.identity.instance().is_empty()
+        self.process.started.load(Relaxed) || !self.process.identity.instance().is_empty()
     }
 
     /// Whether its workers have shut down.
@@ -216,7 +223,7 @@ async fn run(process: Arc<Process>, plan: Plan, start: Start) {
     let built = Outbox::builder(workers)
         .config(plan.config.clone())
         .handlers(handlers)
-        .observer(Watch { process: Arc::clone(&process), stale })
+        .observer(Watch { process: Arc::clone(&process), stale, claims: plan.is_claimed() })
         .observer(Hostile(Mutex::new(dice("observes"))))
         .build()
         .await;
@@ -234,7 +241,10 @@ async fn run(process: Arc<Process>, plan: Plan, start: Start) {
     }
     loop {
         match outbox.start().await {
-            Ok(running) => return drop(lock(&process.running).replace(running)),
+            Ok(running) => {
+                process.started.store(plan.is_claimed(), Relaxed);
+                return drop(lock(&process.running).replace(running));
+            }
             // A service that cannot start is started again.
             Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
         }
@@ -245,6 +255,8 @@ async fn run(process: Arc<Process>, plan: Plan, start: Start) {
 struct Watch {
     process: Arc<Process>,
     stale: Duration,
+    /// Whether the mode is claimed, in which a process has no lease of its own.
+    claims: bool,
 }
 
 impl Observer for Watch {
@@ -252,8 +264,9 @@ impl Observer for Watch {
         let process = &self.process;
         let saw = |what: &str| process.note(What::Saw { what: what.to_owned() });
         match signal {
-            Signal::Joined { instance } => *lock(&process.identity.instance) = instance.to_string(),
-            Signal::BeatAnswered => {
+            Signal::Joined { instance } => process.identity.is_now(instance.to_string()),
+            // In claimed mode it says only that the database answers again.
+            Signal::BeatAnswered if !self.claims => {
                 let trusted = lease::trusted_until(Duration::ZERO, self.stale) * TRUE / process.rate;
                 let sent = process.identity.beat_sent.load(Relaxed);
                 // Nodes take turns, so their clocks can be apart by one turn.
@@ -278,6 +291,7 @@ impl Observer for Watch {
             Signal::ShutdownForced { .. } => saw("shutdown forced"),
             Signal::RecordFailed { .. } => saw("record failed"),
             Signal::CrashesSuspected { .. } => saw("crashes suspected"),
+            Signal::ClaimsOutlived { .. } => saw("claims outlived"),
             Signal::Quarantined { .. } | Signal::WorkersDied { .. } => {
                 process.world.recorder.object(Violation {
                     invariant: Invariant::NoLoss,

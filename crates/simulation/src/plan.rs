@@ -4,10 +4,14 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use fastrand::Rng;
-use keylane::{Completed, Config, OnFailure, OrderLevel, RetryPolicy, rules::lease};
+use keylane::{Completed, Config, Mode, OnFailure, OrderLevel, RetryPolicy, rules::lease};
 use keylane_checker::{Backoff, Expect, Order, Takeover};
 
-use crate::{client::USUAL, fault::Fault, time::TRUE};
+use crate::{
+    client::USUAL,
+    fault::{Fault, Kind},
+    time::TRUE,
+};
 
 /// The names of samples: the calls of a process at once.
 pub(crate) const PLAIN_CALLS: &str = "calls of plain handlers";
@@ -128,7 +132,7 @@ impl Plan {
         let rests = dice.u8(..6) == 0;
         let ids_between = [0, 0, 63, 1_023][dice.usize(..4)];
         habits.unreadable = dice.u8(..3) == 0;
-        Self {
+        let plan = Self {
             seed,
             faults,
             run,
@@ -144,7 +148,27 @@ impl Plan {
             turn,
             habits,
             rests,
+        };
+        if dice.u8(..5) == 0 { plan.claimed(&mut dice) } else { plan }
+    }
+
+    /// The same plan in claimed mode: no lane stops, and nobody joins a cluster.
+    fn claimed(mut self, dice: &mut Rng) -> Self {
+        self.config.mode = Mode::Claimed;
+        self.config.schedule.order = OrderLevel::default();
+        let least = 2 * self.config.database.call_timeout.max(self.config.delivery.poll_interval);
+        self.config.delivery.claim_lease = least + ms(dice, 0, 3_000);
+        for handler in &mut self.handlers {
+            (handler.stop_on_first_failure, handler.on_failure) = (false, OnFailure::Continue);
         }
+        self.faults.retain(|fault| !matches!(fault.kind, Kind::Evict(_)));
+        self.rests = false;
+        self
+    }
+
+    /// Whether the mode is claimed.
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.config.mode == Mode::Claimed
     }
 
     /// The same plan with only these faults, by their indices.
@@ -197,8 +221,10 @@ impl Plan {
                 OrderLevel::Strict => Order::Strict,
                 _ => Order::Causal,
             },
-            passes_failures: ids(&|plan| !plan.stop_on_first_failure),
-            passes_failed: ids(&|plan| plan.on_failure == OnFailure::Continue),
+            ownership: !self.is_claimed(),
+            claimed: self.is_claimed(),
+            passes_failures: ids(&|plan| !self.is_claimed() && !plan.stop_on_first_failure),
+            passes_failed: ids(&|plan| !self.is_claimed() && plan.on_failure == OnFailure::Continue),
             transactional: ids(&|plan| plan.form.is_transactional()),
             all_stopped: true,
             forgets: Some(Duration::from_secs(2).as_nanos() as u64),

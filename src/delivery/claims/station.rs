@@ -366,7 +366,9 @@ impl Claims {
         let start = self.waiting.next_start().filter(|at| *at > now);
         let write = self.outcomes.next_write(self.limits.batch_size).filter(|at| *at > now);
         let settled = self.pace.settles_by().filter(|at| *at > now);
-        let others = [self.renew_at, start, self.outcomes.next_retry(), write, settled].into_iter().flatten();
+        // A renewal whose time has come waits for the end of the one under way.
+        let renew = self.renew_at.filter(|at| *at > now);
+        let others = [renew, start, self.outcomes.next_retry(), write, settled].into_iter().flatten();
         others.fold(self.wants.next_timer(now), Instant::min)
     }
 
@@ -564,6 +566,25 @@ mod tests {
         let left = claims.next_run(false, now).unwrap();
         assert_eq!(left.lanes[0].items[0].0.id(), 2);
         assert!(claims.next_run(false, now).is_none());
+    }
+
+    /// A timer that had passed would fire again and again until the database has answered.
+    #[tokio::test(start_paused = true)]
+    async fn the_next_renewal_waits_for_the_one_under_way() {
+        let (registry, ownership) = (fixtures::registry(|_| Ok(())), fixtures::owning_all());
+        let config = DeliveryConfig { poll_interval: Duration::from_secs(60), ..DeliveryConfig::default() };
+        let (mut claims, now) = (claims(&config), Instant::now());
+        claims.fire(now);
+        let wanted = claims.next_claim(1, now).unwrap();
+        let claimed = Claimed { selected: 1, records: vec![fixtures::record(1, "a")], ..Claimed::default() };
+        claims.admit(&wanted, claimed, (&registry, &ownership), (Duration::ZERO, now));
+        let renewal = now + renew_after(config.claim_lease);
+        assert_eq!(claims.next_timer(now + Duration::from_secs(1)), renewal);
+        assert_eq!(claims.next_renewal(renewal), Some(vec![1]));
+        let next = renewal + renew_after(config.claim_lease);
+        assert_eq!(claims.next_timer(renewal), next);
+        assert!(claims.next_timer(next) > next, "it is still under way");
+        assert_eq!(claims.next_renewal(next), Some(vec![1]), "it has ended");
     }
 
     /// One suspect is held at a time, and one that is spent is not called.

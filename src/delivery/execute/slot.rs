@@ -19,10 +19,12 @@ use crate::{
 const CONFLICTS: u32 = 6;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(10);
 
-/// The certain outcome of a transaction.
+/// The outcome of a transaction.
 pub(super) enum Transacted {
     Committed,
     Untried,
+    /// The records are claimed, and their commit may have happened.
+    Unknown,
     Lost,
     Aborted(StoreError),
     Failed(HandlerError),
@@ -107,7 +109,8 @@ impl Slot {
             }
             Ran::Unknown(error) if error.class == ErrorClass::Retry => Transacted::Aborted(error),
             Ran::Aborted(error) => Transacted::Aborted(error),
-            Ran::Fenced | Ran::Unknown(_) => Transacted::Lost,
+            Ran::Unknown(_) => Transacted::Unknown,
+            Ran::Fenced => Transacted::Lost,
         }
     }
 
@@ -340,6 +343,7 @@ mod tests {
             Transacted::Committed => "committed",
             Transacted::Untried => "untried",
             Transacted::Lost => "lost",
+            Transacted::Unknown => "unknown",
             Transacted::Aborted(_) => "aborted",
             Transacted::Failed(_) => "failed",
         };
@@ -351,7 +355,7 @@ mod tests {
         assert_eq!(ends(|| Ran::Aborted(error(Refused))).await, "failed");
         assert_eq!(ends(|| Ran::Unknown(error(Refused))).await, "failed");
         assert_eq!(ends(|| Ran::Aborted(error(Resource))).await, "aborted");
-        assert_eq!(ends(|| Ran::Unknown(error(Reconnect))).await, "lost");
+        assert_eq!(ends(|| Ran::Unknown(error(Reconnect))).await, "unknown");
         assert_eq!(ends(|| Ran::Aborted(error(Retry))).await, "failed", "after all its tries");
         assert_eq!(ends(|| Ran::Unknown(error(Retry))).await, "failed", "after all its tries");
         assert_eq!((slot.fence, slot.in_doubt), (fence, false));

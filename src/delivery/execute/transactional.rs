@@ -126,6 +126,7 @@ async fn run_part(
             flight.end(first.lane, Outcome::Aborted(Box::new(error)));
             rest.iter().for_each(|item| flight.end(item.lane, Outcome::Lost));
         }
+        Transacted::Unknown => part.iter().for_each(|item| flight.end(item.lane, Outcome::Lost)),
         Transacted::Lost | Transacted::Failed(_) if !rest.is_empty() => {
             part.iter().for_each(|item| flight.take_back(item.lane));
             return true;
@@ -182,8 +183,8 @@ mod tests {
             ran
         }
 
-        async fn run_claimed(&self, _: InstanceId, _: &Work<'_>) -> Ran {
-            unreachable!("no record is claimed")
+        async fn run_claimed(&self, owner: InstanceId, work: &Work<'_>) -> Ran {
+            self.run(FenceRow::of_settler(owner, Server::default()), work).await
         }
     }
 
@@ -207,12 +208,22 @@ mod tests {
         lanes: Vec<Vec<Item>>,
         end: impl Fn(&[RecordId]) -> Ran + Send + Sync + 'static,
     ) -> Told {
+        run_that(false, ownership, lanes, end).await
+    }
+
+    /// As `run`. `claimed`: the tokens of claims take the place of a fence row.
+    async fn run_that(
+        claimed: bool,
+        ownership: &Ownership,
+        lanes: Vec<Vec<Item>>,
+        end: impl Fn(&[RecordId]) -> Ran + Send + Sync + 'static,
+    ) -> Told {
         let (store, me) = (fixtures::store(&MemoryPool::new()), InstanceId::generate());
         let (name, version) = (String::new(), String::new());
         store.join(&NewInstance { id: me, name, version, fence_rows: 2 }).await.unwrap();
         let settler = FenceRow::of_settler(me, Server::default());
         let (freed, evicted) = (Wake::default(), Wake::default());
-        let slots = SlotPool::new(store, Default::default(), settler, (1, false), freed, evicted);
+        let slots = SlotPool::new(store, Default::default(), settler, (1, claimed), freed, evicted);
         let (done, context) = (unbounded_channel().0, fixtures::context(ownership));
         let lanes: SmallVec<[LaneRun; 1]> =
             (0..).zip(lanes).map(|(number, items)| LaneRun::new(LaneId(number), items)).collect();
@@ -315,5 +326,15 @@ mod tests {
         let tried: Vec<_> = tried.into_iter().map(|(ids, _)| ids).collect();
         assert_eq!(tried, [vec![1, 2], vec![1], vec![2]]);
         assert_eq!(ended, [(1, "written"), (2, "lost")]);
+    }
+
+    /// The commit may have happened: a call of a half would be one without a claim.
+    #[tokio::test(start_paused = true)]
+    async fn claimed_records_whose_commit_is_unknown_are_not_tried_again() {
+        let ownership = fixtures::owning_all();
+        let lanes = vec![items(&ownership, "a", &[1]), items(&ownership, "b", &[2])];
+        let unknown = |_: &[RecordId]| Ran::Unknown(StoreError::new("commit", ErrorClass::Reconnect, "no"));
+        let (tried, ended) = run_that(true, &ownership, lanes, unknown).await;
+        assert_eq!((tried.len(), ended), (1, vec![(1, "lost"), (2, "lost")]));
     }
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{outbox::Outbox, store::MemoryStore};
 use crate::{
-    instance::{Generation, InstanceId, InstanceState},
+    instance::{InstanceId, InstanceState},
     partition::{Partition, PartitionSet},
     record::{Record, RecordId, Status},
     rules::claim::Reading,
@@ -58,7 +58,8 @@ impl ClaimStore for MemoryStore {
             let (selected, is_full) = (found.len(), found.len() >= claim.limit);
             let mut claimed = Claimed { records: found, selected, is_full, crashes: 0 };
             for record in &mut claimed.records {
-                record.delivery.generation = outbox.take_claim(record.delivery.id, &claim, now);
+                let id = record.delivery.id;
+                record.delivery.generation = outbox.records.claim(id, claim.owner, claim.lease, now);
             }
             if let (Source::Suspect, Some(first)) = (claim.source, claimed.records.first()) {
                 let row = outbox.records.get(first.delivery.id);
@@ -81,7 +82,7 @@ impl ClaimStore for MemoryStore {
             for id in records {
                 let held = outbox.records.get(*id).is_some_and(|row| row.lock_owner == Some(owner));
                 match held {
-                    true => drop(outbox.records.change(*id, |row| row.next_attempt = now.checked_add(lease))),
+                    true => outbox.records.renew(*id, owner, lease, now),
                     false => lost.push(*id),
                 }
             }
@@ -101,21 +102,6 @@ impl ClaimStore for MemoryStore {
 }
 
 impl Outbox {
-    /// Claims a record. Returns the token of the claim.
-    fn take_claim(&mut self, id: RecordId, claim: &Claiming, now: Instant) -> Generation {
-        let mut token = 0;
-        self.records.change(id, |row| {
-            // The present owner has let its lease run out.
-            row.lock_crashes = row.lock_owner.map(|_| row.lock_crashes.unwrap_or_default() + 1);
-            row.status = Status::Delayed;
-            row.next_attempt = now.checked_add(claim.lease);
-            row.lock_owner = Some(claim.owner);
-            row.lock_token += 1;
-            token = row.lock_token;
-        });
-        Generation(token)
-    }
-
     /// Whether this claim of the record is the last, and has not ended.
     pub(super) fn is_claimed(&self, id: RecordId, owner: InstanceId, token: i64) -> bool {
         self.records.get(id).is_some_and(|row| row.lock_owner == Some(owner) && row.lock_token == token)
@@ -133,8 +119,7 @@ impl Outbox {
             return false;
         }
         let failures = self.records.get(*id).map_or(0, |row| row.attempts);
-        self.records.change(*id, |row| (row.lock_owner, row.lock_crashes) = (None, None));
-        match end {
+        let written = match end {
             ClaimEnd::Complete => self.complete(*id, failures, completed, now),
             ClaimEnd::Release => self.records.change(*id, |row| {
                 row.status = Status::Pending;
@@ -144,6 +129,8 @@ impl Outbox {
                 self.retry(*id, failures, (*delay, *counted), error, now)
             }
             ClaimEnd::Fail { error, counted } => self.fail(*id, failures, *counted, error),
-        }
+        };
+        self.records.end_claim(*id);
+        written
     }
 }

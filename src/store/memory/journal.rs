@@ -1,5 +1,7 @@
 //! The committed writes, for a simulation that checks them after each step.
 
+use std::time::Duration;
+
 use uuid::Uuid;
 
 use crate::{
@@ -30,6 +32,24 @@ pub enum Written {
         status: Option<Status>,
         /// The count of failures.
         attempts: u32,
+    },
+    /// In claimed mode, a record was claimed, or its lease was renewed.
+    Leased {
+        /// The id of the record.
+        id: RecordId,
+        /// Who has claimed it.
+        owner: InstanceId,
+        /// The token of the claim.
+        token: Generation,
+        /// The time until the lease ends.
+        left: Duration,
+    },
+    /// A claim of a record has ended.
+    Unleased {
+        /// The id of the record.
+        id: RecordId,
+        /// The token of the claim.
+        token: Generation,
     },
     /// A partition has another owner, or none.
     Claimed {

@@ -134,6 +134,45 @@ impl Rows {
         true
     }
 
+    /// Claims a record for this owner. Returns the token of the claim.
+    pub(super) fn claim(
+        &mut self,
+        id: RecordId,
+        owner: InstanceId,
+        lease: Duration,
+        now: Instant,
+    ) -> Generation {
+        let Some(row) = self.rows.get_mut(&id) else { return Generation::default() };
+        // The present owner has let its lease run out.
+        row.lock_crashes = row.lock_owner.map(|_| row.lock_crashes.unwrap_or_default() + 1);
+        row.lock_owner = Some(owner);
+        row.lock_token += 1;
+        let token = Generation(row.lock_token);
+        self.journal.push(|| Written::Leased { id, owner, token, left: lease });
+        self.change(id, |row| {
+            row.status = Status::Delayed;
+            row.next_attempt = now.checked_add(lease);
+        });
+        token
+    }
+
+    /// Begins the lease of a claimed record again.
+    pub(super) fn renew(&mut self, id: RecordId, owner: InstanceId, lease: Duration, now: Instant) {
+        let Some(mut row) = self.take(id) else { return };
+        row.next_attempt = now.checked_add(lease);
+        let token = Generation(row.lock_token);
+        self.journal.push(|| Written::Leased { id, owner, token, left: lease });
+        self.put(id, row);
+    }
+
+    /// Ends the claim of a record, if it is still there.
+    pub(super) fn end_claim(&mut self, id: RecordId) {
+        let Some(row) = self.rows.get_mut(&id) else { return };
+        (row.lock_owner, row.lock_crashes) = (None, None);
+        let token = Generation(row.lock_token);
+        self.journal.push(|| Written::Unleased { id, token });
+    }
+
     pub(super) fn all(&self) -> impl Iterator<Item = (RecordId, &Row)> {
         self.rows.iter().map(|(id, row)| (*id, row))
     }

@@ -71,6 +71,9 @@ impl MemoryTransactional {
         for record in work.records {
             let (id, failures) = (record.delivery.id, record.failures());
             outbox.complete(id, failures, self.settings.completed, now);
+            if matches!(right, Right::Claims(_)) {
+                outbox.records.end_claim(id);
+            }
         }
         for id in work.stopping {
             outbox.resume_lane(*id);

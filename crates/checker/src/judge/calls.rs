@@ -95,7 +95,7 @@ impl Judge {
         for called in records {
             let id = self.judge_called(called, instance, line)?;
             let standing = self.standing(called, instance, line)?;
-            let lane = (self.names.of(&called.key), self.names.of(&called.handler));
+            let lane = self.lane_of(called);
             self.judge_overlap((*call, lane), (instance, standing), called, line)?;
             former |= standing == Standing::Former;
             match (id, standing) {
@@ -144,10 +144,10 @@ impl Judge {
     ) -> Result<Option<i64>, Violation> {
         self.count(Invariant::NoGhost);
         if let Some(id) = self.find(called) {
-            let (key, handler) = (self.names.of(&called.key), self.names.of(&called.handler));
+            let lane = self.lane_of(called);
             let Some(record) = self.records.get_mut(id) else { return Ok(None) };
             let misplaced = record.partition.is_some_and(|partition| partition != called.partition);
-            if record.lane != (key, handler) || misplaced {
+            if record.lane != lane || misplaced {
                 let text = format!("{} is called with a lane that is not its own", called.id);
                 let shown = [record.stored.as_ref(), Some(line)];
                 return Err(violation(Invariant::NoGhost, text, shown));
@@ -183,7 +183,9 @@ impl Judge {
     /// A record that has ended is not called again by its owner.
     fn judge_finished(&mut self, called: &Called, instance: Name, line: &Line) -> Result<(), Violation> {
         self.count(Invariant::Replays);
-        if self.expect.ownership && self.standing(called, instance, line)? == Standing::Former {
+        if (self.expect.ownership || self.expect.claimed)
+            && self.standing(called, instance, line)? == Standing::Former
+        {
             return Ok(());
         }
         if self.faults.excuse_of_all(line.event.at) {
@@ -247,7 +249,7 @@ impl Judge {
         };
         let mut stopped = HashSet::new();
         for (place, called) in open.called().iter().enumerate() {
-            let lane = (self.names.of(&called.key), self.names.of(&called.handler));
+            let lane = self.lane_of(called);
             self.lanes.close_call(lane, call);
             let Some(id) = open.records.get(place).copied().flatten() else { continue };
             let end = ends.get(place).copied().unwrap_or(End::Dropped);
@@ -306,7 +308,7 @@ impl Judge {
             self.reach("crash in a call");
             self.calls.crashed.insert(call);
             for (place, called) in open.called().iter().enumerate() {
-                let lane = (self.names.of(&called.key), self.names.of(&called.handler));
+                let lane = self.lane_of(called);
                 self.lanes.close_call(lane, call);
                 let id = open.records.get(place).copied().flatten();
                 let record = id.and_then(|id| self.records.get_mut(id));

@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use uuid::Uuid;
 
 use super::{
-    Judge,
+    Judge, claims,
     line::Line,
     members::Member,
     names::Name,
@@ -23,6 +23,7 @@ pub(super) enum Undo {
     Purged(i64),
     Retired(Box<(Uuid, Scheduled, Option<Transaction>)>),
     Claim { partition: u16, before: Option<Claim> },
+    RecordClaim { id: i64, before: Option<claims::Claim> },
     Member { instance: Name, before: Option<Member> },
 }
 
@@ -74,7 +75,7 @@ impl Judge {
         self.faults.strike_all(line.event.at);
         self.shares_disturbed();
         self.dedup.failed_over();
-        self.forgets.strangers.extend(self.members.all());
+        self.forgets.strangers.extend(self.members.all().chain(self.claims.instances()));
         while let Some((_, undo)) = self.forgets.changes.pop_back_if(|(at, _)| *at > back_to) {
             self.reach("forgotten commit");
             self.take_back(undo);
@@ -114,6 +115,7 @@ impl Judge {
                 }
             }
             Undo::Claim { partition, before } => self.ownership.restore(partition, before),
+            Undo::RecordClaim { id, before } => self.claims.restore(id, before),
             Undo::Member { instance, before } => self.members.restore(instance, before),
         }
     }

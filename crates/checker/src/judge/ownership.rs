@@ -138,9 +138,16 @@ impl Judge {
         instance: Name,
         line: &Line,
     ) -> Result<Standing, Violation> {
+        if self.expect.claimed && self.has_claimed(called, instance) {
+            self.count(Invariant::Lease);
+            return Ok(Standing::Owner);
+        }
         if self.forgets.is_stranger(instance) {
             self.reach("call of a stranger");
             return Ok(Standing::Former);
+        }
+        if self.expect.claimed {
+            return Err(self.call_without_claim(called, instance, line));
         }
         // The usual case comes first, because it costs one look-up.
         if self.still_owns(called, instance) {
@@ -183,6 +190,9 @@ impl Judge {
 
     /// Whether the instance of the call still owns the partition, so that the end of the call counts.
     pub(super) fn still_owns(&self, called: &Called, instance: Name) -> bool {
+        if self.expect.claimed {
+            return self.has_claimed(called, instance);
+        }
         let claim = self.ownership.claims.get(&called.partition);
         claim.is_some_and(|claim| {
             claim.generation == called.generation && claim.instance == instance && claim.released.is_none()

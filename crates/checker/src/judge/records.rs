@@ -148,6 +148,17 @@ impl Records {
 }
 
 impl Judge {
+    /// The lane of a record. In claimed mode it is the record's own.
+    pub(super) fn lane(&mut self, event: &Uuid, key: &str, handler: &str) -> Lane {
+        let key = if self.expect.claimed { self.names.of(&event.to_string()) } else { self.names.of(key) };
+        (key, self.names.of(handler))
+    }
+
+    /// The lane of a called record.
+    pub(super) fn lane_of(&mut self, called: &Called) -> Lane {
+        self.lane(&called.event, &called.key, &called.handler)
+    }
+
     /// The record that a call names.
     pub(super) fn find(&mut self, called: &Called) -> Option<i64> {
         if self.has_rows() {

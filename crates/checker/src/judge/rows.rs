@@ -16,9 +16,10 @@ impl Judge {
         let What::Stored { id, event, handler, key, partition, status } = &line.event.what else {
             return Ok(());
         };
-        let (key, handler) = (self.names.of(key), self.names.of(handler));
+        let lane = self.lane(event, key, handler);
+        let of = (self.names.of(key), lane.1);
         self.count(Invariant::NoGhost);
-        if let Some(why) = self.stray(*id, event, (key, handler), *partition) {
+        if let Some(why) = self.stray(*id, event, of, *partition) {
             let text = format!("record {id} is stored, but {why}");
             return Err(violation(
                 Invariant::NoGhost,
@@ -26,7 +27,7 @@ impl Judge {
                 self.writers.lines(event).into_iter().chain([Some(line)]),
             ));
         }
-        let mut record = Record::new(*id, *event, (key, handler), *status);
+        let mut record = Record::new(*id, *event, lane, *status);
         record.partition = Some(*partition);
         record.stored = Some(Arc::clone(line));
         if let Some(scheduled) = self.writers.events.get(event) {
@@ -143,6 +144,9 @@ impl Judge {
     /// Judges the writer of an outcome: a member that owns the partition, on the server on which it has
     /// joined.
     fn judge_writer(&self, record: &Record, by: Option<Name>, line: &Line) -> Result<(), Violation> {
+        if let (Some(by), true) = (by, self.expect.claimed) {
+            return self.judge_claimed_writer(record.id, by, line);
+        }
         let (Some(by), true) = (by, self.expect.ownership) else { return Ok(()) };
         let shown = |more: Option<&Line>| {
             violation(

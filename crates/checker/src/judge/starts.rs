@@ -59,7 +59,7 @@ impl Judge {
         if repeat {
             self.reach("repeat");
         }
-        let lane = (self.names.of(&called.key), self.names.of(&called.handler));
+        let lane = self.lane_of(called);
         self.watch_lane(lane);
         Ok(())
     }
@@ -180,7 +180,10 @@ impl Judge {
     /// Whether the last call of a record has failed under the same owner, who has met no fault since.
     fn must_count(&self, record: &Record, called: &Called, instance: Name) -> bool {
         let counts = matches!(record.end, Some(End::Failed | End::Permanent | End::Panicked | End::TimedOut));
-        let same = record.instance == instance && record.generation == called.generation;
+        let same = match self.expect.claimed {
+            true => record.generation + 1 == called.generation && self.claims.is_handed_over(called.id),
+            false => record.instance == instance && record.generation == called.generation,
+        };
         let Some(ended) = record.ended.as_ref().map(|ended| ended.event.at) else { return false };
         self.has_rows()
             && counts

@@ -1,95 +1,10 @@
 //! Short histories by hand: those of worker processes, which do not know the rows, and those that are judged only by
 //! what is expected of them.
 
-use keylane_checker::{
-    CallKind, Called, End, Event, Expect, Invariant, Judge, Order, Repeats, Report, Status, Takeover, Truth,
-    Violation, What,
-};
+use keylane_checker::{End, Expect, Invariant, Judge, Order, Status, Takeover, Truth, What};
 use uuid::Uuid;
 
-const OK: [End; 1] = [End::Ok];
-
-/// A history that grows. Each event is a nanosecond after the one before.
-#[derive(Default)]
-struct Script(Vec<Event>);
-
-impl Script {
-    fn then(mut self, what: What) -> Self {
-        let at = self.0.len() as u64;
-        self.0.push(Event { at, process: "hand".to_owned(), what });
-        self
-    }
-
-    /// One transaction per event, each committed before the next is scheduled.
-    fn scheduled(self, events: u64) -> Self {
-        (1..=events).fold(self, |script, event| script.scheduling(event).committed(event))
-    }
-
-    fn scheduling(self, event: u64) -> Self {
-        let (call, tx, id) = (event, event, Uuid::from_u128(event.into()));
-        let (key, handlers) = ("key".to_owned(), vec!["worker".to_owned()]);
-        self.then(What::Scheduling { call, tx, event: id, key, handlers, delayed: false })
-    }
-
-    fn committed(self, tx: u64) -> Self {
-        self.then(What::Committing { tx }).then(What::Committed { tx })
-    }
-
-    fn stored(self, id: i64) -> Self {
-        let (event, handler, key) = (Uuid::from_u128(id as u128), "worker".to_owned(), "key".to_owned());
-        self.then(What::Stored { id, event, handler, key, partition: 7, status: Status::Pending })
-    }
-
-    fn changed(self, id: i64, status: Status) -> Self {
-        self.then(What::Changed { id, status, attempts: 0, by: None })
-    }
-
-    fn begin(self, call: u64, instance: &str, event: u64, generation: i64) -> Self {
-        let (handler, key) = ("worker".to_owned(), "key".to_owned());
-        let id = Uuid::from_u128(event.into());
-        let called =
-            Called { id: event as i64, event: id, handler, key, partition: 7, generation, attempt: 1 };
-        let (instance, kind) = (instance.to_owned(), CallKind::Single);
-        self.then(What::CallBegan { call, instance, kind, records: vec![called] })
-    }
-
-    fn claim(self, instance: &str, generation: i64) -> Self {
-        self.then(What::Claimed { partition: 7, instance: instance.to_owned(), generation })
-    }
-
-    fn joined(self, instances: &[&str]) -> Self {
-        instances
-            .iter()
-            .fold(self, |script, instance| script.then(What::Joined { instance: (*instance).to_owned() }))
-    }
-
-    fn end(self, call: u64, end: End) -> Self {
-        self.then(What::CallEnded { call, ends: vec![end] })
-    }
-
-    fn called(self, call: u64, instance: &str, event: u64, generation: i64) -> Self {
-        self.begin(call, instance, event, generation).end(call, OK[0])
-    }
-
-    fn fault(self, fault: &str, instance: &str) -> Self {
-        self.then(What::FaultBegan { fault: fault.to_owned(), instance: Some(instance.to_owned()) })
-    }
-
-    fn judged(self, expect: Expect) -> Result<Report, Violation> {
-        let mut judge = Judge::new(expect);
-        self.then(What::Finished).0.iter().try_for_each(|event| judge.take(event))?;
-        judge.finish()
-    }
-
-    /// The number under which this history of processes is caught.
-    fn caught(self) -> Option<Invariant> {
-        self.judged(processes()).err().map(|violation| violation.invariant)
-    }
-}
-
-fn processes() -> Expect {
-    Expect { truth: Truth::Calls, repeats: Repeats::Explained, ownership: false, ..Expect::default() }
-}
+use crate::script::{Script, processes};
 
 fn rows() -> Expect {
     Expect { ownership: false, ..Expect::default() }
@@ -281,7 +196,7 @@ fn who_has_joined_before_a_failover_may_call_and_writes_nothing() {
             .then(What::Committing { tx: 1 })
             .stored(1);
         let begun = begun.then(What::Committed { tx: 1 }).claim("a", 1);
-        let back_to = begun.0.len() as u64 - 1;
+        let back_to = begun.now();
         let moved = begun.then(What::Unclaimed { partition: 7, generation: 1 }).claim("b", 2);
         moved
             .then(What::FailedOver { back_to })

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod by_hand;
+mod claims;
 mod cluster;
 mod command;
 mod handlers;
@@ -10,4 +11,5 @@ mod history;
 mod model;
 mod mutations;
 mod producers;
+mod script;
 mod valid;
