@@ -56,12 +56,10 @@ kafka_port() {
   echo "$port" >"$S/kafka/$1-port"
 }
 
-# The certificate of the listener with TLS. It is its own authority.
+# The certificate of the listener with TLS.
 kafka_certificate() {
   local D=$S/kafka/data
-  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj /CN=127.0.0.1 \
-    -addext subjectAltName=IP:127.0.0.1 -keyout "$D/key.pem" -out "$D/certificate.pem" 2>"$S/kafka/init.log" ||
-    { tail -n 20 "$S/kafka/init.log" >&2; fail "kafka: no certificate"; }
+  make_certificate kafka "$D"
   cat "$D/key.pem" "$D/certificate.pem" >"$D/keystore.pem"
 }
 

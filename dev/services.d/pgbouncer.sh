@@ -3,12 +3,15 @@
 
 pgbouncer_program() { PATH=$PATH:/usr/sbin:/usr/local/sbin command -v pgbouncer; }
 
-pgbouncer_packages() { pgbouncer_program >/dev/null || echo pgbouncer; }
+pgbouncer_packages() {
+  pgbouncer_program >/dev/null || echo pgbouncer
+  command -v openssl >/dev/null || echo openssl
+}
 
-pgbouncer_install() { pgbouncer_program >/dev/null; }
+pgbouncer_install() { pgbouncer_program >/dev/null && command -v openssl >/dev/null; }
 
 # One database for each mode; `single` lends one connection to all, for one transaction each. Startup
-# parameters are refused as by its defaults.
+# parameters are refused as by its defaults. Clients that ask for TLS get it.
 pgbouncer_settings() {
   local mode server
   server="host=127.0.0.1 port=$(<"$S/pg/port") dbname=postgres"
@@ -22,6 +25,9 @@ listen_port = $(<"$S/pgbouncer/port")
 unix_socket_dir =
 auth_type = trust
 auth_file = $S/pgbouncer/data/users
+client_tls_sslmode = allow
+client_tls_key_file = $S/pgbouncer/data/key.pem
+client_tls_cert_file = $S/pgbouncer/data/certificate.pem
 default_pool_size = 60
 max_client_conn = 500
 CONF
@@ -34,6 +40,8 @@ pgbouncer_start() {
   echo '"postgres" ""' >"$D/users"
   pgbouncer_settings >"$D/settings"
   pg_set_user # it refuses to run as root, as PostgreSQL does
+  [ -e "$D/certificate.pem" ] || make_certificate pgbouncer "$D"
+  [ "$(id -u)" != 0 ] || chown "$(pg_user)" "$D/key.pem"
   launch pgbouncer "${PG_AS[@]}" "$(pgbouncer_program)" "$D/settings"
 }
 
@@ -46,6 +54,7 @@ pgbouncer_wipe() { rm -rf "$S/pgbouncer/data"; }
 
 pgbouncer_env() {
   local mode
+  echo "export KEYLANE_TEST_PGBOUNCER_CA='$S/pgbouncer/data/certificate.pem'"
   for mode in session transaction statement single; do
     echo "export KEYLANE_TEST_PGBOUNCER_${mode^^}_URL='postgres://postgres@127.0.0.1:$(<"$S/pgbouncer/port")/$mode'"
   done

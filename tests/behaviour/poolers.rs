@@ -6,7 +6,7 @@ use std::time::Duration;
 use keylane::{Config, Outbox, OutboxBuilder, SchemaError, Signal, StartError};
 use sqlx::{
     PgPool, Postgres, Row,
-    postgres::{PgConnectOptions, PgPoolOptions},
+    postgres::{PgConnectOptions, PgPoolOptions, PgSslMode},
 };
 
 use crate::{
@@ -23,8 +23,15 @@ type PgStage = Stage<PostgresTarget>;
 /// A pool behind an old pooler, as a user has it: `extra_float_digits` is refused in the start-up packet, and
 /// named statements are lost.
 fn pool(mode: &str) -> PgPool {
+    pool_with(options(mode))
+}
+
+fn options(mode: &str) -> PgConnectOptions {
     let options: PgConnectOptions = url(&format!("KEYLANE_TEST_PGBOUNCER_{mode}_URL")).parse().unwrap();
-    let options = options.extra_float_digits(None).statement_cache_capacity(0);
+    options.extra_float_digits(None).statement_cache_capacity(0)
+}
+
+fn pool_with(options: PgConnectOptions) -> PgPool {
     PgPoolOptions::new().max_connections(5).connect_lazy_with(options)
 }
 
@@ -63,6 +70,32 @@ async fn postgres_workers_work_through_a_pooler_in_session_mode() {
     assert_eq!(ledger.done_of("order-1"), [1, 2, 3]);
     let absent = |signal: &Signal| matches!(signal, Signal::NotificationsAbsent { .. });
     assert_eq!(stage.signals.count(absent), 0);
+    assert!(running.shutdown().await.graceful);
+    stage.erase().await;
+}
+
+/// The workers' own connections have the TLS options of the pool, too. The pooler has a certificate of 127.0.0.1
+/// that is its own authority.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_the_certificate_is_verified_as_the_pool_asks() {
+    let stage = PgStage::open().await.unwrap();
+    let verifying = || options("SESSION").ssl_mode(PgSslMode::VerifyFull);
+    let with_authority = || verifying().ssl_root_cert(url("KEYLANE_TEST_PGBOUNCER_CA"));
+    for (options, problem) in
+        [(verifying(), "UnknownIssuer"), (with_authority().host("localhost"), "not valid for name")]
+    {
+        let outbox = builder(&stage, pool_with(options)).handler(Ledger::default().keeper("bookkeeper"));
+        let error = told(&outbox.build().await.unwrap()).await.to_string();
+        assert!(error.contains(problem), "{error}");
+    }
+    let ledger = Ledger::default();
+    let outbox = builder(&stage, pool_with(with_authority())).handler(ledger.keeper("bookkeeper"));
+    let outbox = outbox.build().await.unwrap();
+    outbox.migrate().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    let event = placed("order-1", 1);
+    outbox.transaction(async |tx| outbox.schedule(tx, &event).await.map(drop)).await.unwrap();
+    ledger.until_done(1).await;
     assert!(running.shutdown().await.graceful);
     stage.erase().await;
 }

@@ -36,15 +36,17 @@ pub enum Invariant {
     /// instance.
     Replays = 7,
     /// A partition has one owner per generation. Each change of owner raises the generation by one, and calls
-    /// have the generation of their owner.
+    /// have the generation of their owner. In claimed mode the same holds of a record and the tokens of its
+    /// claims, and no record is claimed before the lease of the claim before has run out.
     OneOwner = 8,
     /// A call begins only within the lease of its instance. A call by an instance that no longer owns the
     /// partition, or a call beside another call of the same lane, needs a fault of the older instance that
-    /// reaches into the call.
+    /// reaches into the call. In claimed mode a call begins only under the last claim of its record.
     Lease = 9,
     /// Outcomes are written only by an instance that is a member and owns the partition. In this design the
     /// fence is a row per instance that the eviction closes, not the partition's generation: no outcome of an
-    /// instance may come after the instance's end in the order of commits.
+    /// instance may come after the instance's end in the order of commits. In claimed mode an outcome is written
+    /// only by the owner of the record's last claim.
     Fence = 10,
     /// If the owner of a partition is dead or gone, the partition has another owner within the bound, as long
     /// as a healthy member exists and no fault interferes.

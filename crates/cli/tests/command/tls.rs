@@ -1,4 +1,5 @@
-//! The command over TLS. Of the servers of the tests, MySQL makes a certificate for itself; PostgreSQL has none.
+//! The command over TLS. Of the servers of the tests, MySQL makes a certificate for itself, PgBouncer has one of
+//! `dev/services`, and PostgreSQL has none.
 
 use std::process::Command;
 
@@ -22,6 +23,15 @@ fn tls_that_is_required_is_had_where_the_server_offers_it() {
     assert!(said.is_empty() || said.contains("records") || said.contains("tables are missing"), "{said}");
     let said = status(&format!("{url}?ssl-mode=VERIFY_CA"));
     assert!(said.contains("certificate"), "its own certificate is nobody's: {said}");
+}
+
+#[test]
+fn a_certificate_is_verified_by_its_authority() {
+    let url_of_tls = format!("{}?sslmode=verify-full", url("KEYLANE_TEST_PGBOUNCER_SESSION_URL"));
+    let said = status(&format!("{url_of_tls}&sslrootcert={}", url("KEYLANE_TEST_PGBOUNCER_CA")));
+    assert!(said.is_empty() || said.contains("records") || said.contains("tables are missing"), "{said}");
+    let said = status(&url_of_tls);
+    assert!(said.contains("certificate"), "{said}");
 }
 
 #[test]
