@@ -212,9 +212,10 @@ impl Judge {
                 return Err(violation(Invariant::StopOnFailure, text, shown));
             }
             let older = if open.generation() <= called.generation { open.instance } else { instance };
-            // A call of a former owner was excused when it began.
-            let excused =
-                open.former || standing == Standing::Former || self.was_kept_from_handing_over(older);
+            // A call of a former owner was excused when it began, and a stranger does not know that the new server has
+            // lost the last renewal of its claim.
+            let excused = open.former || standing == Standing::Former || self.forgets.is_stranger(older);
+            let excused = excused || self.was_kept_from_handing_over(older);
             if !excused && !self.faults.excuse(older, open.line.event.at) {
                 let text = format!("calls of a lane overlap, and {} had no fault", self.names.text(older));
                 return Err(violation(Invariant::Lease, text, shown));

@@ -112,12 +112,15 @@ fn a_later_record_of_a_key_goes_first() {
 fn what_a_failover_has_lost_is_claimed_anew() {
     let before = || Script::default().scheduled(1).stored(1);
     let back_to = |script: &Script| What::FailedOver { back_to: script.now() };
-    let (lost, known) = (before(), before().claimed("a", 1));
-    let (lost_at, known_at) = (back_to(&lost), back_to(&known));
-    let claimed_again = lost.claimed("a", 1).then(lost_at).claimed("b", 1);
+    let claimed_again = before().claimed("a", 1).then(back_to(&before())).claimed("b", 1);
     assert_eq!(claimed_again.called(1, "b", 1, 1).written("b", Status::Gone, 0).caught_by_claim(), None);
-    let stranger = before().claimed("a", 1).then(What::FailedOver { back_to: 4 }).claimed("a", 1);
+    let stranger = before().claimed("a", 1).then(back_to(&before())).claimed("a", 1);
     assert_eq!(stranger.caught_by_claim(), Some(Invariant::OneOwner), "it belongs to the earlier server");
-    let kept = known.then(known_at).called(1, "a", 1, 1).written("a", Status::Gone, 0);
-    assert_eq!(kept.caught_by_claim(), None);
+    let kept = || before().claimed("a", 1).then(back_to(&before().claimed("a", 1)));
+    let done = kept().called(1, "a", 1, 1).written("a", Status::Gone, 0);
+    assert_eq!(done.caught_by_claim(), None);
+    // Its last renewal was lost.
+    let beside = kept().after_the_lease().begin(1, "a", 1, 1).claimed("b", 2).called(2, "b", 1, 2);
+    let beside = beside.written("b", Status::Gone, 0).end(1, End::Dropped);
+    assert_eq!(beside.caught_by_claim(), None);
 }
