@@ -289,3 +289,74 @@ impl Claimer {
         self.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{delivery::fixtures, memory::MemoryPool, rules::lease::trusted_until};
+
+    const LEASE: Duration = Duration::from_secs(10);
+
+    /// A claimer that has claimed one record just now.
+    async fn claimer() -> Claimer {
+        let ownership = fixtures::owning_all();
+        ownership.lose();
+        let mut claimer = Claimer::new(ClaimerSetup {
+            store: fixtures::store(&MemoryPool::new()),
+            registry: fixtures::registry(|_| Ok(())),
+            config: DeliveryConfig { claim_lease: LEASE, ..DeliveryConfig::default() },
+            ownership,
+            wake: Wake::default(),
+            observers: Observers::default(),
+            me: fixtures::fence(),
+            stopped: watch::channel(false).1,
+        });
+        claimer.claims.want();
+        let mut claiming = claimer.start_claim();
+        let (wanted, sent, _) = result_of(&mut claiming).await.unwrap();
+        let records = vec![fixtures::record(1, "a")];
+        claimer.claimed((wanted, sent, Ok(Claimed { selected: 1, records, ..Claimed::default() })));
+        claimer
+    }
+
+    /// The lease that is trusted from a call on that was sent so long ago.
+    fn left_since(ago: Duration) -> Duration {
+        trusted_until(Duration::ZERO, LEASE) - ago
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_begins_when_its_call_is_sent() {
+        let (mut claimer, second) = (claimer().await, Duration::from_secs(1));
+        assert_eq!(claimer.ownership.lease_left(), left_since(Duration::ZERO));
+        tokio::time::advance(4 * second).await;
+        let mut renewing = claimer.start_renewal();
+        tokio::time::advance(second).await;
+        let renewed = result_of(&mut renewing).await.unwrap();
+        claimer.renewed(renewed);
+        assert_eq!(claimer.ownership.lease_left(), left_since(second), "the answer took a second");
+
+        let mut claimer = self::claimer().await;
+        claimer.ownership.lose();
+        claimer.claims.lapse();
+        let mut claiming = claimer.start_claim();
+        tokio::time::advance(second).await;
+        let answer = result_of(&mut claiming).await.unwrap();
+        claimer.claimed(answer);
+        assert_eq!(claimer.ownership.lease_left(), left_since(second), "the first of all claims");
+    }
+
+    /// The records of that claim have leases that began before the renewal.
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_does_not_cover_the_claim_under_way() {
+        let (mut claimer, second) = (claimer().await, Duration::from_secs(1));
+        tokio::time::advance(2 * second).await;
+        claimer.claims.want();
+        let claiming = claimer.start_claim();
+        assert!(claiming.is_some());
+        tokio::time::advance(2 * second).await;
+        let mut renewing = claimer.start_renewal();
+        let renewed = result_of(&mut renewing).await.unwrap();
+        claimer.renewed(renewed);
+        assert_eq!(claimer.ownership.lease_left(), left_since(2 * second));
+    }
+}
