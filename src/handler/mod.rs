@@ -34,11 +34,11 @@ pub use forms::{
     Handler, TransactionalBatchHandler, TransactionalHandler,
 };
 pub(crate) use guard::guarded;
-pub use record_types::RecordTypes;
 pub(crate) use record_types::{ANY_TEXT, is_of_pattern};
+pub use record_types::{RecordTypes, Route};
 pub use registration::{Declare, Registration};
+pub use registry::RegistryError;
 pub(crate) use registry::{Defaults, EVERY_TYPE, Entry, Form, Registry, is_valid_name};
-pub use registry::{RegistryError, Route};
 
 pub use serde_json::Value as JsonValue;
 

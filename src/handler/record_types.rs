@@ -24,6 +24,15 @@ pub struct RecordTypes {
     pub(crate) event: Option<&'static str>,
 }
 
+/// A record type and a handler that takes it, as stored in `outbox_handler`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+pub struct Route {
+    /// A record type, in which `*` matches any text. `*` alone stands for every type.
+    pub record_type: String,
+    /// The handler id.
+    pub handler: String,
+}
+
 impl RecordTypes {
     /// The record type of one event.
     pub fn event<E: OutboxEvent>() -> Self {

@@ -9,7 +9,7 @@ use std::{
 use super::{
     calls::{BatchCall, Call, FallbackCall},
     context::States,
-    record_types::{ANY_TEXT, RecordTypes},
+    record_types::{ANY_TEXT, RecordTypes, Route},
     registration::{DeclaredForm, Kind, Options, Registration},
 };
 use crate::{
@@ -143,15 +143,6 @@ pub(crate) struct Entry {
     pub(crate) rate: Option<Rate>,
     pub(crate) lane_rules: LaneRules,
     pub(crate) fallback: Option<Arc<dyn FallbackCall>>,
-}
-
-/// A record type and a handler that takes it, as stored in `outbox_handler`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-pub struct Route {
-    /// A record type, in which `*` matches any text. `*` alone stands for every type.
-    pub record_type: String,
-    /// The handler id.
-    pub handler: String,
 }
 
 /// All handlers of an outbox.

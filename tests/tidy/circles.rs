@@ -1,7 +1,7 @@
-//! No two modules import each other, neither siblings nor a folder and its files. What two modules need stands in a
-//! file below both.
+//! No modules import each other, neither siblings nor a folder and its files, nor on a way through others. What two
+//! modules need stands in a file below both.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::{files, report, without_tests};
 
@@ -20,30 +20,49 @@ struct Module {
 
 type Modules = BTreeMap<Vec<String>, Module>;
 
+type Edges = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
+
 #[test]
-fn no_two_modules_import_each_other() {
+fn no_module_imports_itself_on_any_way() {
     let sources = files("src", "rs");
     let modules: Modules = sources.iter().map(|(file, text)| (path_of(file), read(text))).collect();
-    let edges: BTreeMap<&Vec<String>, BTreeSet<Vec<String>>> =
-        modules.iter().map(|(path, module)| (path, targets(path, &module.imports, &modules))).collect();
+    let mut edges: Edges = modules
+        .iter()
+        .map(|(path, module)| (path.clone(), targets(path, &module.imports, &modules)))
+        .collect();
+    let path = |name: &str| name.split("::").map(str::to_owned).collect::<Vec<_>>();
     let mut problems = Vec::new();
-    for (one, below) in &edges {
-        for other in below.iter().filter(|other| edges[*other].contains(*one) && one < other) {
-            let names = (one.join("::"), other.join("::"));
-            if !CIRCLES.iter().any(|(a, b, _)| (*a, *b) == (names.0.as_str(), names.1.as_str())) {
-                problems.push(format!("{} and {} import each other", names.0, names.1));
-            }
-        }
-    }
     for (a, b, _) in CIRCLES {
-        let path = |name: &str| name.split("::").map(str::to_owned).collect::<Vec<_>>();
-        if let (Some(of_a), Some(of_b)) = (edges.get(&path(a)), edges.get(&path(b)))
-            && !(of_a.contains(&path(b)) && of_b.contains(&path(a)))
-        {
+        let is_back = edges[&path(b)].contains(&path(a));
+        if !edges.get_mut(&path(a)).is_some_and(|below| below.remove(&path(b))) || !is_back {
             problems.push(format!("{a} and {b} are no circle any more: take them off the list"));
         }
     }
+    for circle in circles(&edges) {
+        problems.push(format!("{} import each other", circle.join(", ")));
+    }
     report(problems);
+}
+
+/// The shortest circle through each module, each circle once.
+fn circles(edges: &Edges) -> BTreeSet<Vec<String>> {
+    let shortest = |start: &Vec<String>| {
+        let (mut ways, mut known) = (VecDeque::from([vec![start]]), BTreeSet::new());
+        while let Some(way) = ways.pop_front() {
+            for next in edges.get(way[way.len() - 1]).into_iter().flatten() {
+                if next == start {
+                    let mut circle: Vec<String> = way.iter().map(|module| module.join("::")).collect();
+                    circle.sort_unstable();
+                    return Some(circle);
+                }
+                if known.insert(next) {
+                    ways.push_back(way.iter().copied().chain([next]).collect());
+                }
+            }
+        }
+        None
+    };
+    edges.keys().filter_map(shortest).collect()
 }
 
 /// `src/store/sql/link.rs` is `[store, sql, link]`, `src/store/mod.rs` is `[store]`.
@@ -168,4 +187,14 @@ fn the_scanner_sees_through_what_is_passed_on() {
     assert_eq!(seen("a"), ["d"]);
     assert_eq!(seen("a::b"), ["a"], "what a module has of its own is imported from it");
     assert_eq!(seen("d"), ["a::b"]);
+}
+
+#[test]
+fn a_circle_through_three_modules_is_found() {
+    let module = |name: &str| vec![name.to_owned()];
+    let edge = |(from, to): &(&str, &str)| (module(from), BTreeSet::from([module(to)]));
+    let found = |edges: &[(&str, &str)]| circles(&edges.iter().map(edge).collect());
+    assert_eq!(found(&[("a", "b"), ("b", "c")]), BTreeSet::new());
+    let circle = BTreeSet::from([["a", "b", "c"].map(str::to_owned).to_vec()]);
+    assert_eq!(found(&[("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")]), circle);
 }

@@ -4,7 +4,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Data, Fault, Shared, journal::Written};
+use super::{
+    faults::Fault,
+    journal::Written,
+    state::{Data, Shared},
+};
 use crate::store::{ErrorClass, StoreError};
 
 /// The conditions that a simulation sets for the calls of one client. The clients of one database can have

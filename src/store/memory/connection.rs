@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
-    Data, Shared,
     client::{Client, failed_over},
     locks::{Held, Lock},
     rows::Row,
+    state::{Data, Shared},
 };
 use crate::{
     record::{Deadline, Due, NewRecord, RecordId, Status},

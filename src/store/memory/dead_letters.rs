@@ -1,25 +1,16 @@
-//! The table of dead letters in memory.
-
-use std::{collections::BTreeMap, ops::Bound};
+//! The calls about dead letters.
 
 use async_trait::async_trait;
-use tokio::time::Instant;
 
-use super::{rows::Row, store::MemoryStore};
+use super::{
+    letters::{DeadLetterRow, fitting},
+    rows::Row,
+    store::MemoryStore,
+};
 use crate::{
     record::RecordId,
     store::{DeadLetter, DeadLetterCause, DeadLetterStore, Filter, StoreError},
 };
-
-/// A dead letter: the row of the record, the cause and the time.
-#[derive(Clone, Debug)]
-pub(super) struct DeadLetterRow {
-    row: Row,
-    cause: DeadLetterCause,
-    failed: Instant,
-}
-
-pub(super) type DeadLetters = BTreeMap<RecordId, DeadLetterRow>;
 
 #[async_trait]
 impl DeadLetterStore for MemoryStore {
@@ -72,36 +63,5 @@ impl DeadLetterStore for MemoryStore {
             count
         })
         .await
-    }
-}
-
-fn fitting<'a>(
-    letters: &'a DeadLetters,
-    filter: &'a Filter,
-    after: RecordId,
-) -> impl Iterator<Item = (RecordId, &'a DeadLetterRow)> {
-    let above = letters.range((Bound::Excluded(after), Bound::Unbounded));
-    above.filter(|(_, letter)| filter.fits(&letter.row.lane())).map(|(id, letter)| (*id, letter))
-}
-
-impl DeadLetterRow {
-    fn shown(&self, id: RecordId, now: Instant) -> DeadLetter {
-        let Self { row, cause, failed } = self;
-        DeadLetter {
-            id,
-            event_id: row.new.event_id,
-            lane: row.lane(),
-            record_type: row.new.record_type.to_string(),
-            content_type: row.new.content_type.to_string(),
-            payload: row.new.payload.clone(),
-            headers: row.new.headers.clone(),
-            attempts: cause.attempts,
-            target: cause.target.clone(),
-            error: cause.error.clone(),
-            error_class: cause.class.clone(),
-            error_kind: cause.kind.to_owned(),
-            age: now.saturating_duration_since(row.created),
-            since: now.saturating_duration_since(*failed),
-        }
     }
 }

@@ -8,8 +8,8 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    dead_letters::DeadLetters,
     journal::{Journal, Written},
+    letters::DeadLetters,
     rows::{Row, Rows},
 };
 use crate::{

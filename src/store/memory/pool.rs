@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::{
-    Data, Fault, Shared,
     client::{Client, Conditions},
     connection::MemoryConnection,
+    faults::Fault,
+    outbox::Outbox,
+    state::{Data, Shared},
     transaction::MemoryTransaction,
 };
 use crate::store::StoreError;
@@ -58,7 +60,7 @@ impl MemoryPool {
     pub fn under(&self, conditions: Arc<dyn Conditions>) -> Self {
         let mut data = self.client.shared.data();
         data.journaled = true;
-        data.outboxes.values_mut().for_each(super::Outbox::open_journal);
+        data.outboxes.values_mut().for_each(Outbox::open_journal);
         Self { client: Client::new(Arc::clone(&self.client.shared), Some(conditions)) }
     }
 

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use tokio::time::Instant;
 
-use super::{Data, connection::MemoryConnection};
+use super::{connection::MemoryConnection, state::Data};
 use crate::store::{ErrorClass, StoreError};
 
 /// A transaction. Dropping it rolls it back.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use tokio::time::Instant;
 
-use super::{Data, Fault, Memory, MemoryPool, MemoryTransaction, client::wait};
+use super::{Fault, Memory, MemoryPool, MemoryTransaction, client::wait, state::Data};
 use crate::{
     handler::{HandlerError, TransactionalBatchCall, guarded},
     instance::InstanceId,
