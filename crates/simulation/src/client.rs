@@ -102,7 +102,7 @@ impl Conditions for Client {
         if let Some(identity) = &self.identity {
             // In claimed mode nothing else tells the identity of a process.
             let owner = |written: &Written| match written {
-                Written::Leased { owner, .. } => Some(owner.to_string()),
+                Written::RecordClaimed { owner, .. } => Some(owner.to_string()),
                 _ => None,
             };
             written.iter().find_map(owner).into_iter().for_each(|owner| identity.is_now(owner));
@@ -112,8 +112,8 @@ impl Conditions for Client {
         written.sort_by_key(|written| match written {
             Written::Stored { id, .. }
             | Written::Changed { id, .. }
-            | Written::Leased { id, .. }
-            | Written::Unleased { id, .. } => *id,
+            | Written::RecordClaimed { id, .. }
+            | Written::RecordUnclaimed { id, .. } => *id,
             Written::Claimed { .. } | Written::Member { .. } | Written::Refused { .. } => 0,
         });
         for written in written {
@@ -148,13 +148,13 @@ fn told(written: Written, by: Option<String>, now: u64) -> What {
                 None => What::Unclaimed { partition, generation },
             }
         }
-        Written::Leased { id, owner, token, left } => What::RecordClaimed {
+        Written::RecordClaimed { id, owner, token, left } => What::RecordClaimed {
             id,
             instance: owner.to_string(),
             token: token.0,
             until: now + left.as_nanos() as u64,
         },
-        Written::Unleased { id, token } => What::RecordUnclaimed { id, token: token.0 },
+        Written::RecordUnclaimed { id, token } => What::RecordUnclaimed { id, token: token.0 },
         Written::Refused { .. } => What::Saw { what: "fenced outcome refused".to_owned() },
         Written::Member { instance, state } => {
             let instance = instance.to_string();

@@ -34,7 +34,7 @@ pub enum Written {
         attempts: u32,
     },
     /// In claimed mode, a record was claimed, or its lease was renewed.
-    Leased {
+    RecordClaimed {
         /// The id of the record.
         id: RecordId,
         /// Who has claimed it.
@@ -45,7 +45,7 @@ pub enum Written {
         left: Duration,
     },
     /// A claim of a record has ended.
-    Unleased {
+    RecordUnclaimed {
         /// The id of the record.
         id: RecordId,
         /// The token of the claim.

@@ -148,7 +148,7 @@ impl Rows {
         row.lock_owner = Some(owner);
         row.lock_token += 1;
         let token = Generation(row.lock_token);
-        self.journal.push(|| Written::Leased { id, owner, token, left: lease });
+        self.journal.push(|| Written::RecordClaimed { id, owner, token, left: lease });
         self.change(id, |row| {
             row.status = Status::Delayed;
             row.next_attempt = now.checked_add(lease);
@@ -161,7 +161,7 @@ impl Rows {
         let Some(mut row) = self.take(id) else { return };
         row.next_attempt = now.checked_add(lease);
         let token = Generation(row.lock_token);
-        self.journal.push(|| Written::Leased { id, owner, token, left: lease });
+        self.journal.push(|| Written::RecordClaimed { id, owner, token, left: lease });
         self.put(id, row);
     }
 
@@ -170,7 +170,7 @@ impl Rows {
         let Some(row) = self.rows.get_mut(&id) else { return };
         (row.lock_owner, row.lock_crashes) = (None, None);
         let token = Generation(row.lock_token);
-        self.journal.push(|| Written::Unleased { id, token });
+        self.journal.push(|| Written::RecordUnclaimed { id, token });
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = (RecordId, &Row)> {
