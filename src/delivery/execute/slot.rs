@@ -24,7 +24,7 @@ pub(super) enum Transacted {
     Committed,
     Untried,
     /// The records are claimed, and their commit may have happened.
-    Unknown,
+    Unknown(StoreError),
     Lost,
     Aborted(StoreError),
     Failed(HandlerError),
@@ -109,7 +109,7 @@ impl Slot {
             }
             Ran::Unknown(error) if error.class == ErrorClass::Retry => Transacted::Aborted(error),
             Ran::Aborted(error) => Transacted::Aborted(error),
-            Ran::Unknown(_) => Transacted::Unknown,
+            Ran::Unknown(error) => Transacted::Unknown(error),
             Ran::Fenced => Transacted::Lost,
         }
     }
@@ -343,7 +343,7 @@ mod tests {
             Transacted::Committed => "committed",
             Transacted::Untried => "untried",
             Transacted::Lost => "lost",
-            Transacted::Unknown => "unknown",
+            Transacted::Unknown(_) => "unknown",
             Transacted::Aborted(_) => "aborted",
             Transacted::Failed(_) => "failed",
         };

@@ -14,6 +14,7 @@ use crate::{
     ownership::Ticket,
     record::{Record, RecordId},
     store::{TransactionalRun, Work},
+    telemetry::Signal,
 };
 
 /// A record of a part. A part is the records that one transaction tries together.
@@ -126,7 +127,10 @@ async fn run_part(
             flight.end(first.lane, Outcome::Aborted(Box::new(error)));
             rest.iter().for_each(|item| flight.end(item.lane, Outcome::Lost));
         }
-        Transacted::Unknown => part.iter().for_each(|item| flight.end(item.lane, Outcome::Lost)),
+        Transacted::Unknown(error) => {
+            context.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
+            part.iter().for_each(|item| flight.end(item.lane, Outcome::Lost));
+        }
         Transacted::Lost | Transacted::Failed(_) if !rest.is_empty() => {
             part.iter().for_each(|item| flight.take_back(item.lane));
             return true;
@@ -163,6 +167,7 @@ mod tests {
         ownership::Ownership,
         rules::horizon::Server,
         store::{ErrorClass, FenceRow, NewInstance, StoreError, Transacted as Ran},
+        telemetry::{Observer, Observers},
         wake::Wake,
     };
 
@@ -188,6 +193,18 @@ mod tests {
         }
     }
 
+    /// The calls of the database that have failed.
+    #[derive(Default)]
+    struct Failures(Mutex<Vec<&'static str>>);
+
+    impl Observer for Failures {
+        fn on(&self, signal: &Signal) {
+            if let Signal::StoreFailed { call, .. } = signal {
+                self.0.lock().unwrap().push(call);
+            }
+        }
+    }
+
     /// The tried transactions, and the outcomes of the records as words.
     type Told = (Vec<(Vec<RecordId>, Vec<RecordId>)>, Vec<(RecordId, &'static str)>);
 
@@ -208,13 +225,13 @@ mod tests {
         lanes: Vec<Vec<Item>>,
         end: impl Fn(&[RecordId]) -> Ran + Send + Sync + 'static,
     ) -> Told {
-        run_that(false, ownership, lanes, end).await
+        run_that(false, &fixtures::context(ownership), lanes, end).await
     }
 
     /// As `run`. `claimed`: the tokens of claims take the place of a fence row.
     async fn run_that(
         claimed: bool,
-        ownership: &Ownership,
+        context: &ExecContext,
         lanes: Vec<Vec<Item>>,
         end: impl Fn(&[RecordId]) -> Ran + Send + Sync + 'static,
     ) -> Told {
@@ -224,13 +241,13 @@ mod tests {
         let settler = FenceRow::of_settler(me, Server::default());
         let (freed, evicted) = (Wake::default(), Wake::default());
         let slots = SlotPool::new(store, Default::default(), settler, (1, claimed), freed, evicted);
-        let (done, context) = (unbounded_channel().0, fixtures::context(ownership));
+        let done = unbounded_channel().0;
         let lanes: SmallVec<[LaneRun; 1]> =
             (0..).zip(lanes).map(|(number, items)| LaneRun::new(LaneId(number), items)).collect();
         let mut flight = Flight::new(lanes, (0, true), Arc::new(slots).slot(), &done);
         let trials = Arc::new(Trials { tried: Mutex::default(), end });
         let call: Arc<dyn TransactionalRun> = Arc::<Trials<_>>::clone(&trials);
-        run_in_transactions(&mut flight, &fixtures::entry(), &call, &context).await;
+        run_in_transactions(&mut flight, &fixtures::entry(), &call, context).await;
         let landed = flight.land();
         let items = landed.lanes.iter().flat_map(|lane| &lane.items);
         let ended = items.map(|(item, outcome)| (item.id(), word(outcome))).collect();
@@ -334,7 +351,11 @@ mod tests {
         let ownership = fixtures::owning_all();
         let lanes = vec![items(&ownership, "a", &[1]), items(&ownership, "b", &[2])];
         let unknown = |_: &[RecordId]| Ran::Unknown(StoreError::new("commit", ErrorClass::Reconnect, "no"));
-        let (tried, ended) = run_that(true, &ownership, lanes, unknown).await;
+        let failures = Arc::new(Failures::default());
+        let observers = Observers(Arc::new(vec![Arc::<Failures>::clone(&failures)]));
+        let context = ExecContext { observers, ..fixtures::context(&ownership) };
+        let (tried, ended) = run_that(true, &context, lanes, unknown).await;
         assert_eq!((tried.len(), ended), (1, vec![(1, "lost"), (2, "lost")]));
+        assert_eq!(*failures.0.lock().unwrap(), ["commit"], "it is told");
     }
 }
