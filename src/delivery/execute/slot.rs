@@ -81,6 +81,11 @@ impl SlotPool {
 }
 
 impl Slot {
+    /// Whether the records are claimed: they have no order.
+    pub(super) fn is_of_claims(&self) -> bool {
+        self.pool.claimed
+    }
+
     /// Runs a transactional handler under this fence row. After a conflict with another transaction, tries
     /// again, with a short pause. A handler that conflicts in every try has failed.
     pub(super) async fn run(&mut self, call: &dyn TransactionalRun, work: &Work<'_>) -> Transacted {

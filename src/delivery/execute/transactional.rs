@@ -114,6 +114,7 @@ async fn run_part(
         may_start: &|| part.iter().all(|item| item.ticket.may_start() && !item.has_expired(context)),
     };
     let transacted = flight.wait(slot.run(&**call, &work)).await;
+    let claimed = slot.is_of_claims();
     flight.take_slot_back(slot);
     match transacted {
         Transacted::Committed => part.iter().for_each(|item| {
@@ -125,7 +126,11 @@ async fn run_part(
         Transacted::Aborted(error) => {
             stop(flight);
             flight.end(first.lane, Outcome::Aborted(Box::new(error)));
-            rest.iter().for_each(|item| flight.end(item.lane, Outcome::Lost));
+            // The others are fetched again behind the first. Claimed records have no order, and would only come
+            // again once their leases have ended: they are tried without the first.
+            if !claimed {
+                rest.iter().for_each(|item| flight.end(item.lane, Outcome::Lost));
+            }
         }
         Transacted::Unknown(error) => {
             context.observers.emit(Signal::StoreFailed { call: error.call, error: error.chain() });
@@ -332,6 +337,9 @@ mod tests {
         let (tried, ended) = run(&ownership, lanes, aborts).await;
         assert_eq!(tried.len(), 1, "the database is not asked again");
         assert_eq!(ended, [(1, "aborted"), (2, "lost"), (3, "lost")]);
+        let lanes = vec![items(&ownership, "a", &[1, 2]), items(&ownership, "b", &[3])];
+        let (tried, ended) = run_that(true, &fixtures::context(&ownership), lanes, aborts).await;
+        assert_eq!((tried.len(), ended), (1, vec![(1, "aborted"), (2, "untried"), (3, "untried")]));
     }
 
     #[tokio::test(start_paused = true)]
