@@ -140,7 +140,12 @@ async fn run_part(
             part.iter().for_each(|item| flight.take_back(item.lane));
             return true;
         }
-        Transacted::Lost => flight.end(first.lane, Outcome::Lost),
+        Transacted::Lost => {
+            if claimed {
+                context.observers.emit(Signal::ClaimsOutlived { records: 1 });
+            }
+            flight.end(first.lane, Outcome::Lost);
+        }
         Transacted::Failed(error) => {
             let outcome = decide(flight, first.lane, entry, &first.record, Err(error), context).await;
             flight.end(first.lane, outcome);
@@ -198,16 +203,30 @@ mod tests {
         }
     }
 
-    /// The calls of the database that have failed.
+    /// What is told of the database, as words.
     #[derive(Default)]
-    struct Failures(Mutex<Vec<&'static str>>);
+    struct Signals(Mutex<Vec<&'static str>>);
 
-    impl Observer for Failures {
+    impl Observer for Signals {
         fn on(&self, signal: &Signal) {
-            if let Signal::StoreFailed { call, .. } = signal {
-                self.0.lock().unwrap().push(call);
+            match signal {
+                Signal::StoreFailed { call, .. } => self.0.lock().unwrap().push(call),
+                Signal::ClaimsOutlived { .. } => self.0.lock().unwrap().push("outlived"),
+                _ => {}
             }
         }
+    }
+
+    /// Runs two claimed records of two keys in transactions that end as `end` says. Returns what is told, too.
+    async fn run_claimed(
+        end: impl Fn(&[RecordId]) -> Ran + Send + Sync + 'static,
+    ) -> (Told, Vec<&'static str>) {
+        let (ownership, signals) = (fixtures::owning_all(), Arc::new(Signals::default()));
+        let lanes = vec![items(&ownership, "a", &[1]), items(&ownership, "b", &[2])];
+        let observers = Observers(Arc::new(vec![Arc::<Signals>::clone(&signals)]));
+        let context = ExecContext { observers, ..fixtures::context(&ownership) };
+        let told = run_that(true, &context, lanes, end).await;
+        (told, std::mem::take(&mut *signals.0.lock().unwrap()))
     }
 
     /// The tried transactions, and the outcomes of the records as words.
@@ -337,9 +356,6 @@ mod tests {
         let (tried, ended) = run(&ownership, lanes, aborts).await;
         assert_eq!(tried.len(), 1, "the database is not asked again");
         assert_eq!(ended, [(1, "aborted"), (2, "lost"), (3, "lost")]);
-        let lanes = vec![items(&ownership, "a", &[1, 2]), items(&ownership, "b", &[3])];
-        let (tried, ended) = run_that(true, &fixtures::context(&ownership), lanes, aborts).await;
-        assert_eq!((tried.len(), ended), (1, vec![(1, "aborted"), (2, "untried"), (3, "untried")]));
     }
 
     #[tokio::test(start_paused = true)]
@@ -356,14 +372,24 @@ mod tests {
     /// The commit may have happened: a call of a half would be one without a claim.
     #[tokio::test(start_paused = true)]
     async fn claimed_records_whose_commit_is_unknown_are_not_tried_again() {
-        let ownership = fixtures::owning_all();
-        let lanes = vec![items(&ownership, "a", &[1]), items(&ownership, "b", &[2])];
         let unknown = |_: &[RecordId]| Ran::Unknown(StoreError::new("commit", ErrorClass::Reconnect, "no"));
-        let failures = Arc::new(Failures::default());
-        let observers = Observers(Arc::new(vec![Arc::<Failures>::clone(&failures)]));
-        let context = ExecContext { observers, ..fixtures::context(&ownership) };
-        let (tried, ended) = run_that(true, &context, lanes, unknown).await;
+        let ((tried, ended), told) = run_claimed(unknown).await;
         assert_eq!((tried.len(), ended), (1, vec![(1, "lost"), (2, "lost")]));
-        assert_eq!(*failures.0.lock().unwrap(), ["commit"], "it is told");
+        assert_eq!(told, ["commit"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn claimed_records_go_on_without_the_one_that_met_a_failure_of_the_database() {
+        let aborts = |_: &[RecordId]| Ran::Aborted(StoreError::new("begin", ErrorClass::Reconnect, "no"));
+        let ((tried, ended), _) = run_claimed(aborts).await;
+        assert_eq!((tried.len(), ended), (1, vec![(1, "aborted"), (2, "untried")]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_has_gone_is_told_and_the_others_are_tried_by_themselves() {
+        let end = |ids: &[RecordId]| if ids.contains(&2) { Ran::Fenced } else { Ran::Committed };
+        let ((tried, ended), told) = run_claimed(end).await;
+        assert_eq!((tried.len(), ended), (3, vec![(1, "written"), (2, "lost")]));
+        assert_eq!(told, ["outlived"]);
     }
 }
