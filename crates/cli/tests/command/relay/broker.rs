@@ -47,18 +47,23 @@ pub(crate) async fn topic() -> String {
     let made = admin.create_topics([&topic], &AdminOptions::new()).await.unwrap();
     assert!(made.iter().all(Result::is_ok), "{made:?}");
     let known = name.clone();
-    tokio::task::spawn_blocking(move || await_known(&known)).await.unwrap();
+    tokio::task::spawn_blocking(move || await_leaders(&known)).await.unwrap();
     name
 }
 
-/// The broker makes a topic before it tells of it.
-fn await_known(topic: &str) {
+/// A topic is made before its partitions have leaders: until then the broker refuses messages for it.
+fn await_leaders(topic: &str) {
     let consumer: BaseConsumer = client().set("group.id", "none").create().unwrap();
-    let is_known = |_: &usize| {
-        let metadata = consumer.fetch_metadata(Some(topic), SILENCE as u32 * POLL);
-        metadata.is_ok_and(|metadata| metadata.topics().iter().any(|found| !found.partitions().is_empty()))
+    let leads = |partition| {
+        let led = consumer.fetch_watermarks(topic, partition, Duration::from_secs(1)).is_ok();
+        if !led {
+            drop(consumer.poll(Duration::from_millis(20)));
+        }
+        led
     };
-    assert!((0..10_000).any(|turn| is_known(&turn)), "{topic} is not known");
+    for partition in 0..PARTITIONS {
+        assert!((0..5_000).any(|_| leads(partition)), "partition {partition} of {topic} has no leader");
+    }
 }
 
 /// The bodies of a topic by key, in the order of their arrival, repetitions among them.
