@@ -181,6 +181,8 @@ pub trait TransactionalHandler<DB: Database>: Send + Sync + 'static {
 ///
 /// ```
 #[doc = include_str!("../doc/outbox.txt")]
+/// use keylane::handler::TransactionalBatchHandler;
+///
 /// struct Books;
 ///
 /// impl TransactionalBatchHandler<Memory> for Books {
@@ -255,6 +257,8 @@ pub trait FallbackHandler: Send + Sync + 'static {
 ///
 /// ```
 #[doc = include_str!("../doc/outbox.txt")]
+/// use keylane::handler::GenericFallbackHandler;
+///
 /// struct DeadLetters;
 ///
 /// impl GenericFallbackHandler for DeadLetters {
