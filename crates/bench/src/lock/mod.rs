@@ -163,6 +163,8 @@ impl<E: Hand> Bench<'_, E> {
         }
         let mut turns = Vec::new();
         tokio::select! {
+            // First, because the waiters may have ended already when both are polled.
+            biased;
             _ = ready.wait() => {}
             // Only a waiter that has failed ends before that.
             Some(failed) = tasks.join_next() => return Err(failed?.err().unwrap_or_else(|| "ended early".into())),
