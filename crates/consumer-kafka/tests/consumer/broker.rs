@@ -16,6 +16,8 @@ use rdkafka::{
     producer::{FutureProducer, FutureRecord},
 };
 
+use crate::leaders::await_leaders;
+
 static NAMES: AtomicU32 = AtomicU32::new(0);
 const PARTITIONS: i32 = 6;
 
@@ -56,24 +58,8 @@ async fn create(name: &str, partitions: i32) -> TopicResult {
     let admin: AdminClient<DefaultClientContext> = client().create().unwrap();
     let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
     let made = admin.create_topics([&topic], &AdminOptions::new()).await.unwrap().remove(0);
-    let known = name.to_owned();
-    tokio::task::spawn_blocking(move || await_leaders(&known, partitions)).await.unwrap();
+    await_leaders(client(), name, partitions).await;
     made
-}
-
-/// A topic is made before its partitions have leaders: until then the broker refuses messages for it.
-fn await_leaders(topic: &str, partitions: i32) {
-    let consumer: BaseConsumer = client().set("group.id", "none").create().unwrap();
-    let leads = |partition| {
-        let led = consumer.fetch_watermarks(topic, partition, Duration::from_secs(1)).is_ok();
-        if !led {
-            drop(consumer.poll(Duration::from_millis(20)));
-        }
-        led
-    };
-    for partition in 0..partitions {
-        assert!((0..5_000).any(|_| leads(partition)), "partition {partition} of {topic} has no leader");
-    }
 }
 
 /// Sends messages in order: key, event id and body.

@@ -11,6 +11,8 @@ mod claimed;
 mod crashes;
 mod declared;
 mod lag;
+#[path = "../../../sink-kafka/tests/kafka/leaders.rs"]
+mod leaders;
 mod letters;
 #[path = "../../../web/tests/web/log.rs"]
 mod log;

@@ -6,6 +6,7 @@ mod away;
 mod broker;
 mod dead_letters;
 mod headers;
+mod leaders;
 mod ordering;
 mod outages;
 mod producer;

@@ -15,6 +15,7 @@ use rdkafka::{
     message::Headers,
 };
 
+use super::leaders::await_leaders;
 use crate::keylane::url;
 
 const PARTITIONS: i32 = 3;
@@ -46,24 +47,8 @@ pub(crate) async fn topic() -> String {
     let topic = NewTopic::new(&name, PARTITIONS, TopicReplication::Fixed(1));
     let made = admin.create_topics([&topic], &AdminOptions::new()).await.unwrap();
     assert!(made.iter().all(Result::is_ok), "{made:?}");
-    let known = name.clone();
-    tokio::task::spawn_blocking(move || await_leaders(&known)).await.unwrap();
+    await_leaders(client(), &name, PARTITIONS).await;
     name
-}
-
-/// A topic is made before its partitions have leaders: until then the broker refuses messages for it.
-fn await_leaders(topic: &str) {
-    let consumer: BaseConsumer = client().set("group.id", "none").create().unwrap();
-    let leads = |partition| {
-        let led = consumer.fetch_watermarks(topic, partition, Duration::from_secs(1)).is_ok();
-        if !led {
-            drop(consumer.poll(Duration::from_millis(20)));
-        }
-        led
-    };
-    for partition in 0..PARTITIONS {
-        assert!((0..5_000).any(|_| leads(partition)), "partition {partition} of {topic} has no leader");
-    }
 }
 
 /// The bodies of a topic by key, in the order of their arrival, repetitions among them.

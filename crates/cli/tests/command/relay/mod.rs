@@ -9,6 +9,8 @@ mod databases;
 mod dead_letters;
 mod forms;
 mod health;
+#[path = "../../../../sink-kafka/tests/kafka/leaders.rs"]
+mod leaders;
 mod outage;
 mod process;
 mod signals;
