@@ -137,9 +137,10 @@ impl Claimer {
             let timer = self.next_timer();
             tokio::select! {
                 event = self.executor.next() => match event {
-                    Event::Landed(runs) => {
+                    Event::Landed(reports) => {
                         let now = Instant::now();
-                        runs.into_iter().for_each(|landed| self.claims.land(landed, now));
+                        let runs = reports.into_iter().flat_map(|report| report.runs);
+                        runs.for_each(|run| self.claims.land(run, now));
                     }
                     Event::TasksEnded { panicked: true } => return false,
                     Event::TasksEnded { panicked: false } | Event::SlotFreed | Event::Evicted => {}
@@ -314,7 +315,7 @@ mod tests {
         claimer.claims.want();
         let mut claiming = claimer.start_claim();
         let (wanted, sent, _) = result_of(&mut claiming).await.unwrap();
-        let records = vec![fixtures::record(1, "a")];
+        let records = vec![fixtures::record(1, "a").into()];
         claimer.claimed((wanted, sent, Ok(Claimed { selected: 1, records, ..Claimed::default() })));
         claimer
     }

@@ -134,8 +134,9 @@ impl Dispatcher {
             let (wake, changed) = (&self.outside.wake, self.outside.ownership.changed());
             tokio::select! {
                 event = self.executor.next() => match event {
-                    Event::Landed(runs) => {
-                        runs.into_iter().for_each(|landed| self.lanes.land(landed));
+                    Event::Landed(reports) => {
+                        let runs = reports.into_iter().flat_map(|report| report.runs);
+                        runs.for_each(|run| self.lanes.land(run));
                         self.follow_wishes();
                     }
                     // The library catches panics of the user's code, so this panic is a fault of the library.
@@ -241,7 +242,7 @@ impl Dispatcher {
 
     /// Admits a record to its lane. If the stops of its partition are not known in this generation, the
     /// record gets no permit and is marked as missed.
-    fn admit(&mut self, record: Record, began: Duration) {
+    fn admit(&mut self, record: Arc<Record>, began: Duration) {
         let Outside { ownership, registry, .. } = &self.outside;
         let delivery = &record.delivery;
         let permit = ownership.permit(delivery.partition);
@@ -393,11 +394,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_admitted_before_the_stops_of_its_generation_are_known() {
         let mut dispatcher = fixtures::dispatcher();
-        dispatcher.admit(fixtures::record(1, "a"), Duration::ZERO);
+        dispatcher.admit(Arc::new(fixtures::record(1, "a")), Duration::ZERO);
         assert_eq!(dispatcher.lanes.in_memory().0, 0);
         let answer = answer(&mut dispatcher).await;
         dispatcher.fetched(answer);
-        dispatcher.admit(fixtures::record(1, "a"), Duration::ZERO);
+        dispatcher.admit(Arc::new(fixtures::record(1, "a")), Duration::ZERO);
         assert_eq!(dispatcher.lanes.in_memory().0, 1);
     }
 
@@ -408,11 +409,11 @@ mod tests {
         let first = answer(&mut dispatcher).await;
         dispatcher.fetched(first);
         dispatcher.outside.ownership.grant(&[(Partition::of("a"), Generation(9))]);
-        dispatcher.admit(fixtures::record(1, "a"), Duration::ZERO);
+        dispatcher.admit(Arc::new(fixtures::record(1, "a")), Duration::ZERO);
         assert_eq!(dispatcher.lanes.in_memory().0, 0);
         let second = answer(&mut dispatcher).await;
         dispatcher.fetched(second);
-        dispatcher.admit(fixtures::record(1, "a"), Duration::ZERO);
+        dispatcher.admit(Arc::new(fixtures::record(1, "a")), Duration::ZERO);
         assert_eq!(dispatcher.lanes.in_memory().0, 1);
     }
 
@@ -442,14 +443,16 @@ mod tests {
     async fn what_a_fetch_has_brought_is_run_and_settled() {
         let mut dispatcher = fixtures::dispatcher();
         let mut answer = answer(&mut dispatcher).await;
-        answer.records = (1..=100).map(|id| fixtures::record(id, &format!("key-{}", id % 7))).collect();
+        let record = |id| Arc::new(fixtures::record(id, &format!("key-{}", id % 7)));
+        answer.records = (1..=100).map(record).collect();
         dispatcher.fetched(answer);
         assert_eq!(dispatcher.lanes.in_memory().0, 100);
         let mut written = 0;
         while written < 100 {
             dispatcher.start_runs();
-            let Event::Landed(runs) = dispatcher.executor.next().await else { continue };
-            runs.into_iter().for_each(|landed| dispatcher.lanes.land(landed));
+            let Event::Landed(reports) = dispatcher.executor.next().await else { continue };
+            let runs = reports.into_iter().flat_map(|report| report.runs);
+            runs.for_each(|run| dispatcher.lanes.land(run));
             dispatcher.follow_wishes();
             let Some(batch) = dispatcher.queue.next_batch() else { continue };
             written += batch.len();

@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{
     DeliveryConfig, Dispatcher, Setup,
     execute::ExecContext,
-    outcome::LaneRun,
+    outcome::{LaneRun, Run},
     work::{Item, LaneId},
 };
 use crate::{
@@ -141,6 +141,11 @@ pub(super) fn dispatcher() -> Dispatcher {
 pub(super) fn lanes(ownership: &Ownership, count: i64) -> SmallVec<[LaneRun; 1]> {
     let items = (1..=count).map(|id| item(ownership, record(id, "a")));
     smallvec![LaneRun::new(LaneId(0), items)]
+}
+
+/// A run of these records.
+pub(super) fn run(ownership: &Ownership, count: i64) -> Run {
+    Run::new(entry(), lanes(ownership, count))
 }
 
 /// A record with a permit.

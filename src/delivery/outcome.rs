@@ -42,27 +42,39 @@ impl Outcome {
 
 /// What tasks report to the executor.
 pub(super) struct Report {
-    pub(super) runs: Vec<Landed>,
+    /// Runs that have ended, and parts of runs that go on.
+    pub(super) runs: Vec<Run>,
     /// The pace of the runs of the task. Only in the first report of a task.
     pub(super) pace: Option<Pace>,
 }
 
-/// Outcomes of a run.
-pub(super) struct Landed {
-    pub(super) lanes: SmallVec<[LaneRun; 1]>,
-    /// The number of the handler in the registry.
-    pub(super) handler: usize,
-    /// Whether the handler is transactional.
-    pub(super) transactional: bool,
-    /// Whether more reports of the run follow, with those of its lanes that are not over.
-    pub(super) goes_on: bool,
-}
-
-/// The work of one run: what the lanes hand to the executor.
+/// The work of one run: the lanes hand a run to the executor, and its task hands the run back with the outcomes.
 pub(super) struct Run {
     pub(super) entry: Arc<Entry>,
     /// One lane, or several for handlers of mixed batches.
     pub(super) lanes: SmallVec<[LaneRun; 1]>,
+    /// Whether more reports of the run follow, with those of its lanes that are not over. Cleared by `end`.
+    pub(super) goes_on: bool,
+}
+
+impl Run {
+    pub(super) fn new(entry: Arc<Entry>, lanes: SmallVec<[LaneRun; 1]>) -> Self {
+        Self { entry, lanes, goes_on: true }
+    }
+
+    /// Ends the run. What stays in its lanes was not reported.
+    pub(super) fn end(&mut self) {
+        self.goes_on = false;
+        self.lanes.retain(|lane| !lane.over);
+        self.lanes.iter_mut().for_each(|lane| lane.over = true);
+    }
+
+    /// Ends the run at its place in memory. Returns what was not reported.
+    pub(super) fn take(&mut self) -> Self {
+        self.end();
+        let (entry, lanes) = (Arc::clone(&self.entry), std::mem::take(&mut self.lanes));
+        Self { entry, lanes, goes_on: false }
+    }
 }
 
 /// The part of a run that belongs to one lane.

@@ -71,7 +71,11 @@ pub trait ClassifiedError: Error + Send + Sync + 'static {
 /// }
 /// # assert!(send("0").is_err() && send("x").is_err());
 /// ```
-pub struct HandlerError {
+pub struct HandlerError(Box<Facts>);
+
+/// What is known of a failed attempt. Boxed, so that the result of a call that succeeds is one word: it is
+/// moved several times.
+struct Facts {
     source: Source,
     class: Option<Cow<'static, str>>,
     permanent: bool,
@@ -112,30 +116,24 @@ impl FailureKind {
 impl HandlerError {
     /// An error that the retry policy decides about.
     pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self {
-            source: Source(Some(error.into())),
-            class: None,
-            permanent: false,
-            unavailable: false,
-            retry_after: None,
-            kind: FailureKind::Error,
-        }
+        Facts::of(error).into_error()
     }
 
     /// An error that no retry can fix: the fallback handler is called, or the record is FAILED.
     pub fn permanent(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { permanent: true, ..Self::new(error) }
+        Facts { permanent: true, ..Facts::of(error) }.into_error()
     }
 
     /// An error that declares how it is retried.
     pub fn classified<E: ClassifiedError>(error: E) -> Self {
-        Self {
+        let facts = Facts {
             class: error.class().map(Cow::Borrowed),
             permanent: error.is_permanent(),
             unavailable: error.is_unavailable(),
             retry_after: error.retry_after(),
-            ..Self::new(error)
-        }
+            ..Facts::of(error)
+        };
+        facts.into_error()
     }
 
     /// The handler's target is unreachable (a broker, a mail server). No attempt counts, the lane waits, and
@@ -162,27 +160,27 @@ impl HandlerError {
     /// Makes this error uncounted as [`HandlerError::unavailable`] is, with this error's text.
     #[must_use]
     pub fn uncounted(mut self, after: Duration) -> Self {
-        (self.unavailable, self.retry_after) = (true, Some(after));
+        (self.0.unavailable, self.0.retry_after) = (true, Some(after));
         self
     }
 
     /// Sets the class that `retry_on` and `never_on` lists name.
     #[must_use]
     pub fn class(mut self, class: impl Into<Cow<'static, str>>) -> Self {
-        self.class = Some(class.into());
+        self.0.class = Some(class.into());
         self
     }
 
     /// Sets the delay before the next attempt. The policy's `max_delay` is the upper limit.
     #[must_use]
     pub fn retry_after(mut self, delay: Duration) -> Self {
-        self.retry_after = Some(delay);
+        self.0.retry_after = Some(delay);
         self
     }
 
     pub(crate) fn of_kind(kind: FailureKind, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         let permanent = matches!(kind, FailureKind::Decode | FailureKind::Expired);
-        Self { kind, permanent, ..Self::new(error) }
+        Facts { kind, permanent, ..Facts::of(error) }.into_error()
     }
 
     pub(crate) fn timed_out(limit: Duration) -> Self {
@@ -202,25 +200,26 @@ impl HandlerError {
 
     /// What ended the attempt.
     pub fn kind(&self) -> FailureKind {
-        self.kind
+        self.0.kind
     }
 
     /// The facts of the failure for the retry rule.
     pub fn fault(&self) -> Fault<'_> {
+        let Facts { class, permanent, unavailable, retry_after, kind, .. } = &*self.0;
         Fault {
-            permanent: self.permanent,
-            class: self.class.as_deref(),
-            retry_after: self.retry_after,
-            unavailable: self.unavailable,
-            undecodable: self.kind == FailureKind::Decode,
-            expired: self.kind == FailureKind::Expired,
+            permanent: *permanent,
+            class: class.as_deref(),
+            retry_after: *retry_after,
+            unavailable: *unavailable,
+            undecodable: *kind == FailureKind::Decode,
+            expired: *kind == FailureKind::Expired,
         }
     }
 
     /// The texts of the error's sources, outermost first, without the error itself.
     pub fn chain(&self) -> Vec<String> {
         let mut texts = Vec::new();
-        let mut source = self.source.cause();
+        let mut source = self.0.source.cause();
         while let Some(error) = source.filter(|_| texts.len() < CHAIN_LIMIT) {
             texts.push(text_of(error));
             source = caught(|| error.source()).ok().flatten();
@@ -244,6 +243,23 @@ fn one_line(error: &str, chain: &[String], limit: usize) -> String {
     let mut text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     text.truncate(text.floor_char_boundary(limit));
     text
+}
+
+impl Facts {
+    fn of(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self {
+            source: Source(Some(error.into())),
+            class: None,
+            permanent: false,
+            unavailable: false,
+            retry_after: None,
+            kind: FailureKind::Error,
+        }
+    }
+
+    fn into_error(self) -> HandlerError {
+        HandlerError(Box::new(self))
+    }
 }
 
 /// The longest chain of causes that is read, because an error may name itself as its source.
@@ -282,22 +298,21 @@ impl<E: Error + Send + Sync + 'static> From<E> for HandlerError {
 
 impl fmt::Display for HandlerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.source.error().map(text_of).unwrap_or_default())
+        f.write_str(&self.0.source.error().map(text_of).unwrap_or_default())
     }
 }
 
 impl fmt::Debug for HandlerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Facts { source, class, permanent, unavailable, retry_after, kind } = &*self.0;
+        let source = caught(|| format!("{:?}", source.0)).unwrap_or_else(|panic| panic);
         f.debug_struct("HandlerError")
-            .field(
-                "source",
-                &format_args!("{}", caught(|| format!("{:?}", self.source.0)).unwrap_or_else(|panic| panic)),
-            )
-            .field("class", &self.class)
-            .field("permanent", &self.permanent)
-            .field("unavailable", &self.unavailable)
-            .field("retry_after", &self.retry_after)
-            .field("kind", &self.kind)
+            .field("source", &format_args!("{source}"))
+            .field("class", class)
+            .field("permanent", permanent)
+            .field("unavailable", unavailable)
+            .field("retry_after", retry_after)
+            .field("kind", kind)
             .finish()
     }
 }

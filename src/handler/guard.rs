@@ -3,8 +3,13 @@
 use std::{
     future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
+};
+
+use tokio::{
+    task::{Unconstrained, unconstrained},
+    time::{Sleep, sleep},
 };
 
 use super::{calls::BoxFuture, error::HandlerError};
@@ -12,39 +17,48 @@ use crate::unwind::caught;
 
 /// Makes a call and runs it within its timeout. A panic becomes a failure with the text of the panic: a panic
 /// before the future exists, in the future, or when the future is dropped at its timeout.
-pub(crate) async fn guarded<'a, T>(
-    timeout: Duration,
-    call: impl FnOnce() -> BoxFuture<'a, T>,
-) -> Result<T, HandlerError> {
-    let mut call = Contained(Some(caught(call).map_err(HandlerError::panicked)?));
-    // A call that never waits needs no timer.
-    let returned = match futures::poll!(&mut call) {
-        Poll::Ready(returned) => Ok(returned),
-        Poll::Pending => Box::pin(tokio::time::timeout(timeout, &mut call)).await,
-    };
-    returned.unwrap_or_else(|_| Err(HandlerError::timed_out(timeout)))
+pub(crate) fn guarded<'a, T>(timeout: Duration, call: impl FnOnce() -> BoxFuture<'a, T>) -> Guarded<'a, T> {
+    Guarded { call: Some(caught(call)), timeout, timer: None }
 }
 
-/// A future of the user whose panics are caught.
-struct Contained<'a, T>(Option<BoxFuture<'a, T>>);
+/// A call of the user's code under its guard. Small, because the place of a run has room for one.
+pub(crate) struct Guarded<'a, T> {
+    /// The future of the call, or the text of a panic before it existed. Taken by the drop.
+    call: Option<Result<BoxFuture<'a, T>, String>>,
+    /// The longest time of the call. Never changes.
+    timeout: Duration,
+    /// Set once the call waits: a call that never waits needs no timer. It has no part in tokio's budget of a
+    /// task, so that a call that spends the whole budget each time is timed out, too.
+    timer: Option<Pin<Box<Unconstrained<Sleep>>>>,
+}
 
-impl<T> Future for Contained<'_, T> {
+impl<T> Future for Guarded<'_, T> {
     type Output = Result<T, HandlerError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(future) = &mut self.0 else { return Poll::Pending };
-        match caught(|| future.as_mut().poll(context)) {
-            Ok(polled) => polled.map(Ok),
+        let Self { call, timeout, timer } = &mut *self;
+        let polled = match call {
+            Some(Ok(future)) => caught(|| future.as_mut().poll(context)),
+            Some(Err(text)) => Err(std::mem::take(text)),
+            None => return Poll::Pending,
+        };
+        match polled {
+            Ok(Poll::Ready(returned)) => Poll::Ready(Ok(returned)),
+            Ok(Poll::Pending) => {
+                let timer = timer.get_or_insert_with(|| Box::pin(unconstrained(sleep(*timeout))));
+                ready!(timer.as_mut().poll(context));
+                Poll::Ready(Err(HandlerError::timed_out(*timeout)))
+            }
             Err(text) => Poll::Ready(Err(HandlerError::panicked(text))),
         }
     }
 }
 
-impl<T> Drop for Contained<'_, T> {
+impl<T> Drop for Guarded<'_, T> {
     fn drop(&mut self) {
-        let future = self.0.take();
+        let call = self.call.take();
         // The call has its result, or its result is no longer wanted.
-        let _ = caught(move || drop(future));
+        let _ = caught(move || drop(call));
     }
 }
 
@@ -67,6 +81,21 @@ mod tests {
     async fn a_call_that_hangs_fails_at_its_timeout() {
         let hang = guarded::<()>(LIMIT, || Box::pin(std::future::pending())).await;
         assert_eq!(hang.unwrap_err().kind(), FailureKind::Timeout);
+    }
+
+    /// It never waits for anything but the others of its task.
+    #[tokio::test]
+    async fn a_call_that_is_busy_without_end_fails_at_its_timeout() {
+        let busy = || -> BoxFuture<'_, ()> {
+            Box::pin(async {
+                loop {
+                    tokio::task::consume_budget().await;
+                }
+            })
+        };
+        let called = guarded(Duration::from_millis(10), busy);
+        let ended = tokio::time::timeout(Duration::from_secs(20), called).await.unwrap();
+        assert_eq!(ended.unwrap_err().kind(), FailureKind::Timeout);
     }
 
     #[tokio::test(start_paused = true)]

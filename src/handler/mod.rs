@@ -33,7 +33,7 @@ pub use forms::{
     BatchHandler, BatchResults, FallbackHandler, GenericBatchHandler, GenericFallbackHandler, GenericHandler,
     Handler, TransactionalBatchHandler, TransactionalHandler,
 };
-pub(crate) use guard::guarded;
+pub(crate) use guard::{Guarded, guarded};
 pub(crate) use record_types::{ANY_TEXT, is_of_pattern};
 pub use record_types::{RecordTypes, Route};
 pub use registration::{Declare, Registration};

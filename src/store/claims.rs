@@ -3,7 +3,7 @@
 //! A claim is its own fence: each gives the record a token that is larger than the one before, and an outcome
 //! names owner and token. If another claim has come since, the outcome matches no row.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
@@ -98,7 +98,7 @@ pub enum Source {
 #[doc(hidden)]
 pub struct Claimed {
     /// The claimed records in id order. The generation of each is the token of its claim.
-    pub records: Vec<Record>,
+    pub records: Vec<Arc<Record>>,
     /// The number of records that the first step has found. The second step claims all of them, unless a row
     /// was changed although it was locked.
     pub selected: usize,

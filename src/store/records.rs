@@ -1,5 +1,7 @@
 //! The calls of the delivery wing: read records, write outcomes.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use super::{FenceRow, Resolution, StoreError};
@@ -23,7 +25,7 @@ pub trait RecordStore: Send + Sync + 'static {
         &self,
         partitions: &[Partition],
         pick: Pick<'_>,
-    ) -> Result<Vec<Record>, StoreError>;
+    ) -> Result<Vec<Arc<Record>>, StoreError>;
 
     /// The id of the head of these partitions, without the records in `skip`.
     async fn find_head(&self, partitions: PartitionSet, skip: &[RecordId]) -> Result<Head, StoreError>;
@@ -41,7 +43,7 @@ pub trait RecordStore: Send + Sync + 'static {
     /// Pending records of a range of ids in id order, and the horizon of the same moment. A database without
     /// numbers of transactions also returns pending records below `from`, and what it has seen ahead. A database
     /// with numbers may return no records if one of the transactions in `open` has ended.
-    async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Record>, Horizon), StoreError>;
+    async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Arc<Record>>, Horizon), StoreError>;
 
     /// A number that changes with each commit of another connection. `None` unless the database reads it at
     /// almost no cost.
@@ -55,7 +57,7 @@ pub trait RecordStore: Send + Sync + 'static {
         &self,
         partitions: PartitionSet,
         pick: Pick<'_>,
-    ) -> Result<(Vec<Record>, i64), StoreError>;
+    ) -> Result<(Vec<Arc<Record>>, i64), StoreError>;
 
     /// The stopped lanes of these partitions.
     async fn stops(&self, partitions: PartitionSet) -> Result<Vec<Stop>, StoreError>;

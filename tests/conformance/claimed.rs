@@ -1,6 +1,6 @@
 //! Claimed mode: who claims a record, for how long, and whose outcome counts.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use keylane::{
     Completed, Mode, Record, RecordId,
@@ -29,12 +29,12 @@ pub(super) fn pending() -> Source {
 }
 
 /// Claims pending records for an hour.
-async fn claim(store: &dyn Store, owner: InstanceId) -> Vec<Record> {
+async fn claim(store: &dyn Store, owner: InstanceId) -> Vec<Arc<Record>> {
     store.claim_records(of(owner, pending(), LONG, ALL)).await.unwrap().records
 }
 
 /// Claims due records for an hour.
-async fn claim_due(store: &dyn Store, owner: InstanceId) -> Vec<Record> {
+async fn claim_due(store: &dyn Store, owner: InstanceId) -> Vec<Arc<Record>> {
     store.claim_records(of(owner, Source::Due, LONG, ALL)).await.unwrap().records
 }
 
@@ -142,7 +142,7 @@ pub(crate) async fn a_claim_comes_again_after_its_lease_under_a_larger_token<T: 
     a_moment().await;
     assert!(claim(&*outbox.store, other).await.is_empty(), "it is not pending");
     let again = claim_due(&*outbox.store, other).await;
-    assert_eq!(again.iter().map(token).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(again.iter().map(|record| token(record)).collect::<Vec<_>>(), [2, 2]);
     assert_eq!(again[0].delivery.attempt, 1, "a lease that ends counts no attempt");
     assert!(claim_due(&*outbox.store, one).await.is_empty());
 }

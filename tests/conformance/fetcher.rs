@@ -1,6 +1,6 @@
 //! Fetches as the delivery wing makes them: from the low watermark on, without the records in memory.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use keylane::{
     Record, RecordId,
@@ -54,7 +54,7 @@ impl<'o, T: Target> Fetcher<'o, T> {
     /// Fetches once, and again as long as a fetch is cut short and brings nothing. How far back the first one
     /// begins depends on open transactions of others on the same server. The fetched records are in memory
     /// from then on.
-    pub(crate) async fn fetch(&mut self) -> Vec<Record> {
+    pub(crate) async fn fetch(&mut self) -> Vec<Arc<Record>> {
         for _ in 0..1_000 {
             let records = self.fetch_once().await;
             if !records.is_empty() || !self.more {
@@ -64,7 +64,7 @@ impl<'o, T: Target> Fetcher<'o, T> {
         panic!("fetches do not come to an end: {:?}", self.readings);
     }
 
-    async fn fetch_once(&mut self) -> Vec<Record> {
+    async fn fetch_once(&mut self) -> Vec<Arc<Record>> {
         let store = &self.outbox.store;
         let skip: Vec<RecordId> = self.memory.iter().copied().collect();
         let (limit, partitions) = (self.limit, self.owned);
@@ -150,7 +150,7 @@ impl<'o, T: Target> Fetcher<'o, T> {
     }
 
     /// Fetches and completes until no more records come. Returns all of them.
-    pub(crate) async fn drain(&mut self) -> Vec<Record> {
+    pub(crate) async fn drain(&mut self) -> Vec<Arc<Record>> {
         let mut all = Vec::new();
         // A record that one fetch cannot know may come with the next one.
         let mut empty = 0;

@@ -1,6 +1,6 @@
 //! Fetching pending records.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use keylane::{
     inner::{Change, Due, Handlers, IdScan, NewRecord, Pick},
@@ -18,7 +18,7 @@ fn records_in(partitions: &[i64]) -> Vec<NewRecord> {
     partitions.iter().map(new).collect()
 }
 
-fn numbers(records: &[keylane::Record]) -> Vec<u8> {
+fn numbers(records: &[Arc<keylane::Record>]) -> Vec<u8> {
     records.iter().map(|record| record.delivery.partition.number()).collect()
 }
 
@@ -74,7 +74,7 @@ pub(crate) async fn fetch_takes_each_partition_from_its_head<T: Target>(outbox: 
             .unwrap();
         assert_eq!(fetched.len(), limit);
         for number in [1, 2] {
-            let of = |records: &[keylane::Record]| -> Vec<i64> {
+            let of = |records: &[Arc<keylane::Record>]| -> Vec<i64> {
                 let own = records.iter().filter(|record| record.delivery.partition == partition(number));
                 own.map(|record| record.delivery.id).collect()
             };
@@ -131,7 +131,7 @@ pub(crate) async fn every_field_comes_back_as_scheduled<T: Target>(outbox: &Outb
     outbox.schedule(std::slice::from_ref(&new)).await;
     let fetched = outbox.pending().await.remove(0);
     assert_eq!(fetched.payload, new.payload);
-    let delivery = fetched.delivery;
+    let delivery = fetched.delivery.clone();
     assert_eq!((delivery.event_id, delivery.partition), (new.event_id, Partition::of("order-1")));
     assert_eq!((delivery.key, delivery.handler), (new.key.into(), new.handler));
     assert_eq!((delivery.record_type, delivery.content_type), (new.record_type, new.content_type));
@@ -179,7 +179,7 @@ pub(crate) async fn a_fetch_brings_the_handlers_asked_for<T: Target>(outbox: &Ou
     outbox.schedule(&handlers.map(|handler| of(handler, Due::Now))).await;
     outbox.schedule(&handlers.map(|handler| of(handler, Due::After(Duration::ZERO)))).await;
     let all = outbox.pending().await;
-    let names = |records: &[keylane::Record]| -> Vec<String> {
+    let names = |records: &[Arc<keylane::Record>]| -> Vec<String> {
         records.iter().map(|record| record.delivery.handler.to_string()).collect()
     };
     let only = Handlers::Only("b:c/d".into());

@@ -110,7 +110,7 @@ impl<T: Target> Outbox<T> {
     }
 
     /// All pending records, partition by partition.
-    pub(crate) async fn pending(&self) -> Vec<Record> {
+    pub(crate) async fn pending(&self) -> Vec<Arc<Record>> {
         let partitions: Vec<Partition> = Partition::all().collect();
         self.store.fetch_by_partition(&partitions, Pick::new(&[], ALL)).await.unwrap()
     }
@@ -121,7 +121,7 @@ impl<T: Target> Outbox<T> {
     }
 
     /// All records whose time has come.
-    pub(crate) async fn due(&self) -> Vec<Record> {
+    pub(crate) async fn due(&self) -> Vec<Arc<Record>> {
         self.store.fetch_due(PartitionSet::ALL, Pick::new(&[], ALL)).await.unwrap().0
     }
 
@@ -241,11 +241,11 @@ pub(crate) fn due_record(key: &str, due: Due) -> NewRecord {
     NewRecord { due, ..record(key) }
 }
 
-pub(crate) fn ids(records: &[Record]) -> Vec<RecordId> {
+pub(crate) fn ids(records: &[Arc<Record>]) -> Vec<RecordId> {
     records.iter().map(|record| record.delivery.id).collect()
 }
 
-pub(crate) fn keys(records: &[Record]) -> Vec<String> {
+pub(crate) fn keys(records: &[Arc<Record>]) -> Vec<String> {
     records.iter().map(|record| record.delivery.key.to_string()).collect()
 }
 

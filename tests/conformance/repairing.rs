@@ -46,7 +46,7 @@ pub(crate) async fn a_failed_record_is_retried_with_another_payload<T: Target>(o
     assert!(outbox.store.repair(failed, &Repair::Replace(payload.clone())).await.unwrap());
     assert_eq!(outbox.pending_ids("order-1").await, [vec![failed], held].concat());
     let repaired = outbox.pending().await.remove(0);
-    assert_eq!((repaired.payload, repaired.delivery.attempt), (payload, 1));
+    assert_eq!((&repaired.payload, repaired.delivery.attempt), (&payload, 1));
 }
 
 pub(crate) async fn a_discarded_record_is_gone_and_its_lane_goes_on<T: Target>(outbox: &Outbox<T>) {

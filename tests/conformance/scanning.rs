@@ -1,6 +1,6 @@
 //! Scans and heads: the records that one statement finds in its range of ids.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use keylane::{
     Completed, OnFailure, Record, RecordId,
@@ -154,9 +154,10 @@ pub(crate) async fn a_scan_brings_the_same_fields_as_a_fetch<T: Target>(outbox: 
     worker.settle([(tried[1], 0, retry_after(Duration::ZERO)), (tried[0], 0, stop())]).await;
     worker.settle([(tried[1], 1, Change::Hold { behind: tried[0] })]).await;
     worker.settle([(tried[0], 1, Change::CompleteAndResume)]).await;
-    let fields = |mut records: Vec<Record>| {
+    let fields = |mut records: Vec<Arc<Record>>| {
         records.sort_by_key(|record| record.delivery.id);
-        let but_age = |mut record: Record| {
+        let but_age = |record: Arc<Record>| {
+            let mut record = Arc::unwrap_or_clone(record);
             assert!(record.delivery.age < Duration::from_secs(60), "{:?}", record.delivery.age);
             record.delivery.age = Duration::ZERO;
             format!("{record:?} {:?}", record.payload)

@@ -103,7 +103,7 @@ async fn has_effect<T: Target>(outbox: &Outbox<T>, key: &str) -> bool {
     !T::Db::insert_dedup_key(conn, &outbox.tables, &effect).await.unwrap()
 }
 
-async fn one<T: Target>(outbox: &Outbox<T>) -> (Worker, Record) {
+async fn one<T: Target>(outbox: &Outbox<T>) -> (Worker, Arc<Record>) {
     outbox.schedule_keys(&["order-1"]).await;
     (outbox.join().await, outbox.pending().await.remove(0))
 }
@@ -148,7 +148,7 @@ pub(crate) async fn completions_in_a_transaction_are_archived_or_kept_too<T: Tar
 /// The lease can end while the handler waits for a connection and a transaction.
 pub(crate) async fn nothing_is_called_when_the_right_to_it_has_gone<T: Target>(outbox: &Outbox<T>) {
     let (worker, record) = one(outbox).await;
-    let (records, timeout) = ([&record], Duration::from_secs(10));
+    let (records, timeout) = ([&*record], Duration::from_secs(10));
     let runner = runner(outbox, Then::Panic, Completed::Delete);
     let states = States::default();
     let work = Work { records: &records, stopping: &[], states: &states, timeout, may_start: &|| false };
@@ -242,7 +242,7 @@ pub(crate) async fn a_completion_in_a_transaction_lets_its_lane_go_on<T: Target>
 
 pub(crate) async fn a_dropped_run_leaves_nothing<T: Target>(outbox: &Outbox<T>) {
     let (worker, record) = one(outbox).await;
-    let (timeout, records) = (Duration::from_secs(60), [&record]);
+    let (timeout, records) = (Duration::from_secs(60), [&*record]);
     for _ in 0..8 {
         // More calls than the pool has connections: each connection comes back or is replaced.
         let runner = runner(outbox, Then::Hang, Completed::Delete);
@@ -256,7 +256,7 @@ pub(crate) async fn a_dropped_run_leaves_nothing<T: Target>(outbox: &Outbox<T>) 
 }
 
 /// Three records, the first of which has failed once before.
-async fn three<T: Target>(outbox: &Outbox<T>) -> (Worker, Vec<Record>) {
+async fn three<T: Target>(outbox: &Outbox<T>) -> (Worker, Vec<Arc<Record>>) {
     let ids = outbox.schedule_keys(&["order-1", "order-2", "order-3"]).await;
     let mut worker = outbox.join().await;
     worker.settle([(ids[0], 0, retry_after(Duration::ZERO))]).await;
@@ -269,7 +269,7 @@ async fn three<T: Target>(outbox: &Outbox<T>) -> (Worker, Vec<Record>) {
 
 pub(crate) async fn many_completions_are_one_transaction<T: Target>(outbox: &Outbox<T>) {
     let (worker, records) = three(outbox).await;
-    let all: Vec<&Record> = records.iter().collect();
+    let all: Vec<&Record> = records.iter().map(Arc::as_ref).collect();
     for then in [Then::Fail, Then::Panic, Then::Hang] {
         let refused = run_all(outbox, then, fence(&worker, 0), &all).await;
         assert!(matches!(refused, Transacted::Failed(_)), "{refused:?}");
@@ -290,7 +290,7 @@ pub(crate) async fn many_completions_are_archived_or_kept_too<T: Target>(outbox:
     for (counter, completed) in [Completed::Archive, Completed::Keep].into_iter().enumerate() {
         outbox.schedule_keys(&[&format!("order-{counter}"), &format!("ship-{counter}")]).await;
         let records = outbox.pending().await;
-        let records: Vec<&Record> = records.iter().collect();
+        let records: Vec<&Record> = records.iter().map(Arc::as_ref).collect();
         assert_eq!(records.len(), 2);
         let runner = runner(outbox, Then::Succeed, completed);
         let timeout = Duration::from_secs(10);
@@ -304,7 +304,7 @@ pub(crate) async fn many_completions_are_archived_or_kept_too<T: Target>(outbox:
 pub(crate) async fn one_record_settled_by_another_refuses_all<T: Target>(outbox: &Outbox<T>) {
     let (mut worker, records) = three(outbox).await;
     worker.settle([(records[2].delivery.id, 0, Change::Complete)]).await;
-    let all: Vec<&Record> = records.iter().collect();
+    let all: Vec<&Record> = records.iter().map(Arc::as_ref).collect();
     let refused = run_all(outbox, Then::Succeed, fence(&worker, 0), &all).await;
     assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
     assert!(!has_effect(outbox, "order-1").await);
@@ -316,7 +316,7 @@ pub(crate) async fn one_record_settled_by_another_refuses_all<T: Target>(outbox:
 pub(crate) async fn an_evicted_instance_commits_none_of_many<T: Target>(outbox: &Outbox<T>) {
     let (worker, records) = three(outbox).await;
     outbox.store.evict(worker.id, None).await.unwrap();
-    let all: Vec<&Record> = records.iter().collect();
+    let all: Vec<&Record> = records.iter().map(Arc::as_ref).collect();
     let refused = run_all(outbox, Then::Succeed, fence(&worker, 0), &all).await;
     assert!(matches!(refused, Transacted::Fenced), "{refused:?}");
     assert!(!has_effect(outbox, "order-1").await);
@@ -330,8 +330,8 @@ pub(crate) async fn a_transaction_completes_what_is_claimed_and_nothing_else<T: 
         |owner, source, lease| Claiming { owner, lease, source, handlers: Handlers::Every, limit: 10 };
     let pending = Source::Pending(Reading::Index { from: Partition::new(0).unwrap() });
     let states = States::default();
-    let runs = async |who, then, records: &[Record]| {
-        let records: Vec<&Record> = records.iter().collect();
+    let runs = async |who, then, records: &[Arc<Record>]| {
+        let records: Vec<&Record> = records.iter().map(Arc::as_ref).collect();
         let timeout = Duration::from_secs(10);
         let work = Work { records: &records, stopping: &[], states: &states, timeout, may_start: &|| true };
         runner(outbox, then, Completed::Delete).run_claimed(who, &work).await

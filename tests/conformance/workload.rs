@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -47,8 +48,9 @@ impl Handled {
         }
     }
 
-    fn handle_all(&mut self, records: &[Record], place: &HashMap<Uuid, usize>) -> Vec<Settlement> {
-        let change = |record: &Record| (record.delivery.id, record.failures(), self.handle(record, place));
+    fn handle_all(&mut self, records: &[Arc<Record>], place: &HashMap<Uuid, usize>) -> Vec<Settlement> {
+        let change =
+            |record: &Arc<Record>| (record.delivery.id, record.failures(), self.handle(record, place));
         records.iter().map(change).map(settlement).collect()
     }
 }

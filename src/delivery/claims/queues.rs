@@ -96,7 +96,7 @@ impl Queues {
         if let Some(Ok(paid_to)) = queue.entry.rate.map(|rate| rate.take(queue.paid_to, since)) {
             queue.paid_to = paid_to;
         }
-        Some(Run { entry: Arc::clone(&queue.entry), lanes: queue.take() })
+        Some(Run::new(Arc::clone(&queue.entry), queue.take()))
     }
 
     /// When the next record may run, if only the rate of its handler delays it.

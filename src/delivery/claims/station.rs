@@ -9,7 +9,7 @@ use crate::{
     delivery::{
         ERROR_PAUSE,
         config::DeliveryConfig,
-        outcome::{Landed, Outcome, Run},
+        outcome::{Outcome, Run},
         signals::{crashed, failed},
         work::Item,
     },
@@ -174,7 +174,7 @@ impl Claims {
 
     fn take_in(
         &mut self,
-        record: Record,
+        record: Arc<Record>,
         entry: Option<&Arc<Entry>>,
         ownership: &Ownership,
         (began, crashes): (Duration, u32),
@@ -190,7 +190,6 @@ impl Claims {
             }
             (Some(entry), Some(permit)) => {
                 let expires = record.delivery.expires_in.map(|left| began + left);
-                let record = Arc::new(record);
                 let item = Item { record, permit, stops_lane: false, care: Care::Usual, expires };
                 self.waiting.push(entry, item);
             }
@@ -218,12 +217,12 @@ impl Claims {
     }
 
     /// Adds the outcomes of a run.
-    pub(in crate::delivery) fn land(&mut self, landed: Landed, now: Instant) {
-        if !landed.goes_on {
-            self.waiting.end(landed.handler);
+    pub(in crate::delivery) fn land(&mut self, run: Run, now: Instant) {
+        if !run.goes_on {
+            self.waiting.end(run.entry.number);
         }
         // From the end, so that records that were not tried keep their places.
-        for (item, outcome) in landed.lanes.into_iter().rev().flat_map(|lane| lane.items.into_iter().rev()) {
+        for (item, outcome) in run.lanes.into_iter().rev().flat_map(|lane| lane.items.into_iter().rev()) {
             let (id, token) = (item.id(), item.record.delivery.generation.0);
             match outcome {
                 Outcome::Completed => self.end(id, token, ClaimEnd::Complete),
@@ -232,7 +231,7 @@ impl Claims {
                 Outcome::Untried if self.stopping => self.end(id, token, ClaimEnd::Release),
                 // A lapse has removed it.
                 Outcome::Untried if !self.holds(id, token) => {}
-                Outcome::Untried => self.waiting.put_back(landed.handler, item),
+                Outcome::Untried => self.waiting.put_back(run.entry.number, item),
                 Outcome::Aborted(error) => {
                     self.signals.push(Signal::StoreFailed { call: error.call, error: error.chain() });
                     let error = error.chain();
@@ -427,7 +426,8 @@ mod tests {
         rest.extend(found.split_off(found.len().min(wanted.limit)));
         *pending = rest;
         found.iter_mut().for_each(|record| record.delivery.generation = Generation(1));
-        Claimed { selected: found.len(), is_full: found.len() >= wanted.limit, crashes: 0, records: found }
+        let (selected, is_full) = (found.len(), found.len() >= wanted.limit);
+        Claimed { selected, is_full, crashes: 0, records: found.into_iter().map(Arc::new).collect() }
     }
 
     proptest! {
@@ -459,13 +459,11 @@ mod tests {
                         claims.admit(wanted, claimed, (&registry, &ownership), (Duration::ZERO, now));
                     }
                     prop_assert!(claims.held() <= 2 * batch);
-                    while let Some(Run { entry, lanes }) = claims.next_run(false, now) {
-                        let mut lanes = lanes;
-                        lanes.iter_mut().for_each(|lane| {
+                    while let Some(mut run) = claims.next_run(false, now) {
+                        run.lanes.iter_mut().for_each(|lane| {
                             lane.end(Outcome::Completed);
                         });
-                        let (handler, transactional) = (entry.number, false);
-                        claims.land(Landed { lanes, handler, transactional, goes_on: false }, now);
+                        claims.land(Run { goes_on: false, ..run }, now);
                     }
                     let outcomes = claims.next_outcomes(now);
                     let wrote = outcomes.is_some();
@@ -493,7 +491,7 @@ mod tests {
         let mut differ = |selected| {
             claims.want();
             let wanted = claims.next_claim(1, now).unwrap();
-            let records = vec![fixtures::record(1, "a"), fixtures::record(2, "b")];
+            let records = vec![fixtures::record(1, "a").into(), fixtures::record(2, "b").into()];
             let claimed = Claimed { records, selected, is_full: false, crashes: 0 };
             claims.admit(&wanted, claimed, (&registry, &ownership), (Duration::ZERO, now));
             claims.take_signals().into_iter().find_map(|signal| match signal {
@@ -538,11 +536,11 @@ mod tests {
         claims.admit(&wanted, claimed, (&registry, &ownership), (Duration::ZERO, now));
         assert!(claims.are_in_turn(false), "others have claimed what is between");
         let (one, two) = (claims.next_run(false, now).unwrap(), claims.next_run(false, now).unwrap());
-        let land = |claims: &mut Claims, Run { mut lanes, .. }: Run| {
-            lanes.iter_mut().for_each(|lane| {
+        let land = |claims: &mut Claims, mut run: Run| {
+            run.lanes.iter_mut().for_each(|lane| {
                 lane.end(Outcome::Completed);
             });
-            claims.land(Landed { lanes, handler: 0, transactional: false, goes_on: false }, now);
+            claims.land(Run { goes_on: false, ..run }, now);
         };
         land(&mut claims, one);
         assert!(claims.settles_soon(now) && claims.next_outcomes(now).is_none(), "the other one still runs");
@@ -558,7 +556,7 @@ mod tests {
         let (registry, ownership) = (fixtures::registry(|_| Ok(())), fixtures::owning_all());
         let (mut claims, now) = (claims(&DeliveryConfig::default()), Instant::now());
         let wanted = claims.next_claim(1, now).unwrap();
-        let records = vec![fixtures::record(1, "a"), fixtures::record(2, "a")];
+        let records = vec![fixtures::record(1, "a").into(), fixtures::record(2, "a").into()];
         let claimed = Claimed { selected: 2, records, ..Claimed::default() };
         claims.admit(&wanted, claimed, (&registry, &ownership), (Duration::ZERO, now));
         assert_eq!(claims.lost(&[1, 7]), 1);
@@ -576,7 +574,8 @@ mod tests {
         let (mut claims, now) = (claims(&config), Instant::now());
         claims.fire(now);
         let wanted = claims.next_claim(1, now).unwrap();
-        let claimed = Claimed { selected: 1, records: vec![fixtures::record(1, "a")], ..Claimed::default() };
+        let claimed =
+            Claimed { selected: 1, records: vec![fixtures::record(1, "a").into()], ..Claimed::default() };
         claims.admit(&wanted, claimed, (&registry, &ownership), (Duration::ZERO, now));
         let renewal = now + renew_after(config.claim_lease);
         assert_eq!(claims.next_timer(now + Duration::from_secs(1)), renewal);
@@ -598,7 +597,7 @@ mod tests {
             while let Some(wanted) = claims.next_claim(1, now) {
                 sources.push(wanted.source);
                 let records = match wanted.source {
-                    Source::Suspect => vec![fixtures::record(i64::from(crashes), "a")],
+                    Source::Suspect => vec![fixtures::record(i64::from(crashes), "a").into()],
                     _ => Vec::new(),
                 };
                 let claimed = Claimed { selected: records.len(), records, is_full: false, crashes };
@@ -629,15 +628,15 @@ mod tests {
         let (registry, ownership) = (fixtures::registry(|_| Ok(())), fixtures::owning_all());
         let (mut claims, now) = (claims(&DeliveryConfig::default()), Instant::now());
         let wanted = claims.next_claim(1, now).unwrap();
-        let records = vec![fixtures::record(1, "a"), fixtures::record(2, "a"), fixtures::record(3, "a")];
+        let records = (1..=3).map(|id| Arc::new(fixtures::record(id, "a"))).collect();
         let claimed = Claimed { selected: 3, is_full: false, crashes: 0, records };
         claims.admit(&wanted, claimed, (&registry, &ownership), (Duration::ZERO, now));
         let [done, untried] = [0, 1].map(|_| claims.next_run(false, now).unwrap());
         claims.lapse();
         assert_eq!((claims.held(), claims.next_run(false, now).is_none()), (0, true));
-        for (Run { mut lanes, .. }, outcome) in [(done, Outcome::Completed), (untried, Outcome::Untried)] {
-            lanes[0].items[0].1 = outcome;
-            claims.land(Landed { lanes, handler: 0, transactional: false, goes_on: false }, now);
+        for (mut run, outcome) in [(done, Outcome::Completed), (untried, Outcome::Untried)] {
+            run.lanes[0].items[0].1 = outcome;
+            claims.land(Run { goes_on: false, ..run }, now);
         }
         assert_eq!(claims.next_outcomes(now).map(|outcomes| outcomes.len()), Some(1));
         assert!(claims.next_run(false, now).is_none(), "what was not tried is not run without a claim");

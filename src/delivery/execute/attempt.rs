@@ -86,7 +86,9 @@ fn track_wait(record: &Record, step: Step, unavailable: bool, entry: &Entry, con
         }
         _ => context.targets.end(id, || context.clock.now()),
     };
-    told.into_iter().for_each(|signal| context.observers.emit(signal));
+    if let Some(signal) = told {
+        context.observers.emit(signal);
+    }
 }
 
 /// If the next record of a lane has expired, ends it as failed. Returns whether it did.
@@ -182,7 +184,8 @@ mod tests {
         let mut entry = fixtures::entry();
         Arc::get_mut(&mut entry).unwrap().fallback = Some(Arc::new(Counts(Arc::clone(&calls))));
         let (done, context) = (unbounded_channel().0, fixtures::context(&ownership));
-        let mut flight = Flight::new(fixtures::lanes(&ownership, 1), (0, false), None, &done);
+        let mut run = fixtures::run(&ownership, 1);
+        let mut flight = Flight::new(&mut run, None, &done);
         flight.begin(0, 1, context.clock.now());
         tokio::time::advance(Duration::from_secs(took)).await;
         ownership.renew(ownership.clock().now(), Duration::from_secs(30));
@@ -222,12 +225,11 @@ mod tests {
         let now = context.clock.now();
         for (expires, ends) in [(None, false), (Some(now + Duration::from_secs(1)), false), (Some(now), true)]
         {
-            let mut lanes = fixtures::lanes(&ownership, 2);
-            lanes[0].items[0].0.expires = expires;
-            let mut flight = Flight::new(lanes, (0, false), None, &done);
+            let mut run = fixtures::run(&ownership, 2);
+            run.lanes[0].items[0].0.expires = expires;
+            let mut flight = Flight::new(&mut run, None, &done);
             assert_eq!(end_expired(&mut flight, &entry, 0, &context).await, ends, "{expires:?}");
-            let landed = flight.land();
-            match &landed.lanes[0].items[0].1 {
+            match &run.lanes[0].items[0].1 {
                 Outcome::Changed(change) if ends => {
                     assert!(matches!(&**change, Change::Fail { counted: false, .. }), "{change:?}");
                 }
@@ -272,7 +274,8 @@ mod tests {
         let observers = Observers(Arc::new(vec![Arc::<SignalLog>::clone(&log)]));
         let context = ExecContext { observers, ..fixtures::context(&ownership) };
         let entry = fixtures::entry();
-        let mut flight = Flight::new(fixtures::lanes(&ownership, 1), (0, false), None, &done);
+        let mut run = fixtures::run(&ownership, 1);
+        let mut flight = Flight::new(&mut run, None, &done);
         flight.begin(0, 1, context.clock.now());
         let mut record = fixtures::record(1, "a");
         record.delivery.attempt = failures + 1;
@@ -313,7 +316,8 @@ mod tests {
         let (began, mut led_to) = (context.clock.now(), Vec::new());
         for (call, at) in calls.iter().enumerate() {
             tokio::time::advance(began + Duration::from_secs(*at) - context.clock.now()).await;
-            let mut flight = Flight::new(fixtures::lanes(&ownership, 1), (0, false), None, &done);
+            let mut run = fixtures::run(&ownership, 1);
+            let mut flight = Flight::new(&mut run, None, &done);
             flight.begin(0, 1, context.clock.now());
             let mut record = fixtures::record(1, "a");
             record.delivery.age = age;

@@ -3,18 +3,20 @@
 
 use super::context::ExecContext;
 use crate::{
-    handler::{BatchCall, BatchResults, Call, Context, Entry, Failure, FallbackCall, HandlerError, guarded},
+    handler::{
+        BatchCall, BatchResults, Call, Context, Entry, Failure, FallbackCall, Guarded, HandlerError, guarded,
+    },
     record::Record,
 };
 
 /// Calls the handler with one record.
-pub(super) async fn handle(
-    call: &dyn Call,
-    record: &Record,
+pub(super) fn handle<'a>(
+    call: &'a dyn Call,
+    record: &'a Record,
     entry: &Entry,
-    context: &ExecContext,
-) -> Result<(), HandlerError> {
-    guarded(entry.timeout, || call.call(Context::new(record, &context.states))).await?
+    context: &'a ExecContext,
+) -> Guarded<'a, Result<(), HandlerError>> {
+    guarded(entry.timeout, || call.call(Context::new(record, &context.states)))
 }
 
 /// Calls the handler with several records. If the call fails as a whole, its first record fails. If the call

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     delivery::{
         config::DeliveryConfig,
-        outcome::{Landed, Report, Run},
+        outcome::{Report, Run},
     },
     instance::InstanceId,
     rules::pacing::{self, Pace},
@@ -41,7 +41,7 @@ pub(in crate::delivery) struct ExecutorSetup<'a> {
 /// An event in the tasks of the executor.
 pub(in crate::delivery) enum Event {
     /// Runs have ended or have reported a part of their records.
-    Landed(Vec<Landed>),
+    Landed(Vec<Report>),
     /// Tasks have ended. `panicked`: at least one of them panicked, by a fault of the library.
     TasksEnded { panicked: bool },
     /// A fence row is free: a transactional run may start.
@@ -70,8 +70,6 @@ pub(in crate::delivery) struct Executor {
     done: mpsc::UnboundedSender<Report>,
     /// The receiver of the reports. Emptied by `next`.
     reports: mpsc::UnboundedReceiver<Report>,
-    /// A buffer for reports. Filled and emptied by `next`.
-    received: Vec<Report>,
     /// The fence rows of transactional runs. Taken by `start`, returned by the drop of a slot.
     slots: Arc<SlotPool>,
     /// Nudged by the slot pool when a fence row is free again.
@@ -98,7 +96,6 @@ impl Executor {
             tasks: JoinSet::new(),
             done,
             reports,
-            received: Vec::new(),
             slots: Arc::new(slots),
             freed,
             evicted,
@@ -109,41 +106,40 @@ impl Executor {
     /// its argument is true. Many short runs share a task and report together: a task and a report per run
     /// would cost more than a short handler.
     pub(in crate::delivery) fn start(&mut self, mut next_run: impl FnMut(bool) -> Option<Run>) {
-        let mut runs = Vec::new();
+        let mut together = Together::new(self.done.clone());
         while self.plain_runs < self.concurrency {
             let Some(run) = next_run(false) else { break };
             self.plain_runs += 1;
-            self.collect(&mut runs, run, None);
+            self.collect(&mut together, run, None);
         }
         while let Some(slot) = self.slots.slot() {
             let Some(run) = next_run(true) else { break };
-            self.collect(&mut runs, run, Some(slot));
+            self.collect(&mut together, run, Some(slot));
         }
-        self.spawn(runs);
+        self.spawn(together);
     }
 
     /// Adds a run to those of the next task, and starts the task when it is full. A run with a tracked call
     /// gets a task of its own.
-    fn collect(&mut self, runs: &mut Vec<(Run, Option<Slot>)>, run: Run, slot: Option<Slot>) {
+    #[inline]
+    fn collect(&mut self, together: &mut Together, run: Run, slot: Option<Slot>) {
         if let Some(record) = to_track(&run) {
-            let together = Together::new(vec![(run, slot)], self.done.clone());
+            let mut together = Together::new(self.done.clone());
+            together.push(run, slot, 1);
             let store = (Arc::clone(&self.store), self.instance);
             self.tasks.spawn(fly_tracked(together, record, store, Arc::clone(&self.context)));
             return;
         }
         let share = pacing::runs_per_task(self.pace);
-        if runs.is_empty() {
-            runs.reserve_exact(share);
-        }
-        runs.push((run, slot));
-        if runs.len() >= share {
-            self.spawn(std::mem::take(runs));
+        together.push(run, slot, share);
+        if together.len() >= share {
+            let next = Together::new(self.done.clone());
+            self.spawn(std::mem::replace(together, next));
         }
     }
 
-    fn spawn(&mut self, runs: Vec<(Run, Option<Slot>)>) {
-        if !runs.is_empty() {
-            let together = Together::new(runs, self.done.clone());
+    fn spawn(&mut self, together: Together) {
+        if together.len() > 0 {
             self.tasks.spawn(fly(together, Arc::clone(&self.context)));
         }
     }
@@ -166,19 +162,18 @@ impl Executor {
 
     /// Waits for the next event. Cancel safe.
     pub(in crate::delivery) async fn next(&mut self) -> Event {
+        let mut reports = Vec::new();
         tokio::select! {
-            count = self.reports.recv_many(&mut self.received, REPORTS) => {
+            count = self.reports.recv_many(&mut reports, REPORTS) => {
                 debug_assert!(count > 0, "the sender is kept beside the receiver");
-                let mut landed = Vec::with_capacity(self.received.len());
-                for Report { runs, pace } in self.received.drain(..) {
-                    if let Some(Pace { mean, waits }) = pace {
+                for Report { runs, pace } in &reports {
+                    if let Some(Pace { mean, waits }) = *pace {
                         self.pace = Pace { mean: (self.pace.mean + mean) / 2, waits };
                     }
-                    let ended = runs.iter().filter(|run| !run.goes_on && !run.transactional).count();
-                    self.plain_runs = self.plain_runs.saturating_sub(ended);
-                    landed.extend(runs);
+                    let is_over = |run: &&Run| !run.goes_on && !run.entry.form.is_transactional();
+                    self.plain_runs = self.plain_runs.saturating_sub(runs.iter().filter(is_over).count());
                 }
-                Event::Landed(landed)
+                Event::Landed(reports)
             }
             Some(ended) = self.tasks.join_next() => {
                 let is_panic = |ended: Result<(), JoinError>| ended.is_err_and(|error| error.is_panic());
@@ -253,7 +248,7 @@ mod tests {
                     });
                     let lanes = smallvec::smallvec![LaneRun::new(LaneId(lane as u32), records)];
                     let entry = Arc::clone(registry.entry("h", "t").unwrap());
-                    waiting.push_back(Run { entry, lanes });
+                    waiting.push_back(Run::new(entry, lanes));
                 }
                 let mut reported: BTreeMap<i64, u32> = BTreeMap::new();
                 let (mut over, mut events) = (0, 0);
@@ -266,7 +261,7 @@ mod tests {
                     }
                     events += 1;
                     let Event::Landed(landed) = executor.next().await else { continue };
-                    for lane in landed.into_iter().flat_map(|landed| landed.lanes) {
+                    for lane in landed.into_iter().flat_map(|report| report.runs).flat_map(|run| run.lanes) {
                         over += usize::from(lane.over);
                         for (item, outcome) in lane.items {
                             assert!(!matches!(outcome, Outcome::Aborted(_) | Outcome::Written));
@@ -305,16 +300,16 @@ mod tests {
         let mut executor = executor(&ownership);
         let registry = fixtures::registry_of(Registration::single("h", RecordTypes::all(), Hangs));
         let entry = Arc::clone(registry.entry("h", "t").unwrap());
-        let mut run = Some(Run { entry, lanes: fixtures::lanes(&ownership, 2) });
+        let mut run = Some(Run::new(entry, fixtures::lanes(&ownership, 2)));
         executor.start(|transactional| if transactional { None } else { run.take() });
         tokio::task::yield_now().await;
         let began = tokio::time::Instant::now();
         executor.cancel_all();
         let landed = loop {
-            match executor.next().await {
-                Event::Landed(landed) if landed.iter().all(|landed| landed.lanes.is_empty()) => {}
-                Event::Landed(mut landed) => break landed.remove(0),
-                _ => {}
+            let Event::Landed(reports) = executor.next().await else { continue };
+            let mut runs = reports.into_iter().flat_map(|report| report.runs);
+            if let Some(run) = runs.find(|run| !run.lanes.is_empty()) {
+                break run;
             }
         };
         let items = &landed.lanes[0].items;

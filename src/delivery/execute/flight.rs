@@ -1,18 +1,17 @@
-//! A flight: a run under way. It owns its records until it has reported the outcome of each.
-//!
-//! Every end of the task of a flight leads to a report: the last record, a lapsed lease, a panic around the
-//! flight, a cancellation before the first poll. The report has the known outcomes, and lists all other records as
-//! untried or lost. No outcome is lost, and no lane stays marked as running.
+//! A flight: a run under way. The run stays in its place in memory; the flight writes the outcomes there.
 
-use std::{future::Future, pin::pin, task::Poll, time::Duration};
+use std::{future::Future, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use smallvec::SmallVec;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::slot::Slot;
-use crate::delivery::{
-    outcome::{Landed, LaneRun, Outcome, Report},
-    work::Item,
+use crate::{
+    delivery::{
+        outcome::{LaneRun, Outcome, Report, Run},
+        work::Item,
+    },
+    handler::Entry,
 };
 
 /// The longest time that an outcome waits for its report while later calls of its run go on. A longer time
@@ -21,19 +20,15 @@ const REPORTED_WITHIN: Duration = Duration::from_millis(50);
 
 /// A run under way.
 pub(super) struct Flight<'a> {
-    /// The records that are not reported. Changed by the begin and end of each call, taken by the last
-    /// report.
-    lanes: SmallVec<[LaneRun; 1]>,
+    /// The records that are not reported. Changed by the begin and end of each call.
+    lanes: &'a mut SmallVec<[LaneRun; 1]>,
+    /// The entry of the handler, for the reports of parts. Never changes.
+    entry: &'a Arc<Entry>,
     /// The sender for reports. Borrowed from the task: two threads in turn would count a clone up and down.
     /// Never changes.
     done: &'a UnboundedSender<Report>,
-    /// The fence row of a transactional run. Set before the run starts; `None` during a transaction and after
-    /// the last report.
+    /// The fence row of a transactional run. Set before the run starts; `None` during a transaction.
     slot: Option<Slot>,
-    /// The number of the handler in the registry. Never changes.
-    handler: usize,
-    /// Whether the handler is transactional. Never changes.
-    transactional: bool,
     /// Whether an outcome waits for its report. Set by `end`, cleared by `report`.
     unreported: bool,
     /// Since when an outcome waits for its report, on the clock. Set by the `begin` after that outcome,
@@ -41,29 +36,18 @@ pub(super) struct Flight<'a> {
     unreported_since: Option<Duration>,
     /// When the call under way began, on the clock. Set by `begin`.
     started: Duration,
-    /// Whether all records were reported or handed over. Set by `take`.
-    over: bool,
 }
 
 impl<'a> Flight<'a> {
-    pub(super) fn new(
-        lanes: SmallVec<[LaneRun; 1]>,
-        (handler, transactional): (usize, bool),
-        slot: Option<Slot>,
-        done: &'a UnboundedSender<Report>,
-    ) -> Self {
-        let (unreported, unreported_since) = (false, None);
-        Self {
-            lanes,
-            done,
-            slot,
-            handler,
-            transactional,
-            unreported,
-            unreported_since,
-            started: Duration::ZERO,
-            over: false,
-        }
+    pub(super) fn new(run: &'a mut Run, slot: Option<Slot>, done: &'a UnboundedSender<Report>) -> Self {
+        let Run { entry, lanes, .. } = run;
+        let (unreported, unreported_since, started) = (false, None, Duration::ZERO);
+        Self { lanes, entry, done, slot, unreported, unreported_since, started }
+    }
+
+    /// The entry of the handler.
+    pub(super) fn entry(&self) -> &'a Entry {
+        self.entry
     }
 
     pub(super) fn lanes(&self) -> usize {
@@ -145,36 +129,9 @@ impl<'a> Flight<'a> {
     fn report(&mut self) {
         (self.unreported, self.unreported_since) = (false, None);
         let lanes = self.lanes.iter_mut().filter_map(LaneRun::ended).collect();
-        self.send(Landed { lanes, handler: self.handler, transactional: self.transactional, goes_on: true });
-    }
-
-    fn send(&self, landed: Landed) {
+        let part = Run::new(Arc::clone(self.entry), lanes);
         // The send fails only if the dispatcher is gone; then this task is about to be cancelled.
-        let _ = self.done.send(Report { runs: vec![landed], pace: None });
-    }
-
-    /// Ends the run. Returns all records that were not reported.
-    pub(super) fn land(mut self) -> Landed {
-        self.take()
-    }
-
-    fn take(&mut self) -> Landed {
-        self.over = true;
-        // Frees the fence row before the report, because the report lets the next transactional run start.
-        self.slot = None;
-        let mut lanes = std::mem::take(&mut self.lanes);
-        lanes.retain(|lane| !lane.over);
-        lanes.iter_mut().for_each(|lane| lane.over = true);
-        Landed { lanes, handler: self.handler, transactional: self.transactional, goes_on: false }
-    }
-}
-
-impl Drop for Flight<'_> {
-    fn drop(&mut self) {
-        if !self.over {
-            let landed = self.take();
-            self.send(landed);
-        }
+        let _ = self.done.send(Report { runs: vec![part], pace: None });
     }
 }
 
@@ -185,59 +142,61 @@ mod tests {
     use super::*;
     use crate::delivery::fixtures;
 
-    fn lanes(count: i64) -> SmallVec<[LaneRun; 1]> {
-        fixtures::lanes(&fixtures::owning_all(), count)
+    fn run(count: i64) -> Run {
+        fixtures::run(&fixtures::owning_all(), count)
     }
 
-    /// The outcomes of the next report as words, and whether the run goes on.
-    fn reported(reports: &mut UnboundedReceiver<Report>) -> (Vec<&'static str>, bool) {
-        let mut report = reports.try_recv().unwrap();
-        let Landed { lanes, goes_on, .. } = report.runs.remove(0);
-        let words = lanes.iter().flat_map(|lane| &lane.items).map(|(_, outcome)| match outcome {
+    /// The outcomes of a run as words.
+    fn words(run: &Run) -> Vec<&'static str> {
+        let outcomes = run.lanes.iter().flat_map(|lane| &lane.items).map(|(_, outcome)| match outcome {
             Outcome::Completed | Outcome::Changed(_) => "write",
             Outcome::Written => "written",
             Outcome::Untried => "untried",
             Outcome::Aborted(_) => "aborted",
             Outcome::Lost => "lost",
         });
-        (words.collect(), goes_on)
+        outcomes.collect()
+    }
+
+    /// The outcomes that are left at the end of a run.
+    fn left(mut run: Run) -> Vec<&'static str> {
+        run.end();
+        assert!(run.lanes.iter().all(|lane| lane.over));
+        words(&run)
+    }
+
+    /// The outcomes of the next report, of a run that goes on.
+    fn reported(reports: &mut UnboundedReceiver<Report>) -> Vec<&'static str> {
+        let report = reports.try_recv().unwrap();
+        assert!(report.runs[0].goes_on);
+        words(&report.runs[0])
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_flight_that_never_began_gives_its_records_back() {
-        let (done, mut reports) = unbounded_channel();
-        let flight = Flight::new(lanes(2), (0, false), None, &done);
-        drop(flight);
-        assert_eq!(reported(&mut reports), (vec!["untried", "untried"], false));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_flight_that_is_cut_off_reports_what_has_ended() {
-        let (done, mut reports) = unbounded_channel();
-        let mut flight = Flight::new(lanes(3), (0, false), None, &done);
+    async fn a_flight_that_is_cut_off_leaves_what_has_ended() {
+        let (done, mut run) = (unbounded_channel().0, run(3));
+        let mut flight = Flight::new(&mut run, None, &done);
         flight.begin(0, 1, Duration::ZERO);
         flight.end(0, Outcome::Completed);
         flight.begin(0, 1, Duration::from_millis(1));
         assert_eq!(flight.started(), Duration::from_millis(1));
-        drop(flight);
-        assert_eq!(reported(&mut reports), (vec!["write", "lost", "untried"], false));
+        assert_eq!(left(run), ["write", "lost", "untried"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_rolled_back_is_not_lost() {
-        let (done, mut reports) = unbounded_channel();
-        let mut flight = Flight::new(lanes(3), (0, false), None, &done);
+        let (done, mut run) = (unbounded_channel().0, run(3));
+        let mut flight = Flight::new(&mut run, None, &done);
         flight.begin(0, 3, Duration::ZERO);
         flight.take_back(0);
         flight.begin(0, 1, Duration::ZERO);
-        drop(flight);
-        assert_eq!(reported(&mut reports), (vec!["lost", "untried", "untried"], false));
+        assert_eq!(left(run), ["lost", "untried", "untried"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_has_ended_is_reported_while_a_call_waits() {
-        let (done, mut reports) = unbounded_channel();
-        let mut flight = Flight::new(lanes(3), (0, false), None, &done);
+        let ((done, mut reports), mut run) = (unbounded_channel(), run(3));
+        let mut flight = Flight::new(&mut run, None, &done);
         for at in [0, 1] {
             flight.begin(0, 1, Duration::from_millis(at));
             flight.end(0, Outcome::Completed);
@@ -245,34 +204,33 @@ mod tests {
         flight.begin(0, 1, Duration::from_millis(2));
         let waited = tokio::time::timeout(REPORTED_WITHIN, flight.wait(std::future::pending::<()>()));
         assert!(waited.await.is_err());
-        assert_eq!(reported(&mut reports), (vec!["write", "write"], true));
+        assert_eq!(reported(&mut reports), ["write", "write"]);
         flight.end(0, Outcome::Completed);
-        drop(flight);
-        assert_eq!(reported(&mut reports), (vec!["write"], false));
+        assert_eq!(left(run), ["write"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_lane_that_may_not_go_on_is_reported_as_a_whole() {
-        let (done, mut reports) = unbounded_channel();
-        let mut flight = Flight::new(lanes(3), (0, false), None, &done);
+        let ((done, mut reports), mut run) = (unbounded_channel(), run(3));
+        let mut flight = Flight::new(&mut run, None, &done);
         flight.begin(0, 3, Duration::ZERO);
         flight.end(0, Outcome::Lost);
         flight.stop(0);
         flight.report();
-        assert_eq!(reported(&mut reports), (vec!["lost", "untried", "untried"], true));
-        drop(flight);
-        assert_eq!(reported(&mut reports), (vec![], false), "nothing is told twice");
+        assert_eq!(reported(&mut reports), ["lost", "untried", "untried"]);
+        run.end();
+        assert!(run.lanes.is_empty(), "nothing is told twice");
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_has_ended_is_reported_between_calls_that_are_slow_together() {
-        let (done, mut reports) = unbounded_channel();
-        let mut flight = Flight::new(lanes(4), (0, false), None, &done);
+        let ((done, mut reports), mut run) = (unbounded_channel(), run(4));
+        let mut flight = Flight::new(&mut run, None, &done);
         for at in [0, 30, 60, 90] {
             flight.begin(0, 1, Duration::from_millis(at));
             flight.end(0, Outcome::Completed);
         }
         // The outcomes are known at 30 ms. The first call after 80 ms reports them.
-        assert_eq!(reported(&mut reports), (vec!["write", "write", "write"], true));
+        assert_eq!(reported(&mut reports), ["write", "write", "write"]);
     }
 }

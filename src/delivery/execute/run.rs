@@ -41,7 +41,7 @@ async fn run_lane(
         flight.begin(lane, 1, started);
         let result = match has_expired {
             true => Err(HandlerError::expired()),
-            false => flight.wait(handle(call, &record, entry, context)).await,
+            false => flight.wait(handle(call, &record, entry, context)).await.flatten(),
         };
         let outcome = decide(flight, lane, entry, &record, result, context).await;
         flight.end(lane, outcome);
@@ -106,7 +106,7 @@ mod tests {
     use crate::{
         delivery::{
             fixtures,
-            outcome::{LaneRun, Outcome},
+            outcome::{LaneRun, Outcome, Run},
             work::LaneId,
         },
         handler::{BatchResults, BoxFuture, RecordTypes, Registration, States},
@@ -126,10 +126,10 @@ mod tests {
             Ok(())
         });
         let done = unbounded_channel().0;
-        let mut flight = Flight::new(fixtures::lanes(&ownership, 3), (0, false), None, &done);
+        let mut three = fixtures::run(&ownership, 3);
+        let mut flight = Flight::new(&mut three, None, &done);
         run(&mut flight, registry.entry("h", "t").unwrap(), &fixtures::context(&ownership)).await;
-        let landed = flight.land();
-        let untried = landed.lanes[0].items.iter().filter(|item| matches!(item.1, Outcome::Untried)).count();
+        let untried = three.lanes[0].items.iter().filter(|item| matches!(item.1, Outcome::Untried)).count();
         (*called.lock().unwrap(), untried)
     }
 
@@ -155,14 +155,14 @@ mod tests {
             Ok(())
         });
         let (done, context) = (unbounded_channel().0, fixtures::context(&ownership));
-        let mut lanes = fixtures::lanes(&ownership, 4);
+        let mut four = fixtures::run(&ownership, 4);
         for (at, left) in [(1, 1), (2, 0)] {
-            lanes[0].items[at].0.expires = Some(context.clock.now() + std::time::Duration::from_secs(left));
+            four.lanes[0].items[at].0.expires =
+                Some(context.clock.now() + std::time::Duration::from_secs(left));
         }
-        let mut flight = Flight::new(lanes, (0, false), None, &done);
+        let mut flight = Flight::new(&mut four, None, &done);
         run(&mut flight, registry.entry("h", "t").unwrap(), &context).await;
-        let landed = flight.land();
-        let [(_, one), (_, two), (_, three), (_, four)] = &landed.lanes[0].items[..] else { panic!() };
+        let [(_, one), (_, two), (_, three), (_, four)] = &four.lanes[0].items[..] else { panic!() };
         assert!(matches!((one, two, four), (Outcome::Completed, Outcome::Completed, Outcome::Untried)));
         let Outcome::Changed(change) = three else { panic!("{three:?}") };
         assert!(matches!(&**change, Change::Fail { counted: false, .. }), "{change:?}");
@@ -213,10 +213,10 @@ mod tests {
             });
             LaneRun::new(LaneId(lane), items)
         });
-        let mut flight = Flight::new(lanes.into_iter().collect(), (0, false), None, &done);
+        let mut batch = Run::new(fixtures::entry(), lanes.into_iter().collect());
+        let mut flight = Flight::new(&mut batch, None, &done);
         run(&mut flight, registry.entry("h", "t").unwrap(), &context).await;
-        let landed = flight.land();
-        let words = landed.lanes.iter().flat_map(|lane| &lane.items).map(|(_, outcome)| match outcome {
+        let words = batch.lanes.iter().flat_map(|lane| &lane.items).map(|(_, outcome)| match outcome {
             Outcome::Completed => "completed",
             Outcome::Changed(change) if matches!(**change, Change::Retry { .. }) => "retry",
             Outcome::Changed(change) if matches!(**change, Change::Fail { .. }) => "failed",

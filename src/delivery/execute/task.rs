@@ -1,97 +1,118 @@
-//! Flights that share a task. Flights that end together are reported together.
+//! The runs of one task. Runs that end together are reported together.
+//!
+//! Every end of a task leads to reports of all its runs: their last records, a lapsed lease, a panic around a
+//! flight, a cancellation before the first poll. A report has the known outcomes, and lists all other records
+//! as untried or lost. No outcome is lost, and no lane stays marked as running.
 
-use std::{mem::replace, sync::Arc, task::Poll};
+use std::{
+    mem::{replace, take},
+    sync::Arc,
+    task::Poll,
+};
 
 use futures::{StreamExt, future::OptionFuture, stream::FuturesUnordered};
 use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 
 use super::{context::ExecContext, flight::Flight, run::run, slot::Slot};
 use crate::{
-    delivery::outcome::{Landed, Report, Run},
+    delivery::outcome::{Report, Run},
     rules::pacing::Pace,
 };
 
-/// The most flights in one report, of those that have waited.
+/// The most runs in one report, of those that have waited.
 const REPORTED_TOGETHER: usize = 32;
 
-/// Flights that have landed and are not reported. Dropping the arrivals reports them, so that every end of the task does.
-struct Arrivals<'a> {
-    /// Pushed when a flight lands, emptied by each report.
-    flights: Vec<Landed>,
-    /// The sender for reports. Never changes.
-    done: &'a UnboundedSender<Report>,
-}
-
-impl Arrivals<'_> {
-    fn report(&mut self, pace: Option<Pace>) {
-        let flights = std::mem::take(&mut self.flights);
-        // The send fails only if the dispatcher is gone; then this task is about to be cancelled.
-        let _ = self.done.send(Report { runs: flights, pace });
-    }
-}
-
-impl Drop for Arrivals<'_> {
-    fn drop(&mut self) {
-        if !self.flights.is_empty() {
-            self.report(None);
-        }
-    }
-}
-
-/// Runs of one task that have not begun. Dropping them reports all their records as untried.
+/// The runs of one task. Dropping them reports all that were not reported.
 pub(super) struct Together {
-    /// Taken one by one, each when its flight begins.
-    runs: std::vec::IntoIter<(Run, Option<Slot>)>,
+    /// Runs are pushed before the task starts. Each run stays in its place until it is reported: copies of a
+    /// run cost as much as a short handler.
+    runs: Vec<Run>,
+    /// The fence rows of the transactional runs, in the order of those. Taken one by one, each when its flight
+    /// begins.
+    slots: Vec<Slot>,
     /// The sender for reports. Never changes.
     done: UnboundedSender<Report>,
 }
 
 impl Together {
-    pub(super) fn new(runs: Vec<(Run, Option<Slot>)>, done: UnboundedSender<Report>) -> Self {
-        Self { runs: runs.into_iter(), done }
+    pub(super) fn new(done: UnboundedSender<Report>) -> Self {
+        Self { runs: Vec::new(), slots: Vec::new(), done }
+    }
+
+    /// Adds a run, with a fence row if it is transactional. `most` runs are expected in all.
+    #[inline]
+    pub(super) fn push(&mut self, run: Run, slot: Option<Slot>, most: usize) {
+        if self.runs.is_empty() {
+            self.runs.reserve_exact(most);
+        }
+        self.runs.push(run);
+        self.slots.extend(slot);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.runs.len()
     }
 }
 
 impl Drop for Together {
     fn drop(&mut self) {
-        for (Run { entry, lanes }, slot) in self.runs.by_ref() {
-            drop(Flight::new(lanes, (entry.number, entry.form.is_transactional()), slot, &self.done));
+        // Frees the fence rows before the report, because the report lets the next transactional runs start.
+        self.slots.clear();
+        let mut runs = take(&mut self.runs);
+        runs.retain(|run| run.goes_on);
+        if !runs.is_empty() {
+            runs.iter_mut().for_each(Run::end);
+            report(&self.done, runs, None);
         }
     }
+}
+
+fn report(done: &UnboundedSender<Report>, runs: Vec<Run>, pace: Option<Pace>) {
+    // The send fails only if the dispatcher is gone; then this task is about to be cancelled.
+    let _ = done.send(Report { runs, pace });
 }
 
 /// Runs all runs of a task concurrently. Each run is polled until it waits, before the next one begins.
 pub(super) async fn fly(mut together: Together, context: Arc<ExecContext>) {
-    let (began, count) = (Instant::now(), together.runs.len() as u32);
-    let done = together.done.clone();
-    let mut arrivals = Arrivals { flights: Vec::with_capacity(together.runs.len()), done: &done };
+    let (began, count) = (Instant::now(), together.len() as u32);
+    let Together { runs, slots, done } = &mut together;
+    let mut slots = take(slots).into_iter();
+    let mut landed = Vec::with_capacity(runs.len());
     let waiting = FuturesUnordered::new();
     // A flight that ends at its first poll leaves its place on the heap to the next one.
     let mut place = Box::pin(OptionFuture::from(None));
-    for (run, slot) in together.runs.by_ref() {
-        place.as_mut().set(Some(one(run, slot, &context, &done)).into());
+    for run in runs.iter_mut() {
+        let slot = if run.entry.form.is_transactional() { slots.next() } else { None };
+        place.as_mut().set(Some(one(run, slot, &context, done)).into());
         match futures::poll!(place.as_mut()) {
-            Poll::Ready(landed) => arrivals.flights.extend(landed),
+            Poll::Ready(run) => landed.extend(run),
             Poll::Pending => waiting.push(replace(&mut place, Box::pin(None.into()))),
         }
     }
-    arrivals.report(Some(Pace { mean: began.elapsed() / count.max(1), waits: !waiting.is_empty() }));
+    let pace = Some(Pace { mean: began.elapsed() / count.max(1), waits: !waiting.is_empty() });
+    if waiting.is_empty() {
+        drop((waiting, place));
+        runs.iter_mut().for_each(Run::end);
+        return report(done, take(runs), pace);
+    }
+    report(done, landed.into_iter().map(Run::take).collect(), pace);
     let mut waiting = waiting.ready_chunks(REPORTED_TOGETHER);
     while let Some(landed) = waiting.next().await {
-        arrivals.flights.extend(landed.into_iter().flatten());
-        arrivals.report(None);
+        report(done, landed.into_iter().flatten().map(Run::take).collect(), None);
     }
 }
 
-async fn one(
-    Run { entry, lanes }: Run,
+async fn one<'a>(
+    of: &'a mut Run,
     slot: Option<Slot>,
-    context: &ExecContext,
-    done: &UnboundedSender<Report>,
-) -> Landed {
-    let mut flight = Flight::new(lanes, (entry.number, entry.form.is_transactional()), slot, done);
-    run(&mut flight, &entry, context).await;
-    flight.land()
+    context: &'a ExecContext,
+    done: &'a UnboundedSender<Report>,
+) -> &'a mut Run {
+    let mut flight = Flight::new(of, slot, done);
+    let entry = flight.entry();
+    run(&mut flight, entry, context).await;
+    drop(flight);
+    of
 }
 
 #[cfg(test)]
@@ -106,28 +127,39 @@ mod tests {
         handler::{BoxFuture, Call, Context, HandlerError, RecordTypes, Registration},
     };
 
+    /// Runs in a task that reports to `done`.
+    fn together(done: &UnboundedSender<Report>, runs: impl IntoIterator<Item = Run>) -> Together {
+        let mut together = Together::new(done.clone());
+        runs.into_iter().for_each(|run| together.push(run, None, 1));
+        together
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_task_that_was_never_polled_gives_its_runs_back() {
         let (done, mut reports) = unbounded_channel();
         let ownership = fixtures::owning_all();
         let context = Arc::new(fixtures::context(&ownership));
-        let lanes = fixtures::lanes(&ownership, 1);
-        let runs = vec![(Run { entry: fixtures::entry(), lanes }, None)];
-        drop(fly(Together::new(runs, done), context));
+        drop(fly(together(&done, [fixtures::run(&ownership, 1)]), context));
         let report = reports.try_recv().unwrap();
         assert!(matches!(report.runs[0].lanes[0].items[0].1, Outcome::Untried));
-        assert!(report.runs[0].lanes[0].over);
+        assert!(report.runs[0].lanes[0].over && !report.runs[0].goes_on);
     }
 
-    /// The reports of flights that have landed when a panic ends their task.
+    /// A task ends while one run waits, another has landed and was reported, and a third has landed since.
     #[tokio::test(start_paused = true)]
-    async fn what_has_landed_is_reported_whatever_ends_the_task() {
+    async fn what_was_not_reported_is_reported_whatever_ends_the_task() {
         let (done, mut reports) = unbounded_channel();
-        let lanes = fixtures::lanes(&fixtures::owning_all(), 1);
-        let landed = Flight::new(lanes, (0, false), None, &done).land();
-        drop(Arrivals { flights: vec![landed], done: &done });
-        assert_eq!(reports.try_recv().unwrap().runs.len(), 1);
-        drop(Arrivals { flights: Vec::new(), done: &done });
+        let ownership = fixtures::owning_all();
+        let [waiting, mut landed, mut reported] = [3, 2, 1].map(|count| fixtures::run(&ownership, count));
+        landed.lanes[0].end(Outcome::Completed);
+        reported.take();
+        drop(together(&done, [waiting, reported, landed]));
+        let report = reports.try_recv().unwrap();
+        assert!(report.runs.iter().all(|run| !run.goes_on));
+        let counts: Vec<usize> = report.runs.iter().map(|run| run.lanes[0].items.len()).collect();
+        assert_eq!(counts, [3, 2]);
+        assert!(matches!(report.runs[1].lanes[0].items[0].1, Outcome::Completed));
+        drop(together(&done, []));
         assert!(reports.try_recv().is_err(), "there is nothing to report");
     }
 
@@ -137,9 +169,9 @@ mod tests {
         let (done, mut reports) = unbounded_channel();
         let ownership = fixtures::owning_all();
         let context = Arc::new(fixtures::context(&ownership));
-        let run = || (Run { entry: fixtures::entry(), lanes: fixtures::lanes(&ownership, 1) }, None);
+        let runs = [(); 3].map(|()| fixtures::run(&ownership, 1));
         let began = Instant::now();
-        fly(Together::new(vec![run(), run(), run()], done), context).await;
+        fly(together(&done, runs), context).await;
         let took = began.elapsed();
         let first = reports.try_recv().unwrap();
         assert_eq!(first.runs.len(), 3);
@@ -171,8 +203,8 @@ mod tests {
         let context = Arc::new(fixtures::context(&ownership));
         let registry = fixtures::registry_of(Registration::single("h", RecordTypes::all(), Waits));
         let entry = Arc::clone(registry.entry("h", "t").unwrap());
-        let run = (Run { entry, lanes: fixtures::lanes(&ownership, 1) }, None);
-        fly(Together::new(vec![run], done), context).await;
+        let run = Run::new(entry, fixtures::lanes(&ownership, 1));
+        fly(together(&done, [run]), context).await;
         let [first, second] = [(); 2].map(|()| reports.try_recv().unwrap());
         assert!(first.runs.is_empty() && first.pace.is_some_and(|pace| pace.waits));
         assert!(matches!(second.runs[0].lanes[0].items[0].1, Outcome::Completed) && second.pace.is_none());

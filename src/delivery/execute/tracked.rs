@@ -74,8 +74,8 @@ mod tests {
             });
             let (done, mut reports) = unbounded_channel();
             let entry = Arc::clone(registry.entry("h", "t").unwrap());
-            let runs = vec![(Run { entry, lanes: fixtures::lanes(&ownership, 1) }, None)];
-            let (together, of) = (Together::new(runs, done), (1, Partition::of("a")));
+            let (mut together, of) = (Together::new(done), (1, Partition::of("a")));
+            together.push(Run::new(entry, fixtures::lanes(&ownership, 1)), None, 1);
             let (writer, began) = ((fixtures::store(&pool), InstanceId::generate()), Instant::now());
             fly_tracked(together, of, writer, Arc::new(fixtures::context(&ownership))).await;
             assert_eq!(calls.load(Ordering::Relaxed), called);
@@ -88,9 +88,9 @@ mod tests {
     async fn only_the_call_of_a_suspect_is_tracked() {
         let ownership = fixtures::owning_all();
         let tracked = |care| {
-            let mut lanes = fixtures::lanes(&ownership, 1);
-            lanes[0].items[0].0.care = care;
-            to_track(&Run { entry: fixtures::entry(), lanes })
+            let mut run = fixtures::run(&ownership, 1);
+            run.lanes[0].items[0].0.care = care;
+            to_track(&run)
         };
         assert_eq!(tracked(Care::Usual), None);
         let found = Some((1, Partition::of("a")));

@@ -160,7 +160,6 @@ async fn run_part(
 mod tests {
     use std::sync::Mutex;
 
-    use smallvec::SmallVec;
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;
@@ -168,7 +167,7 @@ mod tests {
         delivery::{
             execute::slot::SlotPool,
             fixtures,
-            outcome::LaneRun,
+            outcome::{LaneRun, Run},
             work::{Item, LaneId},
         },
         handler::HandlerError,
@@ -266,14 +265,13 @@ mod tests {
         let (freed, evicted) = (Wake::default(), Wake::default());
         let slots = SlotPool::new(store, Default::default(), settler, (1, claimed), freed, evicted);
         let done = unbounded_channel().0;
-        let lanes: SmallVec<[LaneRun; 1]> =
-            (0..).zip(lanes).map(|(number, items)| LaneRun::new(LaneId(number), items)).collect();
-        let mut flight = Flight::new(lanes, (0, true), Arc::new(slots).slot(), &done);
+        let lanes = (0..).zip(lanes).map(|(number, items)| LaneRun::new(LaneId(number), items));
+        let mut run = Run::new(fixtures::entry(), lanes.collect());
+        let mut flight = Flight::new(&mut run, Arc::new(slots).slot(), &done);
         let trials = Arc::new(Trials { tried: Mutex::default(), end });
         let call: Arc<dyn TransactionalRun> = Arc::<Trials<_>>::clone(&trials);
         run_in_transactions(&mut flight, &fixtures::entry(), &call, context).await;
-        let landed = flight.land();
-        let items = landed.lanes.iter().flat_map(|lane| &lane.items);
+        let items = run.lanes.iter().flat_map(|lane| &lane.items);
         let ended = items.map(|(item, outcome)| (item.id(), word(outcome))).collect();
         let tried = std::mem::take(&mut *trials.tried.lock().unwrap());
         (tried, ended)

@@ -16,7 +16,7 @@ use crate::{
     instance::{Generation, InstanceId},
     ownership::Ownership,
     partition::{Partition, PartitionSet},
-    record::{Record, RecordId},
+    record::RecordId,
     rules::{horizon::Server, reading::Readings},
     store::Handlers,
     vitals::ListenState,
@@ -276,7 +276,7 @@ impl Planner {
         self.stop_reads.end(&request.generations);
         if let Some(last) = result.records.last() {
             self.turn = last.delivery.partition.number().wrapping_add(1);
-            let bytes: usize = result.records.iter().map(|record: &Record| record.payload.len()).sum();
+            let bytes: usize = result.records.iter().map(|record| record.payload.len()).sum();
             self.budget.brought(bytes / result.records.len());
         }
     }

@@ -48,7 +48,7 @@ pub(in crate::delivery) struct FetchResult {
     pub(in crate::delivery) request: FetchRequest,
     pub(in crate::delivery) stops: Vec<Stop>,
     pub(in crate::delivery) suspicions: Vec<Suspicion>,
-    pub(in crate::delivery) records: Vec<Record>,
+    pub(in crate::delivery) records: Vec<Arc<Record>>,
     /// Whether pending records are among them.
     pub(in crate::delivery) new: bool,
     /// Whether the limit cut the fetch short: fetch again at once.
@@ -151,7 +151,7 @@ async fn behind_the_watermark(
     turn: &[Partition],
     pick: Pick<'_>,
     walked: &mut Option<(usize, Duration)>,
-) -> Result<(Vec<Record>, bool), StoreError> {
+) -> Result<(Vec<Arc<Record>>, bool), StoreError> {
     let partitions: PartitionSet = turn.iter().copied().collect();
     loop {
         match reading.next() {
@@ -191,7 +191,7 @@ async fn scan_by_id(
     store: &dyn Store,
     reading: &mut Reading,
     scan: IdScan<'_>,
-) -> Result<Option<(Vec<Record>, bool)>, StoreError> {
+) -> Result<Option<(Vec<Arc<Record>>, bool)>, StoreError> {
     let (records, horizon) = store.scan_by_id(scan).await?;
     let found = (records.len(), records.last().map(|record| record.delivery.id));
     Ok(reading.scanned(scan.pick.limit, found, &horizon).map(|more| (records, more)))
@@ -203,7 +203,7 @@ async fn by_partition(
     turn: &[Partition],
     pick: Pick<'_>,
     walked: &mut Option<(usize, Duration)>,
-) -> Result<(Vec<Record>, bool), StoreError> {
+) -> Result<(Vec<Arc<Record>>, bool), StoreError> {
     let began = Instant::now();
     let records = store.fetch_by_partition(turn, pick).await?;
     if records.is_empty() {

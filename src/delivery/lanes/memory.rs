@@ -49,7 +49,6 @@ impl Memory {
 
     /// Adds a record; `payload` is in bytes.
     pub(super) fn add(&mut self, id: RecordId, partition: Partition, payload: usize, handler: Option<usize>) {
-        self.remove(id);
         // Every database limits a payload to at most 4 GiB.
         let bytes = u32::try_from(payload).unwrap_or(u32::MAX);
         self.bytes += bytes as usize;
@@ -59,17 +58,24 @@ impl Memory {
             }
             self.of_handlers[number] += 1;
         }
-        self.known.insert(id, Known { bytes, handler: handler.map(|number| number as u32), partition });
+        let known = Known { bytes, handler: handler.map(|number| number as u32), partition };
+        if let Some(before) = self.known.insert(id, known) {
+            self.count_out(&before);
+        }
     }
 
     /// Removes a record. Returns its partition, if the record was in memory.
     pub(super) fn remove(&mut self, id: RecordId) -> Option<Partition> {
-        let Known { bytes, handler, partition } = self.known.remove(&id)?;
-        self.bytes -= bytes as usize;
+        let known = self.known.remove(&id)?;
+        self.count_out(&known);
+        Some(known.partition)
+    }
+
+    fn count_out(&mut self, Known { bytes, handler, .. }: &Known) {
+        self.bytes -= *bytes as usize;
         if let Some(count) = handler.and_then(|number| self.of_handlers.get_mut(number as usize)) {
             *count -= 1;
         }
-        Some(partition)
     }
 }
 

@@ -82,7 +82,7 @@ impl Ready {
         if let Some((size, true)) = entry.form.batch() {
             self.fill_mixed(table, &entry, size, &mut lanes);
         }
-        Some(Run { entry, lanes })
+        Some(Run::new(entry, lanes))
     }
 
     /// A run of this handler has ended.

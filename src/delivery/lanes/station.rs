@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     delivery::{
-        outcome::{Landed, LaneRun, Outcome, Run},
+        outcome::{LaneRun, Outcome, Run},
         signals::{crashed, failed},
         work::{Batch, Item, Items, LaneId, Origin, Write},
     },
@@ -137,7 +137,7 @@ impl Lanes {
     /// its fetch began, on the clock. Without a permit, the record is missed.
     pub(in crate::delivery) fn admit(
         &mut self,
-        mut record: Record,
+        mut record: Arc<Record>,
         began: Duration,
         permit: Option<Permit>,
         entry: Option<&Arc<Entry>>,
@@ -157,7 +157,7 @@ impl Lanes {
         if admitted == Admission::Miss {
             return self.0.wishes.missed.insert(partition);
         }
-        record.delivery.generation = permit.generation();
+        Arc::make_mut(&mut record).delivery.generation = permit.generation();
         self.0.memory.add(id, partition, record.payload.len(), entry.map(|entry| entry.number));
         let lane = found.unwrap_or_else(|| self.0.table.insert(hash, record.lane()));
         match (admitted, entry) {
@@ -175,7 +175,7 @@ impl Lanes {
             (Admission::Queue { stops_lane }, Some(entry)) => {
                 let care = self.0.suspects.care(partition, Some(id));
                 let expires = record.delivery.expires_in.map(|left| began.saturating_add(left));
-                let item = Item { record: Arc::new(record), permit, stops_lane, care, expires };
+                let item = Item { record, permit, stops_lane, care, expires };
                 match self.0.suspects.spent(id) {
                     Some(crashes) => self.give_up(lane, item, crashes, entry),
                     None => self.0.ready.push(&mut self.0.table, lane, entry, item),
@@ -204,11 +204,11 @@ impl Lanes {
     }
 
     /// Takes over the outcomes of a run.
-    pub(in crate::delivery) fn land(&mut self, landed: Landed) {
-        if !landed.goes_on {
-            self.0.ready.run_ends(landed.handler);
+    pub(in crate::delivery) fn land(&mut self, run: Run) {
+        if !run.goes_on {
+            self.0.ready.run_ends(run.entry.number);
         }
-        for LaneRun { lane, items, over, .. } in landed.lanes {
+        for LaneRun { lane, items, over, .. } in run.lanes {
             let mut untried = Items::new();
             let mut lost = false;
             for (item, outcome) in items {

@@ -1,6 +1,6 @@
 //! Claims of records in claimed mode.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -33,8 +33,8 @@ impl ClaimStore for MemoryStore {
 
     async fn claim_records(&self, claim: Claiming) -> Result<Claimed, StoreError> {
         self.call("claim records", |outbox, now| {
-            let is_wanted = |record: &Record| claim.handlers.include(&record.delivery.handler);
-            let found: Vec<Record> = match claim.source {
+            let is_wanted = |record: &Arc<Record>| claim.handlers.include(&record.delivery.handler);
+            let found: Vec<Arc<Record>> = match claim.source {
                 Source::Pending(Reading::Ids { from }) => {
                     let pending = outbox.records.scan(PartitionSet::ALL, from..RecordId::MAX, now);
                     pending.filter(is_wanted).take(claim.limit).collect()
@@ -46,7 +46,7 @@ impl ClaimStore for MemoryStore {
                 }
                 Source::Due | Source::Suspect => {
                     let due = Partition::all().flat_map(|partition| outbox.records.due(partition, now));
-                    let is_free = |record: &Record| {
+                    let is_free = |record: &Arc<Record>| {
                         let suspected = outbox.records.get(record.delivery.id);
                         let suspected = suspected.is_some_and(|row| row.lock_crashes.is_some());
                         let wanted = suspected == (claim.source == Source::Suspect);
@@ -59,7 +59,8 @@ impl ClaimStore for MemoryStore {
             let mut claimed = Claimed { records: found, selected, is_full, crashes: 0 };
             for record in &mut claimed.records {
                 let id = record.delivery.id;
-                record.delivery.generation = outbox.records.claim(id, claim.owner, claim.lease, now);
+                Arc::make_mut(record).delivery.generation =
+                    outbox.records.claim(id, claim.owner, claim.lease, now);
             }
             if let (Source::Suspect, Some(first)) = (claim.source, claimed.records.first()) {
                 let row = outbox.records.get(first.delivery.id);

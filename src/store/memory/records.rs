@@ -1,6 +1,6 @@
 //! The calls of the delivery wing.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use async_trait::async_trait;
 
@@ -28,9 +28,9 @@ impl RecordStore for MemoryStore {
         &self,
         partitions: &[Partition],
         pick: Pick<'_>,
-    ) -> Result<Vec<Record>, StoreError> {
+    ) -> Result<Vec<Arc<Record>>, StoreError> {
         let skip: HashSet<RecordId> = pick.skip.iter().copied().collect();
-        let is_wanted = |record: &Record| is_wanted(record, &skip, pick.handlers);
+        let is_wanted = |record: &Arc<Record>| is_wanted(record, &skip, pick.handlers);
         // Of all fetches, only those of a hot partition name a single one.
         let call = if partitions.len() == 1 { "fetch of one partition" } else { "fetch by partition" };
         self.call(call, |outbox, now| {
@@ -56,9 +56,9 @@ impl RecordStore for MemoryStore {
         self.call("find bystanders", |outbox, _| Some(outbox.bystanders(numbers))).await
     }
 
-    async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
+    async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Arc<Record>>, Horizon), StoreError> {
         let skip: HashSet<RecordId> = scan.skip_above().into_iter().collect();
-        let is_wanted = |record: &Record| is_wanted(record, &skip, scan.pick.handlers);
+        let is_wanted = |record: &Arc<Record>| is_wanted(record, &skip, scan.pick.handlers);
         let call = if scan.within.is_empty() { "scan by id" } else { "scan of others" };
         self.call(call, |outbox, now| {
             let mut horizon = outbox.horizon();
@@ -83,9 +83,9 @@ impl RecordStore for MemoryStore {
         &self,
         partitions: PartitionSet,
         pick: Pick<'_>,
-    ) -> Result<(Vec<Record>, i64), StoreError> {
+    ) -> Result<(Vec<Arc<Record>>, i64), StoreError> {
         let skip: HashSet<RecordId> = pick.skip.iter().copied().collect();
-        let is_wanted = |record: &Record| is_wanted(record, &skip, pick.handlers);
+        let is_wanted = |record: &Arc<Record>| is_wanted(record, &skip, pick.handlers);
         self.call("fetch due", |outbox, now| {
             let due = partitions.iter().flat_map(|partition| outbox.records.due(partition, now));
             let due = due.filter(is_wanted).filter(|record| !outbox.cancelling.contains(&record.delivery.id));

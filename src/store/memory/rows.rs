@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     ops::Range,
+    sync::Arc,
     time::Duration,
 };
 
@@ -78,9 +79,9 @@ impl Row {
         matches!(self.status, Status::Pending | Status::Delayed)
     }
 
-    fn record(&self, id: RecordId, now: Instant) -> Record {
+    fn record(&self, id: RecordId, now: Instant) -> Arc<Record> {
         let new = self.new.clone();
-        Record {
+        Arc::new(Record {
             delivery: Delivery {
                 id,
                 event_id: new.event_id,
@@ -96,7 +97,7 @@ impl Row {
                 expires_in: self.expires.map(|at| at.saturating_duration_since(now)),
             },
             payload: new.payload,
-        }
+        })
     }
 }
 
@@ -178,7 +179,7 @@ impl Rows {
     }
 
     /// The pending records of a partition, in id order from its head.
-    pub(super) fn pending(&self, partition: Partition, now: Instant) -> impl Iterator<Item = Record> {
+    pub(super) fn pending(&self, partition: Partition, now: Instant) -> impl Iterator<Item = Arc<Record>> {
         let range = self.pending.range((partition, RecordId::MIN)..=(partition, RecordId::MAX));
         self.records(range.map(|(_, id)| *id), now)
     }
@@ -189,7 +190,7 @@ impl Rows {
         partitions: PartitionSet,
         ids: Range<RecordId>,
         now: Instant,
-    ) -> impl Iterator<Item = Record> {
+    ) -> impl Iterator<Item = Arc<Record>> {
         let of = |partition| self.pending.range((partition, ids.start)..(partition, ids.end));
         let mut found: Vec<RecordId> = partitions.iter().flat_map(of).map(|(_, id)| *id).collect();
         found.sort_unstable();
@@ -210,7 +211,7 @@ impl Rows {
     }
 
     /// The delayed records of a partition whose time has come, the longest due first.
-    pub(super) fn due(&self, partition: Partition, now: Instant) -> impl Iterator<Item = Record> {
+    pub(super) fn due(&self, partition: Partition, now: Instant) -> impl Iterator<Item = Arc<Record>> {
         let range =
             self.delayed.range((partition, None, RecordId::MIN)..=(partition, Some(now), RecordId::MAX));
         self.records(range.map(|(_, _, id)| *id), now)
@@ -251,7 +252,11 @@ impl Rows {
         Some(row)
     }
 
-    fn records(&self, ids: impl Iterator<Item = RecordId>, now: Instant) -> impl Iterator<Item = Record> {
+    fn records(
+        &self,
+        ids: impl Iterator<Item = RecordId>,
+        now: Instant,
+    ) -> impl Iterator<Item = Arc<Record>> {
         ids.filter_map(move |id| self.rows.get(&id).map(|row| row.record(id, now)))
     }
 

@@ -52,8 +52,8 @@ pub(super) async fn free_dedup_keys<D: Driver>(
 pub(super) async fn still_due<D: Driver>(
     conn: &mut D::Connection,
     sql: &Statements,
-    records: Vec<Record>,
-) -> Result<(Vec<Record>, Vec<RecordId>), sqlx::Error> {
+    records: Vec<Arc<Record>>,
+) -> Result<(Vec<Arc<Record>>, Vec<RecordId>), sqlx::Error> {
     let untried = records.iter().filter(|record| record.failures() == 0);
     let mut gone: HashSet<RecordId> = untried.map(|record| record.delivery.id).collect();
     if gone.is_empty() {

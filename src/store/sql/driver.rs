@@ -196,7 +196,7 @@ pub(crate) trait Driver: Database {
         sql: &'c Arc<str>,
         partitions: &'c [Partition],
         pick: Pick<'c>,
-    ) -> DriverResult<'c, Vec<Record>>;
+    ) -> DriverResult<'c, Vec<Arc<Record>>>;
     /// Moves the fence row on and completes records with this count of failures, in one statement. The
     /// records have these ids, or ids from each of these to its last one. Returns the numbers of written
     /// fence rows and records, and the number of the transaction. Only called if
@@ -215,20 +215,20 @@ pub(crate) trait Driver: Database {
     fn read_claimed(
         conn: &mut Self::Connection,
         sql: AssertSqlSafe<Arc<str>>,
-    ) -> DriverResult<'_, Vec<Record>>;
+    ) -> DriverResult<'_, Vec<Arc<Record>>>;
     /// Reads delayed records that are due, and the count of the cluster's changes from the row before them.
     fn fetch_due<'c>(
         conn: &'c mut Self::Connection,
         sql: &'c Arc<str>,
         partitions: PartitionSet,
         pick: Pick<'c>,
-    ) -> DriverResult<'c, (Vec<Record>, i64)>;
+    ) -> DriverResult<'c, (Vec<Arc<Record>>, i64)>;
     /// Reads records by id, and the horizon.
     fn scan_by_id<'c>(
         conn: &'c mut Self::Connection,
         sql: &'c Statements,
         scan: IdScan<'c>,
-    ) -> DriverResult<'c, (Vec<Record>, Horizon)>;
+    ) -> DriverResult<'c, (Vec<Arc<Record>>, Horizon)>;
     /// Reads the last id, then draws a number. Only on a database with numbers of transactions.
     fn draw_number<'c>(
         _: &'c mut Self::Connection,

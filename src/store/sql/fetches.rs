@@ -1,6 +1,6 @@
 //! The lists of fetches, for databases that take them in the text of a statement.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use super::statements::{list, of_handlers};
 use crate::{
@@ -84,7 +84,7 @@ pub(super) fn late_lists(late: &[RecordId], scan: &IdScan<'_>) -> Lists {
 pub(super) fn left_ahead(
     mut ahead: Vec<RecordId>,
     late: &[RecordId],
-    records: &[Record],
+    records: &[Arc<Record>],
     scan: &IdScan<'_>,
 ) -> Vec<RecordId> {
     let brought: HashSet<RecordId> = records.iter().map(|record| record.delivery.id).collect();
@@ -100,7 +100,7 @@ macro_rules! sqlx_fetches {
             sql: &'c std::sync::Arc<str>,
             partitions: &'c [crate::partition::Partition],
             pick: crate::store::Pick<'c>,
-        ) -> crate::store::sql::driver::DriverResult<'c, Vec<crate::record::Record>> {
+        ) -> crate::store::sql::driver::DriverResult<'c, Vec<std::sync::Arc<crate::record::Record>>> {
             Box::pin(async move {
                 let mut records = Vec::new();
                 // Ascending numbers are one range scan in index order.
@@ -122,7 +122,7 @@ macro_rules! sqlx_fetches {
             sql: &'c std::sync::Arc<str>,
             partitions: crate::partition::PartitionSet,
             pick: crate::store::Pick<'c>,
-        ) -> crate::store::sql::driver::DriverResult<'c, (Vec<crate::record::Record>, i64)> {
+        ) -> crate::store::sql::driver::DriverResult<'c, (Vec<std::sync::Arc<crate::record::Record>>, i64)> {
             use crate::store::sql::{fetches, statements::fill};
             Box::pin(async move {
                 let sql = fill(sql, &fetches::fetch_lists(partitions, pick));
@@ -134,7 +134,7 @@ macro_rules! sqlx_fetches {
             conn: &'c mut $connection,
             sql: &'c crate::store::sql::statements::Statements,
             scan: crate::store::IdScan<'c>,
-        ) -> crate::store::sql::driver::DriverResult<'c, (Vec<crate::record::Record>, Horizon)> {
+        ) -> crate::store::sql::driver::DriverResult<'c, (Vec<std::sync::Arc<crate::record::Record>>, Horizon)> {
             use crate::store::sql::{
                 fetches,
                 statements::{fill, safe},

@@ -44,7 +44,7 @@ macro_rules! sqlx_driver {
         fn read_claimed(
             conn: &mut $connection,
             sql: sqlx::AssertSqlSafe<std::sync::Arc<str>>,
-        ) -> crate::store::sql::driver::DriverResult<'_, Vec<crate::record::Record>> {
+        ) -> crate::store::sql::driver::DriverResult<'_, Vec<std::sync::Arc<crate::record::Record>>> {
             Box::pin(async move {
                 // The text differs each time. PostgreSQL sends times in the form that is read here only to a
                 // query that was prepared; on MySQL, preparing would cost a round trip.
@@ -172,44 +172,61 @@ macro_rules! sqlx_codec {
 
         /// The records of the rows of `due`, and the count of the cluster's changes, which is in the one row
         /// that is no record.
-        fn records_and_changes(rows: &[Row]) -> Result<(Vec<crate::record::Record>, i64), sqlx::Error> {
+        fn records_and_changes(
+            rows: &[Row],
+        ) -> Result<(Vec<std::sync::Arc<crate::record::Record>>, i64), sqlx::Error> {
             let (mut records, mut changes) = (Vec::with_capacity(rows.len()), 0);
             for row in rows {
                 match get::<i64>(row, crate::store::sql::driver::AFTER_RECORD)? {
                     Some(count) => changes = count,
-                    None => records.push(record(row)?),
+                    None => records.push(record(row, records.last())?),
                 }
             }
             Ok((records, changes))
         }
 
         /// A claimed record, whose generation is the token of its claim.
-        fn claimed_record(row: &Row) -> Result<crate::record::Record, sqlx::Error> {
-            let mut claimed = record(row)?;
+        fn claimed_record(row: &Row) -> Result<std::sync::Arc<crate::record::Record>, sqlx::Error> {
+            let mut claimed = record(row, None)?;
             let token = get::<i64>(row, crate::store::sql::driver::AFTER_RECORD)?;
-            claimed.delivery.generation = crate::instance::Generation(token.unwrap_or(0));
+            std::sync::Arc::make_mut(&mut claimed).delivery.generation =
+                crate::instance::Generation(token.unwrap_or(0));
             Ok(claimed)
         }
 
-        fn record(row: &Row) -> Result<crate::record::Record, sqlx::Error> {
+        /// Records are shared from here on: a handler's call and its run have them, and nothing copies them.
+        ///
+        /// Most rows have the names of the row `before` them.
+        fn record(
+            row: &Row,
+            before: Option<&std::sync::Arc<crate::record::Record>>,
+        ) -> Result<std::sync::Arc<crate::record::Record>, sqlx::Error> {
             let required = |column| move || sqlx::Error::ColumnNotFound(format!("{column}"));
-            let text =
-                |column| get::<&str>(row, column)?.map(crate::name::Name::from).ok_or_else(required(column));
+            let before = before.map(|before| &before.delivery);
+            let text = |column, before: Option<&crate::name::Name>| {
+                let bytes = get::<&[u8]>(row, column)?.ok_or_else(required(column))?;
+                match before.filter(|before| before.as_bytes() == bytes) {
+                    Some(before) => Ok(before.clone()),
+                    None => {
+                        get::<&str>(row, column)?.map(crate::name::Name::from).ok_or_else(required(column))
+                    }
+                }
+            };
             let int = |column| get::<i64>(row, column)?.ok_or_else(required(column));
             let key = get::<&[u8]>(row, 3)?.ok_or_else(required(3))?;
             let partition = crate::partition::Partition::new(int(2)?).ok_or_else(required(2))?;
             let headers = get::<&str>(row, 8)?;
             let since: fn(&Row, usize) -> Result<Option<i64>, sqlx::Error> = $since;
             let micros = |count| std::time::Duration::from_micros(u64::try_from(count).unwrap_or(0));
-            Ok(crate::record::Record {
+            Ok(std::sync::Arc::new(crate::record::Record {
                 delivery: crate::record::Delivery {
                     id: int(0)?,
                     event_id: get::<uuid::Uuid>(row, 1)?.ok_or_else(required(1))?,
                     // A key that is not UTF-8 was written by hand. It no longer hashes to its partition.
                     key: String::from_utf8_lossy(key).as_ref().into(),
-                    handler: text(4)?,
-                    record_type: text(5)?,
-                    content_type: text(6)?,
+                    handler: text(4, before.map(|before| &before.handler))?,
+                    record_type: text(5, before.map(|before| &before.record_type))?,
+                    content_type: text(6, before.map(|before| &before.content_type))?,
                     partition,
                     generation: crate::instance::Generation::default(),
                     attempt: u32::try_from(int(9)?).unwrap_or(u32::MAX).saturating_add(1),
@@ -221,7 +238,7 @@ macro_rules! sqlx_codec {
                     expires_in: since(row, 11)?.map(|since| micros(since.saturating_neg())),
                 },
                 payload: get::<Vec<u8>>(row, 7)?.ok_or_else(required(7))?,
-            })
+            }))
         }
     };
 }

@@ -1,6 +1,6 @@
 //! MySQL 8 and later, MariaDB 10.6 and later.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use sqlx::{
     AssertSqlSafe, ConnectOptions, MySql, MySqlConnection,
@@ -144,9 +144,9 @@ async fn read(
     conn: &mut MySqlConnection,
     sql: &str,
     lists: &[(&'static str, String)],
-) -> Result<Vec<crate::record::Record>, sqlx::Error> {
+) -> Result<Vec<Arc<crate::record::Record>>, sqlx::Error> {
     let rows = sqlx::raw_sql(fill(sql, lists)).fetch_all(conn).await?;
-    rows.iter().map(record).collect()
+    rows.iter().map(|row| record(row, None)).collect()
 }
 
 fn number_of(error: &dyn sqlx::error::DatabaseError) -> u16 {

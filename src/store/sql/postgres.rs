@@ -131,7 +131,7 @@ impl Driver for Postgres {
         sql: &'c Arc<str>,
         partitions: &'c [Partition],
         pick: Pick<'c>,
-    ) -> DriverResult<'c, Vec<Record>> {
+    ) -> DriverResult<'c, Vec<Arc<Record>>> {
         let numbers: Vec<i16> = partitions.iter().map(|partition| i16::from(partition.number())).collect();
         let limit = i64::try_from(pick.limit).unwrap_or(i64::MAX);
         Box::pin(async move {
@@ -140,7 +140,7 @@ impl Driver for Postgres {
             let mut records = Vec::new();
             // Rows are decoded one by one, while the server still searches for more.
             while let Some(row) = rows.try_next().await? {
-                records.push(record(&row)?);
+                records.push(record(&row, records.last())?);
             }
             Ok(records)
         })
@@ -151,7 +151,7 @@ impl Driver for Postgres {
         sql: &'c Arc<str>,
         partitions: PartitionSet,
         pick: Pick<'c>,
-    ) -> DriverResult<'c, (Vec<Record>, i64)> {
+    ) -> DriverResult<'c, (Vec<Arc<Record>>, i64)> {
         let numbers: Vec<i16> = partitions.iter().map(|partition| i16::from(partition.number())).collect();
         let limit = i64::try_from(pick.limit).unwrap_or(i64::MAX);
         Box::pin(async move {
@@ -186,7 +186,7 @@ impl Driver for Postgres {
         conn: &'c mut PgConnection,
         sql: &'c Statements,
         scan: IdScan<'c>,
-    ) -> DriverResult<'c, (Vec<Record>, Horizon)> {
+    ) -> DriverResult<'c, (Vec<Arc<Record>>, Horizon)> {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         Box::pin(async move {
             let (skip, bits) = (scan.skip_above(), scan.partitions.to_bytes().to_vec());
@@ -218,7 +218,7 @@ impl Driver for Postgres {
                         let visible = get::<Vec<i64>>(&row, AFTER_RECORD + 3)?.unwrap_or_default();
                         horizon = Horizon { server, last_id, snapshot, visible, ahead: Vec::new() };
                     }
-                    None => records.push(record(&row)?),
+                    None => records.push(record(&row, records.last())?),
                 }
             }
             records.truncate(scan.pick.limit);

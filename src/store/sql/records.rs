@@ -30,7 +30,7 @@ impl<D: Driver> RecordStore for SqlStore<D> {
         &self,
         partitions: &[Partition],
         pick: Pick<'_>,
-    ) -> Result<Vec<Record>, StoreError> {
+    ) -> Result<Vec<Arc<Record>>, StoreError> {
         self.read_patiently("fetch by partition", async {
             let mut conn = self.poll.borrow().await?;
             let sql = &self.sql.fetch_by_partition;
@@ -71,7 +71,7 @@ impl<D: Driver> RecordStore for SqlStore<D> {
         .await
     }
 
-    async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Record>, Horizon), StoreError> {
+    async fn scan_by_id(&self, scan: IdScan<'_>) -> Result<(Vec<Arc<Record>>, Horizon), StoreError> {
         self.read_patiently("scan by id", async {
             let mut conn = self.poll.borrow().await?;
             let scanned = D::scan_by_id(&mut conn, &self.sql, scan).await?;
@@ -96,7 +96,7 @@ impl<D: Driver> RecordStore for SqlStore<D> {
         &self,
         partitions: PartitionSet,
         pick: Pick<'_>,
-    ) -> Result<(Vec<Record>, i64), StoreError> {
+    ) -> Result<(Vec<Arc<Record>>, i64), StoreError> {
         self.read_patiently("fetch due", async {
             let mut conn = self.poll.borrow().await?;
             let (mut records, mut skip) = (Vec::new(), Cow::Borrowed(pick.skip));
@@ -112,7 +112,7 @@ impl<D: Driver> RecordStore for SqlStore<D> {
                 }
                 // Replaces the records that are being cancelled by others that are due.
                 skip.to_mut().extend(gone);
-                skip.to_mut().extend(records.iter().map(|record: &Record| record.delivery.id));
+                skip.to_mut().extend(records.iter().map(|record: &Arc<Record>| record.delivery.id));
             };
             conn.keep();
             Ok((records, changes))

@@ -1,6 +1,6 @@
 //! SQLite in WAL mode, several processes on one file.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use sqlx::{
     ConnectOptions, Sqlite, SqliteConnection,
@@ -99,9 +99,9 @@ async fn read(
     conn: &mut SqliteConnection,
     sql: &str,
     lists: &[(&'static str, String)],
-) -> Result<Vec<crate::record::Record>, sqlx::Error> {
+) -> Result<Vec<Arc<crate::record::Record>>, sqlx::Error> {
     let rows = sqlx::raw_sql(fill(sql, lists)).fetch_all(conn).await?;
-    rows.iter().map(record).collect()
+    rows.iter().map(|row| record(row, None)).collect()
 }
 
 /// Whether a transaction is open that was begun by a statement: then a second one cannot begin.

@@ -367,7 +367,7 @@ impl<T: Likened> World<'_, T> {
         format!("{name} {:?} {attempt} {expires} {payload}", record.lane())
     }
 
-    pub(super) fn records(&mut self, found: Result<Vec<Record>, StoreError>) -> String {
+    pub(super) fn records(&mut self, found: Result<Vec<Arc<Record>>, StoreError>) -> String {
         let found = match found {
             Ok(found) => found,
             Err(error) => return format!("{:?}", error.class),

@@ -2,10 +2,12 @@
 
 mod polls;
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
-use crate::{delivery::fixtures, rules::reading::Statement};
+use crate::{delivery::fixtures, record::Record, rules::reading::Statement};
 
 const CONFIG: usize = 64;
 
@@ -54,7 +56,7 @@ impl Stage {
 
     /// Answers a fetch with a record for each key, of which `admitted` are admitted.
     fn answer(&mut self, request: FetchRequest, keys: &[&str], (admitted, more): (usize, bool)) {
-        let records = (1..).zip(keys).map(|(id, key)| fixtures::record(id, key)).collect();
+        let records = (1..).zip(keys).map(|(id, key)| Arc::new(fixtures::record(id, key))).collect();
         self.take(&FetchResult { more, new: !keys.is_empty(), ..empty(request, records) }, admitted);
     }
 
@@ -76,7 +78,7 @@ impl Stage {
             return None;
         }
         let brought = request.limit.min(self.waiting);
-        let records = (0..brought).map(|id| fixtures::record(id as i64 + 1, "a")).collect();
+        let records = (0..brought).map(|id| Arc::new(fixtures::record(id as i64 + 1, "a"))).collect();
         let (more, new) = (brought == request.limit, brought > 0);
         self.take(&FetchResult { more, new, ..empty(request, records) }, brought);
         self.in_memory += brought;
@@ -90,7 +92,7 @@ impl Stage {
     }
 }
 
-fn empty(request: FetchRequest, records: Vec<Record>) -> FetchResult {
+fn empty(request: FetchRequest, records: Vec<Arc<Record>>) -> FetchResult {
     FetchResult {
         request,
         records,
@@ -233,7 +235,7 @@ async fn what_could_not_be_admitted_is_not_fetched_again_at_once() {
     stage.planner.want_due();
     let request = stage.begin().expect("due records are wanted");
     assert!(request.due && !request.part && !request.asked, "others are not");
-    let result = FetchResult { more_due: true, ..empty(request, vec![fixtures::record(1, "a")]) };
+    let result = FetchResult { more_due: true, ..empty(request, vec![Arc::new(fixtures::record(1, "a"))]) };
     for (admitted, again) in [(0, false), (1, true)] {
         stage.planner.admitted(&Answer::from(&result), admitted, stage.now);
         assert_eq!(stage.planner.due_wanted, again, "{admitted}");
@@ -327,7 +329,7 @@ async fn large_payloads_make_the_next_fetch_smaller() {
     let mut stage = Stage::new();
     let request = stage.begin().expect("the first fetch");
     assert_eq!(request.limit, CONFIG / 4);
-    let large = |id| Record { payload: vec![0; 8 << 20], ..fixtures::record(id, "a") };
+    let large = |id| Arc::new(Record { payload: vec![0; 8 << 20], ..fixtures::record(id, "a") });
     let result = FetchResult { more: true, ..empty(request, vec![large(1), large(2)]) };
     stage.take(&result, 2);
     // Three quarters of 64 MiB, for records of half of 8 MiB as it takes them to be.

@@ -171,7 +171,7 @@ impl World {
             let mut record = fixtures::record(id, key);
             record.delivery.attempt = failures + 1;
             let permit = self.ownership.permit(record.delivery.partition).filter(|_| admits);
-            self.lanes.admit(record, Duration::ZERO, permit, Some(&self.entry));
+            self.lanes.admit(Arc::new(record), Duration::ZERO, permit, Some(&self.entry));
         }
         self.lanes.end_fetch();
     }
@@ -197,7 +197,7 @@ impl World {
             }
             lane.over = true;
         }
-        self.lanes.land(Landed { lanes: run.lanes, handler: 0, transactional: false, goes_on: false });
+        self.lanes.land(Run { goes_on: false, ..run });
     }
 
     /// Writes a batch as a store would.

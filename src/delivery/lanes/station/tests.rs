@@ -54,7 +54,7 @@ impl Stage {
     fn fetch(&mut self, id: RecordId, key: &str) {
         let record = fixtures::record(id, key);
         let permit = self.ownership.permit(record.delivery.partition);
-        self.lanes.admit(record, Duration::ZERO, permit, Some(&self.entry));
+        self.lanes.admit(Arc::new(record), Duration::ZERO, permit, Some(&self.entry));
     }
 
     /// Runs all ready lanes. `end` gives the outcome of each record.
@@ -66,7 +66,7 @@ impl Stage {
                 }
                 lane.over = true;
             }
-            self.lanes.land(Landed { lanes: run.lanes, handler: 0, transactional: false, goes_on: false });
+            self.lanes.land(Run { goes_on: false, ..run });
         }
     }
 

@@ -77,7 +77,7 @@ async fn what_a_poll_has_found_is_followed_by_more_fetches() {
         stage.advance();
         let request = stage.begin().expect("a poll fetches");
         assert!(!request.asked);
-        let result = FetchResult { new, ..empty(request, vec![fixtures::record(1, "a")]) };
+        let result = FetchResult { new, ..empty(request, vec![fixtures::record(1, "a").into()]) };
         stage.take(&result, admitted);
         assert_eq!(stage.planner.listening.next().is_some(), follows, "{new} {admitted}");
     }

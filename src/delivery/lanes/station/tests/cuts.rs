@@ -79,7 +79,7 @@ async fn what_was_not_tried_waits_again_unless_its_partition_was_given_up() {
         }
         run.lanes[0].over = true;
         stage.wishes();
-        stage.lanes.land(Landed { lanes: run.lanes, handler: 0, transactional: false, goes_on: false });
+        stage.lanes.land(Run { goes_on: false, ..run });
         assert_eq!((in_memory(&stage), stage.wishes().fetch), (kept, given_up));
     }
 }
@@ -94,6 +94,6 @@ async fn what_waits_behind_a_lost_record_is_given_up() {
     run.lanes[0].end(Outcome::Lost);
     run.lanes[0].over = true;
     stage.wishes();
-    stage.lanes.land(Landed { lanes: run.lanes, handler: 0, transactional: false, goes_on: false });
+    stage.lanes.land(Run { goes_on: false, ..run });
     assert_eq!((in_memory(&stage), stage.wishes().fetch), (vec![], true));
 }

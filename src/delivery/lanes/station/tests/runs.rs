@@ -13,7 +13,7 @@ async fn a_transactional_lane_runs_once_its_writes_are_durable() {
     stage.fetch(2, "a");
     run.lanes[0].end(completed(1));
     run.lanes[0].over = true;
-    stage.lanes.land(Landed { lanes: run.lanes, handler: 0, transactional: true, goes_on: false });
+    stage.lanes.land(Run { goes_on: false, ..run });
     assert!(stage.begin_run(true).is_empty(), "the completion is not durable");
     stage.settle(0);
     assert_eq!(stage.begin_run(true), [[2]]);
@@ -72,7 +72,7 @@ async fn a_deadline_counts_from_the_beginning_of_its_fetch() {
     let mut record = fixtures::record(1, "a");
     record.delivery.expires_in = Some(Duration::from_secs(2));
     let permit = stage.ownership.permit(record.delivery.partition);
-    stage.lanes.admit(record, Duration::from_secs(5), permit, Some(&stage.entry));
+    stage.lanes.admit(Arc::new(record), Duration::from_secs(5), permit, Some(&stage.entry));
     let run = stage.lanes.next_run(false, Instant::now()).unwrap();
     assert_eq!(run.lanes[0].items[0].0.expires, Some(Duration::from_secs(7)));
 }
@@ -85,12 +85,11 @@ async fn a_handler_with_a_limit_runs_again_once_a_run_has_ended() {
     stage.fetch(2, "b");
     let mut run = stage.lanes.next_run(false, Instant::now()).unwrap();
     assert!(stage.begin_run(false).is_empty());
-    let landed = |lanes, goes_on| Landed { lanes, handler: 0, transactional: false, goes_on };
-    stage.lanes.land(landed(Default::default(), true));
+    stage.lanes.land(Run::new(Arc::clone(&run.entry), Default::default()));
     assert!(stage.begin_run(false).is_empty(), "more reports of it follow");
     run.lanes[0].end(Outcome::Completed);
     run.lanes[0].over = true;
-    stage.lanes.land(landed(run.lanes, false));
+    stage.lanes.land(Run { goes_on: false, ..run });
     assert_eq!(stage.begin_run(false), [[2]]);
 }
 

@@ -50,7 +50,7 @@ async fn a_record_without_a_handler_stops_its_lane() {
     let mut stage = Stage::new();
     let record = fixtures::record(1, "a");
     let permit = stage.ownership.permit(record.delivery.partition);
-    stage.lanes.admit(record, Duration::ZERO, permit, None);
+    stage.lanes.admit(Arc::new(record), Duration::ZERO, permit, None);
     stage.fetch(2, "a");
     assert_eq!(stage.lanes.waiting_for_others(), set("a"));
     let wishes = stage.lanes.take_wishes();
