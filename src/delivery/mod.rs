@@ -31,7 +31,7 @@
 //! | --- | --- |
 //! | lane | the queue of one key for one handler |
 //! | run | the records of a lane that one task handles, one call after another or as a batch |
-//! | flight | a run under way; every end of it leads to a report |
+//! | flight | a run under way; every end of its task leads to a report |
 //! | stop | a lane that stands still, and the record that causes it |
 //! | hold | to move a record of a stopped lane out of the pending set |
 //! | stale | rows of a lane that changed since the fetch under way began: they do not count |
