@@ -121,7 +121,6 @@ impl Executor {
 
     /// Adds a run to those of the next task, and starts the task when it is full. A run with a tracked call
     /// gets a task of its own.
-    #[inline]
     fn collect(&mut self, together: &mut Together, run: Run, slot: Option<Slot>) {
         if let Some(record) = to_track(&run) {
             let mut together = Together::new(self.done.clone());

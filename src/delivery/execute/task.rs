@@ -40,7 +40,6 @@ impl Together {
     }
 
     /// Adds a run, with a fence row if it is transactional. `most` runs are expected in all.
-    #[inline]
     pub(super) fn push(&mut self, run: Run, slot: Option<Slot>, most: usize) {
         if self.runs.is_empty() {
             self.runs.reserve_exact(most);

@@ -194,9 +194,8 @@ macro_rules! sqlx_codec {
             Ok(claimed)
         }
 
-        /// Records are shared from here on: a handler's call and its run have them, and nothing copies them.
-        ///
-        /// Most rows have the names of the row `before` them.
+        /// Decodes a record. It is shared from here on, so that nothing copies it on its way to its handler. Most
+        /// rows repeat the names of the row `before` them.
         fn record(
             row: &Row,
             before: Option<&std::sync::Arc<crate::record::Record>>,
