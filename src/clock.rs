@@ -63,8 +63,7 @@ mod system {
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     const CLOCK: ClockId = ClockId::Monotonic;
 
-    /// The time of the last tick, at most 10 ms ago, which costs a seventh of the time now: this clock is read
-    /// before each call.
+    /// The time of the last tick, at most 10 ms ago. To read it is cheap, and this clock is read before each call.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const WALL: ClockId = ClockId::RealtimeCoarse;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]

@@ -154,7 +154,8 @@ impl Executor {
         });
     }
 
-    /// Cancels all runs. Each run reports as it ends. A run that blocks its thread delays its own lane only.
+    /// Cancels all runs. The runs of a task are reported when all of them have ended: one that blocks its thread
+    /// delays the others of its task, and no more. Slow runs have tasks of their own.
     pub(in crate::delivery) fn cancel_all(&mut self) {
         self.tasks.abort_all();
     }
