@@ -1,8 +1,13 @@
 //! The scheduling half of an outbox: checks events, resolves their handlers and writes records.
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
-use uuid::Uuid;
+use uuid::{ContextV7, Timestamp, Uuid};
 
 use super::{RawEvent, Routes, ScheduleError, ScheduleOptions, Scheduled};
 use crate::{
@@ -18,6 +23,24 @@ use crate::{
 
 /// The most distinct keys that one call may lock at the strict order level.
 const STRICT_KEYS: usize = 4_096;
+
+/// New event ids of one call: uuids v7 that rise, by one look at the clock.
+struct EventIds {
+    counter: ContextV7,
+    since_1970: Duration,
+}
+
+impl EventIds {
+    fn new() -> Self {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { counter: ContextV7::new(), since_1970 }
+    }
+
+    fn draw(&self) -> Uuid {
+        let (seconds, nanos) = (self.since_1970.as_secs(), self.since_1970.subsec_nanos());
+        Uuid::new_v7(Timestamp::from_unix(&self.counter, seconds, nanos))
+    }
+}
 
 /// What gives each event the headers of the task that schedules it.
 pub(crate) type DefaultHeaders = Arc<dyn Fn() -> Headers + Send + Sync>;
@@ -89,9 +112,15 @@ impl Scheduler {
         self.routes.keep_fresh(&*self.store, self.config.route_refresh).await?;
         let mut scheduled = Vec::with_capacity(events.len());
         let mut records = Vec::with_capacity(events.len());
+        let ids = EventIds::new();
+        let (mut record_type, mut handlers) = (Name::default(), Arc::default());
         for event in events {
-            let handlers = self.handlers_of(&event.record_type).await?;
-            let event_id = options.event_id.unwrap_or_else(Uuid::now_v7);
+            // Most events of a call are of the type of the event before.
+            if event.record_type != record_type {
+                handlers = self.handlers_of(&event.record_type).await?;
+                record_type = event.record_type.clone();
+            }
+            let event_id = options.event_id.unwrap_or_else(|| ids.draw());
             scheduled.push(Scheduled { event_id, records: handlers.len(), duplicate: false });
             add_records(&mut records, event, event_id, &handlers, options);
         }
@@ -228,5 +257,19 @@ fn check_dedup_key(dedup_key: &str) -> Result<(), ScheduleError> {
     match (1..=KEY_LIMIT_BYTES).contains(&length) && !dedup_key.contains('\0') {
         true => Ok(()),
         false => Err(ScheduleError::DedupKey { length }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_event_ids_of_a_call_differ_and_rise() {
+        let ids = EventIds::new();
+        let drawn: Vec<Uuid> = (0..10_000).map(|_| ids.draw()).collect();
+        assert!(drawn.is_sorted_by(|before, after| before < after));
+        assert!(drawn.iter().all(|id| id.get_version_num() == 7));
+        assert_ne!(EventIds::new().draw(), drawn[0]);
     }
 }

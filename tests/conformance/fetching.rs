@@ -148,6 +148,30 @@ pub(crate) async fn one_event_for_three_handlers_is_three_records<T: Target>(out
     assert!(fetched.iter().all(|record| record.delivery.event_id == event.event_id));
 }
 
+/// What most records of an insert have in common is sent once.
+pub(crate) async fn records_of_one_insert_keep_what_each_has<T: Target>(outbox: &Outbox<T>) {
+    let headers = |tenant: &str| [("tenant".to_owned(), tenant.to_owned())].into();
+    let plain = record("order-1");
+    let new = [
+        plain.clone(),
+        NewRecord { headers: headers("north"), ..plain.clone() },
+        NewRecord { headers: headers("north"), handler: "audit".into(), ..plain.clone() },
+        NewRecord { headers: headers("north"), record_type: "order.paid".into(), ..plain.clone() },
+        NewRecord { headers: headers("south"), content_type: "application/cbor".into(), ..plain.clone() },
+        NewRecord { headers: headers("south"), ..plain.clone() },
+        plain.clone(),
+        plain,
+    ];
+    outbox.schedule(&new).await;
+    let fetched = outbox.pending().await;
+    assert_eq!(fetched.len(), new.len());
+    for (fetched, new) in fetched.iter().zip(new) {
+        let delivery = fetched.delivery.clone();
+        assert_eq!((delivery.handler, delivery.record_type), (new.handler, new.record_type));
+        assert_eq!((delivery.content_type, delivery.headers), (new.content_type, new.headers));
+    }
+}
+
 pub(crate) async fn a_wrong_partition_number_comes_back_as_it_is<T: Target>(outbox: &Outbox<T>) {
     // Delivery compares the partition with the key and quarantines the record.
     let wrong = partition(i64::from(Partition::of("order-1").number() ^ 1));

@@ -81,6 +81,7 @@ macro_rules! everywhere {
                 fetch_sees_what_was_committed_since_the_last_fetch
                 every_field_comes_back_as_scheduled
                 one_event_for_three_handlers_is_three_records
+                records_of_one_insert_keep_what_each_has
                 a_wrong_partition_number_comes_back_as_it_is
                 two_outboxes_on_one_database_do_not_meet
             }

@@ -14,7 +14,7 @@ use crate::{
     store::Tables,
 };
 
-/// Records of one insert. All have the same extra columns and values.
+/// Records of one insert. All have the same headers, extra columns and extra values.
 pub(crate) struct Insert<'a> {
     pub(crate) tables: &'a Tables,
     pub(crate) rows: &'a [NewRecord],

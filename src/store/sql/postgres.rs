@@ -23,7 +23,7 @@ use super::{
 use crate::{
     naming,
     partition::{Partition, PartitionSet},
-    record::{Cancel, Record, RecordId},
+    record::{Cancel, NewRecord, Record, RecordId},
     rules::{
         horizon::{Bystanders, Head, Horizon, Server},
         witnesses::{Snapshot, Witness},
@@ -291,7 +291,7 @@ impl Driver for Postgres {
 async fn insert_one(
     conn: &mut PgConnection,
     insert: &Insert<'_>,
-    row: &crate::record::NewRecord,
+    row: &NewRecord,
 ) -> Result<(), sqlx::Error> {
     let values = insert.values(Postgres::FAMILY, row).collect();
     bind(sqlx::query(Postgres::insert_text(insert)), values).execute(conn).await.map(|_| ())
@@ -300,28 +300,33 @@ async fn insert_one(
 async fn insert_many(
     conn: &mut PgConnection,
     insert: &Insert<'_>,
-    rows: &[crate::record::NewRecord],
+    rows: &[NewRecord],
 ) -> Result<(), sqlx::Error> {
     let sql = insert.fill(
         &Postgres::DIALECT,
         template!("postgres/", insert_many),
         &[("{extra}", insert.extra_values(|number| Postgres::DIALECT.parameter(number)))],
     );
-    let texts = |column: fn(&crate::record::NewRecord) -> &str| rows.iter().map(column).collect::<Vec<_>>();
     let mut query = sqlx::query(sql)
         .persistent(naming::are_given())
         .bind(rows.iter().map(|row| row.event_id).collect::<Vec<Uuid>>())
         .bind(rows.iter().map(|row| i16::from(row.partition.number())).collect::<Vec<_>>())
-        .bind(texts(|row| &row.key))
-        .bind(texts(|row| &row.handler))
-        .bind(texts(|row| &row.record_type))
-        .bind(texts(|row| &row.content_type))
+        .bind(rows.iter().map(|row| row.key.as_str()).collect::<Vec<_>>())
+        .bind(once_if_alike(rows, |row| &row.handler))
+        .bind(once_if_alike(rows, |row| &row.record_type))
+        .bind(once_if_alike(rows, |row| &row.content_type))
         .bind(rows.iter().map(|row| row.payload.as_slice()).collect::<Vec<_>>())
-        .bind(rows.iter().map(|row| headers_text(&row.headers)).collect::<Vec<_>>());
+        .bind(rows.first().and_then(|row| headers_text(&row.headers)));
     for extra in &insert.extras {
         query = bind_one(query, extra.value.clone());
     }
     query.execute(conn).await.map(|_| ())
+}
+
+/// A column of the records, or one element if all records have the same value.
+fn once_if_alike(rows: &[NewRecord], column: fn(&NewRecord) -> &str) -> Vec<&str> {
+    let alike = rows.windows(2).all(|pair| column(&pair[0]) == column(&pair[1]));
+    rows.iter().take(if alike { 1 } else { rows.len() }).map(column).collect()
 }
 
 /// Whether a transaction is open that was begun by a statement: a savepoint needs one.

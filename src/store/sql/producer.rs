@@ -28,7 +28,9 @@ pub(crate) async fn insert<D: Driver>(
     records: &[NewRecord],
 ) -> Result<(), StoreError> {
     let extra = |row: &NewRecord| (row.due, row.deadline);
-    let alike = |a: &NewRecord, b: &NewRecord| extra(a) == extra(b) && a.dedup_key == b.dedup_key;
+    let alike = |a: &NewRecord, b: &NewRecord| {
+        extra(a) == extra(b) && a.dedup_key == b.dedup_key && a.headers == b.headers
+    };
     for group in records.chunk_by(alike) {
         for rows in group.chunks(CHUNK) {
             let insert = Insert { tables, rows, extras: extras::<D>(&group[0])? };
