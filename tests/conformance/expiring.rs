@@ -67,6 +67,13 @@ pub(crate) async fn each_fetch_brings_how_long_until_the_deadline<T: Target>(out
     }
 }
 
+pub(crate) async fn a_deadline_of_many_days_comes_back<T: Target>(outbox: &Outbox<T>) {
+    let days = HOUR * 24 * 40;
+    outbox.schedule(&[expiring(Some(Deadline::After(days)), Due::Now)]).await;
+    let left = outbox.pending().await[0].delivery.expires_in.unwrap();
+    assert!(left > days - HOUR && left <= days, "{left:?} is not about {days:?}");
+}
+
 pub(crate) async fn a_retry_is_due_at_the_deadline_at_the_latest<T: Target>(outbox: &Outbox<T>) {
     let records =
         [Some(SHORT), Some(HOUR), None].map(|deadline| expiring(deadline.map(Deadline::After), Due::Now));

@@ -39,6 +39,7 @@ macro_rules! everywhere {
             }
             expiring {
                 each_fetch_brings_how_long_until_the_deadline
+                a_deadline_of_many_days_comes_back
                 a_retry_is_due_at_the_deadline_at_the_latest
                 what_has_expired_counts_no_attempt_and_is_repaired_without_a_deadline
             }

@@ -2,7 +2,10 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use super::statements::{list, of_handlers};
+use super::{
+    decode::{RecordRow, record},
+    statements::{list, of_handlers},
+};
 use crate::{
     partition::PartitionSet,
     record::{Record, RecordId},
@@ -90,6 +93,30 @@ pub(super) fn left_ahead(
     let brought: HashSet<RecordId> = records.iter().map(|record| record.delivery.id).collect();
     ahead.retain(|id| late.len() < scan.pick.limit && !brought.contains(id));
     ahead
+}
+
+/// Decodes rows that are all records.
+pub(super) fn records(rows: &[impl RecordRow]) -> Result<Vec<Arc<Record>>, sqlx::Error> {
+    let mut records = Vec::with_capacity(rows.len());
+    for row in rows {
+        records.push(record(row, records.last())?);
+    }
+    Ok(records)
+}
+
+/// Rows whose cells sqlx decodes.
+macro_rules! sqlx_cells {
+    ($row:ty) => {
+        impl crate::store::sql::decode::RecordRow for $row {
+            fn bytes(&self, column: usize) -> Result<Option<&[u8]>, sqlx::Error> {
+                sqlx::Row::try_get_unchecked(self, column)
+            }
+
+            fn int(&self, column: usize) -> Result<Option<i64>, sqlx::Error> {
+                sqlx::Row::try_get_unchecked(self, column)
+            }
+        }
+    };
 }
 
 /// The fetches of databases that take lists of integers in the text of a statement only.
@@ -200,4 +227,4 @@ macro_rules! sqlx_fetches {
     };
 }
 
-pub(crate) use sqlx_fetches;
+pub(crate) use {sqlx_cells, sqlx_fetches};

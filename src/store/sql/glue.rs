@@ -54,7 +54,7 @@ macro_rules! sqlx_driver {
                     }
                     _ => sqlx::raw_sql(sql).fetch_all(conn).await?,
                 };
-                rows.iter().map(claimed_record).collect()
+                rows.iter().map(crate::store::sql::decode::claimed_record).collect()
             })
         }
 
@@ -121,7 +121,7 @@ macro_rules! sqlx_driver {
 
 /// The free functions beside [`sqlx_driver`], which need the row and argument types by name.
 macro_rules! sqlx_codec {
-    ($database:ty, $arguments:ty, $since:expr) => {
+    ($database:ty, $arguments:ty) => {
         type Row = <$database as sqlx::Database>::Row;
 
         fn bind<'q>(
@@ -168,76 +168,6 @@ macro_rules! sqlx_codec {
                 });
             }
             Ok(crate::store::sql::driver::Row(cells))
-        }
-
-        /// The records of the rows of `due`, and the count of the cluster's changes, which is in the one row
-        /// that is no record.
-        fn records_and_changes(
-            rows: &[Row],
-        ) -> Result<(Vec<std::sync::Arc<crate::record::Record>>, i64), sqlx::Error> {
-            let (mut records, mut changes) = (Vec::with_capacity(rows.len()), 0);
-            for row in rows {
-                match get::<i64>(row, crate::store::sql::driver::AFTER_RECORD)? {
-                    Some(count) => changes = count,
-                    None => records.push(record(row, records.last())?),
-                }
-            }
-            Ok((records, changes))
-        }
-
-        /// A claimed record, whose generation is the token of its claim.
-        fn claimed_record(row: &Row) -> Result<std::sync::Arc<crate::record::Record>, sqlx::Error> {
-            let mut claimed = record(row, None)?;
-            let token = get::<i64>(row, crate::store::sql::driver::AFTER_RECORD)?;
-            std::sync::Arc::make_mut(&mut claimed).delivery.generation =
-                crate::instance::Generation(token.unwrap_or(0));
-            Ok(claimed)
-        }
-
-        /// Decodes a record. It is shared from here on, so that nothing copies it on its way to its handler. Most
-        /// rows repeat the names of the row `before` them.
-        fn record(
-            row: &Row,
-            before: Option<&std::sync::Arc<crate::record::Record>>,
-        ) -> Result<std::sync::Arc<crate::record::Record>, sqlx::Error> {
-            let required = |column| move || sqlx::Error::ColumnNotFound(format!("{column}"));
-            let before = before.map(|before| &before.delivery);
-            let text = |column, before: Option<&crate::name::Name>| {
-                let bytes = get::<&[u8]>(row, column)?.ok_or_else(required(column))?;
-                match before.filter(|before| before.as_bytes() == bytes) {
-                    Some(before) => Ok(before.clone()),
-                    None => {
-                        get::<&str>(row, column)?.map(crate::name::Name::from).ok_or_else(required(column))
-                    }
-                }
-            };
-            let int = |column| get::<i64>(row, column)?.ok_or_else(required(column));
-            let key = get::<&[u8]>(row, 3)?.ok_or_else(required(3))?;
-            let partition = crate::partition::Partition::new(int(2)?).ok_or_else(required(2))?;
-            let headers = get::<&str>(row, 8)?;
-            let since: fn(&Row, usize) -> Result<Option<i64>, sqlx::Error> = $since;
-            let micros = |count| std::time::Duration::from_micros(u64::try_from(count).unwrap_or(0));
-            Ok(std::sync::Arc::new(crate::record::Record {
-                delivery: crate::record::Delivery {
-                    id: int(0)?,
-                    event_id: get::<uuid::Uuid>(row, 1)?.ok_or_else(required(1))?,
-                    // A key that is not UTF-8 was written by hand. It no longer hashes to its partition.
-                    key: String::from_utf8_lossy(key).as_ref().into(),
-                    handler: text(4, before.map(|before| &before.handler))?,
-                    record_type: text(5, before.map(|before| &before.record_type))?,
-                    content_type: text(6, before.map(|before| &before.content_type))?,
-                    partition,
-                    generation: crate::instance::Generation::default(),
-                    attempt: u32::try_from(int(9)?).unwrap_or(u32::MAX).saturating_add(1),
-                    headers: headers
-                        .map(|text| serde_json::from_str(text).unwrap_or_default())
-                        .unwrap_or_default(),
-                    age: micros(since(row, 10)?.unwrap_or(0)),
-                    // The time since the deadline is negative before the deadline.
-                    expires_in: since(row, 11)?.map(|since| micros(since.saturating_neg())),
-                },
-                payload: get::<Vec<u8>>(row, 7)?.ok_or_else(required(7))?,
-            }))
         }
     };
 }

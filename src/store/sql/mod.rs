@@ -20,6 +20,8 @@ use super::{HomeServer, Notifier, Store, StoreError, StoreSettings};
 use crate::rules::horizon::Server;
 
 mod admin;
+#[cfg(feature = "postgres")]
+mod binary;
 mod call;
 mod cancel;
 mod cause;
@@ -27,6 +29,7 @@ mod claims;
 mod cluster;
 mod connecting;
 mod dead_letters;
+mod decode;
 pub(crate) mod dialect;
 pub(crate) mod driver;
 #[cfg(any(feature = "mysql", feature = "postgres"))]

@@ -4,15 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use sqlx::{
     AssertSqlSafe, ConnectOptions, MySql, MySqlConnection,
-    mysql::{MySqlArguments, MySqlDatabaseError},
+    mysql::{MySqlArguments, MySqlDatabaseError, MySqlRow},
 };
 
 use super::{
     cancel,
+    decode::records_and_changes,
     dialect::{Dialect, Family, Mark},
     driver::{Driver, DriverResult, Kind, Role, Session, Value},
     engine,
-    fetches::sqlx_fetches,
+    fetches::{records, sqlx_cells, sqlx_fetches},
     files::blame,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     insert::key_value,
@@ -29,7 +30,8 @@ use crate::{
 /// any rest between two statements of the library, and shorter than the time until an instance is declared dead.
 const REST_SECONDS: u64 = 30;
 
-sqlx_codec!(MySql, MySqlArguments, |row, column| get::<i64>(row, column));
+sqlx_codec!(MySql, MySqlArguments);
+sqlx_cells!(MySqlRow);
 sqlx_database!(MySql, MySqlConnection, "MySQL", |_| Ok(()));
 
 impl Driver for MySql {
@@ -145,8 +147,7 @@ async fn read(
     sql: &str,
     lists: &[(&'static str, String)],
 ) -> Result<Vec<Arc<crate::record::Record>>, sqlx::Error> {
-    let rows = sqlx::raw_sql(fill(sql, lists)).fetch_all(conn).await?;
-    rows.iter().map(|row| record(row, None)).collect()
+    records(&sqlx::raw_sql(fill(sql, lists)).fetch_all(conn).await?)
 }
 
 fn number_of(error: &dyn sqlx::error::DatabaseError) -> u16 {

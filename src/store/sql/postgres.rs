@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use sqlx::{
-    AssertSqlSafe, PgConnection, Postgres,
-    postgres::{PgArguments, types::PgInterval},
-};
+use sqlx::{AssertSqlSafe, PgConnection, Postgres, postgres::PgArguments};
 use uuid::Uuid;
 
 use super::{
     cancel,
+    decode::{RecordRow, record, records_and_changes},
     dialect::{Dialect, Family, Mark},
     driver::{AFTER_RECORD, Driver, DriverResult, Kind, Session, Value},
     engine,
@@ -34,15 +32,8 @@ use crate::{
 /// The starts of PgBouncer's texts that waiting does not fix. PgBouncer has one SQLSTATE for all its errors.
 const REFUSED_BY_POOLERS: [&str; 3] = ["unsupported startup parameter", "no such database", "no such user"];
 
-sqlx_codec!(Postgres, PgArguments, |row, column| {
-    Ok(get::<PgInterval>(row, column)?.map(|since| micros(&since)))
-});
+sqlx_codec!(Postgres, PgArguments);
 sqlx_database!(Postgres, PgConnection, "PostgreSQL", |_| Ok(()));
-
-/// The microseconds of an interval without months, such as the difference of two times.
-fn micros(interval: &PgInterval) -> i64 {
-    interval.microseconds + i64::from(interval.days) * 86_400_000_000
-}
 
 impl Driver for Postgres {
     const FAMILY: Family = Family::Postgres;
@@ -209,7 +200,7 @@ impl Driver for Postgres {
             let mut records = Vec::with_capacity(scan.pick.limit);
             // Rows are decoded one by one, while the server still searches for more.
             while let Some(row) = rows.try_next().await? {
-                match get::<i64>(&row, AFTER_RECORD)? {
+                match row.int(AFTER_RECORD)? {
                     Some(last_id) => {
                         let snapshot = Some(numbers::snapshot(
                             &get::<String>(&row, AFTER_RECORD + 1)?.unwrap_or_default(),

@@ -4,14 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use sqlx::{
     ConnectOptions, Sqlite, SqliteConnection,
-    sqlite::{SqliteArguments, SqliteJournalMode, SqliteSynchronous},
+    sqlite::{SqliteArguments, SqliteJournalMode, SqliteRow, SqliteSynchronous},
 };
 
 use super::{
     cancel,
+    decode::records_and_changes,
     dialect::{Dialect, Family, Mark},
     driver::{Driver, DriverResult, Kind, Role, Session},
-    fetches::sqlx_fetches,
+    fetches::{records, sqlx_cells, sqlx_fetches},
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
     rows::sqlx_insert,
     statements::{fill, safe, template},
@@ -22,7 +23,8 @@ use crate::{
     store::{ErrorClass, OpenError, Tables},
 };
 
-sqlx_codec!(Sqlite, SqliteArguments, |row, column| get::<i64>(row, column));
+sqlx_codec!(Sqlite, SqliteArguments);
+sqlx_cells!(SqliteRow);
 sqlx_database!(Sqlite, SqliteConnection, "SQLite", check_pool);
 
 fn check_pool(pool: &sqlx::SqlitePool) -> Result<(), OpenError> {
@@ -100,8 +102,7 @@ async fn read(
     sql: &str,
     lists: &[(&'static str, String)],
 ) -> Result<Vec<Arc<crate::record::Record>>, sqlx::Error> {
-    let rows = sqlx::raw_sql(fill(sql, lists)).fetch_all(conn).await?;
-    rows.iter().map(|row| record(row, None)).collect()
+    records(&sqlx::raw_sql(fill(sql, lists)).fetch_all(conn).await?)
 }
 
 /// Whether a transaction is open that was begun by a statement: then a second one cannot begin.
