@@ -108,14 +108,23 @@ impl PartitionSet {
     }
 
     /// The partitions, ascending.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Partition> + '_ {
-        Partition::all().filter(|partition| self.contains(*partition))
+    pub fn iter(&self) -> impl Iterator<Item = Partition> + '_ {
+        let words = [0, 64, 128, 192].into_iter().zip(self.0);
+        words.flat_map(|(first, mut word)| {
+            std::iter::from_fn(move || {
+                let bit = (word != 0).then(|| word.trailing_zeros() as u8)?;
+                word &= word - 1;
+                Some(Partition(first + bit))
+            })
+        })
     }
 
     /// The partitions of either set.
     #[must_use]
     pub fn union(&self, other: Self) -> Self {
-        self.iter().chain(other.iter()).collect()
+        let mut both = *self;
+        both.0.iter_mut().zip(other.0).for_each(|(word, added)| *word |= added);
+        both
     }
 
     /// The partitions of this set that are not in `other`.
@@ -197,5 +206,17 @@ mod tests {
         let odds = PartitionSet::ALL.without(evens);
         assert_eq!(odds.len(), 128);
         assert!(odds.iter().all(|p| !evens.contains(p)));
+    }
+
+    #[test]
+    fn a_set_lists_its_partitions_ascending() {
+        let set =
+            |numbers: &[i64]| numbers.iter().copied().filter_map(Partition::new).collect::<PartitionSet>();
+        let (some, others) = (set(&[255, 64, 0, 63]), set(&[1, 64, 191, 192]));
+        let numbers = |set: PartitionSet| set.iter().map(Partition::number).collect::<Vec<_>>();
+        assert_eq!(numbers(some), [0, 63, 64, 255]);
+        assert_eq!(numbers(some.union(others)), [0, 1, 63, 64, 191, 192, 255]);
+        assert!(PartitionSet::ALL.iter().eq(Partition::all()));
+        assert_eq!(PartitionSet::EMPTY.iter().next(), None);
     }
 }

@@ -8,7 +8,7 @@ use super::{
     budget::{Budget, BudgetStep, FetchBudget, Wanted},
     head_search::HeadSearch,
     listening::Listening,
-    query::{FetchRequest, FetchResult},
+    query::{FetchRequest, FetchResult, Turn},
     stop_reads::StopReads,
 };
 use crate::{
@@ -195,8 +195,7 @@ impl Planner {
         now: Instant,
     ) -> FetchRequest {
         self.began = now;
-        let unread = self.stop_reads.unread(partitions, ownership);
-        let stops = self.stop_reads.begin(partitions, ownership);
+        let (unread, stops) = self.stop_reads.begin(partitions, ownership);
         let generations = stops.iter().filter_map(|p| Some((p, ownership.generation(p)?))).collect();
         self.budget.begin(partitions, &handlers);
         let missed = std::mem::take(&mut self.missed).union(unread);
@@ -214,12 +213,10 @@ impl Planner {
             (self.wanted, self.due_wanted) = (false, false);
             asked = self.listening.begin();
         }
-        let (first, last): (Vec<_>, Vec<_>) =
-            partitions.iter().partition(|partition| partition.number() >= self.turn);
         FetchRequest {
             seq,
             began: ownership.clock().now(),
-            turn: [first, last].concat(),
+            turn: Turn { partitions, first: self.turn },
             stops,
             unread,
             generations,

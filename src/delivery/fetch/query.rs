@@ -12,14 +12,32 @@ use crate::{
     store::{Handlers, IdScan, Pick, Store, StoreError, Suspicion},
 };
 
+/// Partitions that are served in turn.
+#[derive(Clone, Copy)]
+pub(in crate::delivery) struct Turn {
+    pub(in crate::delivery) partitions: PartitionSet,
+    /// The number of the partition that is first.
+    pub(in crate::delivery) first: u8,
+}
+
+impl Turn {
+    /// The partitions in the order in which they are served.
+    pub(super) fn order(self) -> Vec<Partition> {
+        let mut order: Vec<Partition> = self.partitions.iter().collect();
+        let behind = order.partition_point(|partition| partition.number() < self.first);
+        order.rotate_left(behind);
+        order
+    }
+}
+
 /// What a fetch is to read.
 pub(in crate::delivery) struct FetchRequest {
     pub(in crate::delivery) seq: u64,
     /// When the fetch began, on the clock. The remaining time of each deadline counts from here: no deadline
     /// is taken as earlier than it is.
     pub(in crate::delivery) began: Duration,
-    /// Owned partitions, in the order in which they are served.
-    pub(in crate::delivery) turn: Vec<Partition>,
+    /// Owned partitions, and where their turn begins.
+    pub(in crate::delivery) turn: Turn,
     /// Partitions whose stops are read first.
     pub(in crate::delivery) stops: PartitionSet,
     /// Partitions whose suspicions are read, because nothing is known of them yet: earlier owners may have
@@ -93,7 +111,6 @@ async fn fill(store: &dyn Store, result: &mut FetchResult) -> Result<(), StoreEr
     }
     let FetchRequest { turn, stops, unread, due, skip, limit, handlers, part, reading, .. } =
         &mut result.request;
-    let owned: PartitionSet = turn.iter().copied().collect();
     if !stops.is_empty() {
         result.stops = store.stops(*stops).await?;
     }
@@ -101,7 +118,8 @@ async fn fill(store: &dyn Store, result: &mut FetchResult) -> Result<(), StoreEr
         result.suspicions = store.suspicions(*unread).await?;
     }
     if *due {
-        let (records, changes) = store.fetch_due(owned, Pick { skip, handlers, limit: *limit }).await?;
+        let (records, changes) =
+            store.fetch_due(turn.partitions, Pick { skip, handlers, limit: *limit }).await?;
         (result.records, result.cluster_changes) = (records, Some(changes));
         result.more_due = result.records.len() >= *limit;
         result.more = result.more_due;
@@ -109,8 +127,8 @@ async fn fill(store: &dyn Store, result: &mut FetchResult) -> Result<(), StoreEr
     let left = limit.saturating_sub(result.records.len()).max(1);
     let pick = Pick { skip, handlers, limit: left };
     let (pending, more) = match *part {
-        true => by_partition(store, turn, pick, &mut result.walked).await?,
-        false => behind_the_watermark(store, reading, turn, pick, &mut result.walked).await?,
+        true => by_partition(store, *turn, pick, &mut result.walked).await?,
+        false => behind_the_watermark(store, reading, *turn, pick, &mut result.walked).await?,
     };
     result.more |= more;
     result.new = !pending.is_empty();
@@ -123,7 +141,7 @@ async fn fill(store: &dyn Store, result: &mut FetchResult) -> Result<(), StoreEr
 
 impl FetchRequest {
     pub(in crate::delivery) fn partitions(&self) -> PartitionSet {
-        self.turn.iter().copied().collect()
+        self.turn.partitions
     }
 
     /// Whether the fetch can be left out: this process has no reason to fetch, and no other connection has
@@ -148,11 +166,11 @@ impl FetchRequest {
 async fn behind_the_watermark(
     store: &dyn Store,
     reading: &mut Reading,
-    turn: &[Partition],
+    turn: Turn,
     pick: Pick<'_>,
     walked: &mut Option<(usize, Duration)>,
 ) -> Result<(Vec<Arc<Record>>, bool), StoreError> {
-    let partitions: PartitionSet = turn.iter().copied().collect();
+    let partitions = turn.partitions;
     loop {
         match reading.next() {
             Statement::DrawNumber => reading.drew(store.draw_number().await?),
@@ -200,14 +218,14 @@ async fn scan_by_id(
 /// Pending records of each partition from its head, and whether there may be more.
 async fn by_partition(
     store: &dyn Store,
-    turn: &[Partition],
+    turn: Turn,
     pick: Pick<'_>,
     walked: &mut Option<(usize, Duration)>,
 ) -> Result<(Vec<Arc<Record>>, bool), StoreError> {
     let began = Instant::now();
-    let records = store.fetch_by_partition(turn, pick).await?;
+    let records = store.fetch_by_partition(&turn.order(), pick).await?;
     if records.is_empty() {
-        *walked = Some((turn.len(), began.elapsed()));
+        *walked = Some((turn.partitions.len(), began.elapsed()));
     }
     let more = records.len() >= pick.limit;
     Ok((records, more))
@@ -230,7 +248,7 @@ mod tests {
         FetchRequest {
             seq: 1,
             began: Duration::ZERO,
-            turn: Partition::all().collect(),
+            turn: Turn { partitions: PartitionSet::ALL, first: 0 },
             stops: PartitionSet::EMPTY,
             unread: PartitionSet::EMPTY,
             generations: Vec::new(),

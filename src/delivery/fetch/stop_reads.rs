@@ -25,20 +25,22 @@ impl StopReads {
     }
 
     /// The partitions of `owned` whose stops are not known in their generation.
-    pub(super) fn unread(&self, owned: PartitionSet, ownership: &Ownership) -> PartitionSet {
+    fn unread(&self, owned: PartitionSet, ownership: &Ownership) -> PartitionSet {
         owned.iter().filter(|partition| self.is_unread(*partition, ownership)).collect()
     }
 
-    /// The partitions whose stops the next fetch reads. `of` are the partitions of the fetch. Known stops are
-    /// read again even in hot partitions outside of `of`, because no fetch of all partitions covers those.
-    pub(super) fn begin(&mut self, of: PartitionSet, ownership: &Ownership) -> PartitionSet {
+    /// The partitions of `of`, the next fetch, whose stops are not known, and all whose stops the fetch reads. Known
+    /// stops are read again even in hot partitions outside of `of`, because no fetch of all partitions covers
+    /// those.
+    pub(super) fn begin(&mut self, of: PartitionSet, ownership: &Ownership) -> (PartitionSet, PartitionSet) {
+        let unread = self.unread(of, ownership);
         let read = self.again.iter().filter(|partition| {
             ownership.is_open(*partition)
                 && (of.contains(*partition) || !self.is_unread(*partition, ownership))
         });
-        let reads = self.unread(of, ownership).union(read.collect());
+        let reads = unread.union(read.collect());
         self.again = self.again.without(reads);
-        reads
+        (unread, reads)
     }
 
     /// The stops of these partitions were read in these generations.
@@ -63,29 +65,27 @@ mod tests {
     use super::*;
     use crate::delivery::fixtures::{self, GENERATION};
 
+    const NONE: PartitionSet = PartitionSet::EMPTY;
+
     #[tokio::test(start_paused = true)]
     async fn stops_are_read_once_per_generation_and_again_if_asked() {
         let (mut reads, ownership) = (StopReads::none(), fixtures::owning_all());
         let one: PartitionSet = [Partition::of("a")].into_iter().collect();
         let others = PartitionSet::ALL.without(one);
         let generations: Vec<_> = Partition::all().map(|partition| (partition, GENERATION)).collect();
-        assert_eq!(reads.begin(one, &ownership), one);
+        assert_eq!(reads.begin(one, &ownership), (one, one));
         assert!(!reads.are_read(Partition::of("a"), GENERATION), "not before the answer");
         reads.end(&generations[..]);
         assert!(reads.are_read(Partition::of("a"), GENERATION));
         assert!(!reads.are_read(Partition::of("a"), Generation(2)));
-        assert_eq!(reads.begin(PartitionSet::ALL, &ownership), PartitionSet::EMPTY);
+        assert_eq!(reads.begin(PartitionSet::ALL, &ownership), (NONE, NONE));
         reads.again(one);
-        assert_eq!(reads.begin(others, &ownership), one, "no fetch of all partitions may cover it");
-        assert_eq!(reads.begin(PartitionSet::ALL, &ownership), PartitionSet::EMPTY, "once");
+        assert_eq!(reads.begin(others, &ownership), (NONE, one), "no fetch of all partitions may cover it");
+        assert_eq!(reads.begin(PartitionSet::ALL, &ownership), (NONE, NONE), "once");
         ownership.grant(&[(Partition::of("a"), Generation(2))]);
         assert_eq!(reads.unread(PartitionSet::ALL, &ownership), one);
         reads.again(one);
-        assert_eq!(
-            reads.begin(others, &ownership),
-            PartitionSet::EMPTY,
-            "what is unread waits for its fetch"
-        );
-        assert_eq!(reads.begin(PartitionSet::ALL, &ownership), one);
+        assert_eq!(reads.begin(others, &ownership), (NONE, NONE), "what is unread waits for its fetch");
+        assert_eq!(reads.begin(PartitionSet::ALL, &ownership), (one, one));
     }
 }

@@ -70,7 +70,7 @@ impl Stage {
     /// Fetches if the planner says so, and has the database answer or fail.
     fn fetch(&mut self, fails: bool) -> Option<usize> {
         let request = self.begin()?;
-        assert!(request.limit > 0 && !request.turn.is_empty());
+        assert!(request.limit > 0 && !request.partitions().is_empty());
         assert!(request.partitions().without(self.ownership.owned()).is_empty(), "only what is owned");
         assert!(self.in_memory + request.limit <= CONFIG, "never more than memory takes");
         if fails {
@@ -285,8 +285,9 @@ async fn partitions_take_turns_behind_the_last_record() {
     stage.fetch_of(PartitionSet::ALL, &["b", "a"], (2, true));
     let request = stage.begin().expect("there is more");
     let first = Partition::of("a").number().wrapping_add(1);
-    assert_eq!((request.turn[0].number(), request.turn.len()), (first, 256));
-    assert_eq!(request.turn.last().copied(), Some(Partition::of("a")));
+    let order = request.turn.order();
+    assert_eq!((order[0].number(), order.len()), (first, 256));
+    assert_eq!(order.last().copied(), Some(Partition::of("a")));
 }
 
 #[tokio::test(start_paused = true)]
