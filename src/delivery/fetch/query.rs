@@ -15,8 +15,9 @@ use crate::{
 /// Partitions that are served in turn.
 #[derive(Clone, Copy)]
 pub(in crate::delivery) struct Turn {
+    /// The partitions. Never changes.
     pub(in crate::delivery) partitions: PartitionSet,
-    /// The number of the partition that is first.
+    /// The number of the partition that is first. Never changes.
     pub(in crate::delivery) first: u8,
 }
 

@@ -21,6 +21,8 @@ use crate::rules::horizon::Server;
 
 mod admin;
 #[cfg(feature = "postgres")]
+mod arrays;
+#[cfg(feature = "postgres")]
 mod binary;
 mod call;
 mod cancel;

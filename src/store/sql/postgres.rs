@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, postgres::PgArguments};
-use uuid::Uuid;
 
 use super::{
+    arrays::bind_columns,
     cancel,
     decode::{RecordRow, record, records_and_changes},
     dialect::{Dialect, Family, Mark},
     driver::{AFTER_RECORD, Driver, DriverResult, Kind, Session, Value},
     engine,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
-    insert::{Insert, headers_text},
+    insert::Insert,
     notifier::PgNotifier,
     numbers, sessions,
     statements::{Statements, fill, filled, of_handlers, safe, template},
@@ -182,16 +182,21 @@ impl Driver for Postgres {
         Box::pin(async move {
             let (skip, bits) = (scan.skip_above(), scan.partitions.to_bytes().to_vec());
             let (limit, list) = (count(scan.pick.limit), count(scan.list));
-            let query = match (&sql.scan_others, scan.within.split_last()) {
-                (Some(others), Some(((first, last), ranges))) => {
+            let end = scan.from.saturating_add(scan.reach);
+            let is_plain = skip.is_empty() && scan.open.is_empty() && scan.list == 0;
+            let query = match (&sql.scan_others, scan.within.split_last(), &sql.scan_plain) {
+                (Some(others), Some(((first, last), ranges)), _) => {
                     let (firsts, lasts): (Vec<i64>, Vec<i64>) = ranges.iter().copied().unzip();
                     let query = sqlx::query(of(others, scan.pick)).bind(firsts).bind(lasts);
                     let query = query.bind(bits).bind(skip).bind(scan.open).bind(limit).bind(list);
                     query.bind(*first).bind(last.saturating_add(1))
                 }
+                (_, _, Some(plain)) if is_plain => {
+                    let query = sqlx::query(of(plain, scan.pick)).bind(scan.from).bind(end);
+                    query.bind(bits).bind(limit)
+                }
                 _ => {
-                    let query = sqlx::query(of(&sql.scan_by_id, scan.pick));
-                    let query = query.bind(scan.from).bind(scan.from.saturating_add(scan.reach));
+                    let query = sqlx::query(of(&sql.scan_by_id, scan.pick)).bind(scan.from).bind(end);
                     query.bind(bits).bind(skip).bind(scan.open).bind(limit).bind(list)
                 }
             };
@@ -298,26 +303,11 @@ async fn insert_many(
         template!("postgres/", insert_many),
         &[("{extra}", insert.extra_values(|number| Postgres::DIALECT.parameter(number)))],
     );
-    let mut query = sqlx::query(sql)
-        .persistent(naming::are_given())
-        .bind(rows.iter().map(|row| row.event_id).collect::<Vec<Uuid>>())
-        .bind(rows.iter().map(|row| i16::from(row.partition.number())).collect::<Vec<_>>())
-        .bind(rows.iter().map(|row| row.key.as_str()).collect::<Vec<_>>())
-        .bind(once_if_alike(rows, |row| &row.handler))
-        .bind(once_if_alike(rows, |row| &row.record_type))
-        .bind(once_if_alike(rows, |row| &row.content_type))
-        .bind(rows.iter().map(|row| row.payload.as_slice()).collect::<Vec<_>>())
-        .bind(rows.first().and_then(|row| headers_text(&row.headers)));
+    let mut query = bind_columns(sqlx::query(sql).persistent(naming::are_given()), rows);
     for extra in &insert.extras {
         query = bind_one(query, extra.value.clone());
     }
     query.execute(conn).await.map(|_| ())
-}
-
-/// A column of the records, or one element if all records have the same value.
-fn once_if_alike(rows: &[NewRecord], column: fn(&NewRecord) -> &str) -> Vec<&str> {
-    let alike = rows.windows(2).all(|pair| column(&pair[0]) == column(&pair[1]));
-    rows.iter().take(if alike { 1 } else { rows.len() }).map(column).collect()
 }
 
 /// Whether a transaction is open that was begun by a statement: a savepoint needs one.

@@ -79,7 +79,7 @@ statements! {
         meta shape write_version identity count_change count_partitions probe_write;
     own: publish_routes fetch_by_partition fetch_due cancel write_failures scan_by_id last_id find_head lanes_of held_of_lane track_call delete_old
         claimed_find_pending claimed_find_by_id claimed_find_due claimed_read claimed_fail;
-    postgres: beat_and_view bystanders scan_others settle_delete settle_archive settle_keep draw_number;
+    postgres: beat_and_view bystanders scan_others scan_plain settle_delete settle_archive settle_keep draw_number;
     mysql: ahead below below_by_partition below_of_handlers late unlocked_keys find_cancelled claimed_lock;
 }
 
