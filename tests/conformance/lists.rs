@@ -107,6 +107,7 @@ macro_rules! everywhere {
                 a_scan_brings_the_same_fields_as_a_fetch
                 a_head_names_the_least_pending_id_of_its_partitions
                 the_horizon_grows_with_every_id
+                a_scan_lists_as_many_ids_as_it_is_asked_for
             }
             passing {
                 fetches_bring_everything_once

@@ -200,6 +200,17 @@ pub(crate) async fn the_horizon_grows_with_every_id<T: Target>(outbox: &Outbox<T
     }
 }
 
+/// On databases with snapshots, a scan lists ids if it is asked to, also those of records that it does not read.
+pub(crate) async fn a_scan_lists_as_many_ids_as_it_is_asked_for<T: Target>(outbox: &Outbox<T>) {
+    let all = schedule_in(outbox, &[1, 2, 3, 4]).await;
+    for (list, skip) in [(0, &[][..]), (3, &[][..]), (3, &all[..1]), (9, &all[..])] {
+        let scan = IdScan { list, from: all[0], ..whole(skip) };
+        let horizon = outbox.store.scan_by_id(scan).await.unwrap().1;
+        let listed = if horizon.snapshot.is_some() { list.min(all.len()) } else { 0 };
+        assert_eq!(horizon.visible, all[..listed], "{list} {skip:?}");
+    }
+}
+
 /// Other transactions have used up thousands of ids without a row.
 pub(crate) async fn the_least_pending_id_is_found_behind_a_gap<T: SqlTarget>(outbox: &Outbox<T>) {
     let low = schedule_in(outbox, &[1, 2]).await;
