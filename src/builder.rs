@@ -302,7 +302,7 @@ impl<DB: Database> OutboxBuilder<DB> {
         let store = DB::open(worker_pool.as_ref().unwrap_or(&pool), settings.clone())?;
         dead_letters.open(&store);
         let scheduler = Scheduler {
-            tables: settings.tables,
+            producer: DB::producer(&settings.tables),
             config: config.schedule.clone(),
             default_headers,
             routes: Arc::new(Routes::new(registry.routes())),

@@ -27,6 +27,13 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
     type Connection: Send + 'static;
     /// A transaction of the pool.
     type Transaction: DerefMut<Target = Self::Connection> + Send;
+    /// What the calls on the user's connection know of the outbox.
+    #[doc(hidden)]
+    type Producer: Send + Sync + 'static;
+
+    /// Makes the producer's side of an outbox, once per outbox.
+    #[doc(hidden)]
+    fn producer(tables: &Tables) -> Self::Producer;
 
     /// Begins a transaction for [`transaction`](crate::Outbox::transaction).
     #[doc(hidden)]
@@ -47,7 +54,7 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
     #[doc(hidden)]
     fn insert<'a>(
         conn: &'a mut Self::Connection,
-        tables: &'a Tables,
+        producer: &'a Self::Producer,
         records: &'a [NewRecord],
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 
@@ -55,7 +62,7 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
     #[doc(hidden)]
     fn insert_dedup_key<'a>(
         conn: &'a mut Self::Connection,
-        tables: &'a Tables,
+        producer: &'a Self::Producer,
         dedup_key: &'a str,
     ) -> BoxFuture<'a, Result<bool, StoreError>>;
 
@@ -63,7 +70,7 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
     #[doc(hidden)]
     fn lock_keys<'a>(
         conn: &'a mut Self::Connection,
-        tables: &'a Tables,
+        producer: &'a Self::Producer,
         keys: &'a [&'a str],
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 
@@ -71,7 +78,7 @@ pub trait Database: sealed::Sealed + Send + Sync + Sized + 'static {
     #[doc(hidden)]
     fn cancel<'a>(
         conn: &'a mut Self::Connection,
-        tables: &'a Tables,
+        producer: &'a Self::Producer,
         cancel: &'a Cancel,
     ) -> BoxFuture<'a, Result<u64, StoreError>>;
 
@@ -105,7 +112,7 @@ pub trait SqlDatabase: Database {
     /// The statements that schedule one event.
     #[doc(hidden)]
     fn statements(
-        tables: &Tables,
+        producer: &Self::Producer,
         records: &[NewRecord],
         dedup_key: Option<&str>,
         strict: bool,

@@ -152,7 +152,7 @@ impl<DB: Database> Outbox<DB> {
         events: impl IntoIterator<Item = &'e E>,
     ) -> Result<Vec<Scheduled>, ScheduleError> {
         let events = events.into_iter().map(RawEvent::encode).collect::<Result<Vec<_>, _>>()?;
-        self.inner.scheduler.schedule::<DB>(conn, events, &ScheduleOptions::new()).await
+        self.inner.scheduler.schedule(conn, events, &ScheduleOptions::new()).await
     }
 
     /// Schedules an encoded event.
@@ -170,7 +170,7 @@ impl<DB: Database> Outbox<DB> {
         event: RawEvent,
         options: ScheduleOptions,
     ) -> Result<Scheduled, ScheduleError> {
-        let scheduled = self.inner.scheduler.schedule::<DB>(conn, vec![event], &options).await?;
+        let scheduled = self.inner.scheduler.schedule(conn, vec![event], &options).await?;
         let none = || Scheduled { event_id: Uuid::nil(), records: 0, duplicate: false };
         Ok(scheduled.into_iter().next().unwrap_or_else(none))
     }
@@ -207,7 +207,7 @@ impl<DB: Database> Outbox<DB> {
         key: &str,
         event_id: Uuid,
     ) -> Result<u64, ScheduleError> {
-        self.inner.scheduler.cancel::<DB>(conn, key, Named::Event(event_id)).await
+        self.inner.scheduler.cancel(conn, key, Named::Event(event_id)).await
     }
 
     /// Does as [`cancel`](Self::cancel), by the dedup key with which the event was scheduled for later.
@@ -228,7 +228,7 @@ impl<DB: Database> Outbox<DB> {
         key: &str,
         dedup_key: impl Into<String>,
     ) -> Result<u64, ScheduleError> {
-        self.inner.scheduler.cancel::<DB>(conn, key, Named::DedupKey(dedup_key.into())).await
+        self.inner.scheduler.cancel(conn, key, Named::DedupKey(dedup_key.into())).await
     }
 
     /// Runs work in a transaction of the pool, commits it and wakes the workers of this process.

@@ -26,7 +26,7 @@ pub(crate) struct Parts<DB: Database> {
     /// The store over the outbox's pool, if the workers have another pool. Both must lead to the same tables.
     pub(crate) own: Option<Arc<dyn Store>>,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) scheduler: Scheduler,
+    pub(crate) scheduler: Scheduler<DB>,
     pub(crate) wake: Wake,
     /// The notifier for commits of other processes, if notifications are enabled.
     pub(crate) notifier: Option<Arc<dyn Notifier>>,

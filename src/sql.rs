@@ -95,7 +95,7 @@ impl<DB: SqlDatabase> Outbox<DB> {
         let partition = Partition::of(&event.key);
         let records = scheduler.records_of(event, &options).await?;
         let strict = scheduler.config.order == OrderLevel::Strict;
-        let statements = DB::statements(&scheduler.tables, &records, options.dedup_key_given(), strict)?;
+        let statements = DB::statements(&scheduler.producer, &records, options.dedup_key_given(), strict)?;
         let event_id = records.first().map_or_else(Uuid::nil, |record| record.event_id);
         Ok(Statements { event_id, partition, records: records.len(), statements })
     }

@@ -18,7 +18,7 @@ use crate::{
     naming::with_names,
     partition::Partition,
     record::{Cancel, Due, Headers, KEY_LIMIT_BYTES, NAME_LIMIT_BYTES, Named, NewRecord},
-    store::{Store, Tables},
+    store::Store,
 };
 
 /// The most distinct keys that one call may lock at the strict order level.
@@ -46,8 +46,8 @@ impl EventIds {
 pub(crate) type DefaultHeaders = Arc<dyn Fn() -> Headers + Send + Sync>;
 
 /// The scheduling half of an outbox.
-pub(crate) struct Scheduler {
-    pub(crate) tables: Tables,
+pub(crate) struct Scheduler<DB: Database> {
+    pub(crate) producer: DB::Producer,
     pub(crate) config: ScheduleConfig,
     pub(crate) default_headers: Option<DefaultHeaders>,
     pub(crate) routes: Arc<Routes>,
@@ -56,9 +56,9 @@ pub(crate) struct Scheduler {
     pub(crate) named: bool,
 }
 
-impl Scheduler {
+impl<DB: Database> Scheduler<DB> {
     /// Checks the events, resolves their handlers and inserts their records in the given order.
-    pub(crate) async fn schedule<DB: Database>(
+    pub(crate) async fn schedule(
         &self,
         conn: &mut DB::Connection,
         events: Vec<RawEvent>,
@@ -73,7 +73,7 @@ impl Scheduler {
             return Err(ScheduleError::NoTransaction);
         }
         let (mut scheduled, records) = self.resolve(events, options).await?;
-        let write = self.write::<DB>(conn, &records, options.dedup_key.as_deref());
+        let write = self.write(conn, &records, options.dedup_key.as_deref());
         if !with_names(self.named, write).await? {
             scheduled.iter_mut().for_each(|done| (done.records, done.duplicate) = (0, true));
         }
@@ -129,14 +129,14 @@ impl Scheduler {
 
     /// Inserts the dedup key, locks keys if the order is strict, and inserts the records. If the dedup key
     /// exists, writes nothing and returns false.
-    async fn write<DB: Database>(
+    async fn write(
         &self,
         conn: &mut DB::Connection,
         records: &[NewRecord],
         dedup_key: Option<&str>,
     ) -> Result<bool, ScheduleError> {
         if let Some(dedup_key) = dedup_key
-            && !DB::insert_dedup_key(conn, &self.tables, dedup_key).await?
+            && !DB::insert_dedup_key(conn, &self.producer, dedup_key).await?
         {
             return Ok(false);
         }
@@ -146,14 +146,14 @@ impl Scheduler {
                 return Err(ScheduleError::TooManyKeys { keys: keys.len() });
             }
             let keys: Vec<&str> = keys.into_iter().collect();
-            DB::lock_keys(conn, &self.tables, &keys).await?;
+            DB::lock_keys(conn, &self.producer, &keys).await?;
         }
-        DB::insert(conn, &self.tables, records).await?;
+        DB::insert(conn, &self.producer, records).await?;
         Ok(true)
     }
 
     /// Cancels records that are not due yet. Returns their number.
-    pub(crate) async fn cancel<DB: Database>(
+    pub(crate) async fn cancel(
         &self,
         conn: &mut DB::Connection,
         key: &str,
@@ -164,7 +164,7 @@ impl Scheduler {
             return Err(ScheduleError::NoTransaction);
         }
         let cancel = Cancel { partition: Partition::of(key), key: key.to_owned(), named };
-        Ok(with_names(self.named, DB::cancel(conn, &self.tables, &cancel)).await?)
+        Ok(with_names(self.named, DB::cancel(conn, &self.producer, &cancel)).await?)
     }
 
     /// Checks all that needs no database.

@@ -24,7 +24,7 @@ fn later(key: &str, delay: Duration) -> NewRecord {
 
 async fn cancel<T: Target>(outbox: &Outbox<T>, tx: &mut Tx<T>, key: &str, named: Named) -> u64 {
     let cancel = Cancel { partition: Partition::of(key), key: key.to_owned(), named };
-    T::Db::cancel(tx, &outbox.tables, &cancel).await.unwrap()
+    T::Db::cancel(tx, &outbox.producer, &cancel).await.unwrap()
 }
 
 async fn cancel_event<T: Target>(outbox: &Outbox<T>, tx: &mut Tx<T>, record: &NewRecord) -> u64 {
@@ -101,7 +101,7 @@ pub(crate) async fn a_cancelled_dedup_key_is_free_again<T: Target>(outbox: &Outb
     let mut tx = outbox.begin().await;
     for record in [&one, &other] {
         let dedup_key = record.dedup_key.as_ref().unwrap();
-        assert!(T::Db::insert_dedup_key(&mut tx, &outbox.tables, dedup_key).await.unwrap());
+        assert!(T::Db::insert_dedup_key(&mut tx, &outbox.producer, dedup_key).await.unwrap());
         outbox.insert(&mut tx, std::slice::from_ref(record)).await;
     }
     outbox.commit(tx).await;
@@ -109,13 +109,13 @@ pub(crate) async fn a_cancelled_dedup_key_is_free_again<T: Target>(outbox: &Outb
     let named = |name: &str| Named::DedupKey(name.to_owned());
     assert_eq!(cancel(outbox, &mut tx, "order-2", named("reminder-1")).await, 0, "another key");
     assert_eq!(cancel(outbox, &mut tx, "order-1", named("reminder-1")).await, 1);
-    assert!(T::Db::insert_dedup_key(&mut tx, &outbox.tables, "reminder-1").await.unwrap(), "at once");
-    assert!(!T::Db::insert_dedup_key(&mut tx, &outbox.tables, "reminder-2").await.unwrap());
+    assert!(T::Db::insert_dedup_key(&mut tx, &outbox.producer, "reminder-1").await.unwrap(), "at once");
+    assert!(!T::Db::insert_dedup_key(&mut tx, &outbox.producer, "reminder-2").await.unwrap());
     outbox.commit(tx).await;
     assert_eq!(cancel_alone(outbox, &other).await, 1);
     let mut tx = outbox.begin().await;
-    assert!(!T::Db::insert_dedup_key(&mut tx, &outbox.tables, "reminder-1").await.unwrap());
-    assert!(T::Db::insert_dedup_key(&mut tx, &outbox.tables, "reminder-2").await.unwrap());
+    assert!(!T::Db::insert_dedup_key(&mut tx, &outbox.producer, "reminder-1").await.unwrap());
+    assert!(T::Db::insert_dedup_key(&mut tx, &outbox.producer, "reminder-2").await.unwrap());
 }
 
 /// The time of the record comes while the cancelling transaction is open: a fetch must not see the record.

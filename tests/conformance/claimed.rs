@@ -298,7 +298,7 @@ pub(crate) async fn a_claimed_record_is_not_cancelled<T: Target>(outbox: &Outbox
     let named = Named::Event(new.event_id);
     let cancel = Cancel { partition: new.partition, key: new.key.clone(), named };
     let mut tx = outbox.begin().await;
-    assert_eq!(T::Db::cancel(&mut tx, &outbox.tables, &cancel).await.unwrap(), 0);
+    assert_eq!(T::Db::cancel(&mut tx, &outbox.producer, &cancel).await.unwrap(), 0);
     outbox.commit(tx).await;
 }
 

@@ -15,11 +15,11 @@ use crate::{
 };
 
 async fn insert<T: Server>(outbox: &Outbox<T>, tx: &mut Tx<T>, key: &str) -> Result<bool, StoreError> {
-    T::Db::insert_dedup_key(tx, &outbox.tables, key).await
+    T::Db::insert_dedup_key(tx, &outbox.producer, key).await
 }
 
 async fn lock<T: Server>(outbox: &Outbox<T>, tx: &mut Tx<T>, key: &str) -> Result<(), StoreError> {
-    T::Db::lock_keys(tx, &outbox.tables, &[key]).await
+    T::Db::lock_keys(tx, &outbox.producer, &[key]).await
 }
 
 /// Exactly one of the two is the victim, with an error to retry.
@@ -144,7 +144,7 @@ pub(crate) async fn open_user_transactions_do_not_hold_back_the_cluster<T: Serve
 pub(crate) async fn a_key_that_is_too_long_is_the_records_fault<T: Server>(outbox: &Outbox<T>) {
     // `schedule` refuses the value earlier. This case is for rows that are written by SQL.
     let mut tx = outbox.begin().await;
-    let refused = T::Db::insert(&mut tx, &outbox.tables, &[record(&"k".repeat(256))]).await.unwrap_err();
+    let refused = T::Db::insert(&mut tx, &outbox.producer, &[record(&"k".repeat(256))]).await.unwrap_err();
     assert_eq!(refused.class, ErrorClass::Record, "{}", refused.chain());
 }
 

@@ -10,7 +10,7 @@ use crate::{
 };
 
 async fn insert<T: Target>(outbox: &Outbox<T>, conn: &mut Connection<T>, key: &str) -> bool {
-    T::Db::insert_dedup_key(conn, &outbox.tables, key).await.unwrap()
+    T::Db::insert_dedup_key(conn, &outbox.producer, key).await.unwrap()
 }
 
 /// Inserts a key in a separate transaction.

@@ -24,6 +24,7 @@ pub(crate) const ALL: usize = 10_000;
 pub(crate) struct Outbox<T: Target> {
     pub(crate) pool: Pool<T>,
     pub(crate) tables: Tables,
+    pub(crate) producer: Arc<<T::Db as Database>::Producer>,
     pub(crate) store: Arc<dyn Store>,
     unique: String,
 }
@@ -42,7 +43,8 @@ impl<T: Target> Outbox<T> {
     fn over(pool: Pool<T>, unique: String, tables: Tables) -> Self {
         let settings = settings(&tables, Completed::Delete);
         let store = T::Db::open(&pool, settings).unwrap();
-        Self { pool, tables, store, unique }
+        let producer = Arc::new(T::Db::producer(&tables));
+        Self { pool, tables, producer, store, unique }
     }
 
     /// Another outbox on the same pool, whose tables do not exist yet.
@@ -80,7 +82,7 @@ impl<T: Target> Outbox<T> {
     }
 
     pub(crate) async fn insert(&self, conn: &mut Connection<T>, records: &[NewRecord]) {
-        T::Db::insert(conn, &self.tables, records).await.unwrap();
+        T::Db::insert(conn, &self.producer, records).await.unwrap();
     }
 
     /// Schedules records in a separate transaction.

@@ -40,7 +40,7 @@ fn filled(name: &str, sql: &str, home: i64) -> String {
         .replace("{extra_columns}", "")
         .replace("{extra}", "")
         .replace("{named}", "dedup_key")
-        .replace("{rows}", "(1)")
+        .replace("{rows}", "(1, 1)")
         .replace("{table}", "record")
         .replace("{key}", "id")
         .replace("{keys}", "1,2")
@@ -189,8 +189,8 @@ async fn open_transaction<T: Server>(outbox: &Outbox<T>) -> Tx<T> {
     let keys = ["order-1", "order-2", "order-3"];
     outbox.insert(&mut open, &keys.map(record)).await;
     let open_key = uuid::Uuid::now_v7().to_string();
-    assert!(T::Db::insert_dedup_key(&mut open, &outbox.tables, &open_key).await.unwrap());
-    T::Db::lock_keys(&mut open, &outbox.tables, &keys).await.unwrap();
+    assert!(T::Db::insert_dedup_key(&mut open, &outbox.producer, &open_key).await.unwrap());
+    T::Db::lock_keys(&mut open, &outbox.producer, &keys).await.unwrap();
     open
 }
 
@@ -247,7 +247,7 @@ pub(crate) async fn an_open_user_transaction_holds_back_no_purge<T: Server>(outb
         worker.settle([(ids[0], 0, Change::Complete), (ids[1], 0, Change::Complete)]).await;
     }
     let mut tx = outbox.begin().await;
-    assert!(T::Db::insert_dedup_key(&mut tx, &outbox.tables, "old").await.unwrap());
+    assert!(T::Db::insert_dedup_key(&mut tx, &outbox.producer, "old").await.unwrap());
     outbox.commit(tx).await;
     crate::outbox::a_moment().await;
     let _open = open_transaction(outbox).await;

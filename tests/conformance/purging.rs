@@ -67,14 +67,14 @@ pub(crate) async fn keys_of_the_strict_order_are_purged_unless_locked<T: Server>
     let mut keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     keys.sort_unstable();
     let mut tx = outbox.begin().await;
-    T::Db::lock_keys(&mut tx, &outbox.tables, &keys).await.unwrap();
+    T::Db::lock_keys(&mut tx, &outbox.producer, &keys).await.unwrap();
     outbox.commit(tx).await;
     let mut holder = outbox.begin().await;
-    T::Db::lock_keys(&mut holder, &outbox.tables, &keys[7..8]).await.unwrap();
+    T::Db::lock_keys(&mut holder, &outbox.producer, &keys[7..8]).await.unwrap();
     assert_eq!(promptly(outbox.store.purge(Duration::ZERO, Duration::ZERO)).await.unwrap(), 2_499);
     // The lock still makes the next transaction of the key wait, and a purged key can be locked again.
     let mut next = outbox.begin().await;
-    promptly(T::Db::lock_keys(&mut next, &outbox.tables, &keys[..7])).await.unwrap();
-    crate::outbox::assert_waits(&mut T::Db::lock_keys(&mut next, &outbox.tables, &keys[7..8])).await;
+    promptly(T::Db::lock_keys(&mut next, &outbox.producer, &keys[..7])).await.unwrap();
+    crate::outbox::assert_waits(&mut T::Db::lock_keys(&mut next, &outbox.producer, &keys[7..8])).await;
     outbox.commit(holder).await;
 }

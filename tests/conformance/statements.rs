@@ -130,7 +130,7 @@ pub(crate) async fn a_statement_locks_the_key_as_the_strict_order_does<T: Server
     let mut first = outbox.begin().await;
     assert!(run::<T>(&mut first, &statements).await);
     let mut second = outbox.begin().await;
-    let mut locked = T::Db::lock_keys(&mut second, &outbox.tables, &["order-42"]);
+    let mut locked = T::Db::lock_keys(&mut second, &outbox.producer, &["order-42"]);
     assert_waits(&mut locked).await;
     outbox.commit(first).await;
     promptly(locked).await.unwrap();

@@ -8,7 +8,7 @@ use crate::{
 };
 
 async fn lock<T: Target>(outbox: &Outbox<T>, conn: &mut Connection<T>, keys: &[&str]) {
-    T::Db::lock_keys(conn, &outbox.tables, keys).await.unwrap();
+    T::Db::lock_keys(conn, &outbox.producer, keys).await.unwrap();
 }
 
 /// Locks a key and schedules a record of it.

@@ -7,9 +7,7 @@ use keylane::{
     admin::InstanceId,
     database::Database,
     handler::{BoxFuture, FailureKind, States, TransactionalBatchCall},
-    inner::{
-        Change, Claiming, FenceRow, Handlers, Resolution, Source, Tables, Transacted, TransactionalRun, Work,
-    },
+    inner::{Change, Claiming, FenceRow, Handlers, Resolution, Source, Transacted, TransactionalRun, Work},
     partition::Partition,
     rules::{claim::Reading, horizon::Server},
 };
@@ -28,12 +26,12 @@ enum Then {
     Hang,
 }
 
-struct Effect {
-    tables: Tables,
+struct Effect<DB: Database> {
+    producer: Arc<DB::Producer>,
     then: Then,
 }
 
-impl<DB: Database> TransactionalBatchCall<DB> for Effect {
+impl<DB: Database> TransactionalBatchCall<DB> for Effect<DB> {
     fn call<'a>(
         &'a self,
         records: &'a [&'a Record],
@@ -43,7 +41,7 @@ impl<DB: Database> TransactionalBatchCall<DB> for Effect {
         Box::pin(async move {
             for record in records {
                 let effect = format!("effect of {}", record.delivery.key);
-                let first = DB::insert_dedup_key(tx, &self.tables, &effect).await?;
+                let first = DB::insert_dedup_key(tx, &self.producer, &effect).await?;
                 assert!(first, "the effect is there already");
             }
             match self.then {
@@ -58,7 +56,7 @@ impl<DB: Database> TransactionalBatchCall<DB> for Effect {
 
 fn runner<T: Target>(outbox: &Outbox<T>, then: Then, completed: Completed) -> Arc<dyn TransactionalRun> {
     let call: Arc<dyn TransactionalBatchCall<T::Db>> =
-        Arc::new(Effect { tables: outbox.tables.clone(), then });
+        Arc::new(Effect { producer: Arc::clone(&outbox.producer), then });
     T::Db::transactional(&outbox.pool, &outbox.settings(completed), call)
 }
 
@@ -100,7 +98,7 @@ async fn has_effect<T: Target>(outbox: &Outbox<T>, key: &str) -> bool {
     let mut tx = outbox.begin().await;
     let effect = format!("effect of {key}");
     let conn: &mut Connection<T> = &mut tx;
-    !T::Db::insert_dedup_key(conn, &outbox.tables, &effect).await.unwrap()
+    !T::Db::insert_dedup_key(conn, &outbox.producer, &effect).await.unwrap()
 }
 
 async fn one<T: Target>(outbox: &Outbox<T>) -> (Worker, Arc<Record>) {

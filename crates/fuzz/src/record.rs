@@ -40,7 +40,7 @@ pub(crate) fn statements(
 }
 
 fn of<DB: SqlDatabase>(tables: &Tables, record: &NewRecord, dedup_key: Option<&str>) -> Vec<Statement> {
-    let statements = DB::statements(tables, std::slice::from_ref(record), dedup_key, true);
+    let statements = DB::statements(&DB::producer(tables), std::slice::from_ref(record), dedup_key, true);
     statements.unwrap_or_else(|error| panic!("{}: {error}", DB::NAME))
 }
 

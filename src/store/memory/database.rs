@@ -30,6 +30,11 @@ impl Database for Memory {
     type Pool = MemoryPool;
     type Connection = MemoryConnection;
     type Transaction = MemoryTransaction;
+    type Producer = Tables;
+
+    fn producer(tables: &Tables) -> Tables {
+        tables.clone()
+    }
 
     fn begin(pool: &MemoryPool) -> BoxFuture<'_, Result<MemoryTransaction, StoreError>> {
         Box::pin(pool.begin())

@@ -6,26 +6,25 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use sqlx::AssertSqlSafe;
+
 use super::{
     call::{begin, commit, query},
     driver::{Driver, Kind, Row, Value},
     insert::{key_value, partition_value, uuid_value},
-    statements::{Statements, fill, filled, list, safe, template},
+    statements::{Statements, fill, list, safe},
 };
-use crate::{
-    record::{Cancel, Named, Record, RecordId},
-    store::Tables,
-};
+use crate::record::{Cancel, Named, Record, RecordId};
 
 /// A statement that finds the records to cancel, with its parameters.
-pub(super) fn naming<D: Driver>(tables: &Tables, template: &str, cancel: &Cancel) -> (Arc<str>, Vec<Value>) {
+pub(super) fn naming<D: Driver>(sql: &str, cancel: &Cancel) -> (AssertSqlSafe<Arc<str>>, Vec<Value>) {
     let (column, name) = match &cancel.named {
         Named::Event(event_id) => ("event_id", uuid_value(D::FAMILY, *event_id)),
         Named::DedupKey(dedup_key) => ("dedup_key", key_value(D::FAMILY, dedup_key)),
     };
-    let sql = filled(&D::DIALECT.render(template, tables), &[("{named}", column.to_owned())]);
+    let sql = fill(sql, &[("{named}", column.to_owned())]);
     let partition = partition_value(D::FAMILY, cancel.partition);
-    (sql.into(), vec![partition, key_value(D::FAMILY, &cancel.key), name])
+    (sql, vec![partition, key_value(D::FAMILY, &cancel.key), name])
 }
 
 /// Frees the dedup keys of cancelled records. The keys are in this column of `rows`.
@@ -35,14 +34,13 @@ pub(super) fn naming<D: Driver>(tables: &Tables, template: &str, cancel: &Cancel
 )]
 pub(super) async fn free_dedup_keys<D: Driver>(
     conn: &mut D::Connection,
-    tables: &Tables,
+    sql: &Statements,
     rows: &[Row],
     column: usize,
 ) -> Result<(), sqlx::Error> {
     let keys: HashSet<String> = rows.iter().filter_map(|row| row.optional_text(column)).collect();
-    let sql = Arc::from(D::DIALECT.render(template!("", free_dedup_key), tables));
     for dedup_key in keys {
-        D::execute(conn, safe(&sql), vec![dedup_key.into()]).await?;
+        D::execute(conn, safe(&sql.free_dedup_key), vec![dedup_key.into()]).await?;
     }
     Ok(())
 }

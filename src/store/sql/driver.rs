@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::{
     dialect::{Dialect, Family},
-    insert::Insert,
-    statements::Statements,
+    insert::{Insert, Producer},
+    statements::{Statements, elsewhere},
 };
 pub(crate) use crate::statement::Value;
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
         horizon::{Bystanders, Head, Horizon, Server},
         witnesses::Witness,
     },
-    store::{ErrorClass, FenceRow, IdScan, Notifier, Pick, SchemaError, StoreSettings, Tables},
+    store::{ErrorClass, FenceRow, IdScan, Notifier, Pick, SchemaError, StoreSettings},
 };
 
 /// The kind of a column of a result.
@@ -209,7 +209,7 @@ pub(crate) trait Driver: Database {
         _: Option<&'c [RecordId]>,
         _: u32,
     ) -> DriverResult<'c, (i64, usize, (i64, Server))> {
-        Box::pin(async { Err(sqlx::Error::Configuration("no such statement on this database".into())) })
+        Box::pin(async { Err(elsewhere()) })
     }
     /// Reads claimed records. The generation of each is the token of its claim.
     fn read_claimed(
@@ -254,10 +254,8 @@ pub(crate) trait Driver: Database {
     ) -> DriverResult<'c, Head>;
     /// Inserts records that share their due time, as one statement.
     fn insert_rows<'c>(conn: &'c mut Self::Connection, insert: Insert<'c>) -> DriverResult<'c, ()>;
-    /// The text that [`insert_rows`](Self::insert_rows) sends for one record.
-    fn insert_text(insert: &Insert<'_>) -> AssertSqlSafe<String>;
     /// The statement that locks a key of the strict order, if this database needs one.
-    fn lock_key(_: &Tables, _: &str) -> Option<(String, Vec<Value>)> {
+    fn lock_key(_: &Producer, _: &str) -> Option<(String, Vec<Value>)> {
         None
     }
     /// Applies the migrations.

@@ -185,12 +185,12 @@ macro_rules! sqlx_database {
 
         impl crate::database::SqlDatabase for $database {
             fn statements(
-                tables: &crate::store::Tables,
+                producer: &Self::Producer,
                 records: &[crate::record::NewRecord],
                 dedup_key: Option<&str>,
                 strict: bool,
             ) -> Result<Vec<crate::statement::Statement>, crate::store::StoreError> {
-                crate::store::sql::statements_of::<$database>(tables, records, dedup_key, strict)
+                crate::store::sql::statements_of::<$database>(producer, records, dedup_key, strict)
             }
         }
 
@@ -203,6 +203,12 @@ macro_rules! sqlx_database {
             type Pool = sqlx::Pool<$database>;
             type Connection = $connection;
             type Transaction = crate::store::sql::link::OpenTransaction<$database>;
+            type Producer = crate::store::sql::Producer;
+
+            fn producer(tables: &crate::store::Tables) -> Self::Producer {
+                use crate::store::sql::{Producer, driver::Driver};
+                Producer::new(&Self::DIALECT, Self::FAMILY, tables)
+            }
 
             fn begin(
                 pool: &Self::Pool,
@@ -244,38 +250,38 @@ macro_rules! sqlx_database {
 
             fn insert<'a>(
                 conn: &'a mut Self::Connection,
-                tables: &'a crate::store::Tables,
+                producer: &'a Self::Producer,
                 records: &'a [crate::record::NewRecord],
             ) -> crate::handler::BoxFuture<'a, Result<(), crate::store::StoreError>> {
-                Box::pin(crate::store::sql::insert::<$database>(conn, tables, records))
+                Box::pin(crate::store::sql::insert::<$database>(conn, producer, records))
             }
 
             fn insert_dedup_key<'a>(
                 conn: &'a mut Self::Connection,
-                tables: &'a crate::store::Tables,
+                producer: &'a Self::Producer,
                 dedup_key: &'a str,
             ) -> crate::handler::BoxFuture<'a, Result<bool, crate::store::StoreError>> {
-                Box::pin(crate::store::sql::insert_dedup_key::<$database>(conn, tables, dedup_key))
+                Box::pin(crate::store::sql::insert_dedup_key::<$database>(conn, producer, dedup_key))
             }
 
             fn lock_keys<'a>(
                 conn: &'a mut Self::Connection,
-                tables: &'a crate::store::Tables,
+                producer: &'a Self::Producer,
                 keys: &'a [&'a str],
             ) -> crate::handler::BoxFuture<'a, Result<(), crate::store::StoreError>> {
                 Box::pin(async move {
-                    let locked = lock_keys(conn, tables, keys).await;
+                    let locked = lock_keys(conn, producer, keys).await;
                     locked.map_err(|error| crate::store::sql::store_error::<$database>("lock keys", error))
                 })
             }
 
             fn cancel<'a>(
                 conn: &'a mut Self::Connection,
-                tables: &'a crate::store::Tables,
+                producer: &'a Self::Producer,
                 cancel: &'a crate::record::Cancel,
             ) -> crate::handler::BoxFuture<'a, Result<u64, crate::store::StoreError>> {
                 Box::pin(async move {
-                    let cancelled = cancel_records(conn, tables, cancel).await;
+                    let cancelled = cancel_records(conn, &producer.sql, cancel).await;
                     cancelled.map_err(|error| crate::store::sql::store_error::<$database>("cancel", error))
                 })
             }

@@ -1,11 +1,12 @@
-//! The parameters and columns of an insert.
+//! The texts, parameters and columns of an insert.
 
-use sqlx::AssertSqlSafe;
+use std::sync::Arc;
+
 use uuid::Uuid;
 
 use super::{
     dialect::{Dialect, Family},
-    statements::filled,
+    statements::{Statements, filled},
 };
 use crate::{
     partition::Partition,
@@ -14,9 +15,25 @@ use crate::{
     store::Tables,
 };
 
+/// What the calls on the user's connection know of an outbox, made once per outbox.
+pub struct Producer {
+    pub(super) tables: Tables,
+    pub(super) sql: Statements,
+    /// The complete insert of one record without extra columns.
+    insert_one: Arc<str>,
+}
+
+impl Producer {
+    pub(super) fn new(dialect: &Dialect, family: Family, tables: &Tables) -> Self {
+        let sql = Statements::render(dialect, family, tables);
+        let insert_one = rows_text(dialect, &sql.insert_rows, &[], 1);
+        Self { tables: tables.clone(), sql, insert_one }
+    }
+}
+
 /// Records of one insert. All have the same headers, extra columns and extra values.
 pub(crate) struct Insert<'a> {
-    pub(crate) tables: &'a Tables,
+    pub(crate) producer: &'a Producer,
     pub(crate) rows: &'a [NewRecord],
     pub(crate) extras: Vec<Extra>,
 }
@@ -33,16 +50,12 @@ pub(crate) struct Extra {
 const EVERY: usize = 8;
 
 impl Insert<'_> {
-    /// Fills a template with the extra columns of these records.
-    pub(crate) fn fill(
-        &self,
-        dialect: &Dialect,
-        template: &str,
-        values: &[(&str, String)],
-    ) -> AssertSqlSafe<String> {
-        let columns: String = self.extras.iter().map(|extra| extra.columns).collect();
-        let sql = dialect.render(template, self.tables).replace("{extra_columns}", &columns);
-        AssertSqlSafe(filled(&sql, values))
+    /// The text for this many rows as groups of parameters.
+    pub(crate) fn text(&self, dialect: &Dialect, rows: usize) -> Arc<str> {
+        match rows {
+            1 if self.extras.is_empty() => Arc::clone(&self.producer.insert_one),
+            _ => rows_text(dialect, &self.producer.sql.insert_rows, &self.extras, rows),
+        }
     }
 
     /// The parameters of a record, in the order of the columns.
@@ -59,12 +72,30 @@ impl Insert<'_> {
         ];
         values.into_iter().chain(self.extras.iter().map(|extra| extra.value.clone()))
     }
+}
 
-    /// The expressions of the extra values, each of its parameter.
-    pub(crate) fn extra_values(&self, parameter: impl Fn(usize) -> String) -> String {
-        let values = self.extras.iter().zip(EVERY + 1..);
-        values.map(|(extra, number)| extra.expression.replace('@', &parameter(number))).collect()
-    }
+/// The insert of this many rows, each a group of parameters. Parameters are numbered across the rows.
+fn rows_text(dialect: &Dialect, sql: &str, extras: &[Extra], rows: usize) -> Arc<str> {
+    let width = EVERY + extras.len();
+    let row = |row: usize| {
+        let parameters = (1..=EVERY).map(|number| dialect.parameter(row * width + number));
+        let parameters = parameters.collect::<Vec<_>>().join(", ");
+        format!("({parameters}{})", extra_values(dialect, extras, row * width))
+    };
+    let rows = (0..rows).map(row).collect::<Vec<_>>().join(", ");
+    fill_extras(sql, extras, &[("{rows}", rows)])
+}
+
+/// Fills the extra columns and these values into the insert of a producer.
+pub(super) fn fill_extras(sql: &str, extras: &[Extra], values: &[(&str, String)]) -> Arc<str> {
+    let columns: String = extras.iter().map(|extra| extra.columns).collect();
+    filled(&sql.replace("{extra_columns}", &columns), values).into()
+}
+
+/// The expressions of the extra values, whose parameters follow `before` and those that every record has.
+pub(super) fn extra_values(dialect: &Dialect, extras: &[Extra], before: usize) -> String {
+    let values = extras.iter().zip(before + EVERY + 1..);
+    values.map(|(extra, number)| extra.expression.replace('@', &dialect.parameter(number))).collect()
 }
 
 pub(crate) fn uuid_value(family: Family, uuid: Uuid) -> Value {

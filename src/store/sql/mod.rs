@@ -80,6 +80,7 @@ pub use postgres::class_of_state;
 pub use sqlite::class_of_code;
 
 pub(crate) use call::store_error;
+pub(crate) use insert::Producer;
 pub(crate) use producer::{insert, insert_dedup_key, statements_of};
 pub(crate) use transactional::SqlTransactional;
 

@@ -16,14 +16,14 @@ use super::{
     fetches::{records, sqlx_cells, sqlx_fetches},
     files::blame,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
-    insert::key_value,
+    insert::{Producer, key_value},
     rows::{kept_parts, sqlx_insert},
-    statements::{fill, filled, list, safe, template},
+    statements::{Statements, fill, filled, here, list},
 };
 use crate::{
     record::Cancel,
     rules::horizon::Horizon,
-    store::{ErrorClass, SchemaError, Tables},
+    store::{ErrorClass, SchemaError},
 };
 
 /// How long MySQL lets a connection of the workers that writes rest, also within a transaction. It is longer than
@@ -132,11 +132,12 @@ impl Driver for MySql {
         })
     }
 
-    fn lock_key(tables: &Tables, key: &str) -> Option<(String, Vec<Value>)> {
-        Some((lock_text(tables, 1), vec![key_value(Self::FAMILY, key)]))
+    fn lock_key(producer: &Producer, key: &str) -> Option<(String, Vec<Value>)> {
+        let sql = producer.sql.lock_keys.as_ref()?;
+        Some((lock_text(sql, 1), vec![key_value(Self::FAMILY, key)]))
     }
 
-    sqlx_insert!(MySqlConnection, template!("", insert));
+    sqlx_insert!(MySqlConnection);
     sqlx_driver!(MySql, MySqlConnection);
     sqlx_fetches!(MySqlConnection);
 }
@@ -177,10 +178,15 @@ fn release(version: &str) -> (u32, u32) {
 
 /// Locks keys until the end of the user's transaction, so that the ids of a key follow its commits.
 /// `GET_LOCK` would outlive the transaction, so the transaction updates the row of each key.
-async fn lock_keys(conn: &mut MySqlConnection, tables: &Tables, keys: &[&str]) -> Result<(), sqlx::Error> {
+async fn lock_keys(
+    conn: &mut MySqlConnection,
+    producer: &Producer,
+    keys: &[&str],
+) -> Result<(), sqlx::Error> {
+    let sql = here(&producer.sql.lock_keys)?;
     for keys in kept_parts(keys) {
         let values = keys.iter().map(|key| key_value(MySql::FAMILY, key)).collect();
-        bind(sqlx::query(AssertSqlSafe(lock_text(tables, keys.len()))), values).execute(&mut *conn).await?;
+        bind(sqlx::query(AssertSqlSafe(lock_text(sql, keys.len()))), values).execute(&mut *conn).await?;
     }
     Ok(())
 }
@@ -188,28 +194,25 @@ async fn lock_keys(conn: &mut MySqlConnection, tables: &Tables, keys: &[&str]) -
 /// Finds and locks the records, then deletes those that are not due at that moment.
 async fn cancel_records(
     conn: &mut MySqlConnection,
-    tables: &Tables,
+    sql: &Statements,
     what: &Cancel,
 ) -> Result<u64, sqlx::Error> {
-    let (find, values) = cancel::naming::<MySql>(tables, template!("mysql/", find_cancelled), what);
-    let found = MySql::query(conn, safe(&find), values, &[Kind::Int, Kind::Text]).await?;
+    let (find, values) = cancel::naming::<MySql>(here(&sql.find_cancelled)?, what);
+    let found = MySql::query(conn, find, values, &[Kind::Int, Kind::Text]).await?;
     if found.is_empty() {
         return Ok(0);
     }
     let ids = [("{ids}", list(found.iter().map(|row| row.int(0))))];
-    let [lock, delete] = [template!("", lock_records), template!("mysql/", cancel)]
-        .map(|template| fill(&MySql::DIALECT.render(template, tables), &ids));
-    MySql::query(conn, lock, Vec::new(), &[Kind::Int]).await?;
-    let cancelled = MySql::execute(conn, delete, Vec::new()).await?;
+    MySql::query(conn, fill(&sql.lock_records, &ids), Vec::new(), &[Kind::Int]).await?;
+    let cancelled = MySql::execute(conn, fill(&sql.cancel, &ids), Vec::new()).await?;
     if cancelled > 0 {
-        cancel::free_dedup_keys::<MySql>(conn, tables, &found, 1).await?;
+        cancel::free_dedup_keys::<MySql>(conn, sql, &found, 1).await?;
     }
     Ok(cancelled)
 }
 
-fn lock_text(tables: &Tables, keys: usize) -> String {
-    let sql = MySql::DIALECT.render(template!("mysql/", lock_keys), tables);
-    filled(&sql, &[("{rows}", vec!["(?, 1)"; keys].join(", "))])
+fn lock_text(sql: &str, keys: usize) -> String {
+    filled(sql, &[("{rows}", vec!["(?, 1)"; keys].join(", "))])
 }
 
 /// What to do about an error number. The function is total: a number that is not listed is a refusal, because

@@ -13,10 +13,10 @@ use super::{
     driver::{AFTER_RECORD, Driver, DriverResult, Kind, Session, Value},
     engine,
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
-    insert::Insert,
+    insert::{Insert, Producer, extra_values, fill_extras},
     notifier::PgNotifier,
     numbers, sessions,
-    statements::{Statements, fill, filled, of_handlers, safe, template},
+    statements::{Statements, fill, filled, here, of_handlers, safe},
 };
 use crate::{
     naming,
@@ -266,19 +266,16 @@ impl Driver for Postgres {
         Box::pin(async move {
             match insert.rows {
                 [row] => insert_one(conn, &insert, row).await,
-                rows => insert_many(conn, &insert, rows).await,
+                _ => insert_many(conn, &insert).await,
             }
         })
     }
 
-    fn insert_text(insert: &Insert<'_>) -> AssertSqlSafe<String> {
-        let due = [("{extra}", insert.extra_values(|number| Postgres::DIALECT.parameter(number)))];
-        insert.fill(&Postgres::DIALECT, template!("postgres/", insert_one), &due)
-    }
-
-    fn lock_key(tables: &Tables, key: &str) -> Option<(String, Vec<Value>)> {
-        let values = vec![i64::from(LOCK_NAMESPACE).into(), i64::from(lock_hash(tables, key)).into()];
-        Some((lock_text(tables, "ARRAY[$2::int8::int4]"), values))
+    fn lock_key(producer: &Producer, key: &str) -> Option<(String, Vec<Value>)> {
+        let hash = i64::from(lock_hash(&producer.tables, key));
+        let sql = producer.sql.lock_hashes.as_ref()?;
+        let text = filled(sql, &[("{hashes}", "ARRAY[$2::int8::int4]".to_owned())]);
+        Some((text, vec![i64::from(LOCK_NAMESPACE).into(), hash.into()]))
     }
 
     sqlx_driver!(Postgres, PgConnection);
@@ -290,20 +287,14 @@ async fn insert_one(
     row: &NewRecord,
 ) -> Result<(), sqlx::Error> {
     let values = insert.values(Postgres::FAMILY, row).collect();
-    bind(sqlx::query(Postgres::insert_text(insert)), values).execute(conn).await.map(|_| ())
+    let sql = safe(&insert.text(&Postgres::DIALECT, 1));
+    bind(sqlx::query(sql), values).execute(conn).await.map(|_| ())
 }
 
-async fn insert_many(
-    conn: &mut PgConnection,
-    insert: &Insert<'_>,
-    rows: &[NewRecord],
-) -> Result<(), sqlx::Error> {
-    let sql = insert.fill(
-        &Postgres::DIALECT,
-        template!("postgres/", insert_many),
-        &[("{extra}", insert.extra_values(|number| Postgres::DIALECT.parameter(number)))],
-    );
-    let mut query = bind_columns(sqlx::query(sql).persistent(naming::are_given()), rows);
+async fn insert_many(conn: &mut PgConnection, insert: &Insert<'_>) -> Result<(), sqlx::Error> {
+    let extra = [("{extra}", extra_values(&Postgres::DIALECT, &insert.extras, 0))];
+    let sql = fill_extras(here(&insert.producer.sql.insert_many)?, &insert.extras, &extra);
+    let mut query = bind_columns(sqlx::query(safe(&sql)).persistent(naming::are_given()), insert.rows);
     for extra in &insert.extras {
         query = bind_one(query, extra.value.clone());
     }
@@ -324,11 +315,12 @@ async fn finds_transaction(conn: &mut PgConnection) -> Result<bool, sqlx::Error>
 const LOCK_NAMESPACE: i32 = 0x6b65_796c;
 
 /// Locks keys until the end of the user's transaction, so that the ids of a key follow its commits.
-async fn lock_keys(conn: &mut PgConnection, tables: &Tables, keys: &[&str]) -> Result<(), sqlx::Error> {
-    let mut hashes: Vec<i32> = keys.iter().map(|key| lock_hash(tables, key)).collect();
+async fn lock_keys(conn: &mut PgConnection, producer: &Producer, keys: &[&str]) -> Result<(), sqlx::Error> {
+    let mut hashes: Vec<i32> = keys.iter().map(|key| lock_hash(&producer.tables, key)).collect();
     hashes.sort_unstable();
     hashes.dedup();
-    sqlx::query(AssertSqlSafe(lock_text(tables, "$2::int4[]")))
+    let sql = fill(here(&producer.sql.lock_hashes)?, &[("{hashes}", "$2::int4[]".to_owned())]);
+    sqlx::query(sql)
         .persistent(naming::are_given())
         .bind(i64::from(LOCK_NAMESPACE))
         .bind(hashes)
@@ -343,15 +335,14 @@ fn of(sql: &Arc<str>, pick: Pick<'_>) -> AssertSqlSafe<Arc<str>> {
 }
 
 /// Cancels, frees the dedup keys and counts in one statement.
-async fn cancel_records(conn: &mut PgConnection, tables: &Tables, what: &Cancel) -> Result<u64, sqlx::Error> {
-    let (sql, values) = cancel::naming::<Postgres>(tables, template!("postgres/", cancel), what);
-    let rows = Postgres::query(conn, safe(&sql), values, &[Kind::Int]).await?;
+async fn cancel_records(
+    conn: &mut PgConnection,
+    sql: &Statements,
+    what: &Cancel,
+) -> Result<u64, sqlx::Error> {
+    let (sql, values) = cancel::naming::<Postgres>(&sql.cancel, what);
+    let rows = Postgres::query(conn, sql, values, &[Kind::Int]).await?;
     Ok(rows.first().map_or(0, |row| row.int(0).unsigned_abs()))
-}
-
-fn lock_text(tables: &Tables, hashes: &str) -> String {
-    let sql = Postgres::DIALECT.render(template!("postgres/", lock_keys), tables);
-    filled(&sql, &[("{hashes}", hashes.to_owned())])
 }
 
 /// The advisory lock of a key: a hash of the key and the names of the tables.

@@ -1,20 +1,17 @@
 //! The producer's side: inserts on the connection of the user.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{
     call::store_error,
     driver::Driver,
-    insert::{Extra, Insert, key_value},
-    statements::{safe, template},
+    insert::{Extra, Insert, Producer, key_value},
+    statements::safe,
 };
 use crate::{
     record::{Deadline, Due, NewRecord},
     statement::{Statement, Step},
-    store::{ErrorClass, StoreError, Tables},
+    store::{ErrorClass, StoreError},
 };
 
 /// The most rows per statement. With at most eleven parameters per row, the number stays below the limit of
@@ -24,7 +21,7 @@ const CHUNK: usize = 1000;
 /// Inserts records in the order given, in few statements.
 pub(crate) async fn insert<D: Driver>(
     conn: &mut D::Connection,
-    tables: &Tables,
+    producer: &Producer,
     records: &[NewRecord],
 ) -> Result<(), StoreError> {
     let extra = |row: &NewRecord| (row.due, row.deadline);
@@ -33,7 +30,7 @@ pub(crate) async fn insert<D: Driver>(
     };
     for group in records.chunk_by(alike) {
         for rows in group.chunks(CHUNK) {
-            let insert = Insert { tables, rows, extras: extras::<D>(&group[0])? };
+            let insert = Insert { producer, rows, extras: extras::<D>(&group[0])? };
             D::insert_rows(conn, insert).await.map_err(|error| store_error::<D>("insert", error))?;
         }
     }
@@ -43,40 +40,37 @@ pub(crate) async fn insert<D: Driver>(
 /// Inserts a dedup key. Returns false if the key exists.
 pub(crate) async fn insert_dedup_key<D: Driver>(
     conn: &mut D::Connection,
-    tables: &Tables,
+    producer: &Producer,
     dedup_key: &str,
 ) -> Result<bool, StoreError> {
-    let sql = dedup_text::<D>(tables);
-    let inserted = D::execute(conn, safe(&Arc::from(sql)), vec![dedup_key.into()]).await;
+    let sql = safe(&producer.sql.insert_dedup_key);
+    let inserted = D::execute(conn, sql, vec![dedup_key.into()]).await;
     Ok(inserted.map_err(|error| store_error::<D>("insert dedup key", error))? == 1)
 }
 
 /// The statements of one event in their order, for users who run them without sqlx.
 pub(crate) fn statements_of<D: Driver>(
-    tables: &Tables,
+    producer: &Producer,
     records: &[NewRecord],
     dedup_key: Option<&str>,
     strict: bool,
 ) -> Result<Vec<Statement>, StoreError> {
     let mut statements = Vec::with_capacity(records.len() + 2);
     if let Some(dedup_key) = dedup_key {
-        let (text, values) = (dedup_text::<D>(tables), vec![dedup_key.into()]);
+        let (text, values) = (producer.sql.insert_dedup_key.to_string(), vec![dedup_key.into()]);
         statements.push(Statement { step: Step::InsertDedupKey, text, values });
     }
     let key = records.first().filter(|_| strict).map(|record| &*record.key);
-    if let Some((text, values)) = key.and_then(|key| D::lock_key(tables, key)) {
+    if let Some((text, values)) = key.and_then(|key| D::lock_key(producer, key)) {
         statements.push(Statement { step: Step::LockKey, text, values });
     }
     for row in records {
-        let insert = Insert { tables, rows: std::slice::from_ref(row), extras: extras::<D>(row)? };
-        let (text, values) = (D::insert_text(&insert).0, insert.values(D::FAMILY, row).collect());
+        let insert = Insert { producer, rows: std::slice::from_ref(row), extras: extras::<D>(row)? };
+        let text = insert.text(&D::DIALECT, 1).to_string();
+        let values = insert.values(D::FAMILY, row).collect();
         statements.push(Statement { step: Step::Insert, text, values });
     }
     Ok(statements)
-}
-
-fn dedup_text<D: Driver>(tables: &Tables) -> String {
-    D::DIALECT.render(template!("", insert_dedup_key), tables)
 }
 
 /// The columns and values that only some records have.

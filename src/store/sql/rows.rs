@@ -1,17 +1,5 @@
 //! Many rows in one statement, for databases that take no arrays.
 
-use sqlx::AssertSqlSafe;
-
-use super::{dialect::Dialect, insert::Insert};
-
-impl Insert<'_> {
-    /// The text of a template with this many groups of values.
-    pub(crate) fn fill_rows(&self, dialect: &Dialect, template: &str, rows: usize) -> AssertSqlSafe<String> {
-        let row = format!("(?, ?, ?, ?, ?, ?, ?, ?{})", self.extra_values(|_| "?".to_owned()));
-        self.fill(dialect, template, &[("{rows}", vec![row; rows].join(", "))])
-    }
-}
-
 /// Splits into parts whose sizes are powers of two, the largest first. The number of different texts stays
 /// low enough that all can stay prepared. On MySQL, a text that is prepared anew is closed after use. The
 /// packet that closes it has no reply, and the next packet on the connection waits 40 ms for its
@@ -28,24 +16,20 @@ pub(crate) fn kept_parts<T>(mut all: &[T]) -> impl Iterator<Item = &[T]> {
 
 /// `insert_rows` of databases without arrays.
 macro_rules! sqlx_insert {
-    ($connection:ty, $template:expr) => {
+    ($connection:ty) => {
         fn insert_rows<'c>(
             conn: &'c mut $connection,
             insert: crate::store::sql::insert::Insert<'c>,
         ) -> crate::store::sql::driver::DriverResult<'c, ()> {
-            use crate::store::sql::rows::kept_parts;
+            use crate::store::sql::{rows::kept_parts, statements::safe};
             Box::pin(async move {
                 for rows in kept_parts(insert.rows) {
-                    let sql = insert.fill_rows(&Self::DIALECT, $template, rows.len());
+                    let sql = safe(&insert.text(&Self::DIALECT, rows.len()));
                     let values = rows.iter().flat_map(|row| insert.values(Self::FAMILY, row)).collect();
                     bind(sqlx::query(sql), values).execute(&mut *conn).await?;
                 }
                 Ok(())
             })
-        }
-
-        fn insert_text(insert: &crate::store::sql::insert::Insert<'_>) -> sqlx::AssertSqlSafe<String> {
-            insert.fill_rows(&Self::DIALECT, $template, 1)
         }
     };
 }

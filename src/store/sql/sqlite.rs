@@ -14,13 +14,14 @@ use super::{
     driver::{Driver, DriverResult, Kind, Role, Session},
     fetches::{records, sqlx_cells, sqlx_fetches},
     glue::{sqlx_codec, sqlx_database, sqlx_driver},
+    insert::Producer,
     rows::sqlx_insert,
-    statements::{fill, safe, template},
+    statements::{Statements, fill},
 };
 use crate::{
     record::Cancel,
     rules::horizon::Horizon,
-    store::{ErrorClass, OpenError, Tables},
+    store::{ErrorClass, OpenError},
 };
 
 sqlx_codec!(Sqlite, SqliteArguments);
@@ -91,7 +92,7 @@ impl Driver for Sqlite {
         }
     }
 
-    sqlx_insert!(SqliteConnection, template!("", insert));
+    sqlx_insert!(SqliteConnection);
     sqlx_driver!(Sqlite, SqliteConnection);
     sqlx_fetches!(SqliteConnection);
 }
@@ -115,19 +116,19 @@ async fn finds_transaction(conn: &mut SqliteConnection) -> Result<bool, sqlx::Er
 }
 
 /// Locks nothing: SQLite has one writer at a time, so ids follow commits.
-async fn lock_keys(_: &mut SqliteConnection, _: &Tables, _: &[&str]) -> Result<(), sqlx::Error> {
+async fn lock_keys(_: &mut SqliteConnection, _: &Producer, _: &[&str]) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
 /// Cancels records, then frees their dedup keys.
 async fn cancel_records(
     conn: &mut SqliteConnection,
-    tables: &Tables,
+    sql: &Statements,
     what: &Cancel,
 ) -> Result<u64, sqlx::Error> {
-    let (sql, values) = cancel::naming::<Sqlite>(tables, template!("sqlite/", cancel), what);
-    let cancelled = Sqlite::query(conn, safe(&sql), values, &[Kind::Text]).await?;
-    cancel::free_dedup_keys::<Sqlite>(conn, tables, &cancelled, 0).await?;
+    let (find, values) = cancel::naming::<Sqlite>(&sql.cancel, what);
+    let cancelled = Sqlite::query(conn, find, values, &[Kind::Text]).await?;
+    cancel::free_dedup_keys::<Sqlite>(conn, sql, &cancelled, 0).await?;
     Ok(cancelled.len() as u64)
 }
 

@@ -1,5 +1,5 @@
-//! All statements: each is a file in `statements/`, rendered once per store for its database and tables, and
-//! filled per call with the values of the call.
+//! All statements: each is a file in `statements/`, rendered once per store and once for the producers of an
+//! outbox, for its database and tables, and filled per call with the values of the call.
 
 use std::sync::Arc;
 
@@ -62,8 +62,6 @@ macro_rules! template {
     };
 }
 
-pub(crate) use template;
-
 statements! {
     shared:
         join_instance join_fence beat view evict_silent evict_overdue close_fences
@@ -72,15 +70,17 @@ statements! {
         set_aside count_held resume_lanes return_held begin_release release_step stop_release return_some stops
         suspicions end_tracking calm_partitions calls_of_gone count_crash count_crash_of_calls
         counts count_lanes stopped_lanes failed failed_ids lock_failed repair_retry repair_replace repair_discard end_tracking_of instances partitions
-        old_completed old_archived old_dedup free_dedup_key still_due
+        old_completed old_archived old_dedup still_due
         copy_to_dead_letters dead_letters dead_letter_ids lock_dead_letters schedule_dead_letters delete_dead_letters
         routes retire_handler
+        insert_rows insert_dedup_key free_dedup_key
         mode claimed_enter claimed_take claimed_renew claimed_held claimed_delete claimed_keep claimed_archive claimed_release claimed_crashes
         meta shape write_version identity count_change count_partitions probe_write;
     own: publish_routes fetch_by_partition fetch_due cancel write_failures scan_by_id last_id find_head lanes_of held_of_lane track_call delete_old
         claimed_find_pending claimed_find_by_id claimed_find_due claimed_read claimed_fail;
-    postgres: beat_and_view bystanders scan_others scan_plain settle_delete settle_archive settle_keep draw_number;
-    mysql: ahead below below_by_partition below_of_handlers late unlocked_keys find_cancelled claimed_lock;
+    postgres: beat_and_view bystanders scan_others scan_plain settle_delete settle_archive settle_keep draw_number
+        insert_many lock_hashes;
+    mysql: ahead below below_by_partition below_of_handlers late unlocked_keys find_cancelled claimed_lock lock_keys;
 }
 
 impl Statements {
@@ -92,6 +92,20 @@ impl Statements {
             Completed::Keep => self.settle_keep.as_ref(),
         }
     }
+}
+
+/// A statement that some databases have. The drivers of the others do not ask for it.
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "mysql")),
+    expect(dead_code, reason = "SQLite has no statement of its own")
+)]
+pub(crate) fn here(sql: &Option<Arc<str>>) -> Result<&Arc<str>, sqlx::Error> {
+    sql.as_ref().ok_or_else(elsewhere)
+}
+
+/// The error of a statement that other databases have.
+pub(crate) fn elsewhere() -> sqlx::Error {
+    sqlx::Error::Configuration("no such statement on this database".into())
 }
 
 /// Declares a rendered statement as safe. Its text holds only words of the library, validated names and

@@ -196,9 +196,9 @@ impl<'a, T: Likened> World<'a, T> {
                     answers.push("would wait".to_owned());
                     continue;
                 }
-                let (tables, name) = (self.outbox.tables.clone(), format!("dedup-{key}"));
+                let (producer, name) = (Arc::clone(&self.outbox.producer), format!("dedup-{key}"));
                 let open = self.open(place).await;
-                let inserted = T::Db::insert_dedup_key(&mut open.tx, &tables, &name).await.unwrap();
+                let inserted = T::Db::insert_dedup_key(&mut open.tx, &producer, &name).await.unwrap();
                 open.dedup_keys.push(key);
                 if !inserted {
                     answers.push("duplicate".to_owned());
@@ -264,13 +264,13 @@ impl<'a, T: Likened> World<'a, T> {
         }
         let text = self.keys[key].clone();
         let cancel = Cancel { partition: Partition::of(&text), key: text, named };
-        let tables = self.outbox.tables.clone();
+        let producer = Arc::clone(&self.outbox.producer);
         let (committed, snapshots) = (self.committed().collect(), self.isolation.snapshots);
         let open = self.open(place).await;
         if !open.found.get_or_insert(committed).contains(&number) && snapshots {
             return "hidden by its snapshot".to_owned();
         }
-        let cancelled = T::Db::cancel(&mut open.tx, &tables, &cancel).await.unwrap();
+        let cancelled = T::Db::cancel(&mut open.tx, &producer, &cancel).await.unwrap();
         open.cancelled.push(key);
         open.dedup_keys.extend(dedup_key);
         let ended = if self.isolation.crossing { String::new() } else { self.end_one(place, true).await };
