@@ -32,6 +32,9 @@ use crate::{
 /// The starts of PgBouncer's texts that waiting does not fix. PgBouncer has one SQLSTATE for all its errors.
 const REFUSED_BY_POOLERS: [&str; 3] = ["unsupported startup parameter", "no such database", "no such user"];
 
+/// The most ids that the short statement of a scan skips, because it searches them for each row.
+const SKIPPED_IN_PLAIN: usize = 8;
+
 sqlx_codec!(Postgres, PgArguments);
 sqlx_database!(Postgres, PgConnection, "PostgreSQL", |_| Ok(()));
 
@@ -183,7 +186,7 @@ impl Driver for Postgres {
             let (skip, bits) = (scan.skip_above(), scan.partitions.to_bytes().to_vec());
             let (limit, list) = (count(scan.pick.limit), count(scan.list));
             let end = scan.from.saturating_add(scan.reach);
-            let is_plain = skip.is_empty() && scan.open.is_empty() && scan.list == 0;
+            let is_plain = skip.len() <= SKIPPED_IN_PLAIN && scan.open.is_empty() && scan.list == 0;
             let query = match (&sql.scan_others, scan.within.split_last(), &sql.scan_plain) {
                 (Some(others), Some(((first, last), ranges)), _) => {
                     let (firsts, lasts): (Vec<i64>, Vec<i64>) = ranges.iter().copied().unzip();
@@ -193,7 +196,7 @@ impl Driver for Postgres {
                 }
                 (_, _, Some(plain)) if is_plain => {
                     let query = sqlx::query(of(plain, scan.pick)).bind(scan.from).bind(end);
-                    query.bind(bits).bind(limit)
+                    query.bind(bits).bind(limit).bind(skip)
                 }
                 _ => {
                     let query = sqlx::query(of(&sql.scan_by_id, scan.pick)).bind(scan.from).bind(end);
