@@ -131,12 +131,17 @@ impl Absence {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    };
 
     use async_trait::async_trait;
 
     use super::*;
-    use crate::{clock::Clock, instance::Generation, partition::Partition, store::Listener};
+    use crate::{
+        clock::Clock, instance::Generation, partition::Partition, store::Listener, telemetry::Observer,
+    };
 
     /// Counts how often it notifies.
     #[derive(Default)]
@@ -178,5 +183,63 @@ mod tests {
         assert_eq!(notified().await, 2, "it has it again");
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(notified().await, 3, "others may have evicted it");
+    }
+
+    /// A server on which nobody can notify or listen, until a person changes that.
+    #[derive(Default)]
+    struct Refusing {
+        tries: AtomicUsize,
+    }
+
+    impl Refusing {
+        fn refused<T>(&self, call: &'static str) -> Result<T, StoreError> {
+            self.tries.fetch_add(1, Relaxed);
+            Err(StoreError::new(call, ErrorClass::Setup, "not here"))
+        }
+    }
+
+    #[async_trait]
+    impl Notifier for Refusing {
+        async fn notify(&self) -> Result<(), StoreError> {
+            self.refused("notify")
+        }
+
+        async fn listen(&self) -> Result<Box<dyn Listener>, StoreError> {
+            self.refused("listen")
+        }
+
+        async fn close_idle(&self, _: Duration) {}
+    }
+
+    /// The errors with which notifications are absent.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<String>>);
+
+    impl Observer for Told {
+        fn on(&self, signal: &Signal) {
+            match signal {
+                Signal::NotificationsAbsent { error } => self.0.lock().unwrap().push(error.clone()),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_cannot_listen_or_notify_says_so_once() {
+        let (told, refusing, state) =
+            (Arc::new(Told::default()), Arc::new(Refusing::default()), ListenState::default());
+        let observers = Observers(Arc::new(vec![told.clone()]));
+        let wake = Wake::default();
+        let listening = listen(&*refusing, &wake, &state, &observers);
+        assert!(tokio::time::timeout(5 * LONG_PAUSE, listening).await.is_err(), "it tries again for ever");
+        assert!(state.is_absent() && (5..=6).contains(&refusing.tries.swap(0, Relaxed)));
+        assert_eq!(told.0.lock().unwrap().len(), 1);
+        let announcer = Announcer::start(refusing.clone(), Owned::default(), observers).unwrap();
+        for _ in 0..5 {
+            announcer.announce();
+            tokio::time::sleep(LONG_PAUSE).await;
+        }
+        assert!((4..=5).contains(&refusing.tries.load(Relaxed)));
+        assert_eq!(told.0.lock().unwrap().len(), 2, "once for each of the two");
     }
 }

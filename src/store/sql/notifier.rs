@@ -61,10 +61,11 @@ impl PgNotifier {
         options.connect_lazy_with(sessions::options(&self.pool))
     }
 
-    /// Sends as text, which any pooler passes on. Channel and text consist of hexadecimal digits and a word.
+    /// Sends as text, which any pooler passes on. `NOTIFY` needs no plan and no right, unlike `pg_notify`. Channel and
+    /// text consist of hexadecimal digits and a word.
     async fn send(&self, text: &str) -> Result<(), sqlx::Error> {
         let mut conn = self.notifying.borrow().await?;
-        let notify = AssertSqlSafe(format!("SELECT pg_notify('{}', '{text}')", self.channel));
+        let notify = AssertSqlSafe(format!("NOTIFY {}, '{text}'", self.channel));
         sqlx::raw_sql(notify).execute(&mut *conn).await?;
         conn.keep();
         Ok(())
