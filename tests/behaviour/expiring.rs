@@ -148,7 +148,7 @@ pub(crate) async fn a_deadline_ends_retries<T: User>(stage: &Stage<T>) {
 
 pub(crate) async fn a_deadline_ends_a_pause_between_retries<T: User>(stage: &Stage<T>) {
     // The test does not wait that long for the end of the record.
-    let ledger = until_expired(stage, RetryPolicy::fixed(s(3600)), 1).await;
+    let ledger = until_expired(stage, RetryPolicy::fixed(s(3600)).max_delay(s(3600)), 1).await;
     assert_eq!(called(&ledger, "bookkeeper"), [1, 2]);
 }
 

@@ -17,6 +17,10 @@ use crate::{
 
 /// What the calls on the user's connection know of an outbox, made once per outbox.
 pub struct Producer {
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "only the locks of PostgreSQL hash the names of the tables")
+    )]
     pub(super) tables: Tables,
     pub(super) sql: Statements,
     /// The complete insert of one record without extra columns.
