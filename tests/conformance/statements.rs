@@ -6,7 +6,7 @@ use keylane::{
     Config, OrderLevel, RawEvent, ScheduleError, ScheduleOptions,
     database::Database,
     handler::Route,
-    sql::{Statements, Step},
+    sql::{Statement, Statements, Step},
 };
 use uuid::Uuid;
 
@@ -32,9 +32,20 @@ fn event() -> RawEvent {
     RawEvent::new("order.placed", "order-42", r#"{"id":42}"#)
 }
 
+/// The placeholders are those that docs/other-clients.md names, one per value.
+fn assert_placeholders<T: SqlTarget>(statement: &Statement) {
+    let (text, values) = (&statement.text, statement.values.len());
+    let found = match T::Db::NAME {
+        "PostgreSQL" => (1..).take_while(|number| text.contains(&format!("${number}"))).count(),
+        _ => text.matches('?').count(),
+    };
+    assert!(found == values && text.contains('$') == (T::Db::NAME == "PostgreSQL"), "{values}: {text}");
+}
+
 /// Runs the statements of an event. Returns false if the event is a duplicate.
 async fn run<T: SqlTarget>(tx: &mut Tx<T>, statements: &Statements) -> bool {
     for statement in &statements.statements {
+        assert_placeholders::<T>(statement);
         if statement.is_duplicate(T::run(tx, statement).await.unwrap()) {
             return false;
         }

@@ -43,7 +43,7 @@ impl Driver for Sqlite {
     const FAMILY: Family = Family::Sqlite;
     const VERSION: Option<&'static str> = Some("PRAGMA data_version");
     const DIALECT: Dialect = Dialect {
-        question_marks: false,
+        question_marks: true,
         now: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
         age: "(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - @)",
         ago: "CAST(unixepoch('subsec') * 1000000 AS INTEGER) - @",
