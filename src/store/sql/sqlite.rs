@@ -126,8 +126,8 @@ async fn cancel_records(
     sql: &Statements,
     what: &Cancel,
 ) -> Result<u64, sqlx::Error> {
-    let (find, values) = cancel::naming::<Sqlite>(&sql.cancel, what);
-    let cancelled = Sqlite::query(conn, find, values, &[Kind::Text]).await?;
+    let (delete, values) = cancel::naming::<Sqlite>(&sql.cancel, what);
+    let cancelled = Sqlite::query(conn, delete, values, &[Kind::Text]).await?;
     cancel::free_dedup_keys::<Sqlite>(conn, sql, &cancelled, 0).await?;
     Ok(cancelled.len() as u64)
 }

@@ -97,7 +97,7 @@ impl Statements {
 /// A statement that some databases have. The drivers of the others do not ask for it.
 #[cfg_attr(
     not(any(feature = "postgres", feature = "mysql")),
-    expect(dead_code, reason = "SQLite has no statement of its own")
+    expect(dead_code, reason = "SQLite runs no statement that only some databases have")
 )]
 pub(crate) fn here(sql: &Option<Arc<str>>) -> Result<&Arc<str>, sqlx::Error> {
     sql.as_ref().ok_or_else(elsewhere)
