@@ -3,11 +3,16 @@
 
 use std::time::Duration;
 
-use keylane::{Config, Mode, Outbox, Signal};
-use sqlx::Row;
-use tokio::time::Instant;
+use keylane::{Config, Mode, Outbox, Signal, health::Degradation};
+use sqlx::{PgPool, Row, postgres::PgSslMode};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    time::Instant,
+};
 
 use crate::{
+    health::until_degraded,
     ledger::{Ledger, dealt, placed},
     recorder::eventually,
     stage::{Stage, until_empty},
@@ -76,9 +81,10 @@ pub(crate) async fn traffic_of_another_process_is_found_early<T: User>(stage: &S
 
 /// The connections that listen on the channel of these tables.
 async fn listeners(stage: &PgStage) -> Vec<i32> {
-    let sql = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN \"keylane_%' AND datname = current_database()
-               AND application_name = 'keylane'";
-    let rows = sqlx::query(sql).fetch_all(&stage.pool).await.unwrap();
+    let name = format!("{}.{}", stage.tables.schema().unwrap_or_default(), stage.tables.prefix());
+    let listen = format!("LISTEN \"keylane_{:016x}\"", xxhash_rust::xxh3::xxh3_64(name.as_bytes()));
+    let sql = "SELECT pid FROM pg_stat_activity WHERE starts_with(query, $1)";
+    let rows = sqlx::query(sql).bind(listen).fetch_all(&stage.pool).await.unwrap();
     rows.iter().map(|row| row.get(0)).collect()
 }
 
@@ -86,7 +92,6 @@ async fn listeners(stage: &PgStage) -> Vec<i32> {
 async fn postgres_a_commit_of_another_process_is_told_whatever_becomes_of_the_connection() {
     let stage = PgStage::open().await.unwrap();
     let ledger = Ledger::default();
-    let before = listeners(&stage).await;
     let worker = stage.builder().await.config(config(&stage)).handler(ledger.keeper("bookkeeper"));
     let worker = worker.build().await.unwrap();
     let running = worker.start().await.unwrap();
@@ -99,10 +104,7 @@ async fn postgres_a_commit_of_another_process_is_told_whatever_becomes_of_the_co
     }
     // The listener's connection is cut: it finds the commits in between when it listens again.
     for number in 3..=5 {
-        let pid = eventually("a listener", async || {
-            listeners(&stage).await.into_iter().find(|pid| !before.contains(pid))
-        })
-        .await;
+        let pid = eventually("a listener", async || listeners(&stage).await.pop()).await;
         sqlx::query("SELECT pg_terminate_backend($1)").bind(pid).execute(&stage.pool).await.unwrap();
         let event = placed("order-1", number);
         producer.transaction(async |tx| producer.schedule(tx, &event).await.map(drop)).await.unwrap();
@@ -192,4 +194,69 @@ async fn postgres_notifications_need_no_right() {
     drop((worker, producer));
     run(format!("DROP DATABASE {name} WITH (FORCE)")).await;
     run(format!("DROP ROLE {name}")).await;
+}
+
+/// A relay to the server, of which no notification reaches a client. Returns its port.
+async fn deaf_relay(server: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(pass_without_notifications(client, server));
+        }
+    });
+    port
+}
+
+/// Passes on what both sides send, until one of them ends.
+async fn pass_without_notifications(client: TcpStream, server: u16) -> std::io::Result<()> {
+    let (mut client_reads, mut client_writes) = client.into_split();
+    let server = TcpStream::connect(("127.0.0.1", server)).await?;
+    let (mut server_reads, mut server_writes) = server.into_split();
+    let answers = async move {
+        loop {
+            let kind = server_reads.read_u8().await?;
+            // The length counts itself.
+            let length = server_reads.read_u32().await?;
+            let mut body = vec![0; length as usize - 4];
+            server_reads.read_exact(&mut body).await?;
+            if kind != b'A' {
+                client_writes.write_all(&[&[kind], &length.to_be_bytes()[..], &body].concat()).await?;
+            }
+        }
+    };
+    tokio::select! {
+        ended = answers => ended,
+        ended = tokio::io::copy(&mut client_reads, &mut server_writes) => ended.map(drop),
+    }
+}
+
+/// Nothing that is notified arrives: polls find the commits, the health shows it, and it is reported once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_where_nothing_arrives_polls_go_on_alone() {
+    let stage = PgStage::open().await.unwrap();
+    let ledger = Ledger::default();
+    let options = (*stage.pool.connect_options()).clone();
+    let port = deaf_relay(options.get_port()).await;
+    let pool = PgPool::connect_with(options.port(port).ssl_mode(PgSslMode::Disable)).await.unwrap();
+    let builder = Outbox::builder(pool).config(stage.config.clone()).observer(stage.signals.clone());
+    let worker = builder.handler(ledger.keeper("bookkeeper")).build().await.unwrap();
+    let running = worker.start().await.unwrap();
+    let absent = |signal: &Signal| match signal {
+        Signal::NotificationsAbsent { error } => Some(error.clone()),
+        _ => None,
+    };
+    let error = stage.signals.first("the absence", absent).await;
+    assert!(error.contains("does not arrive here"), "{error}");
+    until_degraded(&running, |reason| matches!(reason, Degradation::NotificationsAbsent)).await;
+    let producer = stage.builder().await.build().await.unwrap();
+    for number in 1..=3 {
+        let event = placed("order-1", number);
+        producer.transaction(async |tx| producer.schedule(tx, &event).await.map(drop)).await.unwrap();
+        ledger.until_done(number as usize).await;
+    }
+    let failed = |signal: &Signal| matches!(signal, Signal::StoreFailed { .. });
+    assert_eq!((stage.signals.picked(absent).len(), stage.signals.count(failed)), (1, 0));
+    running.shutdown().await;
+    stage.erase().await;
 }

@@ -76,7 +76,11 @@ async fn recv_probe(listener: &mut PgListener, probe: &str) -> Result<(), StoreE
     loop {
         match listener.try_recv().await {
             Ok(Some(notification)) if notification.payload() == probe => return Ok(()),
-            Ok(_) => {}
+            Ok(Some(_)) => {}
+            // The probe may have been sent while nobody listened.
+            Ok(None) => {
+                return Err(StoreError::new("listen", ErrorClass::Reconnect, "the connection was lost"));
+            }
             Err(error) => return Err(store_error::<Postgres>("listen", error)),
         }
     }
