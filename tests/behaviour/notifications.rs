@@ -1,7 +1,13 @@
 //! Commits of other processes, found by notifications of the database or by fetches that follow their
 //! traffic. Polls are further apart than a case may take.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use keylane::{Config, Mode, Outbox, Signal, health::Degradation};
 use sqlx::{PgPool, Row, postgres::PgSslMode};
@@ -196,20 +202,34 @@ async fn postgres_notifications_need_no_right() {
     run(format!("DROP ROLE {name}")).await;
 }
 
-/// A relay to the server, of which no notification reaches a client. Returns its port.
-async fn deaf_relay(server: u16) -> u16 {
+/// What a relay does with a notification.
+#[derive(Clone, Copy, PartialEq)]
+enum Notified {
+    Lost,
+    /// The first one ends its connection, the later ones pass.
+    Cuts,
+}
+
+/// A relay to the server. Returns its port.
+async fn relay(server: u16, notified: Notified) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
+    let has_cut = Arc::new(AtomicBool::new(false));
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
-            tokio::spawn(pass_without_notifications(client, server));
+            tokio::spawn(pass_on(client, server, notified, Arc::clone(&has_cut)));
         }
     });
     port
 }
 
 /// Passes on what both sides send, until one of them ends.
-async fn pass_without_notifications(client: TcpStream, server: u16) -> std::io::Result<()> {
+async fn pass_on(
+    client: TcpStream,
+    server: u16,
+    notified: Notified,
+    has_cut: Arc<AtomicBool>,
+) -> std::io::Result<()> {
     let (mut client_reads, mut client_writes) = client.into_split();
     let server = TcpStream::connect(("127.0.0.1", server)).await?;
     let (mut server_reads, mut server_writes) = server.into_split();
@@ -220,8 +240,11 @@ async fn pass_without_notifications(client: TcpStream, server: u16) -> std::io::
             let length = server_reads.read_u32().await?;
             let mut body = vec![0; length as usize - 4];
             server_reads.read_exact(&mut body).await?;
-            if kind != b'A' {
-                client_writes.write_all(&[&[kind], &length.to_be_bytes()[..], &body].concat()).await?;
+            let is_notification = kind == b'A';
+            match notified {
+                Notified::Lost if is_notification => continue,
+                Notified::Cuts if is_notification && !has_cut.swap(true, Ordering::SeqCst) => return Ok(()),
+                _ => client_writes.write_all(&[&[kind], &length.to_be_bytes()[..], &body].concat()).await?,
             }
         }
     };
@@ -231,14 +254,19 @@ async fn pass_without_notifications(client: TcpStream, server: u16) -> std::io::
     }
 }
 
+/// A pool behind a relay.
+async fn relayed(stage: &PgStage, notified: Notified) -> PgPool {
+    let options = (*stage.pool.connect_options()).clone();
+    let port = relay(options.get_port(), notified).await;
+    PgPool::connect_with(options.port(port).ssl_mode(PgSslMode::Disable)).await.unwrap()
+}
+
 /// Nothing that is notified arrives: polls find the commits, the health shows it, and it is reported once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_where_nothing_arrives_polls_go_on_alone() {
     let stage = PgStage::open().await.unwrap();
     let ledger = Ledger::default();
-    let options = (*stage.pool.connect_options()).clone();
-    let port = deaf_relay(options.get_port()).await;
-    let pool = PgPool::connect_with(options.port(port).ssl_mode(PgSslMode::Disable)).await.unwrap();
+    let pool = relayed(&stage, Notified::Lost).await;
     let builder = Outbox::builder(pool).config(stage.config.clone()).observer(stage.signals.clone());
     let worker = builder.handler(ledger.keeper("bookkeeper")).build().await.unwrap();
     let running = worker.start().await.unwrap();
@@ -257,6 +285,30 @@ async fn postgres_where_nothing_arrives_polls_go_on_alone() {
     }
     let failed = |signal: &Signal| matches!(signal, Signal::StoreFailed { .. });
     assert_eq!((stage.signals.picked(absent).len(), stage.signals.count(failed)), (1, 0));
+    running.shutdown().await;
+    stage.erase().await;
+}
+
+/// The first notification is the one that a listener sends to itself to test its connection. A connection that is lost
+/// then is tested again soon, and is no sign of a pooler. Polls are minutes apart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_a_connection_lost_during_its_test_is_tested_again() {
+    let stage = PgStage::open().await.unwrap();
+    let ledger = Ledger::default();
+    let pool = relayed(&stage, Notified::Cuts).await;
+    let builder = Outbox::builder(pool).config(config(&stage)).observer(stage.signals.clone());
+    let worker = builder.handler(ledger.keeper("bookkeeper")).build().await.unwrap();
+    let running = worker.start().await.unwrap();
+    let is_lost = |signal: &Signal| matches!(signal, Signal::StoreFailed { call: "listen", .. });
+    stage.signals.at_least(1, "the loss", is_lost).await;
+    let producer = producer(&stage).await;
+    for number in 1..=3 {
+        let event = placed("order-1", number);
+        producer.transaction(async |tx| producer.schedule(tx, &event).await.map(drop)).await.unwrap();
+        ledger.until_done(number as usize).await;
+    }
+    let absent = |signal: &Signal| matches!(signal, Signal::NotificationsAbsent { .. });
+    assert_eq!(stage.signals.count(absent), 0);
     running.shutdown().await;
     stage.erase().await;
 }
