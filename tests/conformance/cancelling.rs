@@ -209,3 +209,18 @@ pub(crate) async fn what_is_due_already_is_hidden_by_no_cancel<T: Target>(outbox
     assert_eq!(outbox.due().await.len(), 1, "the transaction is still open");
     drop(tx);
 }
+
+/// The retention of its dedup key has ended before the time of the record comes.
+pub(crate) async fn a_cancel_without_its_dedup_key_blocks_no_other_key<T: Target>(outbox: &Outbox<T>) {
+    let record = NewRecord { dedup_key: Some("reminder-2".to_owned()), ..later("order-1", LONG) };
+    outbox.schedule(std::slice::from_ref(&record)).await;
+    let mut cancelling = outbox.begin().await;
+    assert_eq!(cancel_event(outbox, &mut cancelling, &record).await, 1);
+    for other in ["reminder-1", "reminder-3"] {
+        let mut tx = outbox.begin().await;
+        let inserted = promptly(T::Db::insert_dedup_key(&mut tx, &outbox.producer, other)).await;
+        assert!(inserted.unwrap());
+        outbox.commit(tx).await;
+    }
+    outbox.commit(cancelling).await;
+}

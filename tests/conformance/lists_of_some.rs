@@ -8,6 +8,7 @@ macro_rules! several_writers {
                 what_is_being_cancelled_hides_nothing_that_is_due
                 what_is_due_already_is_hidden_by_no_cancel
                 a_second_cancel_waits_for_the_first
+                a_cancel_without_its_dedup_key_blocks_no_other_key
                 who_cancels_holds_no_calm_partition_back
             }
             order {
