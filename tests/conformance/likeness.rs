@@ -79,7 +79,7 @@ pub(crate) fn memory_is_like_it<T: Likened>() {
             cases: 1,
             failure_persistence: None,
             max_shrink_iters: 20_000,
-            max_shrink_time: 60_000,
+            max_shrink_time: 120_000,
             ..Config::default()
         };
         let mut seed_bytes = [0; 32];

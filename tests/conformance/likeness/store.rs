@@ -20,6 +20,9 @@ pub(crate) struct Isolation {
 /// A store that can be compared.
 pub(crate) trait Likened: Target {
     const ISOLATION: Isolation = Isolation { crossing: true, snapshots: false };
+    /// Begins a transaction of a user. One that waits for a lock soon fails, because a failure is repeated often to
+    /// shrink it.
+    fn begin(outbox: &Outbox<Self>) -> impl Future<Output = Tx<Self>>;
     /// Empties the tables.
     fn clear(outbox: &Outbox<Self>) -> impl Future<Output = ()>;
     /// The newest record of an event. `drawn` is the id if ids began with 1 and none was left out.
@@ -29,6 +32,10 @@ pub(crate) trait Likened: Target {
 }
 
 impl Likened for MemoryTarget {
+    async fn begin(outbox: &Outbox<Self>) -> Tx<Self> {
+        outbox.begin().await
+    }
+
     async fn clear(_: &Outbox<Self>) {}
 
     async fn id_of(_: &Outbox<Self>, _: Uuid, drawn: RecordId) -> RecordId {
@@ -46,9 +53,15 @@ const CLEAR: &str = "DELETE FROM {outbox}record; DELETE FROM {outbox}archive; DE
     UPDATE {outbox}partition SET owner = NULL, generation = 0, claimed_at = NULL, crashes = 0";
 
 macro_rules! likened {
-    ($($target:ty, $crossing:literal, $snapshots:literal, $before:literal, $after:literal;)*) => {$(
+    ($($target:ty, $crossing:literal, $snapshots:literal, $patience:literal, $before:literal, $after:literal;)*) => {$(
         impl Likened for $target {
             const ISOLATION: Isolation = Isolation { crossing: $crossing, snapshots: $snapshots };
+
+            async fn begin(outbox: &Outbox<Self>) -> Tx<Self> {
+                let mut tx = outbox.begin().await;
+                Self::execute(&mut tx, $patience.to_owned()).await.unwrap();
+                tx
+            }
 
             async fn clear(outbox: &Outbox<Self>) {
                 outbox.execute(CLEAR).await;
@@ -68,8 +81,8 @@ macro_rules! likened {
 }
 
 likened! {
-    PostgresTarget, true, false, "'", "'::uuid";
-    MariaDbTarget, true, true, "x'", "'";
-    MySqlTarget, true, true, "x'", "'";
-    SqliteTarget, false, false, "x'", "'";
+    PostgresTarget, true, false, "SET LOCAL lock_timeout = '2s'", "'", "'::uuid";
+    MariaDbTarget, true, true, "SET innodb_lock_wait_timeout = 2", "x'", "'";
+    MySqlTarget, true, true, "SET innodb_lock_wait_timeout = 2", "x'", "'";
+    SqliteTarget, false, false, "PRAGMA busy_timeout = 2000", "x'", "'";
 }

@@ -169,7 +169,7 @@ impl<'a, T: Likened> World<'a, T> {
 
     async fn open(&mut self, place: usize) -> &mut Open<T> {
         if self.open[place].is_none() {
-            let tx = self.outbox.begin().await;
+            let tx = T::begin(self.outbox).await;
             let (records, dedup_keys, cancelled) = (Vec::new(), Vec::new(), Vec::new());
             let open = Open { tx, records, dedup_keys, cancelled, found: None };
             self.open[place] = Some(open);

@@ -228,6 +228,17 @@ impl<T: Target> Cluster<T> {
         self.journal.tell(what).expect("journal");
     }
 
+    /// Freezes a worker.
+    pub(crate) async fn pause(&self, worker: &Worker, instance: &str) {
+        self.fault(true, "pause", Some(instance));
+        T::between_writers(&self.pool, || worker.pause()).await;
+    }
+
+    pub(crate) fn wake(&self, worker: &Worker, instance: &str) {
+        worker.wake();
+        self.fault(false, "pause", Some(instance));
+    }
+
     pub(crate) fn fault(&self, begins: bool, fault: &str, instance: Option<&str>) {
         let (fault, instance) = (fault.to_owned(), instance.map(str::to_owned));
         self.tell(match begins {

@@ -116,21 +116,18 @@ impl<T: Target> Writer<T> {
     }
 }
 
-/// Kills a worker, freezes one until it is declared dead, or replaces one. On SQLite none is frozen: it might be in its
-/// transaction.
+/// Kills a worker, freezes one until it is declared dead, or replaces one.
 async fn disturb<T: Target>(cluster: &mut Cluster<T>, workers: &mut Vec<Worker>, round: u64) {
     match round % LEAST_ROUNDS {
         0 => {
             cluster.kill(workers.remove(0)).await;
             workers.push(cluster.worker().await);
         }
-        1 if !T::ONE_WRITER => {
+        1 => {
             let instance = workers[0].last_instance();
-            cluster.fault(true, "pause", Some(&instance));
-            workers[0].pause();
+            cluster.pause(&workers[0], &instance).await;
             cluster.watcher().wait_until_taken_over(&instance).await;
-            workers[0].wake();
-            cluster.fault(false, "pause", Some(&instance));
+            cluster.wake(&workers[0], &instance);
         }
         _ => {
             workers.push(cluster.worker().await);

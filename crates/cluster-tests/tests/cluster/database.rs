@@ -27,6 +27,8 @@ pub(crate) trait Target: Sized + Send + Sync + 'static {
     const LOGS_OWNERS: bool;
     /// Whether one transaction writes at a time. A process that is frozen in its transaction then keeps out all others.
     const ONE_WRITER: bool;
+    /// Does something while no other process is in a transaction that keeps out all others.
+    fn between_writers(pool: &Self::Pool, what: impl FnOnce() + Send) -> impl Future<Output = ()> + Send;
     /// Keeps a log of owners and members in a table, by triggers.
     fn log_ownership(pool: &Self::Pool, prefix: &str) -> impl Future<Output = ()> + Send;
     /// Reads the log in the order of its rows.
@@ -110,6 +112,15 @@ macro_rules! target {
 
             const LOGS_OWNERS: bool = !$triggers.is_empty();
             const ONE_WRITER: bool = $one_writer;
+
+            async fn between_writers(pool: &Self::Pool, what: impl FnOnce() + Send) {
+                if !Self::ONE_WRITER {
+                    return what();
+                }
+                let lock = pool.begin_with("BEGIN IMMEDIATE").await.expect("the write lock");
+                what();
+                lock.rollback().await.expect("rollback");
+            }
 
             async fn log_ownership(pool: &Self::Pool, prefix: &str) {
                 for statement in $triggers {

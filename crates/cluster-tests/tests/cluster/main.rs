@@ -111,12 +111,10 @@ async fn a_worker_paused_past_its_lease_changes_nothing<T: Target>(store: &str) 
     let mut cluster = Cluster::<T>::new(&format!("stop{}", &store[..2]), "plain").await;
     let workers = cluster.workers(3).await;
     cluster.feed(200, 1.0).await;
-    cluster.fault(true, "pause", Some(&workers[0].instance));
-    workers[0].pause();
+    cluster.pause(&workers[0], &workers[0].instance).await;
     cluster.watcher().wait_until_taken_over(&workers[0].instance).await;
     cluster.feed(200, 1.0).await;
-    workers[0].wake();
-    cluster.fault(false, "pause", Some(&workers[0].instance));
+    cluster.wake(&workers[0], &workers[0].instance);
     cluster.feed(200, 2.0).await;
     cluster.verdict_of(&[], &["eviction", "takeover"]).await;
     stop_all(workers).await;

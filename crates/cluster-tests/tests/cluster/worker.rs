@@ -7,7 +7,7 @@ use keylane_cluster_tests::{
     journal::{LAPSE, now},
     settings::STALE,
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::{
     io::{AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdout, Command},
@@ -63,9 +63,12 @@ impl Worker {
         last.unwrap_or_else(|| self.instance.clone())
     }
 
+    fn pid(&self) -> Pid {
+        self.child.id().and_then(|id| Pid::from_raw(id as i32)).expect("a running worker")
+    }
+
     fn signal(&self, signal: Signal) {
-        let pid = self.child.id().and_then(|id| Pid::from_raw(id as i32)).expect("a running worker");
-        kill_process(pid, signal).expect("signal");
+        kill_process(self.pid(), signal).expect("signal");
     }
 
     /// The name of the worker in the journals.
@@ -73,8 +76,11 @@ impl Worker {
         format!("worker-{}", self.child.id().expect("a running worker"))
     }
 
+    /// Freezes the process. Returns when it has stopped.
     pub(crate) fn pause(&self) {
         self.signal(Signal::STOP);
+        let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(self.pid()), stopped).expect("it stops");
     }
 
     pub(crate) fn wake(&self) {
