@@ -1,11 +1,18 @@
 //! Dead letters: the unchanged message with headers that name the cause.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use keylane::HandlerError;
 use keylane_message::Cause;
 use rdkafka::{
     Message as _,
+    error::{KafkaError, RDKafkaErrorCode as Code},
     message::{Header, Headers, OwnedHeaders},
     producer::{FutureProducer, FutureRecord, Producer},
 };
@@ -23,6 +30,9 @@ const LONGEST_ERROR: usize = 1000;
 #[derive(Clone)]
 pub(crate) struct DeadLetters {
     producer: FutureProducer,
+    /// Whether a message got no answer in time. The producer may have forgotten its brokers, as the client of the
+    /// consumer may.
+    timed_out: Arc<AtomicBool>,
     topic: Arc<str>,
     group: Arc<str>,
 }
@@ -31,7 +41,8 @@ impl DeadLetters {
     pub(crate) fn new(config: &ConsumerConfig, topic: &str) -> Result<Self, ConfigError> {
         let producer = config.producer().create();
         let producer = producer.map_err(|error| ConfigError::Client(error.to_string()))?;
-        Ok(Self { producer, topic: topic.into(), group: config.group.as_str().into() })
+        let (topic, group) = (topic.into(), config.group.as_str().into());
+        Ok(Self { producer, timed_out: Arc::default(), topic, group })
     }
 
     /// Sends a message and waits for the acknowledgement.
@@ -40,7 +51,7 @@ impl DeadLetters {
         message: &Message,
         attempts: u32,
         error: &HandlerError,
-    ) -> Result<(), rdkafka::error::KafkaError> {
+    ) -> Result<(), KafkaError> {
         let mut cause = Cause::new(error.text(LONGEST_ERROR), attempts, message.topic(), &self.group);
         cause.class = error.fault().class;
         cause.kind = match cause.class {
@@ -68,12 +79,18 @@ impl DeadLetters {
         if let Some(payload) = message.raw.payload() {
             record = record.payload(payload);
         }
-        self.producer.send(record, Duration::from_secs(10)).await.map(drop).map_err(|(error, _)| error)
+        let sent = self.producer.send(record, Duration::from_secs(10)).await;
+        sent.map(drop).map_err(|(error, _)| {
+            if error.rdkafka_error_code() == Some(Code::MessageTimedOut) {
+                self.timed_out.store(true, Relaxed);
+            }
+            error
+        })
     }
 
-    /// Whether the client cannot send any more, so that a new one is needed.
+    /// Whether the client cannot send any more, or has not for long, so that a new one is needed.
     pub(crate) fn is_broken(&self) -> bool {
-        self.producer.client().fatal_error().is_some()
+        self.timed_out.load(Relaxed) || self.producer.client().fatal_error().is_some()
     }
 
     pub(crate) fn topic(&self) -> &Arc<str> {

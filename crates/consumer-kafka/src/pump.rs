@@ -5,7 +5,7 @@ mod settle;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
-    sync::Arc,
+    sync::{Arc, mpsc as sync_mpsc},
     time::Duration,
 };
 
@@ -25,7 +25,7 @@ use crate::{
     handler::{Call, Execute, Outcome},
     message::Message,
     partition::{LaneKey, Partition},
-    source::{Event, PartitionLag, Place, Source},
+    source::{Client, Event, PartitionLag, Place, Source},
 };
 
 pub(crate) struct Lane {
@@ -127,9 +127,15 @@ impl Pump {
                 Event::Message(message) => self.receive(message),
                 Event::Revoked { places, lost, drained } => self.revoke(&places, lost, drained),
                 Event::Lag(lags) => drop(self.lags.send_replace(lags)),
+                Event::Reopened { client, before } => self.reopened(client, &before),
             }
             next = self.source.events.try_recv().ok();
         }
+    }
+
+    fn reopened(&mut self, client: Arc<Client>, before: &sync_mpsc::SyncSender<Arc<Client>>) {
+        // The thread waits for it.
+        let _ = before.send(std::mem::replace(&mut self.source.client, client));
     }
 
     fn receive(&mut self, raw: OwnedMessage) {

@@ -4,14 +4,14 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
         mpsc as sync_mpsc,
     },
     time::Duration,
 };
 
 use rdkafka::{
-    ClientContext, Offset, Statistics, TopicPartitionList,
+    ClientConfig, ClientContext, Offset, Statistics, TopicPartitionList,
     consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance},
     error::{KafkaResult, RDKafkaErrorCode as Code},
     message::OwnedMessage,
@@ -23,6 +23,8 @@ use crate::config::{ConfigError, ConsumerConfig};
 /// The most messages between the thread and the task.
 const EVENTS: usize = 512;
 const POLL: Duration = Duration::from_millis(100);
+/// The reports without any broker after which the client is opened again.
+const REPORTS_OF_NOBODY: u32 = 2;
 /// The number of tries of a commit that the brokers cannot take now, and the pause between two tries.
 const COMMIT_TRIES: u32 = 50;
 const COMMIT_PAUSE: Duration = Duration::from_millis(200);
@@ -52,6 +54,11 @@ pub(crate) enum Event {
         drained: sync_mpsc::SyncSender<Vec<(Place, i64)>>,
     },
     Lag(Vec<PartitionLag>),
+    /// Another client takes over, without partitions at first. The thread waits for the one before, to close it.
+    Reopened {
+        client: Arc<Client>,
+        before: sync_mpsc::SyncSender<Arc<Client>>,
+    },
 }
 
 pub(crate) type Client = BaseConsumer<Context>;
@@ -60,10 +67,27 @@ pub(crate) struct Context {
     events: mpsc::Sender<Event>,
     /// Whether a group that has finished nothing yet begins with the oldest message.
     from_start: bool,
+    /// The number of reports in a row in which the client knew no broker. A client that is told of no brokers, as by a
+    /// broker that has just started, forgets all of them and never connects again (librdkafka, issue 5301).
+    reports_of_nobody: AtomicU32,
+}
+
+impl Context {
+    /// The finished messages of these partitions, when their calls have ended. `None` if the task has ended.
+    fn hand_over(&self, places: Vec<(String, i32)>, lost: bool) -> Option<Vec<(Place, i64)>> {
+        let (drained, answer) = sync_mpsc::sync_channel(1);
+        self.events.blocking_send(Event::Revoked { places, lost, drained }).ok()?;
+        answer.recv().ok()
+    }
 }
 
 impl ClientContext for Context {
     fn stats(&self, statistics: Statistics) {
+        let is_real = |source: &str| !matches!(source, "internal" | "logical");
+        match statistics.brokers.values().any(|broker| is_real(&broker.source)) {
+            true => self.reports_of_nobody.store(0, Relaxed),
+            false => drop(self.reports_of_nobody.fetch_add(1, Relaxed)),
+        }
         let mut lags = Vec::new();
         for (topic, of_topic) in statistics.topics {
             for (partition, found) in of_topic.partitions {
@@ -92,25 +116,21 @@ impl ConsumerContext for Context {
     /// Waits for the calls under way in these partitions, and commits their finished messages.
     fn pre_rebalance(&self, client: &Client, rebalance: &Rebalance<'_>) {
         let Rebalance::Revoke(revoked) = rebalance else { return };
-        let places: Vec<(String, i32)> = revoked
-            .elements()
-            .iter()
-            .map(|element| (element.topic().to_owned(), element.partition()))
-            .collect();
+        let places = places_of(revoked);
         if places.is_empty() {
             return;
         }
         let lost = client.assignment_lost();
         tracing::info!(target: "keylane_consumer", partitions = places.len(), lost, "partitions are revoked");
-        let (drained, answer) = sync_mpsc::sync_channel(1);
-        if self.events.blocking_send(Event::Revoked { places, lost, drained }).is_err() {
-            return;
-        }
-        let Ok(finished) = answer.recv() else { return };
+        let Some(finished) = self.hand_over(places, lost) else { return };
         if !lost {
             commit(client, finished);
         }
     }
+}
+
+fn places_of(list: &TopicPartitionList) -> Vec<(String, i32)> {
+    list.elements().iter().map(|element| (element.topic().to_owned(), element.partition())).collect()
 }
 
 /// Commits these offsets and waits for the broker.
@@ -171,13 +191,13 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn start(config: &ConsumerConfig, topics: &[&str]) -> Result<Self, ConfigError> {
         let (sender, events) = mpsc::channel(EVENTS);
-        let context = Context { events: sender.clone(), from_start: config.from_start };
-        let refused = |error: rdkafka::error::KafkaError| ConfigError::Client(error.to_string());
-        let client: Client = config.consumer().create_with_context(context).map_err(refused)?;
-        client.subscribe(topics).map_err(refused)?;
-        let (client, stop) = (Arc::new(client), Arc::new(AtomicBool::new(false)));
+        let topics = topics.iter().map(|topic| (*topic).to_owned()).collect();
+        let opener =
+            Opener { config: config.consumer(), from_start: config.from_start, topics, events: sender };
+        let client = Arc::new(opener.open().map_err(|error| ConfigError::Client(error.to_string()))?);
+        let stop = Arc::new(AtomicBool::new(false));
         let (polled, stopped) = (Arc::clone(&client), Arc::clone(&stop));
-        let poll = move || poll(&polled, &sender, &stopped);
+        let poll = move || poll(&opener, polled, &stopped);
         let thread = std::thread::Builder::new().name("kafka-consumer".to_owned()).spawn(poll);
         Ok(Self { client, events, stop, thread: thread.map_err(ConfigError::Thread)? })
     }
@@ -197,11 +217,56 @@ impl Source {
     }
 }
 
-fn poll(client: &Client, events: &mpsc::Sender<Event>, stop: &AtomicBool) {
+/// Opens the clients of a consumer, one after another.
+struct Opener {
+    config: ClientConfig,
+    from_start: bool,
+    topics: Vec<String>,
+    events: mpsc::Sender<Event>,
+}
+
+impl Opener {
+    fn open(&self) -> KafkaResult<Client> {
+        let (events, reports_of_nobody) = (self.events.clone(), AtomicU32::new(0));
+        let context = Context { events, from_start: self.from_start, reports_of_nobody };
+        let client: Client = self.config.create_with_context(context)?;
+        client.subscribe(&self.topics.iter().map(String::as_str).collect::<Vec<_>>())?;
+        Ok(client)
+    }
+
+    /// Opens a client in the place of one that knows no broker, once the calls of its partitions have ended. `None` if
+    /// the task has ended.
+    fn reopen(&self, before: Arc<Client>) -> Option<Arc<Client>> {
+        tracing::warn!(target: "keylane_consumer", "the kafka client knows no broker any more: it is opened again");
+        let places = before.assignment().as_ref().map(places_of).unwrap_or_default();
+        before.context().hand_over(places, true)?;
+        let client = match self.open() {
+            Ok(client) => Arc::new(client),
+            Err(error) => {
+                tracing::warn!(target: "keylane_consumer", %error, "the kafka client was not opened again");
+                before.context().reports_of_nobody.store(0, Relaxed);
+                return Some(before);
+            }
+        };
+        let (sender, held) = sync_mpsc::sync_channel(1);
+        let reopened = Event::Reopened { client: Arc::clone(&client), before: sender };
+        self.events.blocking_send(reopened).ok()?;
+        // The last holder closes the client, which takes a moment and would block the task.
+        drop(held.recv());
+        drop(before);
+        Some(client)
+    }
+}
+
+fn poll(opener: &Opener, mut client: Arc<Client>, stop: &AtomicBool) {
     while !stop.load(Relaxed) {
+        if client.context().reports_of_nobody.load(Relaxed) >= REPORTS_OF_NOBODY {
+            let Some(reopened) = opener.reopen(client) else { return };
+            client = reopened;
+        }
         match client.poll(POLL) {
             Some(Ok(message)) => {
-                let told = events.blocking_send(Event::Message(message.detach()));
+                let told = opener.events.blocking_send(Event::Message(message.detach()));
                 if told.is_err() {
                     return;
                 }

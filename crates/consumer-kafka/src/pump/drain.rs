@@ -153,11 +153,11 @@ impl Pump {
                     None => break,
                 },
                 // A rebalance may wait for this consumer.
-                Some(event) = self.source.events.recv() => {
-                    if let Event::Revoked { places, lost, drained } = event {
-                        self.revoke(&places, lost, drained);
-                    }
-                }
+                Some(event) = self.source.events.recv() => match event {
+                    Event::Revoked { places, lost, drained } => self.revoke(&places, lost, drained),
+                    Event::Reopened { client, before } => self.reopened(client, &before),
+                    Event::Message(_) | Event::Lag(_) => {}
+                },
                 () = tokio::time::sleep_until(wait) => {
                     if Instant::now() >= deadline {
                         graceful = false;

@@ -116,7 +116,9 @@ impl Pump {
             && let Some(dead) = &self.dead
             && let Ok(anew) = DeadLetters::new(&self.config, &dead.topic().clone())
         {
-            self.dead = Some(anew);
+            let broken = self.dead.replace(anew);
+            // The end of a client takes up to half a second.
+            drop(tokio::task::spawn_blocking(move || drop(broken)));
         }
         self.release(lane, messages, Some(DEAD_AGAIN));
     }

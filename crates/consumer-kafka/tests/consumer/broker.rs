@@ -130,7 +130,12 @@ pub(crate) async fn committed(topic: &str, group: &str) -> i64 {
         for partition in found.topics()[0].partitions() {
             places.add_partition(&topic, partition.id());
         }
-        let committed = consumer.committed_offsets(places, Duration::from_secs(10)).unwrap();
+        // A broker that has just started has no coordinator at first.
+        let mut asked = (0..100).map(|_| {
+            let committed = consumer.committed_offsets(places.clone(), Duration::from_secs(10));
+            committed.inspect_err(|_| std::thread::park_timeout(Duration::from_millis(100)))
+        });
+        let committed = asked.find_map(Result::ok).expect("a coordinator");
         let offsets = committed.elements().into_iter().map(|element| match element.offset() {
             Offset::Offset(offset) => offset,
             _ => 0,

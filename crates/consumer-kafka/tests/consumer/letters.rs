@@ -55,7 +55,13 @@ async fn until_refused(log: &Log) {
 
 /// The key goes on behind one dead letter.
 async fn goes_on(running: Running, seen: &mut UnboundedReceiver<Seen>, topic: &str, group: &str, dead: &str) {
-    assert_eq!(take(seen, 1).await, [("bad".to_owned(), "after".to_owned())]);
+    let (after, other) = (("bad".to_owned(), "after".to_owned()), ("good".to_owned(), "other".to_owned()));
+    // What was not committed comes again to a member that lost its partition with the broker.
+    let mut next = take(seen, 1).await.remove(0);
+    while next == other {
+        next = take(seen, 1).await.remove(0);
+    }
+    assert_eq!(next, after);
     assert!(bounded(running.shutdown()).await.graceful);
     assert_eq!(broker::committed(topic, group).await, 3);
     let letters = broker::read(dead).await;

@@ -10,6 +10,7 @@ mod broker;
 mod claimed;
 mod crashes;
 mod declared;
+mod forgetful;
 mod lag;
 #[path = "../../../sink-kafka/tests/kafka/leaders.rs"]
 mod leaders;
@@ -20,6 +21,8 @@ mod ordering;
 mod outages;
 mod poison;
 mod rebalance;
+#[path = "../../../sink-kafka/tests/kafka/relay.rs"]
+mod relay;
 #[cfg(feature = "ssl")]
 mod secure;
 mod stage;

@@ -24,7 +24,11 @@ pub(crate) async fn bounded<T>(what: impl Future<Output = T>) -> T {
 }
 
 pub(crate) fn config(group: &str) -> ConsumerConfig {
-    ConsumerConfig::new(broker::address(), group)
+    config_at(broker::address(), group)
+}
+
+pub(crate) fn config_at(address: String, group: &str) -> ConsumerConfig {
+    ConsumerConfig::new(address, group)
         .retry(RetryPolicy::fixed(Duration::from_millis(20)).jitter(0.0).max_retries(2))
         // Groups of the tests need not wait for members that may come.
         .property("heartbeat.interval.ms", "500")

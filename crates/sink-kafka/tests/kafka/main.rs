@@ -11,6 +11,7 @@ mod ordering;
 mod outages;
 mod producer;
 mod refusals;
+mod relay;
 #[cfg(feature = "ssl")]
 mod secure;
 mod stage;

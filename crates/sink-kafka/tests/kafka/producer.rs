@@ -1,6 +1,10 @@
 //! A producer without an outbox beside the sink.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use keylane_kafka::{Event, Form, KafkaConfig, KafkaProducer, Route, Verdict};
 use rdkafka::{Message as _, message::OwnedMessage};
@@ -8,10 +12,12 @@ use rdkafka::{Message as _, message::OwnedMessage};
 use crate::{
     away::BROKER,
     broker,
+    relay::Relay,
     stage::{Stage, bounded, sink},
 };
 
 const KEYS: usize = 20;
+const PATIENCE: Duration = Duration::from_secs(3);
 
 fn producer() -> KafkaProducer {
     KafkaProducer::new(KafkaConfig::new(broker::address()).source("/shop")).unwrap()
@@ -80,4 +86,23 @@ async fn a_producer_writes_the_form_that_it_has_and_says_what_is_refused() {
     let body = std::str::from_utf8(message.payload().unwrap()).unwrap();
     assert!(body.contains(r#""id":"small""#) && body.contains(r#""source":"/shop""#), "{body}");
     assert!(broker::headers(message)["content-type"].starts_with("application/cloudevents+json"));
+}
+
+/// What a call of the sink does, a call of the producer does, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_forgets_its_brokers_is_replaced() {
+    let _shared = BROKER.read().await;
+    let (topic, relay) = (broker::topic(&[]).await, Arc::new(Relay::default()));
+    let config = KafkaConfig::new(Arc::clone(&relay).start().await).source("/shop").patience(PATIENCE);
+    let config = config.property("topic.metadata.refresh.interval.ms", "500");
+    let producer = KafkaProducer::new(config).unwrap();
+    let event = Event::new("first", "order.placed", "key", b"{}");
+    bounded(producer.send(&topic, &event)).await.unwrap();
+    relay.denies.store(true, Relaxed);
+    bounded(relay.silent()).await;
+    relay.denies.store(false, Relaxed);
+    let event = Event::new("second", "order.placed", "key", b"{}");
+    let gave_up = bounded(producer.send(&topic, &event)).await.unwrap_err();
+    assert!(gave_up.is_retryable(), "{gave_up}");
+    bounded(producer.send(&topic, &event)).await.unwrap();
 }
