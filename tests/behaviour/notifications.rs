@@ -43,6 +43,15 @@ async fn producer(stage: &PgStage) -> Outbox<sqlx::Postgres> {
     stage.builder().await.config(config(stage)).build().await.unwrap()
 }
 
+/// Schedules three events of a key, each after the call of the one before.
+async fn three_in_turn(producer: &Outbox<sqlx::Postgres>, ledger: &Ledger) {
+    for number in 1..=3 {
+        let event = placed("order-1", number);
+        producer.transaction(async |tx| producer.schedule(tx, &event).await.map(drop)).await.unwrap();
+        ledger.until_done(number as usize).await;
+    }
+}
+
 /// The time from each commit of another process to the end of its call. Before each event there is a pause.
 async fn waits<T: User>(
     stage: &Stage<T>,
@@ -188,11 +197,7 @@ async fn postgres_notifications_need_no_right() {
     worker.migrate().await.unwrap();
     let running = worker.start().await.unwrap();
     let producer = builder().build().await.unwrap();
-    for number in 1..=3 {
-        let event = placed("order-1", number);
-        producer.transaction(async |tx| producer.schedule(tx, &event).await.map(drop)).await.unwrap();
-        ledger.until_done(number as usize).await;
-    }
+    three_in_turn(&producer, &ledger).await;
     let absent = |signal: &Signal| matches!(signal, Signal::NotificationsAbsent { .. });
     assert_eq!(stage.signals.count(absent), 0);
     running.shutdown().await;
@@ -278,11 +283,7 @@ async fn postgres_where_nothing_arrives_polls_go_on_alone() {
     assert!(error.contains("does not arrive here"), "{error}");
     until_degraded(&running, |reason| matches!(reason, Degradation::NotificationsAbsent)).await;
     let producer = stage.builder().await.build().await.unwrap();
-    for number in 1..=3 {
-        let event = placed("order-1", number);
-        producer.transaction(async |tx| producer.schedule(tx, &event).await.map(drop)).await.unwrap();
-        ledger.until_done(number as usize).await;
-    }
+    three_in_turn(&producer, &ledger).await;
     let failed = |signal: &Signal| matches!(signal, Signal::StoreFailed { .. });
     assert_eq!((stage.signals.picked(absent).len(), stage.signals.count(failed)), (1, 0));
     running.shutdown().await;
@@ -302,11 +303,7 @@ async fn postgres_a_connection_lost_during_its_test_is_tested_again() {
     let is_lost = |signal: &Signal| matches!(signal, Signal::StoreFailed { call: "listen", .. });
     stage.signals.at_least(1, "the loss", is_lost).await;
     let producer = producer(&stage).await;
-    for number in 1..=3 {
-        let event = placed("order-1", number);
-        producer.transaction(async |tx| producer.schedule(tx, &event).await.map(drop)).await.unwrap();
-        ledger.until_done(number as usize).await;
-    }
+    three_in_turn(&producer, &ledger).await;
     let absent = |signal: &Signal| matches!(signal, Signal::NotificationsAbsent { .. });
     assert_eq!(stage.signals.count(absent), 0);
     running.shutdown().await;
