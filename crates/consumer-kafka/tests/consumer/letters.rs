@@ -1,9 +1,14 @@
 //! Dead letters that cannot be sent, and a crash between a dead letter and the commit.
 
-use std::{env, process::Stdio, sync::Arc, time::Duration};
+use std::{
+    env,
+    process::Stdio,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use keylane::HandlerError;
-use keylane_consumer::{Consumer, Running};
+use keylane_consumer::{Consumer, ConsumerConfig, Running};
 use tokio::{
     process::Command,
     sync::{Semaphore, mpsc::UnboundedReceiver},
@@ -13,7 +18,8 @@ use crate::{
     away::{Away, BROKER},
     broker,
     log::Log,
-    stage::{Seen, Told, bounded, config, take},
+    relay::Relay,
+    stage::{Seen, Told, bounded, config, config_at, take},
 };
 
 /// Tells a process of this test binary what it is.
@@ -27,6 +33,14 @@ async fn send(topic: &str) {
 
 /// A member whose handler refuses poison as soon as there is a permit.
 fn member(topic: &str, group: &str, dead: &str) -> (Running, UnboundedReceiver<Seen>, Arc<Semaphore>) {
+    member_with(config(group), topic, dead)
+}
+
+fn member_with(
+    config: ConsumerConfig,
+    topic: &str,
+    dead: &str,
+) -> (Running, UnboundedReceiver<Seen>, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let asked = Arc::clone(&gate);
     let (handler, seen) = Told::new(move |(_, body): Seen| {
@@ -39,7 +53,7 @@ fn member(topic: &str, group: &str, dead: &str) -> (Running, UnboundedReceiver<S
             Ok(())
         }
     });
-    let config = config(group).handler_timeout(Duration::from_secs(120));
+    let config = config.handler_timeout(Duration::from_secs(120));
     (Consumer::builder(config).topic(topic, handler).dead_letters(dead).start().unwrap(), seen, gate)
 }
 
@@ -104,6 +118,25 @@ async fn while_the_broker_is_away_no_dead_letter_is_lost_and_the_key_waits() {
     assert!(seen.try_recv().is_err(), "a message has overtaken the one before it");
     away.end().await;
     // Before each letter the message is handled once more.
+    gate.add_permits(100);
+    goes_on(running, &mut seen, &topic, &group, &dead).await;
+}
+
+/// The producer of dead letters asks for its topic only now, and is told that there are no brokers.
+#[tokio::test]
+async fn a_producer_of_dead_letters_that_forgets_its_brokers_is_replaced() {
+    let _shared = BROKER.read().await;
+    let (log, _guard) = Log::begin();
+    let (topic, dead, group) = (broker::topic_of(1).await, broker::topic_of(1).await, broker::unused_name());
+    let relay = Arc::new(Relay::default());
+    send(&topic).await;
+    let config = config_at(Arc::clone(&relay).start().await, &group);
+    let (running, mut seen, gate) = member_with(config, &topic, &dead);
+    assert_eq!(take(&mut seen, 1).await, [("good".to_owned(), "other".to_owned())]);
+    relay.denies.store(true, Relaxed);
+    gate.add_permits(1);
+    until_refused(&log).await;
+    relay.denies.store(false, Relaxed);
     gate.add_permits(100);
     goes_on(running, &mut seen, &topic, &group, &dead).await;
 }
