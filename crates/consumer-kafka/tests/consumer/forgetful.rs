@@ -1,9 +1,6 @@
 //! A client that forgets its brokers.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use keylane_consumer::Consumer;
 
@@ -31,9 +28,7 @@ async fn a_client_that_forgets_its_brokers_is_opened_again() {
     let running = Consumer::builder(config).topic(topic.as_str(), handler).start().unwrap();
     broker::send(&topic, messages(0)).await;
     let mut handled = take(&mut seen, 50).await;
-    relay.denies.store(true, Relaxed);
-    bounded(relay.silent()).await;
-    relay.denies.store(false, Relaxed);
+    bounded(relay.until_forgotten()).await;
     broker::send(&topic, messages(50)).await;
     // What was not committed comes again.
     while handled.iter().collect::<BTreeSet<_>>().len() < 100 {

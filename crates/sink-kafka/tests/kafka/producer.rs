@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::Arc,
     time::Duration,
 };
 
@@ -98,9 +98,7 @@ async fn a_client_that_forgets_its_brokers_is_replaced() {
     let producer = KafkaProducer::new(config).unwrap();
     let event = Event::new("first", "order.placed", "key", b"{}");
     bounded(producer.send(&topic, &event)).await.unwrap();
-    relay.denies.store(true, Relaxed);
-    bounded(relay.silent()).await;
-    relay.denies.store(false, Relaxed);
+    bounded(relay.until_forgotten()).await;
     let event = Event::new("second", "order.placed", "key", b"{}");
     let sent = async {
         while let Err(gave_up) = producer.send(&topic, &event).await {

@@ -6,7 +6,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -29,14 +29,29 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// A relay to the broker, to which it leads each client back. Asked to, it says that there are no brokers.
 #[derive(Default)]
 pub(crate) struct Relay {
-    pub(crate) denies: AtomicBool,
+    /// One of this many answers about topics names no brokers; 0: none does.
+    pub(crate) denies: AtomicUsize,
+    answered: AtomicUsize,
     heard: Notify,
 }
 
 impl Relay {
-    /// Waits until the client asks for nothing any more.
-    pub(crate) async fn silent(&self) {
+    /// Makes the client forget its brokers. It then asks for nothing any more.
+    ///
+    /// A client forgets them at about every second answer without brokers. A client that has kept one learns all of
+    /// them by the next answers; only a client that knows all can forget all. With a client that never forgets them, this never ends.
+    pub(crate) async fn until_forgotten(&self) {
+        self.denies.store(3, Relaxed);
         while timeout(SILENCE, self.heard.notified()).await.is_ok() {}
+        self.denies.store(0, Relaxed);
+    }
+
+    /// Whether this answer about topics names no brokers.
+    fn says_none(&self) -> bool {
+        match self.denies.load(Relaxed) {
+            0 => false,
+            each => self.answered.fetch_add(1, Relaxed).is_multiple_of(each),
+        }
     }
 
     /// Returns its address.
@@ -104,7 +119,7 @@ impl Relay {
             led.extend(&metadata[rack..at]);
         }
         let topics = at + usize::from(metadata[at].max(1)) + 4;
-        if metadata[topics] > 1 && self.denies.load(Relaxed) {
+        if metadata[topics] > 1 && self.says_none() {
             told.push(1);
         } else {
             told.push(brokers);
