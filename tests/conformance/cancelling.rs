@@ -118,6 +118,29 @@ pub(crate) async fn a_cancelled_dedup_key_is_free_again<T: Target>(outbox: &Outb
     assert!(T::Db::insert_dedup_key(&mut tx, &outbox.producer, "reminder-2").await.unwrap());
 }
 
+/// The retention of its dedup key has ended before the time of the record comes, and another event has got the key.
+pub(crate) async fn a_cancel_leaves_a_dedup_key_that_another_event_has_got<T: Target>(outbox: &Outbox<T>) {
+    let keyed = || NewRecord { dedup_key: Some("reminder-1".to_owned()), ..later("order-1", LONG) };
+    let (one, other) = (keyed(), keyed());
+    for record in [&one, &other] {
+        let keys = outbox.store.purge(LONG, Duration::ZERO).await.unwrap();
+        assert_eq!(keys, u64::from(record.event_id == other.event_id));
+        let mut tx = outbox.begin().await;
+        assert!(T::Db::insert_dedup_key(&mut tx, &outbox.producer, "reminder-1").await.unwrap());
+        outbox.insert(&mut tx, std::slice::from_ref(record)).await;
+        outbox.commit(tx).await;
+        a_moment().await;
+    }
+    let mut tx = outbox.begin().await;
+    assert_eq!(cancel_event(outbox, &mut tx, &one).await, 1);
+    assert!(!T::Db::insert_dedup_key(&mut tx, &outbox.producer, "reminder-1").await.unwrap(), "at once");
+    outbox.commit(tx).await;
+    let mut tx = outbox.begin().await;
+    assert!(!T::Db::insert_dedup_key(&mut tx, &outbox.producer, "reminder-1").await.unwrap());
+    assert_eq!(cancel_event(outbox, &mut tx, &other).await, 1);
+    assert!(T::Db::insert_dedup_key(&mut tx, &outbox.producer, "reminder-1").await.unwrap());
+}
+
 /// The time of the record comes while the cancelling transaction is open: a fetch must not see the record.
 pub(crate) async fn what_is_being_cancelled_is_not_fetched<T: Target>(outbox: &Outbox<T>) {
     for commits in [true, false] {

@@ -36,6 +36,7 @@ macro_rules! everywhere {
                 an_event_is_cancelled_where_it_was_scheduled
                 only_what_is_not_due_and_never_tried_is_cancelled
                 a_cancelled_dedup_key_is_free_again
+                a_cancel_leaves_a_dedup_key_that_another_event_has_got
             }
             expiring {
                 each_fetch_brings_how_long_until_the_deadline

@@ -70,6 +70,7 @@ fn filled(name: &str, sql: &str, home: i64) -> String {
     let value = match name {
         "write_failures" => r#"'[{"id":1,"attempts":0,"status":4,"delay":1,"error":"no"}]'"#,
         "claimed_fail" => r#"'[{"id":1,"token":1,"counted":1,"status":4,"delay":1,"error":"no"}]'"#,
+        "free_dedup_key" => "'2026-01-01'",
         // A value that is valid for some column of each type.
         _ => "'1'",
     };

@@ -21,8 +21,8 @@ impl MemoryConnection {
             let mut count = self.cancel_own(tables, cancel, &mut freed);
             let outbox = data.outbox(tables);
             let found = outbox.records.all().filter(|(_, row)| is_cancelled(row, cancel, now));
-            let found: Vec<(RecordId, Option<String>)> =
-                found.map(|(id, row)| (id, row.new.dedup_key.clone())).collect();
+            let found: Vec<(RecordId, Option<(String, Instant)>)> =
+                found.map(|(id, row)| (id, to_free(row))).collect();
             for (id, dedup_key) in found {
                 if outbox.cancelling.insert(id) {
                     self.writes.cancelled.push((tables.clone(), id));
@@ -32,26 +32,32 @@ impl MemoryConnection {
             }
             Ok(count)
         })?;
-        for dedup_key in freed {
+        for (dedup_key, until) in freed {
             self.held.take("cancel", Lock::DedupKey(tables.clone(), dedup_key.clone())).await?;
-            self.writes.dedup_keys.retain(|(of, own)| of != tables || *own != dedup_key);
-            self.writes.freed.push((tables.clone(), dedup_key));
+            self.writes.dedup_keys.retain(|(of, own, at)| of != tables || *own != dedup_key || *at > until);
+            self.writes.freed.push((tables.clone(), dedup_key, until));
         }
         Ok(count)
     }
 
     /// Cancels records that the same transaction has scheduled.
-    fn cancel_own(&mut self, tables: &Tables, cancel: &Cancel, freed: &mut Vec<String>) -> u64 {
+    fn cancel_own(&mut self, tables: &Tables, cancel: &Cancel, freed: &mut Vec<(String, Instant)>) -> u64 {
         let (before, now) = (self.writes.inserted.len(), self.client.now());
         self.writes.inserted.retain(|(of, _, row)| {
             let goes = of == tables && is_cancelled(row, cancel, now);
             if goes {
-                freed.extend(row.new.dedup_key.clone());
+                freed.extend(to_free(row));
             }
             !goes
         });
         (before - self.writes.inserted.len()) as u64
     }
+}
+
+/// The dedup key of a cancelled record, and the time of the record: a key that was inserted later is that of another
+/// event.
+fn to_free(row: &Row) -> Option<(String, Instant)> {
+    Some((row.new.dedup_key.clone()?, row.created))
 }
 
 /// Whether the record matches, was never tried, and is not due.

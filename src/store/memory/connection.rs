@@ -36,10 +36,12 @@ pub struct MemoryConnection {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes {
     pub(super) inserted: Vec<(Tables, RecordId, Row)>,
-    pub(super) dedup_keys: Vec<(Tables, String)>,
-    /// Records to delete, and the dedup keys to free.
+    /// The dedup keys, each with the time at which it was inserted.
+    pub(super) dedup_keys: Vec<(Tables, String, Instant)>,
+    /// Records to delete.
     pub(super) cancelled: Vec<(Tables, RecordId)>,
-    pub(super) freed: Vec<(Tables, String)>,
+    /// Dedup keys to free if they were inserted by this time, that of their record.
+    pub(super) freed: Vec<(Tables, String, Instant)>,
     effects: Vec<String>,
 }
 
@@ -101,20 +103,20 @@ impl MemoryConnection {
     }
 
     /// Makes the writes so far visible.
-    pub(super) fn write(&mut self, data: &mut Data, now: Instant) -> Result<(), StoreError> {
+    pub(super) fn write(&mut self, data: &mut Data) -> Result<(), StoreError> {
         self.on_this_server(data, "commit")?;
         for (tables, id) in &self.writes.cancelled {
             data.outbox(tables).records.remove(*id);
         }
-        for (tables, key) in self.writes.freed.drain(..) {
-            data.outbox(&tables).dedup_keys.remove(&key);
+        for (tables, key, until) in self.writes.freed.drain(..) {
+            data.outbox(&tables).dedup_keys.retain(|of, at| *of != key || *at > until);
         }
         for (tables, id, row) in self.writes.inserted.drain(..) {
             data.outbox(&tables).records.insert(id, row);
         }
         self.end(data);
-        for (tables, key) in self.writes.dedup_keys.drain(..) {
-            data.outbox(&tables).dedup_keys.insert(key, now);
+        for (tables, key, at) in self.writes.dedup_keys.drain(..) {
+            data.outbox(&tables).dedup_keys.insert(key, at);
         }
         data.effects.append(&mut self.writes.effects);
         Ok(())
@@ -191,10 +193,15 @@ impl MemoryConnection {
 
     pub(super) async fn insert_dedup_key(&mut self, tables: &Tables, key: &str) -> Result<bool, StoreError> {
         self.on_this_server(&self.client.shared.data(), "insert dedup key")?;
-        let freed = self.writes.freed.iter().any(|(of, own)| of == tables && own == key);
-        let exists = |shared: &Shared| !freed && shared.data().outbox(tables).dedup_keys.contains_key(key);
+        let freed = self.writes.freed.iter().filter(|(of, own, _)| of == tables && own == key);
+        let freed = freed.map(|(_, _, until)| *until).max();
+        let exists = |shared: &Shared| {
+            let at = shared.data().outbox(tables).dedup_keys.get(key).copied();
+            // `None` is less than any time.
+            at > freed
+        };
         if exists(&self.client.shared)
-            || self.writes.dedup_keys.iter().any(|(of, own)| of == tables && own == key)
+            || self.writes.dedup_keys.iter().any(|(of, own, _)| of == tables && own == key)
         {
             return Ok(false);
         }
@@ -203,7 +210,7 @@ impl MemoryConnection {
         if exists(&self.client.shared) {
             return Ok(false);
         }
-        self.writes.dedup_keys.push((tables.clone(), key.to_owned()));
+        self.writes.dedup_keys.push((tables.clone(), key.to_owned(), self.client.now()));
         Ok(true)
     }
 }

@@ -2,8 +2,6 @@
 
 use std::ops::{Deref, DerefMut};
 
-use tokio::time::Instant;
-
 use super::{connection::MemoryConnection, state::Data};
 use crate::store::{ErrorClass, StoreError};
 
@@ -74,7 +72,7 @@ impl MemoryTransaction {
             return Err(StoreError::new("commit", ErrorClass::Setup, open));
         }
         let client = self.client.clone();
-        client.call("commit", |data, now| self.write(data, now)).await?
+        client.call("commit", |data, _| self.write(data)).await?
     }
 
     /// Discards all writes of the transaction.
@@ -86,8 +84,8 @@ impl MemoryTransaction {
         Ok(())
     }
 
-    pub(super) fn write(&mut self, data: &mut Data, now: Instant) -> Result<(), StoreError> {
-        self.0.write(data, now)
+    pub(super) fn write(&mut self, data: &mut Data) -> Result<(), StoreError> {
+        self.0.write(data)
     }
 }
 

@@ -78,7 +78,7 @@ impl MemoryTransactional {
         for id in work.stopping {
             outbox.resume_lane(*id);
         }
-        match tx.write(data, now) {
+        match tx.write(data) {
             Ok(()) => Transacted::Committed,
             Err(error) => Transacted::Aborted(error),
         }

@@ -4,7 +4,10 @@
 //! out locked records ([`still_due`]). If the time of a record comes meanwhile, either the cancel finds the
 //! record due, or the fetch finds it locked until the end of the cancelling transaction.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use sqlx::AssertSqlSafe;
 
@@ -27,7 +30,8 @@ pub(super) fn naming<D: Driver>(sql: &str, cancel: &Cancel) -> (AssertSqlSafe<Ar
     (sql, vec![partition, key_value(D::FAMILY, &cancel.key), name])
 }
 
-/// Frees the dedup keys of cancelled records. The keys are in this column of `rows`.
+/// Frees the dedup keys of cancelled records. The keys are in this column of `rows`, the times of the records in the
+/// next one, as text.
 #[cfg_attr(
     not(any(feature = "mysql", feature = "sqlite")),
     expect(dead_code, reason = "PostgreSQL does it in the same statement")
@@ -38,9 +42,16 @@ pub(super) async fn free_dedup_keys<D: Driver>(
     rows: &[Row],
     column: usize,
 ) -> Result<(), sqlx::Error> {
-    let keys: HashSet<String> = rows.iter().filter_map(|row| row.optional_text(column)).collect();
-    for dedup_key in keys {
-        D::execute(conn, safe(&sql.free_dedup_key), vec![dedup_key.into()]).await?;
+    let mut keys: BTreeMap<String, String> = BTreeMap::new();
+    for row in rows {
+        if let Some(dedup_key) = row.optional_text(column) {
+            let latest = keys.entry(dedup_key).or_default();
+            // The texts of times have one width.
+            *latest = std::mem::take(latest).max(row.text(column + 1));
+        }
+    }
+    for (dedup_key, created) in keys {
+        D::execute(conn, safe(&sql.free_dedup_key), vec![dedup_key.into(), created.into()]).await?;
     }
     Ok(())
 }

@@ -198,7 +198,7 @@ async fn cancel_records(
     what: &Cancel,
 ) -> Result<u64, sqlx::Error> {
     let (find, values) = cancel::naming::<MySql>(here(&sql.find_cancelled)?, what);
-    let found = MySql::query(conn, find, values, &[Kind::Int, Kind::Text]).await?;
+    let found = MySql::query(conn, find, values, &[Kind::Int, Kind::Text, Kind::Text]).await?;
     if found.is_empty() {
         return Ok(0);
     }

@@ -127,7 +127,7 @@ async fn cancel_records(
     what: &Cancel,
 ) -> Result<u64, sqlx::Error> {
     let (delete, values) = cancel::naming::<Sqlite>(&sql.cancel, what);
-    let cancelled = Sqlite::query(conn, delete, values, &[Kind::Text]).await?;
+    let cancelled = Sqlite::query(conn, delete, values, &[Kind::Text, Kind::Text]).await?;
     cancel::free_dedup_keys::<Sqlite>(conn, sql, &cancelled, 0).await?;
     Ok(cancelled.len() as u64)
 }

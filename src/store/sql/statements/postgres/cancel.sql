@@ -9,8 +9,10 @@ WITH found AS MATERIALIZED (
 ), cancelled AS (
     DELETE FROM {outbox}record r USING found
     WHERE r.id = found.id AND r.next_attempt_at > clock_timestamp()
-    RETURNING r.dedup_key
+    RETURNING r.dedup_key, r.created_at
 ), freed AS (
-    DELETE FROM {outbox}dedup d USING cancelled WHERE d.dedup_key = cancelled.dedup_key
+    -- A key that was inserted after the record is that of another event.
+    DELETE FROM {outbox}dedup d USING cancelled
+    WHERE d.dedup_key = cancelled.dedup_key AND d.created_at <= cancelled.created_at
 )
 SELECT count(*)::int8 FROM cancelled
