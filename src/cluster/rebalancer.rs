@@ -8,6 +8,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
@@ -82,7 +83,7 @@ impl Rebalancer {
             if *self.draining.borrow() {
                 return self.leave().await;
             }
-            let pause = match self.tick(&mut observations).await {
+            let pause = match self.heeding(self.tick(&mut observations)).await {
                 Ok(Ticked::Evicted) => return Departure::Evicted,
                 Ok(Ticked::Drained) => {
                     self.drained.send_replace(true);
@@ -116,7 +117,7 @@ impl Rebalancer {
             tokio::select! {
                 () = tokio::time::sleep_until(next) => return,
                 _ = self.draining.changed() => return,
-                () = ownership.permit_returned() => self.release_drained().await,
+                () = ownership.permit_returned() => self.heeding(self.release_drained()).await,
                 Ok(()) = changes.changed() => changed = true,
                 Ok(()) = self.views.changed() => match self.is_at_rest(observations) {
                     true if !changed => next = next.max(Instant::now() + self.config.rebalance_interval),
@@ -173,6 +174,19 @@ impl Rebalancer {
             self.observers.emit(Signal::ObservationInterrupted);
         }
         suspects.into_iter().filter(|suspect| suspect.id != self.me).collect()
+    }
+
+    /// Waits for calls of the database. If this instance is told to leave meanwhile, no further call of a handler
+    /// begins, however long the database takes.
+    async fn heeding<R>(&self, calls: impl Future<Output = R>) -> R {
+        let (mut told, mut calls) = (self.draining.clone(), pin!(calls));
+        tokio::select! {
+            biased;
+            done = &mut calls => return done,
+            _ = told.wait_for(|told| *told) => {}
+        }
+        self.ownership.drain(self.ownership.held());
+        calls.await
     }
 
     /// Reads one view and carries out this instance's part.
@@ -238,6 +252,10 @@ impl Rebalancer {
     }
 
     async fn carry_out(&self, moves: &Moves, view: &ClusterView) -> Result<(), StoreError> {
+        if *self.draining.borrow() {
+            // The others must see that this instance leaves before they see that its partitions are free.
+            return Ok(());
+        }
         if !moves.release.is_empty() {
             self.ownership.drain(moves.release);
         }
@@ -299,14 +317,15 @@ impl Rebalancer {
         }
     }
 
-    /// Drains all partitions, and releases each one when it has no permits.
+    /// Drains all partitions, and releases each one when it has no permits. No further call begins, even if the
+    /// database is away.
     async fn leave(&self) -> Departure {
         let pause = self.config.heartbeat_interval / 5;
+        self.ownership.drain(self.ownership.held());
         while let Err(error) = self.store.drain(self.me).await {
             self.report(&error);
             tokio::time::sleep(pause).await;
         }
-        self.ownership.drain(self.ownership.held());
         loop {
             self.release_drained().await;
             if self.ownership.held().is_empty() {

@@ -1,17 +1,48 @@
 //! Services learn of the end of their workers.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use keylane::{
     Finished, Signal,
+    inner::conditions::{Conditions, Passage, Written},
     memory::{Fault, Memory},
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{leases::Paused, ledger::Ledger, stage::store_of};
+use crate::{
+    leases::{Paused, s},
+    ledger::{Ledger, Step, run_of, typed},
+    stage::store_of,
+};
 
 const SOON: Duration = Duration::from_millis(10);
+
+/// A database that takes three seconds for this call, once it is told to.
+#[derive(Debug)]
+struct Slow {
+    call: &'static str,
+    told: AtomicBool,
+}
+
+impl Conditions for Slow {
+    fn meet(&self, call: &'static str) -> Passage {
+        let is_slow = call == self.call && self.told.load(SeqCst);
+        Passage { before: if is_slow { s(3) } else { Duration::ZERO }, ..Passage::default() }
+    }
+
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn wrote(&self, _: Vec<Written>) {}
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_is_told_to_all_who_wait() {
@@ -104,5 +135,42 @@ async fn a_token_ends_a_start_that_waits_for_the_database() {
         let told = timeout(Duration::from_secs(60), ended).await.expect("the token is not heard");
         assert!(matches!(told, Finished::Shutdown { .. }), "{told:?}");
         assert!(since.elapsed() < Duration::from_millis(500), "{call}: {:?}", since.elapsed());
+    }
+}
+
+/// The instance is told to leave while it waits for a view or releases partitions, or the database takes its time to
+/// note that it leaves.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_begins_no_call_while_it_waits_for_the_database() {
+    for call in ["view", "release", "drain"] {
+        let (mut stage, slow) = (Paused::new(), Arc::new(Slow { call, told: AtomicBool::new(false) }));
+        stage.pool = stage.pool.under(slow.clone());
+        let ledger = Ledger::default();
+        let entries = ledger.clone();
+        let handler = typed("bookkeeper", move |event, delivery| {
+            let entries = entries.clone();
+            async move {
+                entries.push(Step::Began, &event, &delivery);
+                sleep(Duration::from_millis(100)).await;
+                Ok(())
+            }
+        });
+        let (outbox, running) = stage.run([handler]).await;
+        for key in 1..=8 {
+            stage.schedule(&outbox, &run_of(&format!("order-{key}"), 100)).await;
+        }
+        ledger.until(Step::Began, None, 1).await;
+        slow.told.store(true, SeqCst);
+        // It wants a view, because the cluster has changed.
+        let other = stage.outbox([Ledger::default().keeper("bookkeeper")]).await.start().await.unwrap();
+        sleep(Duration::from_millis(1_250)).await;
+        let (since, shutdown) = (Instant::now(), tokio::spawn(running.shutdown()));
+        // What begins at this very moment may come before it.
+        sleep(Duration::from_millis(1)).await;
+        let begun = ledger.steps(Step::Began).len();
+        assert!(shutdown.await.unwrap().graceful);
+        assert!(since.elapsed() > s(1), "{call}: the database was not slow");
+        assert_eq!(ledger.steps(Step::Began).len(), begun, "{call}");
+        other.shutdown().await;
     }
 }
