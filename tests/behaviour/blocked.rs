@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    ops::RangeInclusive,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -149,7 +150,7 @@ pub(crate) async fn another_process_lets_lanes_go_on<T: User>(stage: &Stage<T>) 
     assert!(page.admin().replace_payload(lanes[2].record, payload).await.unwrap());
     ledger.until_done(4 + 3 + 4).await;
     let took = asked_at.elapsed();
-    assert!(took < Duration::from_secs(5), "the poll interval is 50 ms, but it took {took:?}");
+    assert!(took < Duration::from_secs(20), "the poll interval is 50 ms, but it took {took:?}");
     until_empty(&outbox).await;
     running.shutdown().await;
     assert_eq!(ledger.done_of(&lanes[0].lane.key), [1, 2, 3, 4]);
@@ -201,6 +202,25 @@ pub(crate) async fn a_blocked_lane_stays_blocked_across_a_restart<T: User>(stage
     assert_eq!(ledger.assert_in_order(), 5);
 }
 
+/// Delivers an event of each of two keys per round. Returns the median of the times of a round, and 100 ms at least:
+/// two polls.
+async fn rounds<T: User>(
+    stage: &Stage<T>,
+    outbox: &Outbox<T::Db>,
+    ledger: &Ledger,
+    numbers: RangeInclusive<u32>,
+) -> Duration {
+    let mut took = Vec::new();
+    for number in numbers {
+        let begun_at = Instant::now();
+        stage.schedule(outbox, &[placed("order-1", number), placed("order-2", number)]).await;
+        ledger.until_done(number as usize * 2).await;
+        took.push(begun_at.elapsed());
+    }
+    took.sort_unstable();
+    took[took.len() / 2].max(Duration::from_millis(100))
+}
+
 pub(crate) async fn thousands_behind_a_blocked_key_cost_the_others_nothing<T: User>(stage: &Stage<T>) {
     let (ledger, refusing) = (Ledger::default(), Refusing::these([1_000_000]));
     let mut config = stage.config.clone();
@@ -209,20 +229,19 @@ pub(crate) async fn thousands_behind_a_blocked_key_cost_the_others_nothing<T: Us
     let builder = stage.builder().await.config(config);
     let outbox = builder.handler(refusing.handler(&ledger)).build().await.unwrap();
     let running = outbox.start().await.unwrap();
+    let without_it = rounds(stage, &outbox, &ledger, 1..=20).await;
     let mut events = vec![placed("blocked", 1_000_000)];
     events.extend((1..=2000).map(|number| placed("blocked", number)));
     stage.schedule(&outbox, &events).await;
     let record = blocked::<T>(&outbox, 2000).await;
-    let begun_at = Instant::now();
-    for number in 1..=20 {
-        stage.schedule(&outbox, &[placed("order-1", number), placed("order-2", number)]).await;
-        ledger.until_done(number as usize * 2).await;
-    }
-    let took = begun_at.elapsed();
-    assert!(took < Duration::from_secs(10), "twenty rounds took {took:?}");
+    let with_it = rounds(stage, &outbox, &ledger, 21..=40).await;
+    assert!(
+        with_it < 5 * without_it,
+        "a round took {without_it:?} without the blocked key, then {with_it:?}"
+    );
     until_count(&outbox, Status::Held, 2000).await;
     assert!(outbox.admin().discard(record).await.unwrap());
-    ledger.until_done(2040).await;
+    ledger.until_done(2080).await;
     until_empty(&outbox).await;
     running.shutdown().await;
     assert_eq!(ledger.done_of("blocked"), (1..=2000).collect::<Vec<_>>());

@@ -42,11 +42,10 @@ pub(crate) async fn an_event_for_a_time_is_not_early<T: User>(stage: &Stage<T>) 
     outbox.schedule_at(&mut work, &placed("order-2", 1), SystemTime::now() - LATER).await.unwrap();
     T::commit(work).await;
     outbox.wake();
-    ledger.until(Step::Done, Some("order-2"), 1).await;
-    assert!(SystemTime::now() < time && ledger.done_of("order-1").is_empty());
-    ledger.until_done(2).await;
+    ledger.until(Step::Began, Some("order-1"), 1).await;
     // The servers of the tests run on this machine, so they have the same clock.
     assert!(SystemTime::now() >= time, "early");
+    ledger.until_done(2).await;
     until_empty(&outbox).await;
     running.shutdown().await;
 }

@@ -141,7 +141,7 @@ async fn postgres_in_claimed_mode_a_commit_of_another_process_is_handed_over_at_
     config.delivery.claim_lease = 2 * config.delivery.poll_interval;
     let mut waited = waits(&stage, &ledger, config, 20, Duration::from_millis(20)).await;
     waited.sort_unstable();
-    assert!(waited[waited.len() / 2] < Duration::from_millis(500), "{waited:?}");
+    assert!(waited[waited.len() / 2] < Duration::from_secs(5), "{waited:?}");
     stage.erase().await;
 }
 

@@ -173,6 +173,7 @@ pub(crate) async fn a_transaction_waits_for_the_end_of_the_record_before<T: User
     stage.schedule(&outbox, &run_of("order-1", 6)).await;
     let running = outbox.start().await.unwrap();
     until_count(&outbox, Status::Failed, 3).await;
+    until_count(&outbox, Status::Pending, 0).await;
     running.shutdown().await;
     assert_eq!(T::effects(&stage.pool, &stage.tables).await, ["order-1/2", "order-1/4", "order-1/6"]);
     assert_eq!(seen.load(SeqCst), 3, "each found all failures before it in the database");

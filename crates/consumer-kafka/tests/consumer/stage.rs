@@ -15,12 +15,12 @@ use tokio::{
 use crate::broker;
 
 /// Longer than anything here takes.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 /// Tells a process of this test binary what it is to do.
 const WORKER: &str = "KEYLANE_CONSUMER_TEST_WORKER";
 
 pub(crate) async fn bounded<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LIMIT, what).await.expect("nothing has come for a minute")
+    tokio::time::timeout(LIMIT, what).await.expect("nothing has come for three minutes")
 }
 
 pub(crate) fn config(group: &str) -> ConsumerConfig {

@@ -82,7 +82,7 @@ async fn a_waiter_is_woken_and_does_not_poll<T: Target>(
     let Some(stage) = Stage::<T>::with("READ COMMITTED", |builder| builder.lease(LONG)).await else { return };
     let (asked, took) = waited(&stage, pool).await;
     assert_eq!(asked, 0, "questions within {LEASE:?}");
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert!(took < LONG / 4, "{took:?}");
     stage.end().await;
 }
 
@@ -191,7 +191,7 @@ async fn a_waiter_whose_signals_are_cut_off_goes_on<T: Target>(session: &str, ki
     let began = Instant::now();
     holder.release().await.unwrap();
     let guard = timeout(PATIENCE, waiter).await.unwrap().unwrap();
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(began.elapsed() < LONG / 4, "{:?}", began.elapsed());
     guard.release().await.unwrap();
     stage.end().await;
 }

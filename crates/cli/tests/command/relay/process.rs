@@ -18,7 +18,7 @@ use tokio::{
 use crate::keylane::File;
 
 /// Longer than anything here takes.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// A settings file of a test's own.
 pub(crate) struct Settings {
@@ -79,7 +79,7 @@ impl Settings {
                 let _ = tell.send(line);
             }
         });
-        Relay { child, log }
+        Relay { child, log, passed: Vec::new() }
     }
 
     /// A relay that delivers.
@@ -101,27 +101,33 @@ pub(crate) struct Relay {
     child: Child,
     /// The lines are read as they come. If nobody reads the log of a relay, the relay stands still.
     log: UnboundedReceiver<String>,
+    /// The lines before those that were waited for: the tasks of a relay log in any order.
+    passed: Vec<String>,
 }
 
 impl Relay {
-    /// Waits for a line of the log with this text.
+    /// Waits for a line of the log with this text, and takes it.
     pub(crate) async fn says(&mut self, text: &str) -> Value {
-        let mut seen = Vec::new();
         let found = async {
+            if let Some(place) = self.passed.iter().position(|line| line.contains(text)) {
+                return Some(self.passed.remove(place));
+            }
             while let Some(line) = self.log.recv().await {
                 if line.contains(text) {
-                    return Some(serde_json::from_str(&line).unwrap());
+                    return Some(line);
                 }
-                seen.push(line);
+                self.passed.push(line);
             }
             None
         };
         let found = timeout(LIMIT, found).await.ok().flatten();
-        found.unwrap_or_else(|| panic!("no {text:?} in {seen:#?}"))
+        let line = found.unwrap_or_else(|| panic!("no {text:?} in {:#?}", self.passed));
+        serde_json::from_str(&line).unwrap()
     }
 
     /// Takes the lines that are there.
     pub(crate) fn catch_up(&mut self) {
+        self.passed.clear();
         while self.log.try_recv().is_ok() {}
     }
 
