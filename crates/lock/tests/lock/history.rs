@@ -44,9 +44,9 @@ fn count_of_operations() -> usize {
     env::var("KEYLANE_LOCK_OPERATIONS").map_or(2_500, |count| count.parse().unwrap())
 }
 
-/// The longest time until a process has done its share.
+/// The longest time until a process has done its share. Beside other load, 100 operations may take some 10 s.
 fn patience() -> Duration {
-    PATIENCE * count_of_operations().div_ceil(2_500) as u32
+    5 * PATIENCE * count_of_operations().div_ceil(2_500) as u32
 }
 
 /// The folder of a run: the register, and a journal for each process.
@@ -146,7 +146,7 @@ async fn live<T: Target>(stage: &Stage<T>, folder: &Folder, number: usize, fate:
     let mut process = start(number, fate);
     match fate {
         "frozen" => {
-            process.stopped().await;
+            process.stopped_within(patience()).await;
             until_taken_over(&Register::at(&folder.register())).await;
             process.send(Signal::CONT);
             process.child.stdin.as_mut().unwrap().write_all(b"go on\n").await.unwrap();
@@ -159,7 +159,7 @@ async fn live<T: Target>(stage: &Stage<T>, folder: &Folder, number: usize, fate:
             process.child.kill().await.unwrap();
         }
         _ => {
-            let ended = timeout(PATIENCE, process.child.wait()).await.unwrap().unwrap();
+            let ended = timeout(patience(), process.child.wait()).await.unwrap().unwrap();
             assert!(!ended.success());
         }
     }
@@ -174,7 +174,7 @@ async fn until_taken_over(register: &Register) {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(PATIENCE, taken_over).await.unwrap();
+    timeout(patience(), taken_over).await.unwrap();
 }
 
 /// Returns when the file has so many bytes.
@@ -184,7 +184,7 @@ async fn until_written(file: &Path, bytes: u64) {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(PATIENCE, written).await.unwrap();
+    timeout(patience(), written).await.unwrap();
 }
 
 async fn operations_of_processes_that_are_killed_and_frozen_are_linearisable<T: Target>() {

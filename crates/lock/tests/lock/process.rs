@@ -85,10 +85,10 @@ impl Process {
     }
 
     /// Returns when a signal has stopped it.
-    pub(crate) async fn stopped(&self) {
+    pub(crate) async fn stopped_within(&self, patience: Duration) {
         let id = self.id();
         let wait = tokio::task::spawn_blocking(move || waitpid(Some(id), WaitOptions::UNTRACED));
-        let (_, status) = timeout(PATIENCE, wait).await.unwrap().unwrap().unwrap().unwrap();
+        let (_, status) = timeout(patience, wait).await.unwrap().unwrap().unwrap().unwrap();
         assert!(status.stopped(), "{status:?}");
     }
 
