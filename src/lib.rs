@@ -120,6 +120,7 @@ mod setters;
 mod statement;
 mod store;
 mod targets;
+mod ticker;
 mod unwind;
 mod vitals;
 mod wake;

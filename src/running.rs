@@ -10,6 +10,7 @@ use crate::{
     instance::InstanceId,
     notifications::Owned,
     telemetry::{Observers, Signal},
+    ticker::Ticker,
     unwind::outlived,
 };
 
@@ -90,7 +91,10 @@ impl Running {
         let Controls { token, stop, instance, owned, poll_interval } = controls;
         let (tell, finished) = watch::channel(None);
         let asked = ask(token, stop.clone());
+        // Without the thread only handlers that block do harm, so the workers do without it if they must.
+        let ticker = Ticker::start().ok();
         let work = async move {
+            let _ticker = ticker;
             tokio::select! {
                 biased;
                 never = asked => match never {},

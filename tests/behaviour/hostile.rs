@@ -214,6 +214,38 @@ pub(crate) async fn a_lane_released_by_another_process_goes_on_in_a_crowded_part
     assert_eq!(ledger.done_of(&blocked), [1, 2, 3]);
 }
 
+/// The handler waits, and then blocks its thread. This thread may be the one that waited for the timers and sockets
+/// of the runtime.
+pub(crate) async fn a_handler_that_waits_and_blocks_stops_its_own_lane_only<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let (release, released) = mpsc::channel::<()>();
+    let (kept, released) = (ledger.clone(), Arc::new(Mutex::new(Some(released))));
+    let handler = typed("bookkeeper", move |event: Placed, delivery| {
+        let (ledger, released) = (kept.clone(), Arc::clone(&released));
+        async move {
+            let blocks = event.key == "blocks";
+            tokio::time::sleep(Duration::from_millis(if blocks { 20 } else { 100 })).await;
+            let first = released.lock().unwrap().take_if(|_| blocks);
+            if let Some(released) = first {
+                let _ = released.recv_timeout(LIMIT);
+            }
+            ledger.push(Step::Done, &event, &delivery);
+            Ok(())
+        }
+    });
+    let outbox = stage.builder().await.handlers([handler]).build().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    let mut events = vec![placed("blocks", 1)];
+    events.extend(run_of("other", 5));
+    stage.schedule(&outbox, &events).await;
+    ledger.until(Step::Done, Some("other"), 5).await;
+    assert_eq!(ledger.done_of("blocks"), Vec::<u32>::new(), "it blocks still");
+    release.send(()).unwrap();
+    until_empty(&outbox).await;
+    running.shutdown().await;
+    assert_eq!(ledger.done_of("other"), [1, 2, 3, 4, 5]);
+}
+
 /// The lease lapses while a handler blocks its thread: the other lanes go on once the lease is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_handler_that_blocks_past_a_lapse_stops_its_own_lane_only() {

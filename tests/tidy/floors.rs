@@ -27,6 +27,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("wake", 1),
     ("notifications", 3),
     ("health", 3),
+    ("ticker", 3),
     ("membership", 3),
     ("store::sql", 3),
     ("store::memory", 3),

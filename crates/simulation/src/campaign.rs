@@ -16,7 +16,7 @@ use crate::{Plan, play};
 const ENOUGH: u64 = 500;
 /// The number of seeds between two reports of the progress.
 const PROGRESS: u64 = 10_000;
-const SOMETIMES: [&str; 46] = [
+const SOMETIMES: [&str; 47] = [
     "batch",
     "call of a forgotten record",
     "call of a former owner",
@@ -60,6 +60,7 @@ const SOMETIMES: [&str; 46] = [
     "target unavailable",
     "transaction replaced",
     "undecodable",
+    "undecodable and failed",
     "unknown commit that happened",
     "unroutable",
     "upcast panicked",

@@ -1,12 +1,7 @@
 //! The user's code: its calls take time, fail, panic and hang as the fates of the records say, and are
 //! written to the history.
 
-use std::{
-    marker::PhantomData,
-    panic::resume_unwind,
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::{marker::PhantomData, panic::resume_unwind, sync::Arc, time::Duration};
 
 use fastrand::Rng;
 use keylane::{
@@ -15,21 +10,17 @@ use keylane::{
     handler::{Failure, TransactionalBatchHandler},
     memory::{Memory, MemoryConnection, MemoryPool},
 };
-use keylane_checker::{CallKind, Called, End, What};
-use tokio::time::Instant;
+use keylane_checker::{CallKind, End, What};
 
 use crate::{
+    call::UnderWay,
     fate::{Fate, fate},
     node::{Process, Start},
-    panics::{Unspeakable, panicking},
-    plan::{Form, Habits, HandlerPlan, PLAIN_CALLS, Plan, TRANSACTIONAL_CALLS},
+    plan::{Form, Habits, HandlerPlan, Plan},
     readers,
     stray::stray,
     told::{Misreading, Moved, MovedAgain, reading},
 };
-
-/// The time in nanoseconds after a lapse of the lease within which calls are cancelled because of it.
-const LAPSE: u64 = 100_000_000;
 
 /// The handlers of a process.
 pub(crate) fn of(process: &Arc<Process>, plan: &Plan, start: Start, pool: &MemoryPool) -> Vec<Registration> {
@@ -62,7 +53,8 @@ fn act<E>(
 
 fn registrations<E: OutboxEvent>(plan: &HandlerPlan, act: impl Fn(CallKind) -> Act<E>) -> Vec<Registration> {
     let id = plan.id.as_str();
-    if act(CallKind::Single).habits.unreadable {
+    let Habits { unreadable, undecodable_fails, .. } = act(CallKind::Single).habits;
+    if unreadable || undecodable_fails {
         return completed(plan, readers::registrations(plan, act));
     }
     let one = match plan.form {
@@ -120,62 +112,35 @@ impl<E> Act<E> {
         })
     }
 
+    /// Takes note of records that this build cannot read, if they fail because of that. Then it is a call whose
+    /// handler fails for good.
+    pub(crate) fn cannot_read(&self, deliveries: &[&Delivery]) {
+        if self.habits.undecodable_fails {
+            self.saw_failing_payload();
+            let mut call = self.begin(deliveries);
+            call.whole(End::Permanent);
+            call.end();
+        }
+    }
+
+    fn saw_failing_payload(&self) {
+        self.process.note(What::Saw { what: "undecodable and failed".to_owned() });
+    }
+
     /// How the payload of a record is misread in this attempt, if it is.
     fn reading(&self, delivery: &Delivery) -> Option<Misreading> {
+        if !self.habits.unreadable {
+            return None;
+        }
         let (world, kind) = (&self.process.world, self.kind);
         let seed = format!("{} {} reads {} {kind:?}", delivery.event_id, delivery.handler, delivery.attempt);
         Misreading::draw(&mut Rng::with_seed(world.seed_of(&seed))).filter(|_| !world.is_settling())
     }
 }
 
-/// A call under way. If it is dropped before its end, the drop is its end.
-struct UnderWay<'a> {
-    process: &'a Process,
-    kind: CallKind,
-    in_transactions: bool,
-    timeout: Duration,
-    call: u64,
-    ends: Vec<End>,
-    records: usize,
-    began: Instant,
-    done: bool,
-    drop_panics: bool,
-}
-
 impl<E> Act<E> {
     fn begin(&self, deliveries: &[&Delivery]) -> UnderWay<'_> {
-        let call = self.process.world.number();
-        let records = deliveries.iter().map(|delivery| Called {
-            id: delivery.id,
-            event: delivery.event_id,
-            handler: delivery.handler.to_string(),
-            key: delivery.key.to_string(),
-            partition: delivery.partition.index() as u16,
-            attempt: delivery.attempt,
-            generation: delivery.generation.0,
-        });
-        let (place, name) = if self.in_transactions { (1, TRANSACTIONAL_CALLS) } else { (0, PLAIN_CALLS) };
-        if let Some(value) = self.process.calls[place].begin() {
-            self.process.note(What::Sampled { name: name.to_owned(), value });
-        }
-        self.process.note(What::CallBegan {
-            call,
-            instance: self.process.identity.instance(),
-            kind: self.kind,
-            records: records.collect(),
-        });
-        UnderWay {
-            process: &self.process,
-            kind: self.kind,
-            in_transactions: self.in_transactions,
-            timeout: self.timeout,
-            call,
-            ends: Vec::new(),
-            records: deliveries.len(),
-            began: Instant::now(),
-            done: false,
-            drop_panics: false,
-        }
+        UnderWay::begin(&self.process, self.kind, (self.in_transactions, self.timeout), deliveries)
     }
 
     fn fate(&self, delivery: &Delivery) -> Fate {
@@ -186,9 +151,15 @@ impl<E> Act<E> {
         fate(seed, call, repaired, self.timeout, self.habits.strays, world.is_resting())
     }
 
-    /// Works on all records of a call, one after another.
-    async fn work(&self, deliveries: &[&Delivery]) -> BatchResults {
-        let mut call = self.begin(deliveries);
+    /// Works on all records of a call, one after another. If this build cannot read the record after them, and such
+    /// records fail, that record is the last one of the call.
+    pub(crate) async fn work(&self, deliveries: &[&Delivery], unread: Option<&Delivery>) -> BatchResults {
+        let unread = unread.filter(|_| self.habits.undecodable_fails);
+        let called: Vec<&Delivery> = deliveries.iter().copied().chain(unread).collect();
+        if called.is_empty() {
+            return Vec::new();
+        }
+        let mut call = self.begin(&called);
         let mut failed: Vec<&str> = Vec::new();
         let mut results = Vec::new();
         for delivery in deliveries {
@@ -202,6 +173,11 @@ impl<E> Act<E> {
                 failed.push(&delivery.key);
             }
             results.push(result);
+        }
+        if let Some(unread) = unread {
+            self.saw_failing_payload();
+            let held_back = self.stops && failed.contains(&unread.key.as_str());
+            call.ends.push(if held_back { End::Dropped } else { End::Permanent });
         }
         call.end();
         results
@@ -261,89 +237,11 @@ async fn push_within(conn: &mut MemoryConnection, effect: &str, attempt: u32) {
     }
 }
 
-impl UnderWay<'_> {
-    async fn one(&mut self, fate: Fate) -> Result<(), HandlerError> {
-        self.drop_panics |= fate.drop_panics;
-        if !fate.takes.is_zero() {
-            tokio::time::sleep(fate.takes).await;
-        }
-        self.ends.push(fate.end);
-        match fate.end {
-            End::Failed if fate.text_panics => Err(HandlerError::new(Unspeakable::of(self.process))),
-            End::Failed => Err(HandlerError::new("as its fate says")),
-            End::Permanent => Err(HandlerError::permanent("as its fate says")),
-            End::Unavailable => Err(HandlerError::unavailable(Duration::from_millis(100))),
-            End::Panicked => {
-                self.whole(End::Panicked);
-                self.end();
-                panicking("the handler");
-            }
-            End::TimedOut => {
-                self.ends.pop();
-                std::future::pending().await
-            }
-            End::Ok | End::Refused | End::Dropped => Ok(()),
-        }
-    }
-
-    /// Ends the call with a failure as a whole, which is a failure of its first record. A transaction of
-    /// several records is tried again in parts, so its records get no result.
-    fn whole(&mut self, end: End) {
-        let several = self.kind == CallKind::TransactionalBatch && self.records > 1;
-        self.ends = vec![End::Dropped; self.records];
-        if !several && let Some(first) = self.ends.first_mut() {
-            *first = end;
-        }
-    }
-
-    fn end(&mut self) {
-        // Whatever the handler has returned, the call ends in a panic.
-        if self.drop_panics && !self.done {
-            self.whole(End::Panicked);
-        }
-        self.note_end();
-    }
-
-    fn note_end(&mut self) {
-        if !self.done {
-            self.process.calls[usize::from(self.in_transactions)].end();
-        }
-        self.done = true;
-        let ends = std::mem::take(&mut self.ends);
-        self.process.note(What::CallEnded { call: self.call, ends });
-    }
-}
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        if !self.done {
-            // Only in a process that ends there is no clock.
-            let dead = self.process.dead.load(Relaxed);
-            let process = self.process;
-            let lapsed = process.lapsed_at.load(Relaxed);
-            let cancelled = lapsed > 0 && process.world.time.now() < lapsed + LAPSE;
-            let timed_out = !dead && !cancelled && self.began.elapsed() >= self.timeout;
-            let end = match (timed_out, self.drop_panics) {
-                // The end of a cancelled call's drop is not recorded.
-                _ if cancelled => End::Dropped,
-                (_, true) => End::Panicked,
-                (true, false) => End::TimedOut,
-                (false, false) => End::Dropped,
-            };
-            self.whole(end);
-            self.note_end();
-        }
-        if self.drop_panics && !std::thread::panicking() {
-            panicking("the handler's future, as it was dropped");
-        }
-    }
-}
-
 impl<E: OutboxEvent> Handler for Act<E> {
     type Event = E;
 
     async fn handle(&self, _: E, delivery: &Delivery) -> Result<(), HandlerError> {
-        self.work(&[delivery]).await.pop().unwrap_or(Ok(()))
+        self.work(&[delivery], None).await.pop().unwrap_or(Ok(()))
     }
 }
 
@@ -351,7 +249,7 @@ impl<E: OutboxEvent> BatchHandler for Act<E> {
     type Event = E;
 
     async fn handle(&self, _: Vec<E>, deliveries: &[&Delivery]) -> BatchResults {
-        self.work(deliveries).await
+        self.work(deliveries, None).await
     }
 }
 
@@ -385,6 +283,6 @@ impl<E: OutboxEvent> FallbackHandler for Act<E> {
     type Event = E;
 
     async fn handle(&self, _: E, failure: &Failure) -> Result<(), HandlerError> {
-        self.work(&[&failure.delivery]).await.pop().unwrap_or(Ok(()))
+        self.work(&[&failure.delivery], None).await.pop().unwrap_or(Ok(()))
     }
 }

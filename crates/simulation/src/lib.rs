@@ -12,6 +12,7 @@
 //! The library is the real one, from the dispatcher to the rules. Only the database is a model
 //! (`keylane::memory`). `tests/conformance` shows that it behaves as the real ones.
 
+mod call;
 mod campaign;
 mod client;
 mod fate;

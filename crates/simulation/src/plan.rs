@@ -4,7 +4,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use fastrand::Rng;
-use keylane::{Completed, Config, Mode, OnFailure, OrderLevel, RetryPolicy, rules::lease};
+use keylane::{
+    Completed, Config, Mode, OnFailure, OrderLevel, RetryPolicy, handler::OnUndecodable, rules::lease,
+};
 use keylane_checker::{Backoff, Expect, Order, Takeover};
 
 use crate::{
@@ -67,6 +69,8 @@ pub(crate) struct Habits {
     pub(crate) versions: bool,
     /// Whether decoders and upcasts panic.
     pub(crate) unreadable: bool,
+    /// Whether a payload that a build cannot read fails at once, and does not wait for another build.
+    pub(crate) undecodable_fails: bool,
     /// Whether events have dedup keys and delayed ones are cancelled.
     pub(crate) takes_back: bool,
 }
@@ -80,6 +84,7 @@ impl Habits {
             unwritable: one_of(4),
             versions: one_of(4),
             unreadable: false,
+            undecodable_fails: false,
             takes_back: one_of(3),
         }
     }
@@ -132,7 +137,7 @@ impl Plan {
         let rests = dice.u8(..6) == 0;
         let ids_between = [0, 0, 63, 1_023][dice.usize(..4)];
         habits.unreadable = dice.u8(..3) == 0;
-        let plan = Self {
+        let mut plan = Self {
             seed,
             faults,
             run,
@@ -149,7 +154,14 @@ impl Plan {
             habits,
             rests,
         };
-        if dice.u8(..5) == 0 { plan.claimed(&mut dice) } else { plan }
+        if dice.u8(..5) == 0 {
+            plan = plan.claimed(&mut dice);
+        }
+        if dice.bool() {
+            plan.config.retry.undecodable = OnUndecodable::Fail;
+            plan.habits.undecodable_fails = true;
+        }
+        plan
     }
 
     /// The same plan in claimed mode: no lane stops, and nobody joins a cluster.

@@ -45,7 +45,8 @@ pub(crate) fn registrations<E: OutboxEvent>(
 
 impl<E: OutboxEvent> Reads<E> {
     fn one(&self, context: Context<'_>) -> Result<E, HandlerError> {
-        self.0.read(&[context.delivery()], || context.event())
+        let deliveries = [context.delivery()];
+        self.0.read(&deliveries, || context.event()).inspect_err(|_| self.0.cannot_read(&deliveries))
     }
 
     fn several<'a>(&self, records: &[&'a Record]) -> DecodedBatch<'a, E> {
@@ -65,10 +66,8 @@ impl<E: OutboxEvent> BatchCall for Reads<E> {
         Box::pin(async move {
             let batch = self.several(records);
             let count = batch.events.len();
-            let results = match count {
-                0 => Vec::new(),
-                _ => keylane::BatchHandler::handle(&self.0, batch.events, &batch.deliveries).await,
-            };
+            let unread = records.get(count).map(|record| &record.delivery);
+            let results = self.0.work(&batch.deliveries, unread).await;
             batch.undecodable.close(results, count)
         })
     }
@@ -96,6 +95,10 @@ impl<E: OutboxEvent> TransactionalBatchCall<Memory> for Reads<E> {
     ) -> BoxFuture<'a, Result<(), HandlerError>> {
         Box::pin(async move {
             let batch = self.several(records);
+            if batch.events.len() < records.len() {
+                let all: Vec<&Delivery> = records.iter().map(|record| &record.delivery).collect();
+                self.0.cannot_read(&all);
+            }
             batch.undecodable.check()?;
             TransactionalBatchHandler::handle(&self.0, batch.events, tx, &batch.deliveries).await
         })

@@ -1,0 +1,105 @@
+//! A thread that gives the runtime of the workers a small task four times per second.
+//!
+//! One thread of a runtime waits for its timers and sockets. If that thread finds one task that is ready, it runs the
+//! task and wakes no other thread. If the task then blocks, as the call of a handler may, no timer fires and no reply
+//! of the database arrives, although other threads are idle: all keys stand still (tokio, issue 4730). A task from
+//! outside of the runtime wakes one of the idle threads, which then waits for timers and sockets.
+
+use std::{
+    convert::Infallible,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+/// The longest time for which a handler that blocks its thread keeps idle threads of its runtime asleep.
+const TICK: Duration = Duration::from_millis(250);
+
+/// The thread needs little more than its loop.
+const STACK_BYTES: usize = 128 * 1024;
+
+/// A running thread, if there is one. Dropping it ends the thread.
+pub(crate) struct Ticker {
+    /// Nothing is sent: the thread ends when this is dropped.
+    _ends: Option<Sender<Infallible>>,
+}
+
+impl Ticker {
+    /// Starts the thread for the current runtime. A runtime of one thread has no idle thread to wake, so it gets none.
+    ///
+    /// # Errors
+    /// The system cannot start a thread.
+    pub(crate) fn start() -> io::Result<Self> {
+        let runtime = Handle::current();
+        if runtime.runtime_flavor() != RuntimeFlavor::MultiThread {
+            return Ok(Self { _ends: None });
+        }
+        let (ends, ended) = channel();
+        let builder = thread::Builder::new().name("keylane-ticker".to_owned()).stack_size(STACK_BYTES);
+        builder.spawn(move || tick(&runtime, &ended))?;
+        Ok(Self { _ends: Some(ends) })
+    }
+}
+
+fn tick(runtime: &Handle, ended: &Receiver<Infallible>) {
+    // If all threads of the runtime block, the tasks must not pile up.
+    let taken = Arc::new(AtomicBool::new(true));
+    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(TICK) {
+        if taken.swap(false, SeqCst) {
+            let taken = Arc::clone(&taken);
+            runtime.spawn(async move { taken.store(true, SeqCst) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(120);
+
+    /// The first timer wakes a task that blocks until the second timer has fired.
+    #[test]
+    fn timers_fire_while_a_task_blocks_the_thread_that_waited_for_them() {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+        let inside = runtime.enter();
+        let _ticker = Ticker::start().unwrap();
+        let (fires, fired) = channel();
+        runtime.spawn(async move {
+            sleep(Duration::from_millis(100)).await;
+            fires.send(())
+        });
+        let blocks = runtime.spawn(async move {
+            sleep(Duration::from_millis(20)).await;
+            fired.recv_timeout(LIMIT)
+        });
+        drop(inside);
+        runtime.block_on(blocks).unwrap().unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn the_thread_ends_with_its_ticker() {
+        let (ends, ended) = channel();
+        let runtime = Handle::current();
+        let ticking = thread::spawn(move || tick(&runtime, &ended));
+        drop(ends);
+        ticking.join().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runtime_of_one_thread_gets_none() {
+        assert!(Ticker::start().unwrap()._ends.is_none());
+    }
+}
