@@ -195,10 +195,10 @@ impl Planner {
         now: Instant,
     ) -> FetchRequest {
         self.began = now;
-        let (unread, stops) = self.stop_reads.begin(partitions, ownership);
-        let generations = stops.iter().filter_map(|p| Some((p, ownership.generation(p)?))).collect();
+        let stops = self.stop_reads.begin(partitions, ownership);
+        let generations = stops.all.iter().filter_map(|p| Some((p, ownership.generation(p)?))).collect();
         self.budget.begin(partitions, &handlers);
-        let missed = std::mem::take(&mut self.missed).union(unread);
+        let missed = std::mem::take(&mut self.missed).union(stops.unread);
         if !missed.is_empty() {
             // Missed records are in the table already, although the version of the database stays the same.
             self.listening.version = None;
@@ -217,8 +217,8 @@ impl Planner {
             seq,
             began: ownership.clock().now(),
             turn: Turn { partitions, first: self.turn },
-            stops,
-            unread,
+            stops: stops.all,
+            unread: stops.unread,
             generations,
             due,
             asked,

@@ -15,6 +15,15 @@ pub(super) struct StopReads {
     again: PartitionSet,
 }
 
+/// The partitions whose stops a fetch reads.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct StopsToRead {
+    /// Partitions of the fetch whose stops are not known in their generation.
+    pub(super) unread: PartitionSet,
+    /// All, those above among them.
+    pub(super) all: PartitionSet,
+}
+
 impl StopReads {
     pub(super) fn none() -> Self {
         Self { read_for: [Generation::default(); PARTITION_COUNT], again: PartitionSet::EMPTY }
@@ -29,18 +38,17 @@ impl StopReads {
         owned.iter().filter(|partition| self.is_unread(*partition, ownership)).collect()
     }
 
-    /// The partitions of `of`, the next fetch, whose stops are not known, and all whose stops the fetch reads. Known
-    /// stops are read again even in hot partitions outside of `of`, because no fetch of all partitions covers
-    /// those.
-    pub(super) fn begin(&mut self, of: PartitionSet, ownership: &Ownership) -> (PartitionSet, PartitionSet) {
+    /// What the next fetch reads, which is of the partitions `of`. Known stops are read again even in hot partitions
+    /// outside of `of`, because no fetch of all partitions covers those.
+    pub(super) fn begin(&mut self, of: PartitionSet, ownership: &Ownership) -> StopsToRead {
         let unread = self.unread(of, ownership);
         let read = self.again.iter().filter(|partition| {
             ownership.is_open(*partition)
                 && (of.contains(*partition) || !self.is_unread(*partition, ownership))
         });
-        let reads = unread.union(read.collect());
-        self.again = self.again.without(reads);
-        (unread, reads)
+        let all = unread.union(read.collect());
+        self.again = self.again.without(all);
+        StopsToRead { unread, all }
     }
 
     /// The stops of these partitions were read in these generations.
@@ -73,19 +81,24 @@ mod tests {
         let one: PartitionSet = [Partition::of("a")].into_iter().collect();
         let others = PartitionSet::ALL.without(one);
         let generations: Vec<_> = Partition::all().map(|partition| (partition, GENERATION)).collect();
-        assert_eq!(reads.begin(one, &ownership), (one, one));
+        let read = |unread, all| StopsToRead { unread, all };
+        assert_eq!(reads.begin(one, &ownership), read(one, one));
         assert!(!reads.are_read(Partition::of("a"), GENERATION), "not before the answer");
         reads.end(&generations[..]);
         assert!(reads.are_read(Partition::of("a"), GENERATION));
         assert!(!reads.are_read(Partition::of("a"), Generation(2)));
-        assert_eq!(reads.begin(PartitionSet::ALL, &ownership), (NONE, NONE));
+        assert_eq!(reads.begin(PartitionSet::ALL, &ownership), read(NONE, NONE));
         reads.again(one);
-        assert_eq!(reads.begin(others, &ownership), (NONE, one), "no fetch of all partitions may cover it");
-        assert_eq!(reads.begin(PartitionSet::ALL, &ownership), (NONE, NONE), "once");
+        assert_eq!(
+            reads.begin(others, &ownership),
+            read(NONE, one),
+            "no fetch of all partitions may cover it"
+        );
+        assert_eq!(reads.begin(PartitionSet::ALL, &ownership), read(NONE, NONE), "once");
         ownership.grant(&[(Partition::of("a"), Generation(2))]);
         assert_eq!(reads.unread(PartitionSet::ALL, &ownership), one);
         reads.again(one);
-        assert_eq!(reads.begin(others, &ownership), (NONE, NONE), "what is unread waits for its fetch");
-        assert_eq!(reads.begin(PartitionSet::ALL, &ownership), (one, one));
+        assert_eq!(reads.begin(others, &ownership), read(NONE, NONE), "what is unread waits for its fetch");
+        assert_eq!(reads.begin(PartitionSet::ALL, &ownership), read(one, one));
     }
 }
