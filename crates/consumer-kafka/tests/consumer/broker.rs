@@ -20,6 +20,9 @@ use crate::leaders::await_leaders;
 
 static NAMES: AtomicU32 = AtomicU32::new(0);
 const PARTITIONS: i32 = 6;
+/// Longer than a broker needs for an answer here.
+const SILENCE: Duration = Duration::from_secs(30);
+const CLIENTS: usize = 2;
 
 pub(crate) fn address() -> String {
     std::env::var("KEYLANE_TEST_KAFKA").expect("KEYLANE_TEST_KAFKA is not set: eval \"$(dev/services env)\"")
@@ -91,12 +94,22 @@ pub(crate) async fn read(topic: &str) -> Vec<OwnedMessage> {
     tokio::task::spawn_blocking(move || read_now(&topic)).await.unwrap()
 }
 
+/// A client may forget its brokers when they have just started (librdkafka, issue 5301). Then another one reads.
 fn read_now(topic: &str) -> Vec<OwnedMessage> {
+    let mut found = read_with_one_client(topic);
+    for _ in 1..CLIENTS {
+        found = found.or_else(|_| read_with_one_client(topic));
+    }
+    found.unwrap_or_else(|instead| panic!("{topic} cannot be read: {instead:?}"))
+}
+
+/// What came instead of a message, if not all can be read.
+fn read_with_one_client(topic: &str) -> Result<Vec<OwnedMessage>, Option<KafkaError>> {
     let mut config = client();
     config.set("group.id", "none").set("enable.auto.commit", "false").set("enable.partition.eof", "true");
     let consumer: BaseConsumer = config.create().unwrap();
     let mut places = TopicPartitionList::new();
-    let found = consumer.fetch_metadata(Some(topic), Duration::from_secs(10)).unwrap();
+    let found = consumer.fetch_metadata(Some(topic), SILENCE)?;
     let partitions = found.topics()[0].partitions().len() as i32;
     for partition in 0..partitions {
         places.add_partition_offset(topic, partition, Offset::Beginning).unwrap();
@@ -104,13 +117,14 @@ fn read_now(topic: &str) -> Vec<OwnedMessage> {
     consumer.assign(&places).unwrap();
     let (mut ended, mut messages) = (0, Vec::new());
     while ended < partitions {
-        match consumer.poll(Duration::from_secs(30)) {
+        match consumer.poll(SILENCE) {
             Some(Ok(message)) => messages.push(message.detach()),
             Some(Err(KafkaError::PartitionEOF(_))) => ended += 1,
-            other => panic!("{topic} cannot be read: {other:?}"),
+            Some(Err(error)) => return Err(Some(error)),
+            None => return Err(None),
         }
     }
-    messages
+    Ok(messages)
 }
 
 /// The headers of a message, as text.
