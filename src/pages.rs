@@ -6,12 +6,6 @@ pub struct Readme;
 #[doc = include_str!("../docs/handlers.md")]
 pub struct Handlers;
 
-#[doc = include_str!("../docs/lock.md")]
-pub struct Lock;
-
-#[doc = include_str!("../docs/web.md")]
-pub struct Web;
-
 #[doc = include_str!("../docs/upgrades.md")]
 pub struct Upgrades;
 

@@ -50,6 +50,11 @@ mod ticket;
 mod transaction;
 mod trust;
 
+/// The page of the repository, so that its code is compiled.
+#[cfg(all(doctest, feature = "postgres"))]
+#[doc = include_str!("../../../docs/lock.md")]
+pub struct Page;
+
 pub use client::{LockClient, LockClientBuilder, Queued};
 pub use database::LockDatabase;
 pub use error::LockError;

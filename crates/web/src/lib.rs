@@ -48,6 +48,11 @@ mod sql;
 mod subject;
 mod trace;
 
+/// The page of the repository, so that its code is compiled.
+#[cfg(all(doctest, feature = "redis", feature = "postgres"))]
+#[doc = include_str!("../../../docs/web.md")]
+pub struct Page;
+
 pub use body::{BoxError, GuardBody};
 pub use envelope::{EnvelopeLayer, EnvelopeService, ResultEnvelope};
 pub use error::{SettingError, StoreError};
