@@ -5,7 +5,7 @@
 //! oldest lease began when the last answered renewal was sent, or, if nothing was held then, the claim. Before
 //! each call of a handler that lease must hold, on a clock that counts suspended time.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use tokio::{sync::watch, time::Instant};
 
@@ -64,8 +64,9 @@ pub(crate) struct Claimer {
 
 /// A claim that was answered: what was wanted, when it was sent on the clock, and the answer.
 type Answer = (Wanted, Duration, Result<Claimed, StoreError>);
-/// A renewal that was answered: when it was sent, the number of records, and the records that are no longer held.
-type Renewed = (Duration, Result<Vec<RecordId>, StoreError>);
+/// A renewal that was answered: when it was sent, its claims with their tokens, and the records that are not held
+/// any more.
+type Renewed = (Duration, Vec<(RecordId, i64)>, Result<Vec<RecordId>, StoreError>);
 
 impl Claimer {
     pub(crate) fn new(setup: ClaimerSetup) -> Self {
@@ -237,20 +238,22 @@ impl Claimer {
     }
 
     fn start_renewal(&mut self) -> Option<Task<Renewed>> {
-        let records = self.claims.next_renewal(Instant::now())?;
+        let claims = self.claims.next_renewal(Instant::now())?;
+        let records: Vec<RecordId> = claims.iter().map(|(id, _)| *id).collect();
         // The claim under way is older than this renewal, which does not cover it.
         let sent = self.claim_sent.unwrap_or_else(|| self.ownership.clock().now());
         let store = Arc::clone(&self.store);
         let (me, lease) = (self.me, self.lease);
-        Some(Task::start(async move { (sent, store.renew_claims(me, lease, &records).await) }))
+        Some(Task::start(async move { (sent, claims, store.renew_claims(me, lease, &records).await) }))
     }
 
-    fn renewed(&mut self, (sent, renewed): Renewed) {
+    fn renewed(&mut self, (sent, claims, renewed): Renewed) {
         match renewed {
             Ok(lost) => {
                 self.answered();
                 self.ownership.renew(sent, self.lease);
-                let lost = self.claims.lost(&lost);
+                let lost: HashSet<RecordId> = lost.into_iter().collect();
+                let lost = self.claims.lost(claims.into_iter().filter(|(id, _)| lost.contains(id)));
                 if lost > 0 {
                     self.observers.emit(Signal::ClaimsOutlived { records: lost });
                 }

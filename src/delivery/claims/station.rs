@@ -297,11 +297,11 @@ impl Claims {
         }
     }
 
-    /// The records whose leases are to be renewed now.
-    pub(in crate::delivery) fn next_renewal(&mut self, now: Instant) -> Option<Vec<RecordId>> {
+    /// The records whose leases are to be renewed now, with the tokens of their claims.
+    pub(in crate::delivery) fn next_renewal(&mut self, now: Instant) -> Option<Vec<(RecordId, i64)>> {
         self.renew_at.filter(|at| *at <= now)?;
         self.renew_at = (!self.held.is_empty()).then(|| now + renew_after(self.lease));
-        self.renew_at.map(|_| self.held.keys().copied().collect())
+        self.renew_at.map(|_| self.held.iter().map(|(id, held)| (*id, held.token)).collect())
     }
 
     /// The renewal has failed: the next one comes soon.
@@ -309,10 +309,12 @@ impl Claims {
         self.renew_at = self.renew_at.map(|_| now + ERROR_PAUSE);
     }
 
-    /// These records are not claimed by this instance any more: they are settled, or have newer owners. Returns
-    /// how many have newer owners.
-    pub(in crate::delivery) fn lost(&mut self, records: &[RecordId]) -> usize {
-        self.waiting.remove(records);
+    /// These claims have ended: they are settled, or have newer owners. Returns how many have newer owners. A record
+    /// may have been settled and claimed again by this instance since: that claim has another token, and stays.
+    pub(in crate::delivery) fn lost(&mut self, claims: impl Iterator<Item = (RecordId, i64)>) -> usize {
+        let held = claims.filter(|(id, token)| self.holds(*id, *token));
+        let records: Vec<RecordId> = held.map(|(id, _)| id).collect();
+        self.waiting.remove(&records);
         self.suspect = self.suspect.filter(|suspect| !records.contains(suspect));
         let lost: Vec<Held> = records.iter().filter_map(|id| self.held.remove(id)).collect();
         let bytes: usize = lost.iter().map(|held| held.bytes).sum();
@@ -559,7 +561,9 @@ mod tests {
         let records = vec![fixtures::record(1, "a").into(), fixtures::record(2, "a").into()];
         let claimed = Claimed { selected: 2, records, ..Claimed::default() };
         claims.admit(&wanted, claimed, (&registry, &ownership), (Duration::ZERO, now));
-        assert_eq!(claims.lost(&[1, 7]), 1);
+        let token = fixtures::record(1, "a").delivery.generation.0;
+        assert_eq!(claims.lost([(1, token - 1)].into_iter()), 0, "a claim before this one has ended");
+        assert_eq!(claims.lost([(1, token), (7, token)].into_iter()), 1);
         assert_eq!(claims.held(), 1);
         let left = claims.next_run(false, now).unwrap();
         assert_eq!(left.lanes[0].items[0].0.id(), 2);
@@ -579,11 +583,12 @@ mod tests {
         claims.admit(&wanted, claimed, (&registry, &ownership), (Duration::ZERO, now));
         let renewal = now + renew_after(config.claim_lease);
         assert_eq!(claims.next_timer(now + Duration::from_secs(1)), renewal);
-        assert_eq!(claims.next_renewal(renewal), Some(vec![1]));
+        let token = fixtures::record(1, "a").delivery.generation.0;
+        assert_eq!(claims.next_renewal(renewal), Some(vec![(1, token)]));
         let next = renewal + renew_after(config.claim_lease);
         assert_eq!(claims.next_timer(renewal), next);
         assert!(claims.next_timer(next) > next, "it is still under way");
-        assert_eq!(claims.next_renewal(next), Some(vec![1]), "it has ended");
+        assert_eq!(claims.next_renewal(next), Some(vec![(1, token)]), "it has ended");
     }
 
     /// One suspect is held at a time, and one that is spent is not called.
