@@ -47,14 +47,15 @@ fn act<E>(
         timeout: plan.config.delivery.handler_timeout,
         stops: handler.stop_on_first_failure,
         habits: plan.habits,
+        fails_undecodable: plan.fails_undecodable(),
         event: PhantomData,
     }
 }
 
 fn registrations<E: OutboxEvent>(plan: &HandlerPlan, act: impl Fn(CallKind) -> Act<E>) -> Vec<Registration> {
     let id = plan.id.as_str();
-    let Habits { unreadable, undecodable_fails, .. } = act(CallKind::Single).habits;
-    if unreadable || undecodable_fails {
+    let single = act(CallKind::Single);
+    if single.habits.unreadable || single.fails_undecodable {
         return completed(plan, readers::registrations(plan, act));
     }
     let one = match plan.form {
@@ -95,6 +96,8 @@ pub(crate) struct Act<E> {
     /// Whether the handler must stop at the first failure of a lane.
     stops: bool,
     habits: Habits,
+    /// Whether a payload that this build cannot read fails at once.
+    fails_undecodable: bool,
     event: PhantomData<fn() -> E>,
 }
 
@@ -115,7 +118,7 @@ impl<E> Act<E> {
     /// Takes note of records that this build cannot read, if they fail because of that. Then it is a call whose
     /// handler fails for good.
     pub(crate) fn cannot_read(&self, deliveries: &[&Delivery]) {
-        if self.habits.undecodable_fails {
+        if self.fails_undecodable {
             self.saw_failing_payload();
             let mut call = self.begin(deliveries);
             call.whole(End::Permanent);
@@ -154,7 +157,7 @@ impl<E> Act<E> {
     /// Works on all records of a call, one after another. If this build cannot read the record after them, and such
     /// records fail, that record is the last one of the call.
     pub(crate) async fn work(&self, deliveries: &[&Delivery], unread: Option<&Delivery>) -> BatchResults {
-        let unread = unread.filter(|_| self.habits.undecodable_fails);
+        let unread = unread.filter(|_| self.fails_undecodable);
         let called: Vec<&Delivery> = deliveries.iter().copied().chain(unread).collect();
         if called.is_empty() {
             return Vec::new();

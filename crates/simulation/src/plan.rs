@@ -69,8 +69,6 @@ pub(crate) struct Habits {
     pub(crate) versions: bool,
     /// Whether decoders and upcasts panic.
     pub(crate) unreadable: bool,
-    /// Whether a payload that a build cannot read fails at once, and does not wait for another build.
-    pub(crate) undecodable_fails: bool,
     /// Whether events have dedup keys and delayed ones are cancelled.
     pub(crate) takes_back: bool,
 }
@@ -84,7 +82,6 @@ impl Habits {
             unwritable: one_of(4),
             versions: one_of(4),
             unreadable: false,
-            undecodable_fails: false,
             takes_back: one_of(3),
         }
     }
@@ -159,7 +156,6 @@ impl Plan {
         }
         if dice.bool() {
             plan.config.retry.undecodable = OnUndecodable::Fail;
-            plan.habits.undecodable_fails = true;
         }
         plan
     }
@@ -176,6 +172,11 @@ impl Plan {
         self.faults.retain(|fault| !matches!(fault.kind, Kind::Evict(_)));
         self.rests = false;
         self
+    }
+
+    /// Whether a build meets payloads that it cannot read, and they fail at once.
+    pub(crate) fn fails_undecodable(&self) -> bool {
+        self.habits.versions && self.config.retry.undecodable == OnUndecodable::Fail
     }
 
     /// Whether the mode is claimed.
