@@ -16,13 +16,12 @@ use rdkafka::{
     producer::{FutureProducer, FutureRecord},
 };
 
-use crate::leaders::await_leaders;
+use crate::{clients::with_another_client, leaders::await_leaders};
 
 static NAMES: AtomicU32 = AtomicU32::new(0);
 const PARTITIONS: i32 = 6;
 /// Longer than a broker needs for an answer here.
 const SILENCE: Duration = Duration::from_secs(30);
-const CLIENTS: usize = 2;
 
 pub(crate) fn address() -> String {
     std::env::var("KEYLANE_TEST_KAFKA").expect("KEYLANE_TEST_KAFKA is not set: eval \"$(dev/services env)\"")
@@ -91,20 +90,12 @@ pub(crate) async fn send(topic: &str, messages: impl IntoIterator<Item = (String
 /// Everything in a topic, by its key.
 pub(crate) async fn read(topic: &str) -> Vec<OwnedMessage> {
     let topic = topic.to_owned();
-    tokio::task::spawn_blocking(move || read_now(&topic)).await.unwrap()
-}
-
-/// A client may forget its brokers when they have just started (librdkafka, issue 5301). Then another one reads.
-fn read_now(topic: &str) -> Vec<OwnedMessage> {
-    let mut found = read_with_one_client(topic);
-    for _ in 1..CLIENTS {
-        found = found.or_else(|_| read_with_one_client(topic));
-    }
-    found.unwrap_or_else(|instead| panic!("{topic} cannot be read: {instead:?}"))
+    let read = move || with_another_client(&topic, || read_now(&topic));
+    tokio::task::spawn_blocking(read).await.unwrap()
 }
 
 /// What came instead of a message, if not all can be read.
-fn read_with_one_client(topic: &str) -> Result<Vec<OwnedMessage>, Option<KafkaError>> {
+fn read_now(topic: &str) -> Result<Vec<OwnedMessage>, Option<KafkaError>> {
     let mut config = client();
     config.set("group.id", "none").set("enable.auto.commit", "false").set("enable.partition.eof", "true");
     let consumer: BaseConsumer = config.create().unwrap();

@@ -8,6 +8,8 @@ mod backoff;
 mod bounds;
 mod broker;
 mod claimed;
+#[path = "../../../sink-kafka/tests/kafka/clients.rs"]
+mod clients;
 mod crashes;
 mod declared;
 mod forgetful;

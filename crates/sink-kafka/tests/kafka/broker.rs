@@ -15,12 +15,11 @@ use rdkafka::{
     message::{Headers, OwnedMessage},
 };
 
-use crate::leaders::await_leaders;
+use crate::{clients::with_another_client, leaders::await_leaders};
 
 const PARTITIONS: i32 = 6;
 /// Longer than a broker needs for an answer here.
 const SILENCE: Duration = Duration::from_secs(30);
-const CLIENTS: usize = 2;
 static TOPICS: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) fn address() -> String {
@@ -60,20 +59,12 @@ pub(crate) struct Content(BTreeMap<String, Vec<OwnedMessage>>);
 /// Everything in the topic, read to the end of each partition.
 pub(crate) async fn read(topic: &str) -> Content {
     let topic = topic.to_owned();
-    tokio::task::spawn_blocking(move || read_now(&topic)).await.unwrap()
-}
-
-/// A client may forget its brokers when they have just started (librdkafka, issue 5301). Then another one reads.
-fn read_now(topic: &str) -> Content {
-    let mut found = read_with_one_client(topic);
-    for _ in 1..CLIENTS {
-        found = found.or_else(|_| read_with_one_client(topic));
-    }
-    found.unwrap_or_else(|instead| panic!("{topic} cannot be read: {instead:?}"))
+    let read = move || with_another_client(&topic, || read_now(&topic));
+    tokio::task::spawn_blocking(read).await.unwrap()
 }
 
 /// What came instead of a message, if not all can be read.
-fn read_with_one_client(topic: &str) -> Result<Content, Option<KafkaError>> {
+fn read_now(topic: &str) -> Result<Content, Option<KafkaError>> {
     let config = client()
         .set("group.id", "none")
         .set("enable.auto.commit", "false")

@@ -4,6 +4,7 @@
 
 mod away;
 mod broker;
+mod clients;
 mod dead_letters;
 mod headers;
 mod leaders;

@@ -15,14 +15,13 @@ use rdkafka::{
     message::Headers,
 };
 
-use super::leaders::await_leaders;
+use super::{clients::with_another_client, leaders::await_leaders};
 use crate::keylane::url;
 
 const PARTITIONS: i32 = 3;
 const POLL: Duration = Duration::from_millis(200);
 /// So many polls without a message are longer than anything here takes: a minute.
 const SILENCE: usize = 300;
-const CLIENTS: usize = 2;
 static TOPICS: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) fn address() -> String {
@@ -65,7 +64,8 @@ pub(crate) struct Arrived {
 /// Reads from the beginning until these many different messages have come.
 pub(crate) async fn messages(topic: &str, different: usize) -> Vec<Arrived> {
     let topic = topic.to_owned();
-    tokio::task::spawn_blocking(move || read(&topic, different)).await.unwrap()
+    let read = move || with_another_client(&topic, || read(&topic, different));
+    tokio::task::spawn_blocking(read).await.unwrap()
 }
 
 /// As above; what matters of them mostly.
@@ -81,20 +81,8 @@ pub(crate) fn content(messages: &[Arrived]) -> Content {
     content
 }
 
-/// A client may forget its brokers when they have just started (librdkafka, issue 5301). Then another one reads.
-fn read(topic: &str, different: usize) -> Vec<Arrived> {
-    let mut come = 0;
-    for _ in 0..CLIENTS {
-        match read_with_one_client(topic, different) {
-            Ok(found) => return found,
-            Err(seen) => come = seen,
-        }
-    }
-    panic!("{come} of {different} have come to {topic}")
-}
-
-/// The number of messages if no further one comes.
-fn read_with_one_client(topic: &str, different: usize) -> Result<Vec<Arrived>, usize> {
+/// How many messages there were if no further one comes.
+fn read(topic: &str, different: usize) -> Result<Vec<Arrived>, String> {
     let consumer: BaseConsumer =
         client().set("group.id", "none").set("enable.auto.commit", "false").create().unwrap();
     let mut places = TopicPartitionList::new();
@@ -108,7 +96,7 @@ fn read_with_one_client(topic: &str, different: usize) -> Result<Vec<Arrived>, u
         let Some(message) = consumer.poll(POLL) else {
             silent += 1;
             if silent == SILENCE {
-                return Err(seen.len());
+                return Err(format!("{} of {different} have come", seen.len()));
             }
             continue;
         };

@@ -5,6 +5,8 @@ pub(crate) mod away;
 mod broker;
 mod check;
 mod check_elsewhere;
+#[path = "../../../../sink-kafka/tests/kafka/clients.rs"]
+mod clients;
 mod databases;
 mod dead_letters;
 mod forms;
