@@ -11,8 +11,9 @@ use std::{
 };
 
 use keylane::{
-    Delivery, Handler, HandlerError, Observer, Outbox, Registration, RetryPolicy, Signal,
+    Delivery, Handler, HandlerError, Observer, Outbox, Registration, RetryPolicy, Running, Signal,
     admin::{Filter, Status},
+    database::Database,
     memory::{Fault, MemoryPool},
     partition::Partition,
 };
@@ -214,6 +215,21 @@ pub(crate) async fn a_lane_released_by_another_process_goes_on_in_a_crowded_part
     assert_eq!(ledger.done_of(&blocked), [1, 2, 3]);
 }
 
+/// The handler of the first event blocks until `release` is used. The five others go on.
+async fn only_its_own_lane_stands_still<DB: Database>(
+    ledger: &Ledger,
+    outbox: &Outbox<DB>,
+    running: Running,
+    release: mpsc::Sender<()>,
+) {
+    ledger.until(Step::Done, Some("other"), 5).await;
+    assert_eq!(ledger.done_of("blocks"), Vec::<u32>::new(), "it blocks still");
+    release.send(()).unwrap();
+    until_empty(outbox).await;
+    running.shutdown().await;
+    assert_eq!(ledger.done_of("other"), [1, 2, 3, 4, 5]);
+}
+
 /// The handler waits, and then blocks its thread. This thread may be the one that waited for the timers and sockets
 /// of the runtime.
 pub(crate) async fn a_handler_that_waits_and_blocks_stops_its_own_lane_only<T: User>(stage: &Stage<T>) {
@@ -238,12 +254,7 @@ pub(crate) async fn a_handler_that_waits_and_blocks_stops_its_own_lane_only<T: U
     let mut events = vec![placed("blocks", 1)];
     events.extend(run_of("other", 5));
     stage.schedule(&outbox, &events).await;
-    ledger.until(Step::Done, Some("other"), 5).await;
-    assert_eq!(ledger.done_of("blocks"), Vec::<u32>::new(), "it blocks still");
-    release.send(()).unwrap();
-    until_empty(&outbox).await;
-    running.shutdown().await;
-    assert_eq!(ledger.done_of("other"), [1, 2, 3, 4, 5]);
+    only_its_own_lane_stands_still(&ledger, &outbox, running, release).await;
 }
 
 /// The lease lapses while a handler blocks its thread: the other lanes go on once the lease is back.
@@ -284,10 +295,5 @@ async fn a_handler_that_blocks_past_a_lapse_stops_its_own_lane_only() {
     for number in 1..=5 {
         schedule(placed("other", number)).await;
     }
-    ledger.until(Step::Done, Some("other"), 5).await;
-    assert_eq!(ledger.done_of("blocks"), Vec::<u32>::new(), "it blocks still");
-    release.send(()).unwrap();
-    until_empty(&outbox).await;
-    running.shutdown().await;
-    assert_eq!(ledger.done_of("other"), [1, 2, 3, 4, 5]);
+    only_its_own_lane_stands_still(&ledger, &outbox, running, release).await;
 }
