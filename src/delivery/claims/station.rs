@@ -316,10 +316,9 @@ impl Claims {
         let records: Vec<RecordId> = held.map(|(id, _)| id).collect();
         self.waiting.remove(&records);
         self.suspect = self.suspect.filter(|suspect| !records.contains(suspect));
-        let lost: Vec<Held> = records.iter().filter_map(|id| self.held.remove(id)).collect();
-        let bytes: usize = lost.iter().map(|held| held.bytes).sum();
-        self.bytes = self.bytes.saturating_sub(bytes);
-        lost.len()
+        let lost = records.iter().filter_map(|id| self.held.remove(id));
+        self.bytes = self.bytes.saturating_sub(lost.map(|held| held.bytes).sum());
+        records.len()
     }
 
     /// The lease has lapsed: other instances may have claimed the records. Known outcomes are still written,
