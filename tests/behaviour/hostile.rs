@@ -2,8 +2,9 @@
 
 use std::{
     fmt,
+    future::ready,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
@@ -215,15 +216,42 @@ pub(crate) async fn a_lane_released_by_another_process_goes_on_in_a_crowded_part
     assert_eq!(ledger.done_of(&blocked), [1, 2, 3]);
 }
 
-/// The handler of the first event blocks until `release` is used. The five others go on.
+/// A handler that awaits `before` and then, at one event of the key `blocks`, blocks its thread until the sender is
+/// used. No handler should do that.
+fn blocking_at<F: Future<Output = ()> + Send>(
+    ledger: &Ledger,
+    number: u32,
+    before: impl Fn(&Placed) -> F + Send + Sync + 'static,
+) -> (Registration, mpsc::Sender<()>) {
+    let (release, released) = mpsc::channel::<()>();
+    let (ledger, released) = (ledger.clone(), Arc::new(Mutex::new(Some(released))));
+    let handler = typed("bookkeeper", move |event: Placed, delivery| {
+        let (ledger, released, before) = (ledger.clone(), Arc::clone(&released), before(&event));
+        async move {
+            ledger.push(Step::Began, &event, &delivery);
+            before.await;
+            let blocks = event.key == "blocks" && event.number == number;
+            let first = released.lock().unwrap().take_if(|_| blocks);
+            if let Some(released) = first {
+                let _ = released.recv_timeout(LIMIT);
+            }
+            ledger.push(Step::Done, &event, &delivery);
+            Ok(())
+        }
+    });
+    (handler, release)
+}
+
+/// A call of the key `blocks` blocks its thread until `release` is used. The five other events are delivered meanwhile.
 async fn only_its_own_lane_stands_still<DB: Database>(
     ledger: &Ledger,
     outbox: &Outbox<DB>,
     running: Running,
     release: mpsc::Sender<()>,
 ) {
+    let done = ledger.done_of("blocks");
     ledger.until(Step::Done, Some("other"), 5).await;
-    assert_eq!(ledger.done_of("blocks"), Vec::<u32>::new(), "it blocks still");
+    assert_eq!(ledger.done_of("blocks"), done, "it blocks still");
     release.send(()).unwrap();
     until_empty(outbox).await;
     running.shutdown().await;
@@ -234,26 +262,51 @@ async fn only_its_own_lane_stands_still<DB: Database>(
 /// of the runtime.
 pub(crate) async fn a_handler_that_waits_and_blocks_stops_its_own_lane_only<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
-    let (release, released) = mpsc::channel::<()>();
-    let (kept, released) = (ledger.clone(), Arc::new(Mutex::new(Some(released))));
-    let handler = typed("bookkeeper", move |event: Placed, delivery| {
-        let (ledger, released) = (kept.clone(), Arc::clone(&released));
-        async move {
-            let blocks = event.key == "blocks";
-            tokio::time::sleep(Duration::from_millis(if blocks { 20 } else { 100 })).await;
-            let first = released.lock().unwrap().take_if(|_| blocks);
-            if let Some(released) = first {
-                let _ = released.recv_timeout(LIMIT);
-            }
-            ledger.push(Step::Done, &event, &delivery);
-            Ok(())
-        }
+    let (handler, release) = blocking_at(&ledger, 1, |event| {
+        tokio::time::sleep(Duration::from_millis(if event.key == "blocks" { 20 } else { 100 }))
     });
-    let outbox = stage.builder().await.handlers([handler]).build().await.unwrap();
-    let running = outbox.start().await.unwrap();
+    let (outbox, running) = stage.run([handler]).await;
     let mut events = vec![placed("blocks", 1)];
     events.extend(run_of("other", 5));
     stage.schedule(&outbox, &events).await;
+    only_its_own_lane_stands_still(&ledger, &outbox, running, release).await;
+}
+
+/// Two slow calls end, and their outcomes are reported as the third begins: this wakes the dispatcher, directly before
+/// the thread blocks.
+pub(crate) async fn a_handler_that_is_slow_and_blocks_stops_its_own_lane_only<T: User>(stage: &Stage<T>) {
+    let ledger = Ledger::default();
+    let (handler, release) = blocking_at(&ledger, 3, |event| {
+        let slow = Duration::from_millis(if event.key == "blocks" { 60 } else { 0 });
+        let (open, silent) = mpsc::channel::<()>();
+        async move {
+            let _ = silent.recv_timeout(slow);
+            drop(open);
+        }
+    });
+    let (outbox, running) = stage.run([handler]).await;
+    stage.schedule(&outbox, &run_of("blocks", 3)).await;
+    ledger.until(Step::Began, Some("blocks"), 3).await;
+    stage.schedule(&outbox, &run_of("other", 5)).await;
+    only_its_own_lane_stands_still(&ledger, &outbox, running, release).await;
+}
+
+/// The handler wakes the workers, as each commit of the outbox does, and then blocks its thread.
+pub(crate) async fn a_handler_that_wakes_the_workers_and_blocks_stops_its_own_lane_only<T: User>(
+    stage: &Stage<T>,
+) {
+    let (ledger, place) = (Ledger::default(), Arc::new(OnceLock::<Outbox<T::Db>>::new()));
+    let known = Arc::clone(&place);
+    let (handler, release) = blocking_at(&ledger, 1, move |event| {
+        let outbox = known.get().filter(|_| event.key == "blocks").cloned();
+        async move { outbox.into_iter().for_each(|outbox| outbox.wake()) }
+    });
+    let outbox = stage.outbox([handler]).await;
+    assert!(place.set(outbox.clone()).is_ok());
+    let running = outbox.start().await.unwrap();
+    stage.schedule(&outbox, &[placed("blocks", 1)]).await;
+    ledger.until(Step::Began, Some("blocks"), 1).await;
+    stage.schedule(&outbox, &run_of("other", 5)).await;
     only_its_own_lane_stands_still(&ledger, &outbox, running, release).await;
 }
 
@@ -265,21 +318,7 @@ async fn a_handler_that_blocks_past_a_lapse_stops_its_own_lane_only() {
     config.cluster.heartbeat_interval = Duration::from_millis(100);
     config.cluster.stale_instance_timeout = Duration::from_secs(1);
     config.database.call_timeout = Duration::from_millis(500);
-    let (release, released) = mpsc::channel::<()>();
-    let (kept, released) = (ledger.clone(), Arc::new(Mutex::new(Some(released))));
-    let handler = typed("bookkeeper", move |event: Placed, delivery| {
-        let (ledger, released) = (kept.clone(), Arc::clone(&released));
-        async move {
-            ledger.push(Step::Began, &event, &delivery);
-            let first = released.lock().unwrap().take_if(|_| event.key == "blocks");
-            if let Some(released) = first {
-                // The handler blocks its thread, which no handler should do.
-                let _ = released.recv_timeout(LIMIT);
-            }
-            ledger.push(Step::Done, &event, &delivery);
-            Ok(())
-        }
-    });
+    let (handler, release) = blocking_at(&ledger, 1, |_| ready(()));
     let builder = Outbox::builder(pool.clone()).config(config).observer(signals.clone());
     let outbox = builder.handler(handler).build().await.unwrap();
     let running = outbox.start().await.unwrap();

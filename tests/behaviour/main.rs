@@ -223,6 +223,8 @@ macro_rules! everywhere {
             }
             hostile {
                 a_handler_that_waits_and_blocks_stops_its_own_lane_only
+                a_handler_that_is_slow_and_blocks_stops_its_own_lane_only
+                a_handler_that_wakes_the_workers_and_blocks_stops_its_own_lane_only
                 an_error_whose_text_panics_fails_its_record
                 a_future_that_panics_when_it_is_dropped_has_timed_out
                 a_panic_before_the_future_is_a_failed_attempt

@@ -12,6 +12,7 @@ use crate::{
         work::Item,
     },
     handler::Entry,
+    wake::offer_woken_task,
 };
 
 /// The longest time that an outcome waits for its report while later calls of its run go on. A longer time
@@ -132,6 +133,8 @@ impl<'a> Flight<'a> {
         let part = Run::new(Arc::clone(self.entry), lanes);
         // The send fails only if the dispatcher is gone; then this task is about to be cancelled.
         let _ = self.done.send(Report { runs: vec![part], pace: None });
+        // The next call may block this thread.
+        offer_woken_task();
     }
 }
 

@@ -17,6 +17,7 @@ use super::{context::ExecContext, flight::Flight, run::run, slot::Slot};
 use crate::{
     delivery::outcome::{Report, Run},
     rules::pacing::Pace,
+    wake::offer_woken_task,
 };
 
 /// The most runs in one report, of those that have waited.
@@ -96,7 +97,10 @@ pub(super) async fn fly(mut together: Together, context: Arc<ExecContext>) {
     }
     report(done, landed.into_iter().map(Run::take).collect(), pace);
     let mut waiting = waiting.ready_chunks(REPORTED_TOGETHER);
-    while let Some(landed) = waiting.next().await {
+    while !waiting.get_ref().is_empty() {
+        // Flights that are ready again go on at once, and their calls may block this thread.
+        offer_woken_task();
+        let landed = waiting.next().await.unwrap_or_default();
         report(done, landed.into_iter().flatten().map(Run::take).collect(), None);
     }
 }
@@ -116,7 +120,10 @@ async fn one<'a>(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{
+        sync::{Mutex, mpsc},
+        time::Duration,
+    };
 
     use tokio::sync::mpsc::unbounded_channel;
 
@@ -125,6 +132,8 @@ mod tests {
         delivery::{fixtures, outcome::Outcome},
         handler::{BoxFuture, Call, Context, HandlerError, RecordTypes, Registration},
     };
+
+    const LIMIT: Duration = Duration::from_secs(120);
 
     /// Runs in a task that reports to `done`.
     fn together(done: &UnboundedSender<Report>, runs: impl IntoIterator<Item = Run>) -> Together {
@@ -207,5 +216,40 @@ mod tests {
         let [first, second] = [(); 2].map(|()| reports.try_recv().unwrap());
         assert!(first.runs.is_empty() && first.pace.is_some_and(|pace| pace.waits));
         assert!(matches!(second.runs[0].lanes[0].items[0].1, Outcome::Completed) && second.pace.is_none());
+    }
+    /// A handler that waits, but is ready again after the first report, and then blocks its thread until it is told
+    /// to go on.
+    struct Blocks(Mutex<mpsc::Receiver<()>>);
+
+    impl Call for Blocks {
+        fn call<'a>(&'a self, _: Context<'a>) -> BoxFuture<'a, Result<(), HandlerError>> {
+            Box::pin(async {
+                // A flight polls its call twice before the report.
+                tokio::task::yield_now().await;
+                tokio::task::yield_now().await;
+                self.0.lock().unwrap().recv_timeout(LIMIT).map_err(HandlerError::new)
+            })
+        }
+    }
+
+    /// The handler is told once the first report has been read.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_report_is_read_although_a_call_after_it_blocks_the_thread() {
+        let ((done, mut reports), (tells, told)) = (unbounded_channel(), mpsc::channel());
+        let registry =
+            fixtures::registry_of(Registration::single("h", RecordTypes::all(), Blocks(told.into())));
+        let (entry, ownership) = (Arc::clone(registry.entry("h", "t").unwrap()), fixtures::owning_all());
+        let (begins, begun) = tokio::sync::oneshot::channel();
+        let reads = tokio::spawn(async move {
+            begins.send(()).unwrap();
+            reports.recv().await.unwrap();
+            tells.send(()).unwrap();
+            reports.recv().await.unwrap()
+        });
+        begun.await.unwrap();
+        let run = Run::new(entry, fixtures::lanes(&ownership, 1));
+        tokio::spawn(fly(together(&done, [run]), Arc::new(fixtures::context(&ownership)))).await.unwrap();
+        let last = tokio::time::timeout(LIMIT, reads).await.unwrap().unwrap();
+        assert!(matches!(last.runs[0].lanes[0].items[0].1, Outcome::Completed));
     }
 }
