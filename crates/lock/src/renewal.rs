@@ -3,10 +3,12 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    thread,
+    time::Duration,
 };
 
 use keylane_sql::{Kind, Value};
-use tokio::task::AbortHandle;
+use tokio::{sync::oneshot, task::AbortHandle};
 
 use crate::{
     clock,
@@ -19,6 +21,8 @@ use crate::{
 
 /// Tickets of one statement at most.
 const STEP: usize = 500;
+/// The thread of a pause needs little more than its wait.
+const STACK_BYTES: usize = 128 * 1024;
 
 /// The tickets of a client, by their names.
 #[derive(Debug, Default)]
@@ -87,7 +91,7 @@ async fn keep<DB: LockDatabase>(shared: Weak<Shared<DB>>) {
         let Some(every) = shared.upgrade().map(|shared| rules::renewal_interval(shared.lease)) else {
             return;
         };
-        tokio::time::sleep(every).await;
+        pause(every).await;
         let Some(shared) = shared.upgrade() else { return };
         let tickets = shared.tickets.all();
         for tickets in tickets.chunks(STEP) {
@@ -104,5 +108,20 @@ async fn keep<DB: LockDatabase>(shared: Weak<Shared<DB>>) {
             tracked.task = None;
             return;
         }
+    }
+}
+
+/// Waits on a thread. A holder that blocks its thread may stop the timers of the runtime, because tokio lets one thread
+/// wait for all timers and sockets, and this thread runs tasks, too. The end of this pause wakes another thread of the
+/// runtime, which runs the renewal and then waits for its answer.
+async fn pause(every: Duration) {
+    let (ends, ended) = oneshot::channel();
+    let waits = move || {
+        thread::park_timeout(every);
+        let _ = ends.send(());
+    };
+    match thread::Builder::new().name("keylane-lock".to_owned()).stack_size(STACK_BYTES).spawn(waits) {
+        Ok(_) => drop(ended.await),
+        Err(_) => tokio::time::sleep(every).await,
     }
 }

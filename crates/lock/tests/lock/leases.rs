@@ -1,6 +1,6 @@
 //! Leases: renewed while the lock is held, and holders that are too late.
 
-use std::time::Duration;
+use std::{sync::mpsc, time::Duration};
 
 use keylane_lock::LockError;
 use tokio::time::{Instant, sleep, timeout};
@@ -12,6 +12,7 @@ use crate::{
 
 on_each!(
     a_lock_is_renewed_while_it_is_held,
+    a_holder_that_blocks_its_thread_keeps_its_lock,
     a_holder_learns_that_its_lock_is_lost_before_another_has_it,
     a_stale_holder_changes_nothing,
     a_waiter_that_has_lost_its_place_queues_up_again,
@@ -32,6 +33,23 @@ async fn a_lock_is_renewed_while_it_is_held<T: Target>() {
     sleep(LEASE * 3 / 2).await;
     assert!(guard.is_held());
     guard.release().await.unwrap();
+    stage.end().await;
+}
+
+/// The thread of the holder may be the one that waited for the timers and sockets of the runtime.
+async fn a_holder_that_blocks_its_thread_keeps_its_lock<T: Target>() {
+    let Some(stage) = Stage::<T>::new().await else { return };
+    let locks = stage.locks.clone();
+    let holder = tokio::spawn(async move {
+        let guard = locks.lock("one").await.unwrap();
+        sleep(Duration::from_millis(50)).await;
+        let (open, silent) = mpsc::channel::<()>();
+        let _ = silent.recv_timeout(LEASE * 2);
+        drop(open);
+        assert!(guard.is_held());
+        guard.release().await.unwrap();
+    });
+    holder.await.unwrap();
     stage.end().await;
 }
 
