@@ -256,10 +256,8 @@ impl ConsumerConfig {
         client.set("auto.offset.reset", if self.from_start { "earliest" } else { "latest" });
         let mut client = self.with_properties(client);
         client.set("group.id", &self.group);
-        // Stored offsets are committed every second. An offset is stored when all messages before it are
-        // finished.
-        client.set("enable.auto.commit", "true");
-        client.set("auto.commit.interval.ms", "1000");
+        // A thread commits the stored offsets. An offset is stored when all messages before it are finished.
+        client.set("enable.auto.commit", "false");
         client.set("enable.auto.offset.store", "false");
         client.set("partition.assignment.strategy", "cooperative-sticky");
         client.set("queued.max.messages.kbytes", (self.queue_bytes / 1024).to_string());

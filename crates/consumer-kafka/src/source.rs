@@ -11,23 +11,25 @@ use std::{
 };
 
 use rdkafka::{
-    ClientConfig, ClientContext, Offset, Statistics, TopicPartitionList,
-    consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance},
-    error::{KafkaResult, RDKafkaErrorCode as Code},
+    ClientConfig, ClientContext, Statistics, TopicPartitionList,
+    consumer::{BaseConsumer, Consumer, ConsumerContext, Rebalance},
+    error::KafkaResult,
     message::OwnedMessage,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::config::{ConfigError, ConsumerConfig};
+use crate::{
+    commits::{Commits, InUse, Turn, commit},
+    config::{ConfigError, ConsumerConfig},
+};
 
 /// The most messages between the thread and the task.
 const EVENTS: usize = 512;
 const POLL: Duration = Duration::from_millis(100);
 /// The reports without any broker after which the client is opened again.
 const REPORTS_OF_NOBODY: u32 = 2;
-/// The number of tries of a commit that the brokers cannot take now, and the pause between two tries.
-const COMMIT_TRIES: u32 = 50;
-const COMMIT_PAUSE: Duration = Duration::from_millis(200);
+/// The longest wait of a shutdown for its last commit and for the end of the client.
+const END_WITHIN: Duration = Duration::from_secs(20);
 
 /// The lag of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +72,7 @@ pub(crate) struct Context {
     /// The number of reports in a row in which the client knew no broker. A client that is told of no brokers, as by a
     /// broker that has just started, forgets all of them and never connects again (librdkafka, issue 5301).
     reports_of_nobody: AtomicU32,
+    pub(crate) turn: Turn,
 }
 
 impl Context {
@@ -133,59 +136,13 @@ fn places_of(list: &TopicPartitionList) -> Vec<(String, i32)> {
     list.elements().iter().map(|element| (element.topic().to_owned(), element.partition())).collect()
 }
 
-/// Commits these offsets and waits for the broker.
-pub(crate) fn commit(client: &Client, finished: Vec<(Place, i64)>) {
-    let mut offsets = TopicPartitionList::new();
-    for ((topic, partition), next) in finished {
-        // It fails only for an invalid offset.
-        let _ = offsets.add_partition_offset(&topic, partition, Offset::Offset(next));
-    }
-    if offsets.count() > 0 {
-        patiently(|| client.commit(&offsets, CommitMode::Sync));
-    }
-}
-
-/// Repeats a commit while the brokers cannot take it: a broker that has just started loads its offsets first.
-fn patiently(commit: impl Fn() -> KafkaResult<()>) {
-    let mut tries = 0;
-    while let Err(error) = commit() {
-        tries += 1;
-        match error.rdkafka_error_code() {
-            Some(Code::NoOffset) => return,
-            Some(code) if passes(code) && tries < COMMIT_TRIES => std::thread::park_timeout(COMMIT_PAUSE),
-            _ => {
-                tracing::warn!(
-                    target: "keylane_consumer", %error, "offsets were not committed: their messages come again"
-                );
-                return;
-            }
-        }
-    }
-}
-
-/// Whether the error ends by itself. A partition that has gone to another consumer does not come back.
-fn passes(code: Code) -> bool {
-    matches!(
-        code,
-        Code::CoordinatorLoadInProgress
-            | Code::CoordinatorNotAvailable
-            | Code::NotCoordinator
-            | Code::WaitingForCoordinator
-            | Code::BrokerTransportFailure
-            | Code::AllBrokersDown
-            | Code::NetworkException
-            | Code::OperationTimedOut
-            | Code::RequestTimedOut
-            | Code::TimedOutQueue
-    )
-}
-
-/// The running thread.
+/// The running threads.
 pub(crate) struct Source {
     pub(crate) client: Arc<Client>,
     pub(crate) events: mpsc::Receiver<Event>,
     stop: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<()>,
+    commits: Commits,
 }
 
 impl Source {
@@ -196,24 +153,33 @@ impl Source {
             Opener { config: config.consumer(), from_start: config.from_start, topics, events: sender };
         let client = Arc::new(opener.open().map_err(|error| ConfigError::Client(error.to_string()))?);
         let stop = Arc::new(AtomicBool::new(false));
+        let in_use = InUse::new(&client);
+        let commits = Commits::start(in_use.clone()).map_err(ConfigError::Thread)?;
         let (polled, stopped) = (Arc::clone(&client), Arc::clone(&stop));
-        let poll = move || poll(&opener, polled, &stopped);
+        let poll = move || poll(&opener, polled, &in_use, &stopped);
         let thread = std::thread::Builder::new().name("kafka-consumer".to_owned()).spawn(poll);
-        Ok(Self { client, events, stop, thread: thread.map_err(ConfigError::Thread)? })
+        Ok(Self { client, events, stop, thread: thread.map_err(ConfigError::Thread)?, commits })
     }
 
-    /// Ends the thread and leaves the group. All partitions are drained and committed by then.
+    /// Commits what is finished, and leaves the group. If the brokers are away, gives up after [`END_WITHIN`]. All
+    /// partitions are drained by then.
     pub(crate) async fn end(self) {
         self.stop.store(true, Relaxed);
-        let Self { client, events, thread, .. } = self;
+        let Self { client, events, thread, commits, .. } = self;
         // The thread may be about to send an event.
         drop(events);
-        let ended = tokio::task::spawn_blocking(move || {
+        let (ends, ended) = oneshot::channel();
+        let close = move || {
             let _ = thread.join();
-            patiently(|| client.commit_consumer_state(CommitMode::Sync));
+            commits.end();
             drop(client);
-        });
-        let _ = ended.await;
+            let _ = ends.send(());
+        };
+        // Not a thread of the runtime: the end of the runtime would wait for it.
+        let spawned = std::thread::Builder::new().name("kafka-close".to_owned()).spawn(close);
+        if spawned.is_err() || tokio::time::timeout(END_WITHIN, ended).await.is_err() {
+            tracing::warn!(target: "keylane_consumer", "the brokers are away: offsets may not be committed");
+        }
     }
 }
 
@@ -228,7 +194,8 @@ struct Opener {
 impl Opener {
     fn open(&self) -> KafkaResult<Client> {
         let (events, reports_of_nobody) = (self.events.clone(), AtomicU32::new(0));
-        let context = Context { events, from_start: self.from_start, reports_of_nobody };
+        let context =
+            Context { events, from_start: self.from_start, reports_of_nobody, turn: Turn::default() };
         let client: Client = self.config.create_with_context(context)?;
         client.subscribe(&self.topics.iter().map(String::as_str).collect::<Vec<_>>())?;
         Ok(client)
@@ -258,11 +225,12 @@ impl Opener {
     }
 }
 
-fn poll(opener: &Opener, mut client: Arc<Client>, stop: &AtomicBool) {
+fn poll(opener: &Opener, mut client: Arc<Client>, in_use: &InUse, stop: &AtomicBool) {
     while !stop.load(Relaxed) {
         if client.context().reports_of_nobody.load(Relaxed) >= REPORTS_OF_NOBODY {
             let Some(reopened) = opener.reopen(client) else { return };
             client = reopened;
+            in_use.replace(&client);
         }
         match client.poll(POLL) {
             Some(Ok(message)) => {

@@ -149,3 +149,10 @@ pub(crate) async fn committed(topic: &str, group: &str) -> i64 {
     };
     tokio::task::spawn_blocking(read).await.unwrap()
 }
+
+/// Waits until the group has committed this many messages, while its members run.
+pub(crate) async fn until_committed(topic: &str, group: &str, messages: usize) {
+    while committed(topic, group).await < messages as i64 {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}

@@ -65,8 +65,8 @@ async fn each_effect_happens_once_whatever_is_delivered_and_killed() {
             worker.says("handled").await;
         }
         // The last one goes on to the end.
-        while kill == 3 && broker::committed(&topic, &group).await < 3 * MESSAGES as i64 {
-            tokio::time::sleep(Duration::from_millis(200)).await;
+        if kill == 3 {
+            broker::until_committed(&topic, &group, 3 * MESSAGES).await;
         }
         worker.kill().await;
     }
@@ -106,9 +106,7 @@ async fn a_killed_member_without_a_name_is_missed_at_the_end_of_its_session() {
     // Its last sign of life was half a second before its death at most.
     assert!(killed.elapsed() > SESSION - Duration::from_secs(1), "{:?}", killed.elapsed());
     take(&mut seen, MESSAGES - done - 1).await;
-    while broker::committed(&topic, &group).await < MESSAGES as i64 {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    broker::until_committed(&topic, &group, MESSAGES).await;
     assert!(next.shutdown().await.graceful);
     assert!(seen.try_recv().is_err(), "a message was handled twice");
     assert_eq!(effects.counts().await, (0..MESSAGES).map(|n| (id(n), 1)).collect::<Vec<_>>());

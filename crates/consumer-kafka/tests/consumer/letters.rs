@@ -76,6 +76,7 @@ async fn goes_on(running: Running, seen: &mut UnboundedReceiver<Seen>, topic: &s
         next = take(seen, 1).await.remove(0);
     }
     assert_eq!(next, after);
+    bounded(broker::until_committed(topic, group, 3)).await;
     assert!(bounded(running.shutdown()).await.graceful);
     assert_eq!(broker::committed(topic, group).await, 3);
     let letters = broker::read(dead).await;

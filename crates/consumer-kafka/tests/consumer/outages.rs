@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use keylane_consumer::Consumer;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::{sync::mpsc::unbounded_channel, time::timeout};
 
 use crate::{
     away::{Away, BROKER},
     broker,
-    stage::{Affect, Effects, config, take},
+    stage::{Affect, Effects, Told, bounded, config, take},
 };
 
 const MESSAGES: usize = 1200;
@@ -27,12 +27,15 @@ async fn a_killed_broker_loses_nothing_and_each_effect_happens_once() {
     // Little is in memory when the broker goes.
     let config = config(&group).concurrency(4).max_ahead(20);
     let config = config.property("queued.min.messages", "10").property("fetch.message.max.bytes", "1000");
+    // A member that lost its partitions with the broker would be given again what it had not committed, and would still
+    // be skipping it when the last message has been handled.
+    let config = config.property("session.timeout.ms", "300000");
     let builder = Consumer::builder(config).transactional(topic.as_str(), effects.inbox.clone(), handler);
     let running = builder.start().unwrap();
     let mut handled = take(&mut seen, 100).await;
     let away = Away::kill().await;
     // What is in memory is handled all the same.
-    while let Ok(Some(one)) = tokio::time::timeout(Duration::from_millis(500), seen.recv()).await {
+    while let Ok(Some(one)) = timeout(Duration::from_millis(500), seen.recv()).await {
         handled.push(one);
     }
     away.end().await;
@@ -49,4 +52,24 @@ async fn a_killed_broker_loses_nothing_and_each_effect_happens_once() {
         assert_eq!(bodies.collect::<Vec<usize>>(), (0..MESSAGES / 30).collect::<Vec<_>>(), "{key}");
     }
     effects.end().await;
+}
+
+/// What was handled and not committed comes again, or is committed by a thread that goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_while_the_broker_is_away_ends_in_its_time() {
+    let _alone = BROKER.write().await;
+    let (topic, group) = (broker::topic().await, broker::unused_name());
+    let message = |number: usize| (format!("key-{number}"), format!("event-{number}"), number.to_string());
+    broker::send(&topic, (0..20).map(message)).await;
+    let (handler, mut seen) = Told::new(async |_| Ok(()));
+    let running = Consumer::builder(config(&group)).topic(topic.as_str(), handler).start().unwrap();
+    take(&mut seen, 20).await;
+    let away = Away::kill().await;
+    let stopped = timeout(Duration::from_secs(60), running.shutdown()).await;
+    away.end().await;
+    assert!(stopped.expect("the shutdown waits for the broker").graceful);
+    let (handler, _seen) = Told::new(async |_| Ok(()));
+    let running = Consumer::builder(config(&group)).topic(topic.as_str(), handler).start().unwrap();
+    bounded(broker::until_committed(&topic, &group, 20)).await;
+    assert!(running.shutdown().await.graceful);
 }

@@ -102,9 +102,7 @@ async fn a_permanent_failure_is_not_tried_again() {
         .dead_letters(dead.as_str())
         .start()
         .unwrap();
-    while broker::committed(&topic, &group).await < 2 {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    broker::until_committed(&topic, &group, 2).await;
     assert!(consumer.shutdown().await.graceful);
     let noted = sqlx::query("DELETE FROM tc_seven WHERE topic = $1").bind(&topic);
     assert_eq!(noted.execute(effects.inbox.pool()).await.unwrap().rows_affected(), 1);
