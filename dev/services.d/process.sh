@@ -32,7 +32,7 @@ launch() {
 }
 
 await_ready() {
-  local pid deadline=$((SECONDS + 90))
+  local pid deadline=$((SECONDS + 240)) # a JVM on a busy machine takes minutes
   pid=$(<"$S/$1/pid")
   while exists "$pid" && [ $SECONDS -lt $deadline ]; do
     if "$1_ready"; then return; fi

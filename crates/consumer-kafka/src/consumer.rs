@@ -160,7 +160,8 @@ impl Running {
         self.lags.borrow().clone()
     }
 
-    /// Starts no more calls, waits for calls under way, commits, and leaves the group.
+    /// Starts no more calls, waits for calls under way, commits, and leaves the group. If the brokers are away, it gives
+    /// up 20 s after the calls, and what was not committed comes again.
     ///
     /// # Cancel safety
     /// If the future is dropped, the shutdown goes on by itself.
