@@ -2,7 +2,8 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc},
     thread,
     time::Duration,
 };
@@ -115,9 +116,11 @@ async fn keep<DB: LockDatabase>(shared: Weak<Shared<DB>>) {
 /// wait for all timers and sockets, and this thread runs tasks, too. The end of this pause wakes another thread of the
 /// runtime, which runs the renewal and then waits for its answer.
 async fn pause(every: Duration) {
+    // Nothing is sent: the thread ends early when this future is dropped.
+    let (_open, closed) = mpsc::channel::<Infallible>();
     let (ends, ended) = oneshot::channel();
     let waits = move || {
-        thread::park_timeout(every);
+        let _ = closed.recv_timeout(every);
         let _ = ends.send(());
     };
     match thread::Builder::new().name("keylane-lock".to_owned()).stack_size(STACK_BYTES).spawn(waits) {
