@@ -51,7 +51,7 @@ impl InUse {
 
     pub(crate) fn replace(&self, client: &Arc<Client>) {
         let before = std::mem::replace(&mut *self.client(), Arc::clone(client));
-        // The last holder closes it, which takes a moment.
+        // The last holder closes it, which takes a moment: not under the lock.
         drop(before);
     }
 
@@ -71,11 +71,19 @@ impl Commits {
     pub(crate) fn start(client: InUse) -> io::Result<Self> {
         let (ends, ended) = mpsc::channel();
         let commits = move || {
+            let mut fails = false;
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(COMMIT_EVERY) {
                 let client = Arc::clone(&client.client());
                 let _turn = client.context().turn.take();
-                // What fails is committed with the next one.
-                let _ = client.commit_consumer_state(CommitMode::Sync);
+                let failed = client.commit_consumer_state(CommitMode::Sync).err();
+                let failed = failed.filter(|error| error.rdkafka_error_code() != Some(Code::NoOffset));
+                // One line for an outage.
+                if let Some(error) = failed.as_ref().filter(|_| !fails) {
+                    tracing::warn!(
+                        target: "keylane_consumer", %error, "offsets were not committed: it is tried again every second"
+                    );
+                }
+                fails = failed.is_some();
             }
             let client = Arc::clone(&client.client());
             patiently(&client, || client.commit_consumer_state(CommitMode::Sync));

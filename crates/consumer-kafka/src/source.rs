@@ -72,6 +72,7 @@ pub(crate) struct Context {
     /// The number of reports in a row in which the client knew no broker. A client that is told of no brokers, as by a
     /// broker that has just started, forgets all of them and never connects again (librdkafka, issue 5301).
     reports_of_nobody: AtomicU32,
+    /// Taken for each commit of this client.
     pub(crate) turn: Turn,
 }
 
