@@ -217,6 +217,7 @@ mod tests {
         assert!(first.runs.is_empty() && first.pace.is_some_and(|pace| pace.waits));
         assert!(matches!(second.runs[0].lanes[0].items[0].1, Outcome::Completed) && second.pace.is_none());
     }
+
     /// A handler that waits, but is ready again after the first report, and then blocks its thread until it is told
     /// to go on.
     struct Blocks(Mutex<mpsc::Receiver<()>>);
