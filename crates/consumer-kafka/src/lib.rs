@@ -38,6 +38,7 @@ mod consumer;
 mod dead;
 mod handler;
 mod message;
+mod outage;
 mod partition;
 mod pump;
 mod run;

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
         mpsc as sync_mpsc,
     },
@@ -13,14 +13,18 @@ use std::{
 use rdkafka::{
     ClientConfig, ClientContext, Statistics, TopicPartitionList,
     consumer::{BaseConsumer, Consumer, ConsumerContext, Rebalance},
-    error::KafkaResult,
+    error::{KafkaError, KafkaResult},
     message::OwnedMessage,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 
 use crate::{
     commits::{Commits, InUse, Turn, commit},
     config::{ConfigError, ConsumerConfig},
+    outage::{Line, Outage, is_away},
 };
 
 /// The most messages between the thread and the task.
@@ -72,6 +76,8 @@ pub(crate) struct Context {
     /// The number of reports in a row in which the client knew no broker. A client that is told of no brokers, as by a
     /// broker that has just started, forgets all of them and never connects again (librdkafka, issue 5301).
     reports_of_nobody: AtomicU32,
+    /// Written by each failure and each report.
+    outage: Mutex<Outage>,
     /// Taken for each commit of this client.
     pub(crate) turn: Turn,
 }
@@ -83,15 +89,47 @@ impl Context {
         self.events.blocking_send(Event::Revoked { places, lost, drained }).ok()?;
         answer.recv().ok()
     }
+
+    /// Logs a failure of the client. The client goes on by itself.
+    fn failed(&self, error: &KafkaError, reason: &str) {
+        if !error.rdkafka_error_code().is_some_and(is_away) {
+            return tracing::warn!(target: "keylane_consumer", %error, reason, "the kafka client reports a problem");
+        }
+        match self.outage(|outage| outage.failed(Instant::now())) {
+            Some(Line::Begins) => tracing::warn!(
+                target: "keylane_consumer", %error, reason,
+                "a broker is away; the client tries again, with a line per minute"
+            ),
+            Some(Line::GoesOn { lasted, failures }) => tracing::warn!(
+                target: "keylane_consumer", %error, reason, ?lasted, failures,
+                "a broker is still away; the client tries again"
+            ),
+            Some(Line::Ends { .. }) | None => tracing::debug!(target: "keylane_consumer", %error, reason),
+        }
+    }
+
+    fn outage(&self, changes: impl FnOnce(&mut Outage) -> Option<Line>) -> Option<Line> {
+        changes(&mut self.outage.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The client reports whether it knows a broker, and whether it is connected to one.
+    fn reported(&self, knows: bool, connected: bool) {
+        match knows {
+            true => self.reports_of_nobody.store(0, Relaxed),
+            false => drop(self.reports_of_nobody.fetch_add(1, Relaxed)),
+        }
+        if let Some(Line::Ends { lasted, failures }) = self.outage(|outage| outage.reported(connected)) {
+            tracing::warn!(target: "keylane_consumer", ?lasted, failures, "the brokers are there again");
+        }
+    }
 }
 
 impl ClientContext for Context {
     fn stats(&self, statistics: Statistics) {
-        let is_real = |source: &str| !matches!(source, "internal" | "logical");
-        match statistics.brokers.values().any(|broker| is_real(&broker.source)) {
-            true => self.reports_of_nobody.store(0, Relaxed),
-            false => drop(self.reports_of_nobody.fetch_add(1, Relaxed)),
-        }
+        let mut states = (statistics.brokers.values())
+            .filter(|broker| !matches!(broker.source.as_str(), "internal" | "logical"))
+            .map(|broker| broker.state.as_str());
+        self.reported(states.clone().next().is_some(), states.any(|state| state == "UP"));
         let mut lags = Vec::new();
         for (topic, of_topic) in statistics.topics {
             for (partition, found) in of_topic.partitions {
@@ -111,8 +149,8 @@ impl ClientContext for Context {
         let _ = self.events.try_send(Event::Lag(lags));
     }
 
-    fn error(&self, error: rdkafka::error::KafkaError, reason: &str) {
-        tracing::warn!(target: "keylane_consumer", %error, reason, "the kafka client reports a problem");
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.failed(&error, reason);
     }
 }
 
@@ -194,9 +232,13 @@ struct Opener {
 
 impl Opener {
     fn open(&self) -> KafkaResult<Client> {
-        let (events, reports_of_nobody) = (self.events.clone(), AtomicU32::new(0));
-        let context =
-            Context { events, from_start: self.from_start, reports_of_nobody, turn: Turn::default() };
+        let context = Context {
+            events: self.events.clone(),
+            from_start: self.from_start,
+            reports_of_nobody: AtomicU32::new(0),
+            outage: Mutex::default(),
+            turn: Turn::default(),
+        };
         let client: Client = self.config.create_with_context(context)?;
         client.subscribe(&self.topics.iter().map(String::as_str).collect::<Vec<_>>())?;
         Ok(client)
@@ -241,8 +283,8 @@ fn poll(opener: &Opener, mut client: Arc<Client>, in_use: &InUse, stop: &AtomicB
                 }
             }
             Some(Err(error)) => {
-                tracing::warn!(target: "keylane_consumer", %error, "a poll of kafka has failed");
-                // The client goes on by itself. The pause keeps a failure that returns at once from spinning.
+                client.context().failed(&error, "a poll has failed");
+                // The pause keeps a failure that returns at once from spinning.
                 std::thread::park_timeout(POLL);
             }
             None => {}
