@@ -184,22 +184,32 @@ pub(crate) async fn a_transactional_handler_has_each_effect_once<T: User>(stage:
     assert_eq!(T::effects(&stage.pool, &stage.tables).await, effects);
 }
 
-/// The lease is a third of the time that the handler takes.
+/// The handler takes three leases. On a busy machine a renewal may come late, so a longer lease follows.
 pub(crate) async fn a_handler_that_outlasts_its_lease_is_called_once<T: User>(stage: &Stage<T>) {
+    for lease in [3, 9, 27].map(Duration::from_secs) {
+        if calls_within(lease, stage).await == 1 {
+            return;
+        }
+    }
+    panic!("each lease was too short");
+}
+
+/// The calls of one event in two processes.
+async fn calls_within<T: User>(lease: Duration, stage: &Stage<T>) -> u32 {
     let mut short = config(stage);
-    short.database.call_timeout = Duration::from_millis(1_500);
-    short.delivery.claim_lease = Duration::from_secs(3);
+    short.database.call_timeout = lease / 2;
+    short.delivery.claim_lease = lease;
     let calls = Arc::new(AtomicU32::new(0));
     let slow = || {
         let calls = Arc::clone(&calls);
         typed("bookkeeper", move |_, _| {
             calls.fetch_add(1, SeqCst);
-            async {
-                tokio::time::sleep(Duration::from_secs(9)).await;
+            async move {
+                tokio::time::sleep(lease * 3).await;
                 Ok(())
             }
         })
-        .timeout(Duration::from_secs(60))
+        .timeout(lease * 20)
         .concurrency(1)
     };
     let (one, other) =
@@ -207,9 +217,9 @@ pub(crate) async fn a_handler_that_outlasts_its_lease_is_called_once<T: User>(st
     let (first, second) = (one.start().await.unwrap(), other.start().await.unwrap());
     stage.schedule(&one, &[placed("order-1", 1)]).await;
     until_empty(&one).await;
-    assert_eq!(calls.load(SeqCst), 1);
     first.shutdown().await;
     second.shutdown().await;
+    calls.load(SeqCst)
 }
 
 /// A process that is dropped is one that crashes: nobody gives its claims back.
