@@ -272,6 +272,34 @@ pub(crate) async fn a_handler_that_waits_and_blocks_stops_its_own_lane_only<T: U
     only_its_own_lane_stands_still(&ledger, &outbox, running, release).await;
 }
 
+/// Short calls share a task. One of them blocks its thread, at once or after a wait.
+pub(crate) async fn a_handler_that_blocks_among_short_calls_stops_its_own_lane_only<T: User>(
+    stage: &Stage<T>,
+) {
+    for waits in [false, true] {
+        let ledger = Ledger::default();
+        let (handler, release) = blocking_at(&ledger, 1, move |_| async move {
+            if waits {
+                tokio::task::yield_now().await;
+                tokio::task::yield_now().await;
+            }
+        });
+        let (outbox, running) = stage.run([handler]).await;
+        let short: Vec<Placed> = (0..500).map(|key| placed(&format!("short-{key}"), 1)).collect();
+        stage.schedule(&outbox, &short).await;
+        ledger.until(Step::Done, None, 500).await;
+        let mut events = short[..60].to_vec();
+        events.insert(30, placed("blocks", 1));
+        stage.schedule(&outbox, &events).await;
+        ledger.until(Step::Done, None, 560).await;
+        assert!(ledger.done_of("blocks").is_empty(), "it blocks still");
+        release.send(()).unwrap();
+        until_empty(&outbox).await;
+        running.shutdown().await;
+        assert_eq!(ledger.done_of("blocks"), [1]);
+    }
+}
+
 /// Two slow calls end, and their outcomes are reported as the third begins: this wakes the dispatcher, directly before
 /// the thread blocks.
 pub(crate) async fn a_handler_that_is_slow_and_blocks_stops_its_own_lane_only<T: User>(stage: &Stage<T>) {

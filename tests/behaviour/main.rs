@@ -223,6 +223,7 @@ macro_rules! everywhere {
             }
             hostile {
                 a_handler_that_waits_and_blocks_stops_its_own_lane_only
+                a_handler_that_blocks_among_short_calls_stops_its_own_lane_only
                 a_handler_that_is_slow_and_blocks_stops_its_own_lane_only
                 a_handler_that_wakes_the_workers_and_blocks_stops_its_own_lane_only
                 an_error_whose_text_panics_fails_its_record

@@ -9,9 +9,12 @@ use tokio::{
 
 use super::{
     context::ExecContext,
+    pilot::Pilot,
+    runs::Runs,
     slot::{Slot, SlotPool},
-    task::{Together, fly},
+    task::fly,
     tracked::{fly_tracked, tell, to_track},
+    watch::Watch,
 };
 use crate::{
     delivery::{
@@ -64,8 +67,10 @@ pub(in crate::delivery) struct Executor {
     plain_runs: usize,
     /// The pace of the last runs; its mean is a moving average. Written by `next` from the reports.
     pace: Pace,
-    /// The tasks under way. Spawned by `start` and `call`, joined by `next`.
+    /// The tasks under way. Spawned by `start`, `call` and `next`, joined by `next`.
     tasks: JoinSet<()>,
+    /// Finds the tasks that a call holds up. Written by `spawn`, asked by `next`.
+    watch: Watch,
     /// The sender that tasks report to. Each task has a clone. Never changes.
     done: mpsc::UnboundedSender<Report>,
     /// The receiver of the reports. Emptied by `next`.
@@ -94,6 +99,7 @@ impl Executor {
             plain_runs: 0,
             pace: Pace { mean: Duration::from_millis(1), waits: true },
             tasks: JoinSet::new(),
+            watch: Watch::default(),
             done,
             reports,
             slots: Arc::new(slots),
@@ -106,40 +112,46 @@ impl Executor {
     /// its argument is true. Many short runs share a task and report together: a task and a report per run
     /// would cost more than a short handler.
     pub(in crate::delivery) fn start(&mut self, mut next_run: impl FnMut(bool) -> Option<Run>) {
-        let mut together = Together::new(self.done.clone());
+        let mut runs = self.no_runs();
         while self.plain_runs < self.concurrency {
             let Some(run) = next_run(false) else { break };
             self.plain_runs += 1;
-            self.collect(&mut together, run, None);
+            self.collect(&mut runs, run, None);
         }
         while let Some(slot) = self.slots.slot() {
             let Some(run) = next_run(true) else { break };
-            self.collect(&mut together, run, Some(slot));
+            self.collect(&mut runs, run, Some(slot));
         }
-        self.spawn(together);
+        self.spawn(runs);
+    }
+
+    fn no_runs(&self) -> Runs {
+        Runs::new(Arc::clone(&self.context), self.done.clone())
     }
 
     /// Adds a run to those of the next task, and starts the task when it is full. A run with a tracked call
     /// gets a task of its own.
-    fn collect(&mut self, together: &mut Together, run: Run, slot: Option<Slot>) {
+    fn collect(&mut self, runs: &mut Runs, run: Run, slot: Option<Slot>) {
         if let Some(record) = to_track(&run) {
-            let mut together = Together::new(self.done.clone());
-            together.push(run, slot, 1);
+            let mut alone = self.no_runs();
+            alone.push(run, slot, 1);
             let store = (Arc::clone(&self.store), self.instance);
-            self.tasks.spawn(fly_tracked(together, record, store, Arc::clone(&self.context)));
+            self.tasks.spawn(fly_tracked(Arc::new(alone), record, store));
             return;
         }
         let share = pacing::runs_per_task(self.pace);
-        together.push(run, slot, share);
-        if together.len() >= share {
-            let next = Together::new(self.done.clone());
-            self.spawn(std::mem::replace(together, next));
+        runs.push(run, slot, share);
+        if runs.len() >= share {
+            let next = self.no_runs();
+            self.spawn(std::mem::replace(runs, next));
         }
     }
 
-    fn spawn(&mut self, together: Together) {
-        if together.len() > 0 {
-            self.tasks.spawn(fly(together, Arc::clone(&self.context)));
+    fn spawn(&mut self, runs: Runs) {
+        if runs.len() > 0 {
+            let pilot = Arc::new(Pilot::new(Arc::new(runs)));
+            self.watch.add(&pilot);
+            self.tasks.spawn(fly(pilot));
         }
     }
 
@@ -154,37 +166,49 @@ impl Executor {
         });
     }
 
-    /// Cancels all runs. The runs of a task are reported when all of them have ended: one that blocks its thread
-    /// delays the others of its task, and no more. Slow runs have tasks of their own.
+    /// Cancels all runs. One whose call blocks its thread ends when the call returns.
     pub(in crate::delivery) fn cancel_all(&mut self) {
         self.tasks.abort_all();
+        for flight in self.watch.cancel_all() {
+            // The drop of the user's future may block its thread.
+            self.tasks.spawn(async move { drop(flight) });
+        }
     }
 
     /// Waits for the next event. Cancel safe.
     pub(in crate::delivery) async fn next(&mut self) -> Event {
         let mut reports = Vec::new();
-        tokio::select! {
-            count = self.reports.recv_many(&mut reports, REPORTS) => {
-                debug_assert!(count > 0, "the sender is kept beside the receiver");
-                for Report { runs, pace } in &reports {
-                    if let Some(Pace { mean, waits }) = *pace {
-                        self.pace = Pace { mean: (self.pace.mean + mean) / 2, waits };
+        loop {
+            tokio::select! {
+                count = self.reports.recv_many(&mut reports, REPORTS) => {
+                    debug_assert!(count > 0, "the sender is kept beside the receiver");
+                    self.reported(&reports);
+                    return Event::Landed(reports);
+                }
+                Some(ended) = self.tasks.join_next() => {
+                    let is_panic = |ended: Result<(), JoinError>| ended.is_err_and(|error| error.is_panic());
+                    let mut panicked = is_panic(ended);
+                    while let Some(ended) = self.tasks.try_join_next() {
+                        panicked |= is_panic(ended);
                     }
-                    let is_over = |run: &&Run| !run.goes_on && !run.entry.form.is_transactional();
-                    self.plain_runs = self.plain_runs.saturating_sub(runs.iter().filter(is_over).count());
+                    return Event::TasksEnded { panicked };
                 }
-                Event::Landed(reports)
-            }
-            Some(ended) = self.tasks.join_next() => {
-                let is_panic = |ended: Result<(), JoinError>| ended.is_err_and(|error| error.is_panic());
-                let mut panicked = is_panic(ended);
-                while let Some(ended) = self.tasks.try_join_next() {
-                    panicked |= is_panic(ended);
+                () = self.freed.nudged() => return Event::SlotFreed,
+                () = self.evicted.nudged() => return Event::Evicted,
+                relieved = self.watch.relieved() => {
+                    relieved.into_iter().for_each(|pilot| drop(self.tasks.spawn(fly(pilot))));
                 }
-                Event::TasksEnded { panicked }
             }
-            () = self.freed.nudged() => Event::SlotFreed,
-            () = self.evicted.nudged() => Event::Evicted,
+        }
+    }
+
+    fn reported(&mut self, reports: &[Report]) {
+        for Report { runs, pace } in reports {
+            if let Some(Pace { mean, waits }) = *pace {
+                self.pace = Pace { mean: (self.pace.mean + mean) / 2, waits };
+            }
+            let is_over = |run: &&Run| !run.goes_on && !run.entry.form.is_transactional();
+            self.plain_runs = self.plain_runs.saturating_sub(runs.iter().filter(is_over).count());
         }
     }
 }

@@ -5,11 +5,14 @@ mod call;
 mod context;
 mod executor;
 mod flight;
+mod pilot;
 mod run;
+mod runs;
 mod slot;
 mod task;
 mod tracked;
 mod transactional;
+mod watch;
 
 pub(super) use context::ExecContext;
 pub(super) use executor::{Event, Executor, ExecutorSetup};

@@ -1,121 +1,110 @@
-//! The runs of one task. Runs that end together are reported together.
-//!
-//! Every end of a task leads to reports of all its runs: their last records, a lapsed lease, a panic around a
-//! flight, a cancellation before the first poll. A report has the known outcomes, and lists all other records
-//! as untried or lost. No outcome is lost, and no lane stays marked as running.
+//! A task: takes runs one after another, and flies those that wait until they end.
 
-use std::{
-    mem::{replace, take},
-    sync::Arc,
-    task::Poll,
-};
+use std::{future::poll_fn, mem::replace, sync::Arc, task::Poll};
 
 use futures::{StreamExt, future::OptionFuture, stream::FuturesUnordered};
-use tokio::{sync::mpsc::UnboundedSender, time::Instant};
+use tokio::time::Instant;
 
-use super::{context::ExecContext, flight::Flight, run::run, slot::Slot};
-use crate::{
-    delivery::outcome::{Report, Run},
-    rules::pacing::Pace,
-    wake::offer_woken_task,
+use super::{
+    flight::Flight,
+    pilot::{Pilot, Share},
+    run::run,
+    runs::Taken,
 };
+use crate::{rules::pacing::Pace, wake::offer_woken_task};
 
 /// The most runs in one report, of those that have waited.
 const REPORTED_TOGETHER: usize = 32;
 
-/// The runs of one task. Dropping them reports all that were not reported.
-pub(super) struct Together {
-    /// Runs are pushed before the task starts. Each run stays in its place until it is reported: copies of a
-    /// run cost as much as a short handler.
-    runs: Vec<Run>,
-    /// The fence rows of the transactional runs, in the order of those. Taken one by one, each when its flight
-    /// begins.
-    slots: Vec<Slot>,
-    /// The sender for reports. Never changes.
-    done: UnboundedSender<Report>,
-}
-
-impl Together {
-    pub(super) fn new(done: UnboundedSender<Report>) -> Self {
-        Self { runs: Vec::new(), slots: Vec::new(), done }
-    }
-
-    /// Adds a run, with a fence row if it is transactional. `most` runs are expected in all.
-    pub(super) fn push(&mut self, run: Run, slot: Option<Slot>, most: usize) {
-        if self.runs.is_empty() {
-            self.runs.reserve_exact(most);
-        }
-        self.runs.push(run);
-        self.slots.extend(slot);
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.runs.len()
-    }
-}
-
-impl Drop for Together {
-    fn drop(&mut self) {
-        // Frees the fence rows before the report, because the report lets the next transactional runs start.
-        self.slots.clear();
-        let mut runs = take(&mut self.runs);
-        runs.retain(|run| run.goes_on);
-        if !runs.is_empty() {
-            runs.iter_mut().for_each(Run::end);
-            report(&self.done, runs, None);
-        }
-    }
-}
-
-fn report(done: &UnboundedSender<Report>, runs: Vec<Run>, pace: Option<Pace>) {
-    // The send fails only if the dispatcher is gone; then this task is about to be cancelled.
-    let _ = done.send(Report { runs, pace });
-}
-
-/// Runs all runs of a task concurrently. Each run is polled until it waits, before the next one begins.
-pub(super) async fn fly(mut together: Together, context: Arc<ExecContext>) {
-    let (began, count) = (Instant::now(), together.len() as u32);
-    let Together { runs, slots, done } = &mut together;
-    let mut slots = take(slots).into_iter();
-    let mut landed = Vec::with_capacity(runs.len());
-    let waiting = FuturesUnordered::new();
-    // A flight that ends at its first poll leaves its place on the heap to the next one.
-    let mut place = Box::pin(OptionFuture::from(None));
-    for run in runs.iter_mut() {
-        let slot = if run.entry.form.is_transactional() { slots.next() } else { None };
-        place.as_mut().set(Some(one(run, slot, &context, done)).into());
-        match futures::poll!(place.as_mut()) {
-            Poll::Ready(run) => landed.extend(run),
-            Poll::Pending => waiting.push(replace(&mut place, Box::pin(None.into()))),
-        }
-    }
-    let pace = Some(Pace { mean: began.elapsed() / count.max(1), waits: !waiting.is_empty() });
-    if waiting.is_empty() {
-        drop((waiting, place));
-        runs.iter_mut().for_each(Run::end);
-        return report(done, take(runs), pace);
-    }
-    report(done, landed.into_iter().map(Run::take).collect(), pace);
+/// Flies the runs that no other pilot has taken, concurrently. Each is polled until it waits, before the next one
+/// begins. Those that end together are reported together.
+pub(super) async fn fly(pilot: Arc<Pilot>) {
+    let waiting = pass(&pilot).await;
     let mut waiting = waiting.ready_chunks(REPORTED_TOGETHER);
     while !waiting.get_ref().is_empty() {
         // Flights that are ready again go on at once, and their calls may block this thread.
         offer_woken_task();
-        let landed = waiting.next().await.unwrap_or_default();
-        report(done, landed.into_iter().flatten().map(Run::take).collect(), None);
+        let landed = poll_fn(|context| {
+            pilot.busy(Instant::now());
+            let landed = waiting.poll_next_unpin(context);
+            pilot.idle();
+            landed
+        });
+        let landed = landed.await.unwrap_or_default().into_iter().flatten();
+        let runs: Vec<_> = landed.filter_map(Taken::land).collect();
+        if !runs.is_empty() {
+            pilot.runs.report(runs, None);
+        }
     }
 }
 
-async fn one<'a>(
-    of: &'a mut Run,
-    slot: Option<Slot>,
-    context: &'a ExecContext,
-    done: &'a UnboundedSender<Report>,
-) -> &'a mut Run {
-    let mut flight = Flight::new(of, slot, done);
-    let entry = flight.entry();
-    run(&mut flight, entry, context).await;
-    drop(flight);
-    of
+/// Takes one run after another. Returns those that wait.
+async fn pass(pilot: &Pilot) -> FuturesUnordered<Share> {
+    let mut pass = Pass::begin(pilot);
+    let waiting = FuturesUnordered::from_iter(pilot.shares());
+    // Given from flight to flight: a clone per run would be counted up and down.
+    let mut spare = None;
+    // A flight that ends at its first poll leaves its place on the heap to the next one.
+    let mut place = Box::pin(OptionFuture::from(None));
+    while let Some(at) = pass.take_next() {
+        let runs = spare.take().unwrap_or_else(|| Arc::clone(&pilot.runs));
+        place.as_mut().set(Some(one(Taken::new(runs, at))).into());
+        match futures::poll!(place.as_mut()) {
+            Poll::Ready(taken) => spare = taken.and_then(Taken::leave),
+            Poll::Pending => {
+                let waits = replace(&mut place, Box::pin(None.into()));
+                waiting.push(pilot.share(waits));
+                pass.waits = true;
+            }
+        }
+    }
+    waiting
+}
+
+/// Flies a run that was taken, to its end.
+pub(super) async fn one(taken: Taken) -> Taken {
+    if let Some((runs, at)) = taken.place()
+        && let Some((mut of, slot)) = runs.lock(at)
+    {
+        let mut flight = Flight::new(&mut of, slot, &runs.done);
+        let entry = flight.entry();
+        run(&mut flight, entry, &runs.context).await;
+    }
+    taken
+}
+
+/// The way of a pilot through the runs. It is over when it is dropped, also by a panic.
+struct Pass<'a> {
+    /// Never changes.
+    pilot: &'a Pilot,
+    /// Never changes.
+    began: Instant,
+    /// The number of runs that the pilot has taken. Raised by `take_next`.
+    taken: u32,
+    /// Whether one of them waits. Set by `pass`.
+    waits: bool,
+}
+
+impl<'a> Pass<'a> {
+    fn begin(pilot: &'a Pilot) -> Self {
+        let began = Instant::now();
+        pilot.busy(began);
+        Self { pilot, began, taken: 0, waits: false }
+    }
+
+    fn take_next(&mut self) -> Option<usize> {
+        let at = self.pilot.runs.take_next()?;
+        self.taken += 1;
+        Some(at)
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        let mean = self.began.elapsed().checked_div(self.taken);
+        self.pilot.runs.end(mean.map(|mean| Pace { mean, waits: self.waits }));
+        self.pilot.idle();
+    }
 }
 
 #[cfg(test)]
@@ -125,132 +114,209 @@ mod tests {
         time::Duration,
     };
 
-    use tokio::sync::mpsc::unbounded_channel;
+    use tokio::sync::{
+        Semaphore,
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    };
 
-    use super::*;
+    use super::{super::runs::Runs, *};
     use crate::{
-        delivery::{fixtures, outcome::Outcome},
+        delivery::{
+            fixtures,
+            outcome::{Outcome, Report, Run},
+        },
         handler::{BoxFuture, Call, Context, HandlerError, RecordTypes, Registration},
+        ownership::Ownership,
     };
 
     const LIMIT: Duration = Duration::from_secs(120);
 
-    /// Runs in a task that reports to `done`.
-    fn together(done: &UnboundedSender<Report>, runs: impl IntoIterator<Item = Run>) -> Together {
-        let mut together = Together::new(done.clone());
-        runs.into_iter().for_each(|run| together.push(run, None, 1));
-        together
+    /// The pilot of these runs. It reports to `done`.
+    fn pilot(
+        done: &UnboundedSender<Report>,
+        ownership: &Ownership,
+        of: impl IntoIterator<Item = Run>,
+    ) -> Arc<Pilot> {
+        let mut runs = Runs::new(Arc::new(fixtures::context(ownership)), done.clone());
+        of.into_iter().for_each(|run| runs.push(run, None, 1));
+        Arc::new(Pilot::new(Arc::new(runs)))
+    }
+
+    /// A run of one record, whose handler makes this call.
+    fn run_of(call: impl Call + 'static, ownership: &Ownership) -> Run {
+        let registry = fixtures::registry_of(Registration::single("h", RecordTypes::all(), call));
+        Run::new(Arc::clone(registry.entry("h", "t").unwrap()), fixtures::lanes(ownership, 1))
+    }
+
+    fn is_completed(run: &Run) -> bool {
+        !run.goes_on && matches!(run.lanes[0].items[0].1, Outcome::Completed)
+    }
+
+    /// The runs of the reports so far.
+    fn reported(reports: &mut UnboundedReceiver<Report>) -> Vec<Run> {
+        std::iter::from_fn(|| reports.try_recv().ok()).flat_map(|report| report.runs).collect()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_task_that_was_never_polled_gives_its_runs_back() {
         let (done, mut reports) = unbounded_channel();
         let ownership = fixtures::owning_all();
-        let context = Arc::new(fixtures::context(&ownership));
-        drop(fly(together(&done, [fixtures::run(&ownership, 1)]), context));
-        let report = reports.try_recv().unwrap();
-        assert!(matches!(report.runs[0].lanes[0].items[0].1, Outcome::Untried));
-        assert!(report.runs[0].lanes[0].over && !report.runs[0].goes_on);
+        drop(fly(pilot(&done, &ownership, [fixtures::run(&ownership, 1)])));
+        let runs = reported(&mut reports);
+        assert!(matches!(runs[0].lanes[0].items[0].1, Outcome::Untried));
+        assert!(runs[0].lanes[0].over && !runs[0].goes_on);
     }
 
-    /// A task ends while one run waits, another has landed and was reported, and a third has landed since.
+    /// A run has not begun, another one has ended, and a third was reported.
     #[tokio::test(start_paused = true)]
     async fn what_was_not_reported_is_reported_whatever_ends_the_task() {
         let (done, mut reports) = unbounded_channel();
         let ownership = fixtures::owning_all();
-        let [waiting, mut landed, mut reported] = [3, 2, 1].map(|count| fixtures::run(&ownership, count));
-        landed.lanes[0].end(Outcome::Completed);
-        reported.take();
-        drop(together(&done, [waiting, reported, landed]));
-        let report = reports.try_recv().unwrap();
-        assert!(report.runs.iter().all(|run| !run.goes_on));
-        let counts: Vec<usize> = report.runs.iter().map(|run| run.lanes[0].items.len()).collect();
+        let [fresh, mut ended, mut told] = [3, 2, 1].map(|count| fixtures::run(&ownership, count));
+        ended.lanes[0].end(Outcome::Completed);
+        told.take();
+        drop(pilot(&done, &ownership, [fresh, told, ended]));
+        let runs = reported(&mut reports);
+        assert!(runs.iter().all(|run| !run.goes_on));
+        let counts: Vec<usize> = runs.iter().map(|run| run.lanes[0].items.len()).collect();
         assert_eq!(counts, [3, 2]);
-        assert!(matches!(report.runs[1].lanes[0].items[0].1, Outcome::Completed));
-        drop(together(&done, []));
+        assert!(matches!(runs[1].lanes[0].items[0].1, Outcome::Completed));
+        drop(pilot(&done, &ownership, []));
         assert!(reports.try_recv().is_err(), "there is nothing to report");
     }
 
-    /// The first report has the mean time of a flight.
+    /// The report has the mean time of a flight.
     #[tokio::test]
-    async fn flights_that_land_together_are_reported_together() {
+    async fn flights_that_end_at_once_are_reported_together() {
         let (done, mut reports) = unbounded_channel();
         let ownership = fixtures::owning_all();
-        let context = Arc::new(fixtures::context(&ownership));
         let runs = [(); 3].map(|()| fixtures::run(&ownership, 1));
         let began = Instant::now();
-        fly(together(&done, runs), context).await;
+        fly(pilot(&done, &ownership, runs)).await;
         let took = began.elapsed();
-        let first = reports.try_recv().unwrap();
-        assert_eq!(first.runs.len(), 3);
+        let report = reports.try_recv().unwrap();
+        assert!(report.runs.len() == 3 && report.runs.iter().all(is_completed));
         assert!(
-            first.pace.is_some_and(|pace| !pace.mean.is_zero() && pace.mean * 3 <= took && !pace.waits),
+            report.pace.is_some_and(|pace| !pace.mean.is_zero() && pace.mean * 3 <= took && !pace.waits),
             "{:?}",
-            first.pace
+            report.pace
         );
-        assert!(first.runs.iter().all(|landed| matches!(landed.lanes[0].items[0].1, Outcome::Completed)));
         assert!(reports.try_recv().is_err());
     }
 
-    /// A handler that waits.
-    struct Waits;
+    /// A handler that waits for a permit.
+    struct Waits(Arc<Semaphore>);
 
     impl Call for Waits {
         fn call<'a>(&'a self, _: Context<'a>) -> BoxFuture<'a, Result<(), HandlerError>> {
             Box::pin(async {
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                self.0.acquire().await.unwrap().forget();
                 Ok(())
             })
         }
     }
 
+    /// Its end is reported, or that its call was cut off.
     #[tokio::test(start_paused = true)]
-    async fn a_flight_that_waits_lands_later_and_its_wait_is_reported() {
-        let (done, mut reports) = unbounded_channel();
-        let ownership = fixtures::owning_all();
-        let context = Arc::new(fixtures::context(&ownership));
-        let registry = fixtures::registry_of(Registration::single("h", RecordTypes::all(), Waits));
-        let entry = Arc::clone(registry.entry("h", "t").unwrap());
-        let run = Run::new(entry, fixtures::lanes(&ownership, 1));
-        fly(together(&done, [run]), context).await;
-        let [first, second] = [(); 2].map(|()| reports.try_recv().unwrap());
-        assert!(first.runs.is_empty() && first.pace.is_some_and(|pace| pace.waits));
-        assert!(matches!(second.runs[0].lanes[0].items[0].1, Outcome::Completed) && second.pace.is_none());
+    async fn a_flight_that_waits_ends_later_and_its_wait_is_reported() {
+        for ends in [true, false] {
+            let (done, mut reports) = unbounded_channel();
+            let (ownership, permits) = (fixtures::owning_all(), Arc::new(Semaphore::new(0)));
+            let runs = [run_of(Waits(Arc::clone(&permits)), &ownership), fixtures::run(&ownership, 1)];
+            let task = tokio::spawn(fly(pilot(&done, &ownership, runs)));
+            let first = reports.recv().await.unwrap();
+            assert!(first.runs.len() == 1 && first.runs.iter().all(is_completed));
+            assert!(first.pace.is_some_and(|pace| pace.waits) && reports.try_recv().is_err());
+            match ends {
+                true => permits.add_permits(1),
+                false => task.abort(),
+            }
+            assert_eq!(task.await.is_ok(), ends);
+            let last = reports.try_recv().unwrap();
+            assert!(last.pace.is_none() && reports.try_recv().is_err());
+            assert!(last.runs.len() == 1 && !last.runs[0].goes_on && is_completed(&last.runs[0]) == ends);
+            assert_eq!(matches!(last.runs[0].lanes[0].items[0].1, Outcome::Lost), !ends);
+        }
     }
 
-    /// A handler that waits, but is ready again after the first report, and then blocks its thread until it is told
-    /// to go on.
-    struct Blocks(Mutex<mpsc::Receiver<()>>);
+    /// A handler that waits if it is to, and then blocks its thread until it is told to go on.
+    struct Blocks {
+        waits: bool,
+        begins: mpsc::Sender<()>,
+        told: Mutex<mpsc::Receiver<()>>,
+    }
 
     impl Call for Blocks {
         fn call<'a>(&'a self, _: Context<'a>) -> BoxFuture<'a, Result<(), HandlerError>> {
             Box::pin(async {
-                // A flight polls its call twice before the report.
-                tokio::task::yield_now().await;
-                tokio::task::yield_now().await;
-                self.0.lock().unwrap().recv_timeout(LIMIT).map_err(HandlerError::new)
+                if self.waits {
+                    // A flight polls its call twice before it waits.
+                    tokio::task::yield_now().await;
+                    tokio::task::yield_now().await;
+                }
+                self.begins.send(()).unwrap();
+                self.told.lock().unwrap().recv_timeout(LIMIT).map_err(HandlerError::new)
             })
         }
     }
 
-    /// The handler is told once the first report has been read.
+    /// Of five runs, the third blocks its thread, and the second and the last wait for permits. Returns the runs that
+    /// are reported before it may go on, and those after. `meanwhile` happens while it blocks.
+    async fn held_up(
+        waits: bool,
+        meanwhile: impl AsyncFnOnce(Arc<Pilot>, Arc<Semaphore>),
+    ) -> (Vec<Run>, Vec<Run>) {
+        let ((done, mut reports), (tells, told), (begins, begun)) =
+            (unbounded_channel(), mpsc::channel(), mpsc::channel());
+        let ownership = fixtures::owning_all();
+        let blocks = run_of(Blocks { waits, begins, told: Mutex::new(told) }, &ownership);
+        let [a, d] = [(); 2].map(|()| fixtures::run(&ownership, 1));
+        let permits = Arc::new(Semaphore::new(0));
+        let [b, e] = [(); 2].map(|()| run_of(Waits(Arc::clone(&permits)), &ownership));
+        let pilot = pilot(&done, &ownership, [a, b, blocks, d, e]);
+        let task = tokio::spawn(fly(Arc::clone(&pilot)));
+        begun.recv_timeout(LIMIT).unwrap();
+        meanwhile(pilot, permits).await;
+        let before = reported(&mut reports);
+        tells.send(()).unwrap();
+        task.await.unwrap();
+        let after = reported(&mut reports);
+        assert_eq!((ownership.permits_out(), before.len() + after.len()), (5, 5), "the reports have them");
+        (before, after)
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_report_is_read_although_a_call_after_it_blocks_the_thread() {
-        let ((done, mut reports), (tells, told)) = (unbounded_channel(), mpsc::channel());
-        let registry =
-            fixtures::registry_of(Registration::single("h", RecordTypes::all(), Blocks(told.into())));
-        let (entry, ownership) = (Arc::clone(registry.entry("h", "t").unwrap()), fixtures::owning_all());
-        let (begins, begun) = tokio::sync::oneshot::channel();
-        let reads = tokio::spawn(async move {
-            begins.send(()).unwrap();
-            reports.recv().await.unwrap();
-            tells.send(()).unwrap();
-            reports.recv().await.unwrap()
-        });
-        begun.await.unwrap();
-        let run = Run::new(entry, fixtures::lanes(&ownership, 1));
-        tokio::spawn(fly(together(&done, [run]), Arc::new(fixtures::context(&ownership)))).await.unwrap();
-        let last = tokio::time::timeout(LIMIT, reads).await.unwrap().unwrap();
-        assert!(matches!(last.runs[0].lanes[0].items[0].1, Outcome::Completed));
+    async fn another_pilot_takes_over_all_but_the_call_that_blocks() {
+        for waits in [false, true] {
+            let relieve = async |pilot: Arc<Pilot>, permits: Arc<Semaphore>| {
+                permits.add_permits(2);
+                fly(Arc::new(pilot.relieved())).await;
+            };
+            let (before, after) = held_up(waits, relieve).await;
+            assert!(before.len() == 4 && before.iter().all(is_completed), "waits: {waits}");
+            assert!(after.iter().all(is_completed));
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_cancellation_reports_all_but_the_call_that_blocks() {
+        for (waits, outcomes) in [
+            (false, ["completed", "lost", "untried", "untried"]),
+            (true, ["completed", "completed", "lost", "lost"]),
+        ] {
+            let (before, after) = held_up(waits, async |pilot: Arc<Pilot>, _| drop(pilot.cancel())).await;
+            let mut words: Vec<_> = before
+                .iter()
+                .map(|run| match run.lanes[0].items[0].1 {
+                    Outcome::Completed => "completed",
+                    Outcome::Untried => "untried",
+                    Outcome::Lost => "lost",
+                    _ => "other",
+                })
+                .collect();
+            words.sort_unstable();
+            assert_eq!(words, outcomes, "waits: {waits}");
+            assert!(after.len() == 1 && after.iter().all(is_completed));
+        }
     }
 }

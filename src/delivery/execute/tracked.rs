@@ -5,7 +5,8 @@ use std::{future::Future, sync::Arc};
 
 use super::{
     context::ExecContext,
-    task::{Together, fly},
+    runs::{Runs, Taken},
+    task::one,
 };
 use crate::{
     delivery::{ERROR_PAUSE, outcome::Run},
@@ -28,17 +29,16 @@ pub(super) fn to_track(run: &Run) -> Option<(RecordId, Partition)> {
 /// Writes the beginning of the call, runs it, and deletes that entry. If the write fails, the run stays
 /// untried.
 pub(super) async fn fly_tracked(
-    together: Together,
+    runs: Arc<Runs>,
     (record, partition): (RecordId, Partition),
     (store, me): (Arc<dyn Store>, InstanceId),
-    context: Arc<ExecContext>,
 ) {
-    if !tell(store.track_call(me, partition, record), &context).await {
+    if !tell(store.track_call(me, partition, record), &runs.context).await {
         // An untried run is ready again at once, so this task waits first.
         return tokio::time::sleep(ERROR_PAUSE).await;
     }
-    fly(together, Arc::clone(&context)).await;
-    tell(store.end_tracking(record), &context).await;
+    drop(one(Taken::new(Arc::clone(&runs), 0)).await);
+    tell(store.end_tracking(record), &runs.context).await;
 }
 
 /// Awaits a call of the store. Returns whether it succeeded; a failure becomes a signal.
@@ -74,10 +74,11 @@ mod tests {
             });
             let (done, mut reports) = unbounded_channel();
             let entry = Arc::clone(registry.entry("h", "t").unwrap());
-            let (mut together, of) = (Together::new(done), (1, Partition::of("a")));
-            together.push(Run::new(entry, fixtures::lanes(&ownership, 1)), None, 1);
+            let context = Arc::new(fixtures::context(&ownership));
+            let (mut runs, of) = (Runs::new(context, done), (1, Partition::of("a")));
+            runs.push(Run::new(entry, fixtures::lanes(&ownership, 1)), None, 1);
             let (writer, began) = ((fixtures::store(&pool), InstanceId::generate()), Instant::now());
-            fly_tracked(together, of, writer, Arc::new(fixtures::context(&ownership))).await;
+            fly_tracked(Arc::new(runs), of, writer).await;
             assert_eq!(calls.load(Ordering::Relaxed), called);
             let untried = matches!(reports.try_recv().unwrap().runs[0].lanes[0].items[0].1, Outcome::Untried);
             assert_eq!((untried, began.elapsed() >= ERROR_PAUSE), (called == 0, called == 0));
