@@ -309,7 +309,7 @@ impl<DB: Database> OutboxBuilder<DB> {
             store: Arc::clone(&store),
             named: DB::names_statements(&pool),
         };
-        let observers = Observers(Arc::new(observers));
+        let observers = Observers::new(observers);
         let notifier = store.notifier().filter(|_| config.database.notifications);
         let owned = Owned::default();
         // In claimed mode no process owns a partition, so every process is notified.

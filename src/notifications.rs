@@ -13,7 +13,7 @@ use crate::{
     store::{ErrorClass, Notifier, StoreError},
     telemetry::{Observers, Signal},
     vitals::ListenState,
-    wake::Wake,
+    wake::{Wake, unhindered},
 };
 
 /// The shortest time between two notifications of a process. Commits within it share one notification.
@@ -46,7 +46,7 @@ impl Announcer {
     pub(crate) fn start(notifier: Arc<dyn Notifier>, owned: Owned, observers: Observers) -> Option<Self> {
         let runtime = tokio::runtime::Handle::try_current().ok()?;
         let (committed, mut commits) = watch::channel(());
-        runtime.spawn(async move {
+        runtime.spawn(unhindered(async move {
             let mut absence = Absence::default();
             loop {
                 match tokio::time::timeout(UNUSED_FOR, commits.changed()).await {
@@ -63,7 +63,7 @@ impl Announcer {
                 };
                 tokio::time::sleep(pause).await;
             }
-        });
+        }));
         Some(Self { committed, owned })
     }
 
@@ -228,7 +228,7 @@ mod tests {
     async fn who_cannot_listen_or_notify_says_so_once() {
         let (told, refusing, state) =
             (Arc::new(Told::default()), Arc::new(Refusing::default()), ListenState::default());
-        let observers = Observers(Arc::new(vec![told.clone()]));
+        let observers = Observers::new(vec![told.clone()]);
         let wake = Wake::default();
         let listening = listen(&*refusing, &wake, &state, &observers);
         assert!(tokio::time::timeout(5 * LONG_PAUSE, listening).await.is_err(), "it tries again for ever");

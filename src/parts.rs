@@ -2,7 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::watch,
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -59,6 +63,10 @@ pub(crate) struct WorkerParts {
 impl<DB: Database> Parts<DB> {
     /// The parts of workers, and what controls the workers.
     pub(crate) fn for_workers(&self) -> (WorkerParts, Controls) {
+        // What runs in paused time, which only a runtime of one thread has, is repeatable without threads only.
+        if self.store.own_thread() || Handle::current().runtime_flavor() != RuntimeFlavor::CurrentThread {
+            self.observers.separate();
+        }
         let (stop, stopped) = watch::channel(false);
         let (announce, instance) = watch::channel(InstanceId::generate());
         let parts = WorkerParts {

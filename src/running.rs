@@ -12,6 +12,7 @@ use crate::{
     telemetry::{Observers, Signal},
     ticker::Ticker,
     unwind::outlived,
+    wake::unhindered,
 };
 
 /// The result of a shutdown.
@@ -103,10 +104,12 @@ impl Running {
         };
         let (told, who) = (observers.clone(), instance.clone());
         let task = tokio::spawn(async move {
-            let reason = outlived(work).await.unwrap_or_else(|error| Finished::Panicked { error });
+            let reason =
+                outlived(unhindered(work)).await.unwrap_or_else(|error| Finished::Panicked { error });
             if let Finished::Panicked { error } | Finished::NoThread { error } = &reason {
                 told.emit(Signal::WorkersDied { instance: *who.borrow(), error: error.clone() });
             }
+            told.flush().await;
             tell.send_replace(Some(reason));
         });
         Self { observers, stop, task, finished, instance, owned, poll_interval }
@@ -196,6 +199,8 @@ impl Drop for Running {
         if !self.task.is_finished() {
             self.task.abort();
             self.observers.emit(Signal::WorkersDropped { instance: self.instance() });
+            // The process may end next.
+            self.observers.flush_blocking();
         }
     }
 }

@@ -107,6 +107,8 @@ impl Worker {
             }
         };
         self.parts.observers.emit(Signal::Joined { instance: me });
+        // Observers know the id before the first call of a handler.
+        self.parts.observers.flush().await;
         if let Some(joined) = joined.take() {
             let _ = joined.send(Ok(()));
         }

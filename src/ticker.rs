@@ -10,7 +10,6 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread,
@@ -21,6 +20,10 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// The longest time for which a handler that blocks its thread keeps idle threads of its runtime asleep.
 const TICK: Duration = Duration::from_millis(250);
+
+/// If all threads of the runtime block, the tasks must not pile up. One task that waits is no sign of that: a thread
+/// may have taken it into its queue just before it blocked.
+const MOST_WAITING: usize = 8;
 
 /// The thread needs little more than its loop.
 const STACK_BYTES: usize = 128 * 1024;
@@ -49,12 +52,11 @@ impl Ticker {
 }
 
 fn tick(runtime: &Handle, ended: &Receiver<Infallible>) {
-    // If all threads of the runtime block, the tasks must not pile up.
-    let taken = Arc::new(AtomicBool::new(true));
+    let waiting = Arc::new(());
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(TICK) {
-        if taken.swap(false, SeqCst) {
-            let taken = Arc::clone(&taken);
-            runtime.spawn(async move { taken.store(true, SeqCst) });
+        if Arc::strong_count(&waiting) <= MOST_WAITING {
+            let waits = Arc::clone(&waiting);
+            runtime.spawn(async move { drop(waits) });
         }
     }
 }

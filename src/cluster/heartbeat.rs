@@ -19,7 +19,7 @@ use crate::{
     store::Store,
     telemetry::{Observers, Signal},
     vitals::Vitals,
-    wake::Wake,
+    wake::{Wake, unhindered},
 };
 
 /// After a failed beat, the pause is the interval divided by this number.
@@ -101,7 +101,7 @@ impl Heartbeat {
             views: snapshots,
         };
         if !store.own_thread() {
-            return Ok(Self { stop, task: Some(tokio::spawn(task.run(stopped))), views });
+            return Ok(Self { stop, task: Some(tokio::spawn(unhindered(task.run(stopped)))), views });
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new()

@@ -390,7 +390,7 @@ mod tests {
                 gap_limit: config.gap_limit(),
                 config,
                 ownership: Ownership::new(Clock::pausable()),
-                observers: Observers(Arc::new(vec![Arc::new(NotesLost(Arc::clone(&lost)))])),
+                observers: Observers::new(vec![Arc::new(NotesLost(Arc::clone(&lost)))]),
                 draining: watch::channel(false).1,
                 drained: watch::Sender::new(false),
                 views: watch::channel(None).1,

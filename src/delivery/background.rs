@@ -4,13 +4,15 @@ use std::future::{Future, pending};
 
 use tokio::task::JoinHandle;
 
+use crate::wake::unhindered;
+
 /// Work in a task of its own, so that decoding and encoding do not block a dispatcher. Dropping the task
 /// cancels it.
 pub(super) struct Task<T>(JoinHandle<T>);
 
 impl<T: Send + 'static> Task<T> {
     pub(super) fn start(work: impl Future<Output = T> + Send + 'static) -> Self {
-        Self(tokio::spawn(work))
+        Self(tokio::spawn(unhindered(work)))
     }
 }
 

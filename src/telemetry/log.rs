@@ -60,6 +60,9 @@ impl Observer for LogObserver {
             Signal::WorkersDied { instance, error } => tracing::error!(
                 target: "keylane", %instance, error, "[ALERT] the workers have ended; this process delivers nothing more"
             ),
+            Signal::SignalsDropped { signals } => tracing::warn!(
+                target: "keylane", signals, "an observer blocks or is too slow; signals were dropped for it"
+            ),
             Signal::ShutdownForced { records } => {
                 tracing::warn!(target: "keylane", records, "shutdown timeout: cancelled what was in flight");
             }

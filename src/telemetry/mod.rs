@@ -4,21 +4,22 @@
 //! A payload never appears in a signal. A key appears only in a lane, which the log writes without the key.
 //! The text of a handler's error comes from the handler.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::time::Duration;
 
 use uuid::Uuid;
 
 mod log;
+mod observers;
 mod outage;
 
 pub use log::LogObserver;
+pub(crate) use observers::Observers;
 
 use crate::{
     instance::InstanceId,
     name::Name,
     partition::{Partition, PartitionSet},
     record::{Lane, RecordId},
-    unwind::caught,
 };
 
 /// An event of the workers.
@@ -226,6 +227,12 @@ pub enum Signal {
         /// The cause.
         error: String,
     },
+    /// Another observer blocks or is too slow: its limit of waiting signals is reached. The signal comes at the
+    /// first dropped signal, and whenever the number has doubled.
+    SignalsDropped {
+        /// The number of signals that were dropped for the other observer.
+        signals: u64,
+    },
     /// Handlers have not ended within the shutdown timeout and were cancelled.
     ShutdownForced {
         /// The number of records still in flight.
@@ -233,8 +240,16 @@ pub enum Signal {
     },
 }
 
-/// Observes signals. The workers call it on their own tasks: be quick and never block. A panic is caught and
-/// logged, and the workers and the other observers go on.
+/// Observes signals. While the workers run, each observer is called from a thread of its own, within their
+/// runtime, for one signal after another: a signal arrives a moment after its cause. A panic is caught and logged.
+///
+/// An observer that blocks its thread holds up only itself. Up to 16,384 signals wait for it, and further ones are
+/// dropped for it ([`Signal::SignalsDropped`]). [`Signal::Joined`] comes before the first call of a handler, and
+/// [`Running::shutdown`](crate::Running::shutdown) and a drop of [`Running`](crate::Running) wait for the last signal,
+/// unless an observer takes longer than 5 s.
+///
+/// The memory store on a runtime of one thread, whose time can be paused in tests, calls observers from the tasks of
+/// the workers.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -255,25 +270,4 @@ pub enum Signal {
 pub trait Observer: Send + Sync + 'static {
     /// Called once per signal.
     fn on(&self, signal: &Signal);
-}
-
-/// The observers of one outbox.
-#[derive(Clone, Default)]
-pub(crate) struct Observers(pub(crate) Arc<Vec<Arc<dyn Observer>>>);
-
-impl Observers {
-    pub(crate) fn emit(&self, signal: Signal) {
-        for observer in self.0.iter() {
-            if caught(|| observer.on(&signal)).is_err() {
-                // The log is one of the observers, so writing to the log may panic as well.
-                let _ = caught(|| tracing::error!(target: "keylane", "an observer panicked at a signal"));
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Observers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Observers({})", self.0.len())
-    }
 }

@@ -136,6 +136,31 @@ pub(crate) async fn an_observer_that_panics_stops_nothing<T: User>(stage: &Stage
     );
 }
 
+/// Blocks its thread at the first signal until the sender is dropped.
+struct Stuck(Mutex<mpsc::Receiver<()>>);
+
+impl Observer for Stuck {
+    fn on(&self, _: &Signal) {
+        let _ = self.0.lock().unwrap().recv();
+    }
+}
+
+pub(crate) async fn an_observer_that_blocks_stops_nothing<T: User>(stage: &Stage<T>) {
+    let (ledger, (release, released)) = (Ledger::default(), mpsc::channel());
+    let builder = stage.builder().await.observer(Stuck(Mutex::new(released)));
+    let outbox = builder.handlers([ledger.keeper("bookkeeper")]).build().await.unwrap();
+    let running = outbox.start().await.unwrap();
+    for number in 1..=3 {
+        stage.schedule(&outbox, &[placed("order-1", number)]).await;
+        ledger.until_done(number as usize).await;
+    }
+    until_empty(&outbox).await;
+    let settled = |signal: &Signal| matches!(signal, Signal::Settled { .. });
+    stage.signals.at_least(1, "outcomes, told to the other observer", settled).await;
+    assert!(running.shutdown().await.graceful);
+    drop(release);
+}
+
 /// A handler that ends its first call of each key at once, and waits for a permit in later calls.
 fn slow_after_one(ledger: &Ledger, go_on: &Arc<Notify>) -> Registration {
     let (ledger, go_on) = (ledger.clone(), Arc::clone(go_on));

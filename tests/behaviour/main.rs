@@ -222,6 +222,7 @@ macro_rules! everywhere {
                 a_failed_record_is_told_with_all_that_finds_it
             }
             hostile {
+                an_observer_that_blocks_stops_nothing
                 a_handler_that_waits_and_blocks_stops_its_own_lane_only
                 a_handler_that_blocks_among_short_calls_stops_its_own_lane_only
                 a_handler_that_is_slow_and_blocks_stops_its_own_lane_only

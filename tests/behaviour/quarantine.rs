@@ -35,6 +35,8 @@ pub(crate) async fn a_record_in_a_wrong_partition_is_set_aside<T: User + SqlTarg
     ledger.until_done(3).await;
     until_count(&outbox, Status::Failed, 2).await;
     until_count(&outbox, Status::Pending, 0).await;
+    let quarantined = |signal: &Signal| matches!(signal, Signal::Quarantined { .. });
+    stage.signals.at_least(2, "records set aside", quarantined).await;
     let told = stage.signals.picked(|signal| match signal {
         Signal::Quarantined { record, partition, belongs } => Some((*record, *partition, *belongs)),
         _ => None,

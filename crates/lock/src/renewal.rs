@@ -58,7 +58,10 @@ impl<DB: LockDatabase> Shared<DB> {
         tracked.trusts.insert(ticket.to_owned(), trust);
         // The task may have ended with its runtime.
         if tracked.task.as_ref().is_none_or(AbortHandle::is_finished) {
-            tracked.task = Some(tokio::spawn(keep(Arc::downgrade(self))).abort_handle());
+            // Without the budget of tokio: the wake-up of a task that has used it up stays on its thread, which a
+            // holder may block. Each renewal waits for the database, so the task keeps no thread from others.
+            let renewals = tokio::task::unconstrained(keep(Arc::downgrade(self)));
+            tracked.task = Some(tokio::spawn(renewals).abort_handle());
         }
     }
 

@@ -271,7 +271,7 @@ mod tests {
     async fn ends_after(failures: u32, end: Result<(), HandlerError>) -> (Outcome, Vec<&'static str>) {
         let (ownership, done) = (fixtures::owning_all(), unbounded_channel().0);
         let log = Arc::new(SignalLog::default());
-        let observers = Observers(Arc::new(vec![Arc::<SignalLog>::clone(&log)]));
+        let observers = Observers::new(vec![Arc::<SignalLog>::clone(&log)]);
         let context = ExecContext { observers, ..fixtures::context(&ownership) };
         let entry = fixtures::entry();
         let mut run = fixtures::run(&ownership, 1);
@@ -307,7 +307,7 @@ mod tests {
     async fn while_away(age: Duration, limit: u64, calls: &[u64]) -> Vec<(&'static str, Vec<&'static str>)> {
         let (ownership, done) = (fixtures::owning_all(), unbounded_channel().0);
         let log = Arc::new(SignalLog::default());
-        let observers = Observers(Arc::new(vec![Arc::<SignalLog>::clone(&log)]));
+        let observers = Observers::new(vec![Arc::<SignalLog>::clone(&log)]);
         let context = ExecContext { observers, ..fixtures::context(&ownership) };
         let mut entry = fixtures::entry();
         let policy = &mut Arc::get_mut(&mut entry).unwrap().retry;

@@ -24,7 +24,7 @@ use crate::{
     instance::InstanceId,
     rules::pacing::{self, Pace},
     store::{FenceRow, Store, StoreError},
-    wake::Wake,
+    wake::{Wake, unhindered},
 };
 
 /// The most reports that one receive takes.
@@ -136,7 +136,7 @@ impl Executor {
             let mut alone = self.no_runs();
             alone.push(run, slot, 1);
             let store = (Arc::clone(&self.store), self.instance);
-            self.tasks.spawn(fly_tracked(Arc::new(alone), record, store));
+            self.tasks.spawn(unhindered(fly_tracked(Arc::new(alone), record, store)));
             return;
         }
         let share = pacing::runs_per_task(self.pace);
@@ -161,9 +161,9 @@ impl Executor {
         F: Future<Output = Result<(), StoreError>> + Send + 'static,
     {
         let (call, context) = (call(Arc::clone(&self.store)), Arc::clone(&self.context));
-        self.tasks.spawn(async move {
+        self.tasks.spawn(unhindered(async move {
             tell(call, &context).await;
-        });
+        }));
     }
 
     /// Cancels all runs. One whose call blocks its thread ends when the call returns.

@@ -11,7 +11,7 @@ use crate::{
     handler::HandlerError,
     store::{ErrorClass, FenceRow, Resolution, Store, StoreError, Transacted as Ran, TransactionalRun, Work},
     telemetry::Observers,
-    wake::Wake,
+    wake::{Wake, unhindered},
 };
 
 /// The most tries of a transaction that conflicts with others, and the pause before the second try. Each
@@ -166,12 +166,12 @@ impl Drop for Slot {
         // A call can be cut off only inside a runtime.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let mut slot = Self { pool: Arc::clone(&self.pool), fence: self.fence, in_doubt: false };
-            runtime.spawn(async move {
+            runtime.spawn(unhindered(async move {
                 slot.resolve().await;
                 let pool = Arc::clone(&slot.pool);
                 drop(slot);
                 pool.freed.nudge();
-            });
+            }));
         }
     }
 }

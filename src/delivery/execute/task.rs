@@ -11,7 +11,10 @@ use super::{
     run::run,
     runs::Taken,
 };
-use crate::{rules::pacing::Pace, wake::offer_woken_task};
+use crate::{
+    rules::pacing::Pace,
+    wake::{offer_woken_task, unhindered},
+};
 
 /// The most runs in one report, of those that have waited.
 const REPORTED_TOGETHER: usize = 32;
@@ -19,7 +22,11 @@ const REPORTED_TOGETHER: usize = 32;
 /// Flies the runs that no other pilot has taken, concurrently. Each is polled until it waits, before the next one
 /// begins. Those that end together are reported together.
 pub(super) async fn fly(pilot: Arc<Pilot>) {
-    let waiting = pass(&pilot).await;
+    unhindered(fly_all(&pilot)).await;
+}
+
+async fn fly_all(pilot: &Pilot) {
+    let waiting = pass(pilot).await;
     let mut waiting = waiting.ready_chunks(REPORTED_TOGETHER);
     while !waiting.get_ref().is_empty() {
         // Flights that are ready again go on at once, and their calls may block this thread.
@@ -68,7 +75,8 @@ pub(super) async fn one(taken: Taken) -> Taken {
     {
         let mut flight = Flight::new(&mut of, slot, &runs.done);
         let entry = flight.entry();
-        run(&mut flight, entry, &runs.context).await;
+        // A flight that waits beside others is woken by itself.
+        unhindered(run(&mut flight, entry, &runs.context)).await;
     }
     taken
 }

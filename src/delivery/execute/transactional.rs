@@ -222,7 +222,7 @@ mod tests {
     ) -> (Told, Vec<&'static str>) {
         let (ownership, signals) = (fixtures::owning_all(), Arc::new(Signals::default()));
         let lanes = vec![items(&ownership, "a", &[1]), items(&ownership, "b", &[2])];
-        let observers = Observers(Arc::new(vec![Arc::<Signals>::clone(&signals)]));
+        let observers = Observers::new(vec![Arc::<Signals>::clone(&signals)]);
         let context = ExecContext { observers, ..fixtures::context(&ownership) };
         let told = run_that(true, &context, lanes, end).await;
         (told, std::mem::take(&mut *signals.0.lock().unwrap()))

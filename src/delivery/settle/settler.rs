@@ -197,7 +197,7 @@ mod tests {
         let (store, me, told) = (fixtures::store(pool), InstanceId::generate(), Arc::new(Told::default()));
         let (name, version) = (String::new(), String::new());
         store.join(&NewInstance { id: me, name, version, fence_rows: 1 + SPARE_ROWS }).await.unwrap();
-        let observers = Observers(Arc::new(vec![Arc::<Told>::clone(&told)]));
+        let observers = Observers::new(vec![Arc::<Told>::clone(&told)]);
         (Settler::new(store, observers, FenceRow::of_settler(me, Server::default())), told)
     }
 

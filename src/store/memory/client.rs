@@ -9,7 +9,10 @@ use super::{
     journal::Written,
     state::{Data, Shared},
 };
-use crate::store::{ErrorClass, StoreError};
+use crate::{
+    store::{ErrorClass, StoreError},
+    wake::yield_to_others,
+};
 
 /// The conditions that a simulation sets for the calls of one client. The clients of one database can have
 /// different conditions.
@@ -72,7 +75,7 @@ impl Client {
     pub(super) async fn set_out(&self, name: &'static str) -> Passage {
         // A call of a database lets other tasks run meanwhile. So must this call, or a poll loop would never
         // yield.
-        tokio::task::yield_now().await;
+        yield_to_others().await;
         let mut passage = self.conditions.as_ref().map_or_else(Passage::default, |met| met.meet(name));
         wait(passage.before).await;
         passage.fault = passage.fault.or_else(|| self.shared.faults.next(name));
