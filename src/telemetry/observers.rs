@@ -6,16 +6,23 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+            fence,
+        },
         mpsc::channel,
     },
-    thread,
+    thread::{self, Thread},
     time::Duration,
 };
 
 use tokio::{
     runtime::Handle,
-    sync::mpsc::{self, error::TrySendError},
+    sync::mpsc::{
+        self,
+        error::{TryRecvError, TrySendError},
+    },
 };
 
 use super::{Observer, Signal};
@@ -27,6 +34,12 @@ const LONGEST_QUEUE: usize = 16_384;
 /// How long the workers wait at most until the observers have got a signal.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// While signals come, a thread looks for them so often. To wake it for each signal would take up to 0.1 ms of the
+/// delivery of a record (two cores, `bench latency`).
+const LOOK: Duration = Duration::from_millis(5);
+/// After these many looks for nothing, the thread sleeps until the next signal wakes it.
+const LOOKS: u32 = 10;
+
 /// The observers of one outbox.
 #[derive(Clone, Default)]
 pub(crate) struct Observers(Arc<Vec<Outlet>>);
@@ -35,9 +48,18 @@ pub(crate) struct Observers(Arc<Vec<Outlet>>);
 struct Outlet {
     observer: Arc<dyn Observer>,
     /// The queue of the observer's thread. Set anew by each `separate`, which ends the thread before.
-    queue: Mutex<Option<mpsc::Sender<Entry>>>,
+    queue: Mutex<Option<Queue>>,
     /// The number of signals that were dropped because the queue was full. Counted by `push`.
     dropped: AtomicU64,
+}
+
+/// The way to an observer's thread. Dropping it ends the thread, after the entries that wait.
+struct Queue {
+    /// Taken by the drop.
+    entries: Option<mpsc::Sender<Entry>>,
+    thread: Thread,
+    /// Whether the thread sleeps until it is woken. Set by the thread, cleared by whoever wakes it.
+    asleep: Arc<AtomicBool>,
 }
 
 /// An entry of an observer's queue.
@@ -90,28 +112,31 @@ impl Observers {
     fn mark(&self, mark: impl Clone + Send + 'static) {
         for outlet in self.0.iter() {
             if let Some(queue) = &*outlet.queue() {
-                let _ = queue.try_send(Entry::Mark(Box::new(mark.clone())));
+                let _ = queue.push(Entry::Mark(Box::new(mark.clone())));
             }
         }
     }
 }
 
 impl Outlet {
-    fn queue(&self) -> MutexGuard<'_, Option<mpsc::Sender<Entry>>> {
+    fn queue(&self) -> MutexGuard<'_, Option<Queue>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn separate(&self, longest_queue: usize) {
         let (observer, runtime) = (Arc::clone(&self.observer), Handle::current());
-        let (sender, queue) = mpsc::channel(longest_queue);
+        let (sender, entries) = mpsc::channel(longest_queue);
+        let asleep = Arc::new(AtomicBool::new(false));
+        let sleeps = Arc::clone(&asleep);
         let builder = thread::Builder::new().name("keylane-observer".to_owned());
-        let started = builder.spawn(move || call_for_each(&*observer, &runtime, queue));
-        *self.queue() = started.is_ok().then_some(sender);
+        let started = builder.spawn(move || call_for_each(&*observer, &runtime, entries, &sleeps));
+        let queue = |thread: &Thread| Queue { entries: Some(sender), thread: thread.clone(), asleep };
+        *self.queue() = started.ok().map(|started| queue(started.thread()));
     }
 
     /// Returns the number of signals that were dropped for this observer, if it is to be told now.
     fn push(&self, signal: &Arc<Signal>) -> Option<u64> {
-        let sent = self.queue().as_ref().map(|queue| queue.try_send(Entry::Signal(Arc::clone(signal))));
+        let sent = self.queue().as_ref().map(|queue| queue.push(Entry::Signal(Arc::clone(signal))));
         match sent {
             None => call(&*self.observer, signal),
             Some(Err(TrySendError::Full(_))) => {
@@ -125,13 +150,52 @@ impl Outlet {
     }
 }
 
-/// Runs until the outbox and its workers are dropped. Within the runtime, so the observer may spawn tasks.
-fn call_for_each(observer: &dyn Observer, runtime: &Handle, mut queue: mpsc::Receiver<Entry>) {
+impl Queue {
+    fn push(&self, entry: Entry) -> Result<(), TrySendError<Entry>> {
+        let Some(entries) = &self.entries else { return Ok(()) };
+        let pushed = entries.try_send(entry);
+        // Either the thread sees the entry before it sleeps, or it is seen here that it sleeps.
+        fence(SeqCst);
+        if self.asleep.load(Relaxed) && self.asleep.swap(false, SeqCst) {
+            self.thread.unpark();
+        }
+        pushed
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.entries = None;
+        self.thread.unpark();
+    }
+}
+
+/// Calls the observer until its queue is dropped. Within the runtime, so the observer may spawn tasks.
+fn call_for_each(
+    observer: &dyn Observer,
+    runtime: &Handle,
+    mut entries: mpsc::Receiver<Entry>,
+    asleep: &AtomicBool,
+) {
     let _within = runtime.enter();
-    while let Some(entry) = queue.blocking_recv() {
-        match entry {
-            Entry::Signal(signal) => call(observer, &signal),
-            Entry::Mark(mark) => drop(mark),
+    let mut looks = 0;
+    loop {
+        looks += 1;
+        match entries.try_recv() {
+            Ok(Entry::Signal(signal)) => (looks, _) = (0, call(observer, &signal)),
+            Ok(Entry::Mark(mark)) => drop(mark),
+            Err(TryRecvError::Disconnected) => return,
+            Err(TryRecvError::Empty) if looks <= LOOKS => thread::park_timeout(LOOK),
+            Err(TryRecvError::Empty) if asleep.load(Relaxed) => {
+                thread::park();
+                asleep.store(false, Relaxed);
+                looks = 0;
+            }
+            // One more look before the sleep: an entry that came earlier wakes nobody.
+            Err(TryRecvError::Empty) => {
+                asleep.store(true, Relaxed);
+                fence(SeqCst);
+            }
         }
     }
 }
