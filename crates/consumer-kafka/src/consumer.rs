@@ -9,6 +9,7 @@ use tokio::{
 };
 
 use crate::{
+    budget::unhindered,
     config::{ConfigError, ConsumerConfig},
     dead::DeadLetters,
     handler::{
@@ -150,7 +151,7 @@ impl ConsumerBuilder {
         let (lag_sender, lags) = watch::channel(Vec::new());
         let (stop, stopped) = oneshot::channel();
         let pump = Pump::new(self.config, topics, dead, source, lag_sender);
-        Ok(Running { stop, task: tokio::spawn(pump.run(stopped)), lags })
+        Ok(Running { stop, task: tokio::spawn(unhindered(pump.run(stopped))), lags })
     }
 }
 

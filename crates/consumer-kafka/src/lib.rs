@@ -32,6 +32,7 @@
 //!
 //! `docs/consuming.md` in the repository describes the guarantees, all settings and all errors.
 
+mod budget;
 mod commits;
 mod config;
 mod consumer;

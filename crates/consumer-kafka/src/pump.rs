@@ -19,6 +19,7 @@ use tokio::{
 
 use self::drain::Drain;
 use crate::{
+    budget::unhindered,
     config::ConsumerConfig,
     consumer::ShutdownReport,
     dead::DeadLetters,
@@ -205,7 +206,7 @@ impl Pump {
     }
 
     fn spawn(&mut self, items: Items, run: impl Future<Output = Report> + Send + 'static) {
-        let handle = self.runs.spawn(run);
+        let handle = self.runs.spawn(unhindered(run));
         self.under_way.insert(handle.id(), (items, handle));
     }
 
