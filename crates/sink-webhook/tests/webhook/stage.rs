@@ -92,6 +92,8 @@ impl Stage {
             loop {
                 let counts = self.outbox.admin().counts().await.unwrap();
                 if open.iter().all(|status| counts.of(*status) == 0) {
+                    // What has been told until now, and no test has waited for.
+                    self.seen.extend(std::iter::from_fn(|| self.signals.try_recv().ok()));
                     return;
                 }
                 self.until(|signal| matches!(signal, Signal::Settled { .. })).await;
