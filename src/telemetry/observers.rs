@@ -13,7 +13,7 @@ use std::{
         },
         mpsc::channel,
     },
-    thread::{self, Thread},
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -47,7 +47,7 @@ pub(crate) struct Observers(Arc<Vec<Outlet>>);
 /// One observer.
 struct Outlet {
     observer: Arc<dyn Observer>,
-    /// The queue of the observer's thread. Set anew by each `separate`, which ends the thread before.
+    /// The queue of the observer's thread. Set anew by each `separate`, whose thread waits for the end of the one before.
     queue: Mutex<Option<Queue>>,
     /// The number of signals that were dropped because the queue was full. Counted by `push`.
     dropped: AtomicU64,
@@ -55,9 +55,9 @@ struct Outlet {
 
 /// The way to an observer's thread. Dropping it ends the thread, after the entries that wait.
 struct Queue {
-    /// Taken by the drop.
+    /// Both are taken by `end`.
     entries: Option<mpsc::Sender<Entry>>,
-    thread: Thread,
+    thread: Option<JoinHandle<()>>,
     /// Whether the thread sleeps until it is woken. Set by the thread, cleared by whoever wakes it.
     asleep: Arc<AtomicBool>,
 }
@@ -129,9 +129,13 @@ impl Outlet {
         let asleep = Arc::new(AtomicBool::new(false));
         let sleeps = Arc::clone(&asleep);
         let builder = thread::Builder::new().name("keylane-observer".to_owned());
-        let started = builder.spawn(move || call_for_each(&*observer, &runtime, entries, &sleeps));
-        let queue = |thread: &Thread| Queue { entries: Some(sender), thread: thread.clone(), asleep };
-        *self.queue() = started.ok().map(|started| queue(started.thread()));
+        let mut queue = self.queue();
+        let before = queue.as_mut().and_then(Queue::end);
+        let started = builder.spawn(move || {
+            before.map(JoinHandle::join);
+            call_for_each(&*observer, &runtime, entries, &sleeps);
+        });
+        *queue = started.ok().map(|thread| Queue { entries: Some(sender), thread: Some(thread), asleep });
     }
 
     /// Returns the number of signals that were dropped for this observer, if it is to be told now.
@@ -157,16 +161,23 @@ impl Queue {
         // Either the thread sees the entry before it sleeps, or it is seen here that it sleeps.
         fence(SeqCst);
         if self.asleep.load(Relaxed) && self.asleep.swap(false, SeqCst) {
-            self.thread.unpark();
+            self.thread.as_ref().map(|thread| thread.thread().unpark());
         }
         pushed
+    }
+
+    /// The thread ends after the entries that wait.
+    fn end(&mut self) -> Option<JoinHandle<()>> {
+        self.entries = None;
+        let thread = self.thread.take()?;
+        thread.thread().unpark();
+        Some(thread)
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        self.entries = None;
-        self.thread.unpark();
+        self.end();
     }
 }
 
@@ -283,6 +294,19 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(numbers(&got)[..4], [0, 1, 2, 3]);
+    }
+
+    #[tokio::test]
+    async fn a_second_start_calls_the_observer_after_the_signals_of_the_first() {
+        let (observer, open, told) = gate();
+        drop(open);
+        let observers = Observers::new(vec![observer]);
+        for start in 0..100 {
+            observers.separate();
+            (0..20).for_each(|number| observers.emit(Signal::Fetched { records: 20 * start + number }));
+        }
+        observers.flush().await;
+        assert!(numbers(&told).into_iter().eq(0..2000));
     }
 
     /// An alarm that is sent by a task is a usual observer.

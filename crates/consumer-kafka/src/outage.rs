@@ -1,5 +1,5 @@
 //! The lines that the log writes while brokers are away. librdkafka reports each attempt to connect that fails,
-//! several per second.
+//! several per second. `keylane` has a similar rule in `src/telemetry/outage.rs`, which is not public.
 
 use std::time::Duration;
 
