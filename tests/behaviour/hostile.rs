@@ -214,7 +214,6 @@ pub(crate) async fn a_lane_released_by_another_process_goes_on_in_a_crowded_part
     let mut builder = stage.builder().await;
     let mut config = stage.config.clone();
     (config.delivery.batch_size, config.delivery.max_in_flight) = (16, 64);
-    config.delivery.handler_timeout = Duration::from_secs(25);
     config.cluster.graceful_shutdown_timeout = Duration::from_millis(100);
     builder = builder.config(config);
     let outbox = builder.handlers([handler]).build().await.unwrap();

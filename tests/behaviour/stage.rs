@@ -31,13 +31,14 @@ pub(crate) fn quick_config(tables: &Tables) -> Config {
     let mut config = Config::default().table_prefix(tables.prefix());
     config.schema = tables.schema().map(str::to_owned);
     config.delivery.poll_interval = Duration::from_millis(50);
-    config.delivery.handler_timeout = Duration::from_secs(10);
+    // Some handlers wait until a case has done its part.
+    config.delivery.handler_timeout = Duration::from_secs(60);
     config.delivery.transactional_concurrency = 2;
     config.cluster.heartbeat_interval = Duration::from_millis(300);
     config.cluster.stale_instance_timeout = Duration::from_secs(15);
     config.cluster.rebalance_interval = Duration::from_millis(100);
     config.cluster.graceful_shutdown_timeout = Duration::from_secs(10);
-    config.cluster.handover_timeout = Duration::from_secs(30);
+    config.cluster.handover_timeout = Duration::from_secs(120);
     config.retry = RetryPolicy::fixed(Duration::from_millis(30)).max_retries(2);
     config
 }
