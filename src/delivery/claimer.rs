@@ -14,6 +14,7 @@ use super::{
     claims::{Claims, Wanted, Writer, Written},
     config::DeliveryConfig,
     execute::{Event, ExecContext, Executor, ExecutorSetup},
+    shares::Shares,
 };
 use crate::{
     handler::Registry,
@@ -80,8 +81,9 @@ impl Claimer {
         };
         let executor =
             ExecutorSetup { store: Arc::clone(&store), fence: me, claimed: true, config: &config, context };
+        let shares = Shares::new(registry.entries(), config.max_in_flight);
         Self {
-            claims: Claims::new(me.instance, &config, Instant::now()),
+            claims: Claims::new(me.instance, &config, shares, Instant::now()),
             executor: Executor::new(executor),
             leased: false,
             claim_sent: None,
@@ -211,7 +213,7 @@ impl Claimer {
         // Without a lease, every run would end untried and would be ready again at once.
         if self.ownership.lease_holds() {
             let (claims, now) = (&mut self.claims, Instant::now());
-            self.executor.start(|transactional| claims.next_run(transactional, now));
+            self.executor.start(|vacancy| claims.next_run(vacancy, now));
         }
     }
 

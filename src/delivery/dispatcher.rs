@@ -11,6 +11,7 @@ use super::{
     fetch::{Answer, FetchResult, Planner, Step, fetch},
     lanes::{Lanes, Wishes},
     settle::{Evicted, SettleQueue, Settler, Written},
+    shares::Shares,
     work::Batch,
 };
 use crate::{
@@ -101,7 +102,7 @@ impl Dispatcher {
         let spares = fence.slot + 1 + config.transactional_concurrency as u32;
         Self {
             planner: Planner::new(&config, instance, listen_state, Instant::now()),
-            lanes: Lanes::new(config.max_crashes),
+            lanes: Lanes::new(config.max_crashes, Shares::new(registry.entries(), max_in_flight)),
             executor: Executor::new(executor),
             queue: SettleQueue::default(),
             settler: Some(
@@ -195,11 +196,9 @@ impl Dispatcher {
         if cut.is_empty() {
             let handlers = self.outside.registry.entries().map(|entry| (entry.number, entry.id.as_str()));
             let lanes = &self.lanes;
-            if let Some((number, share)) =
-                self.planner.cut_handler(handlers, |number| lanes.of_handler(number), Instant::now())
-            {
-                self.lanes.cut_handler(number, share);
-            }
+            let (over, share) =
+                self.planner.cut_handlers(handlers, |number| lanes.of_handler(number), Instant::now());
+            over.into_iter().for_each(|number| self.lanes.cut_handler(number, share));
         }
         self.planner.queues_cut(cut);
         self.follow_wishes();
@@ -256,7 +255,7 @@ impl Dispatcher {
         // Without a lease, every run would end untried and its lane would be ready again at once.
         if self.outside.ownership.lease_holds() {
             let (lanes, now) = (&mut self.lanes, Instant::now());
-            self.executor.start(|transactional| lanes.next_run(transactional, now));
+            self.executor.start(|vacancy| lanes.next_run(vacancy, now));
         }
     }
 

@@ -8,6 +8,7 @@ use super::{
     DeliveryConfig, Dispatcher, Setup,
     execute::ExecContext,
     outcome::{LaneRun, Run},
+    shares::{Shares, Vacancy},
     work::{Item, LaneId},
 };
 use crate::{
@@ -54,6 +55,16 @@ pub(super) fn registry_of(handler: Registration) -> Arc<Registry> {
         ordered: true,
     };
     Arc::new(Registry::build(vec![handler], States::default(), &defaults, "memory", &|_| None).unwrap())
+}
+
+/// The executor has places for any number of runs.
+pub(super) const PLAIN: Vacancy = Vacancy { transactional: false, free: usize::MAX };
+/// The same for runs of transactional handlers.
+pub(super) const TRANSACTIONAL: Vacancy = Vacancy { transactional: true, free: usize::MAX };
+
+/// The shares of an instance with one handler.
+pub(super) fn shares() -> Shares {
+    Shares::new([entry()].iter(), 4_000)
 }
 
 /// The handler of a registry whose handler does nothing.

@@ -38,6 +38,7 @@
 //! | missed | a record that was fetched and not admitted, or requeued: the next fetch begins at the head |
 //! | hot | a partition with a lane that fills more than its share of memory: it is fetched by itself |
 //! | hot handler | a handler that fills more than its share of memory: it is fetched by itself, too |
+//! | share | the part of the calls and of the memory that the runs of one handler may take |
 //! | exhausted | a hot partition whose last fetch brought nothing that could be admitted |
 //! | releasing | a lane whose held records return in steps |
 //! | suspected | a record or a partition during whose work earlier processes have crashed |
@@ -60,6 +61,7 @@ mod outcome;
 mod resolve;
 mod roll;
 mod settle;
+mod shares;
 mod signals;
 mod timers;
 mod work;

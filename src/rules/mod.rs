@@ -18,6 +18,7 @@
 //! | [`retry`] | whether and when a failed record is tried again |
 //! | [`pacing`] | how many records to fetch, and when to fetch again |
 //! | [`rate`] | when a handler with a rate limit may be called again |
+//! | [`sharing`] | how many calls and records of the memory a handler may have |
 //! | [`claim`] | what to claim next in claimed mode, and when to renew |
 //! | [`crashes`] | how crashes of the owners count against a record |
 //! | [`reading`] | which statements find the pending records |
@@ -39,5 +40,6 @@ pub mod pacing;
 pub mod rate;
 pub mod reading;
 pub mod retry;
+pub mod sharing;
 pub mod watermark;
 pub mod witnesses;

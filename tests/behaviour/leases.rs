@@ -33,6 +33,7 @@ impl Paused {
     pub(crate) fn new() -> Self {
         let mut config = crate::stage::quick_config(&Tables::default());
         config.delivery.handler_timeout = s(20);
+        config.cluster.handover_timeout = s(30);
         config.cluster.heartbeat_interval = s(1);
         config.cluster.stale_instance_timeout = s(10);
         config.cluster.rebalance_interval = s(1);

@@ -53,6 +53,7 @@ mod silence;
 mod stage;
 mod starting;
 mod stopping;
+mod stuck;
 #[allow(dead_code, unused_imports, reason = "shared with the conformance suite, which needs more of it")]
 #[path = "../conformance/target.rs"]
 mod target;

@@ -175,6 +175,9 @@ pub(crate) async fn a_slow_handler_does_not_starve_the_others<T: User>(stage: &S
     let mut config = stage.config.clone();
     (config.delivery.batch_size, config.delivery.max_in_flight) = (50, 200);
     config.delivery.concurrency = 400;
+    // Its calls do not end by themselves.
+    config.delivery.handler_timeout = Duration::from_secs(600);
+    config.cluster.handover_timeout = Duration::from_secs(1_300);
     let handlers = [slow, ledger.keeper("bookkeeper")];
     let outbox = stage.builder().await.config(config).handlers(handlers).build().await.unwrap();
     let backlog: Vec<Cancelled> =

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::{
     delivery::{
         outcome::{LaneRun, Run},
+        shares::{Shares, Vacancy},
         work::{Item, LaneId},
     },
     handler::Entry,
@@ -30,8 +31,6 @@ struct Queue {
     entry: Arc<Entry>,
     /// Pushed by `push` and `put_back`, popped by `next_run`.
     items: VecDeque<Item>,
-    /// Runs under way. Raised by `next_run`, lowered by `end`.
-    running: usize,
     /// Up to when the rate has granted calls, since the start of `Queues`. Moved on by `next_run`.
     paid_to: Duration,
 }
@@ -40,6 +39,8 @@ struct Queue {
 pub(super) struct Queues {
     /// The zero of the rates. Never changes.
     start: Instant,
+    /// What the runs of the handlers take. Raised by `next_run`, lowered by `land`.
+    shares: Shares,
     /// By the number of the handler. Added by `push`.
     queues: BTreeMap<usize, Queue>,
     /// The handler that had the last turn. Moved on by `next_run`.
@@ -47,17 +48,12 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { start: now, queues: BTreeMap::new(), turn: 0 }
+    pub(super) fn new(shares: Shares, now: Instant) -> Self {
+        Self { start: now, shares, queues: BTreeMap::new(), turn: 0 }
     }
 
     pub(super) fn push(&mut self, entry: &Arc<Entry>, item: Item) {
-        let new = || Queue {
-            entry: Arc::clone(entry),
-            items: VecDeque::new(),
-            running: 0,
-            paid_to: Duration::ZERO,
-        };
+        let new = || Queue { entry: Arc::clone(entry), items: VecDeque::new(), paid_to: Duration::ZERO };
         self.queues.entry(entry.number).or_insert_with(new).items.push_back(item);
     }
 
@@ -68,41 +64,43 @@ impl Queues {
         }
     }
 
-    /// A run of this handler has ended.
-    pub(super) fn end(&mut self, handler: usize) {
-        if let Some(queue) = self.queues.get_mut(&handler) {
-            queue.running = queue.running.saturating_sub(1);
-        }
+    /// A run was reported, or a part of it.
+    pub(super) fn land(&mut self, run: &Run) {
+        self.shares.land(run);
     }
 
     /// Whether a run is under way.
     pub(super) fn is_running(&self) -> bool {
-        self.queues.values().any(|queue| queue.running > 0)
+        self.shares.is_any()
     }
 
     /// The next run of a kind, of the handlers in turn.
-    pub(super) fn next_run(&mut self, transactional: bool, now: Instant) -> Option<Run> {
+    pub(super) fn next_run(&mut self, vacancy: Vacancy, now: Instant) -> Option<Run> {
         let since = now.saturating_duration_since(self.start);
         let is_open = |queue: &Queue| {
-            queue.entry.form.is_transactional() == transactional
+            let number = queue.entry.number;
+            queue.entry.form.is_transactional() == vacancy.transactional
                 && !queue.items.is_empty()
-                && queue.may_start().is_some_and(|at| at <= since)
+                && queue.may_start(self.shares.runs(number)).is_some_and(|at| at <= since)
+                && self.shares.longest_run(number, vacancy) > 0
         };
         let after = self.queues.range(self.turn + 1..).chain(self.queues.range(..=self.turn));
         let number = after.filter(|(_, queue)| is_open(queue)).map(|(number, _)| *number).next()?;
         self.turn = number;
         let queue = self.queues.get_mut(&number)?;
-        queue.running += 1;
         if let Some(Ok(paid_to)) = queue.entry.rate.map(|rate| rate.take(queue.paid_to, since)) {
             queue.paid_to = paid_to;
         }
-        Some(Run::new(Arc::clone(&queue.entry), queue.take()))
+        let run = Run::new(Arc::clone(&queue.entry), queue.take());
+        self.shares.begin(&run);
+        Some(run)
     }
 
     /// When the next record may run, if only the rate of its handler delays it.
     pub(super) fn next_start(&self) -> Option<Instant> {
-        let waiting = self.queues.values().filter(|queue| !queue.items.is_empty());
-        Some(self.start + waiting.filter_map(Queue::may_start).min()?)
+        let waiting = self.queues.iter().filter(|(_, queue)| !queue.items.is_empty());
+        let starts = waiting.filter_map(|(number, queue)| queue.may_start(self.shares.runs(*number)));
+        Some(self.start + starts.min()?)
     }
 
     /// Drops these records.
@@ -125,10 +123,10 @@ impl Queues {
 }
 
 impl Queue {
-    /// When a run may start. `None`: not before another run has ended.
-    fn may_start(&self) -> Option<Duration> {
+    /// When a run may start beside `running` others. `None`: not before one of them has ended.
+    fn may_start(&self, running: usize) -> Option<Duration> {
         let at = self.entry.rate.and_then(|rate| rate.take(self.paid_to, Duration::ZERO).err());
-        let is_free = self.entry.concurrency.is_none_or(|most| self.running < most);
+        let is_free = self.entry.concurrency.is_none_or(|most| running < most);
         is_free.then_some(at.unwrap_or_default())
     }
 
@@ -169,7 +167,7 @@ mod tests {
         let (mut entry, ownership) = (fixtures::entry(), fixtures::owning_all());
         let of = Arc::get_mut(&mut entry).unwrap();
         (of.concurrency, of.rate) = (concurrency, rate);
-        let mut waiting = Queues::new(Instant::now());
+        let mut waiting = Queues::new(fixtures::shares(), Instant::now());
         for (id, key) in (1..).zip(keys) {
             waiting.push(&entry, fixtures::item(&ownership, fixtures::record(id, key)));
         }
@@ -179,20 +177,23 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn so_many_run_at_once() {
         let (mut waiting, now) = (waiting(Some(2), None, &["a", "a", "a"]), Instant::now());
-        assert!(waiting.next_run(true, now).is_none(), "none is transactional");
-        assert!(waiting.next_run(false, now).is_some() && waiting.next_run(false, now).is_some());
-        assert!(waiting.next_run(false, now).is_none() && waiting.next_start().is_none());
-        waiting.end(0);
-        assert!(waiting.next_run(false, now).is_some());
+        assert!(waiting.next_run(fixtures::TRANSACTIONAL, now).is_none(), "none is transactional");
+        assert!(
+            waiting.next_run(fixtures::PLAIN, now).is_some()
+                && waiting.next_run(fixtures::PLAIN, now).is_some()
+        );
+        assert!(waiting.next_run(fixtures::PLAIN, now).is_none() && waiting.next_start().is_none());
+        waiting.land(&Run { goes_on: false, ..fixtures::run(&fixtures::owning_all(), 1) });
+        assert!(waiting.next_run(fixtures::PLAIN, now).is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn so_many_begin_in_a_second() {
         let (mut waiting, now) = (waiting(None, Some(Rate::per_second(10)), &["a", "b"]), Instant::now());
-        assert!(waiting.next_run(false, now).is_some());
+        assert!(waiting.next_run(fixtures::PLAIN, now).is_some());
         let later = now + Duration::from_millis(100);
-        assert!(waiting.next_run(false, now).is_none());
+        assert!(waiting.next_run(fixtures::PLAIN, now).is_none());
         assert_eq!(waiting.next_start(), Some(later));
-        assert!(waiting.next_run(false, later).is_some());
+        assert!(waiting.next_run(fixtures::PLAIN, later).is_some());
     }
 }

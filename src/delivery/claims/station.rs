@@ -10,6 +10,7 @@ use crate::{
         ERROR_PAUSE,
         config::DeliveryConfig,
         outcome::{Outcome, Run},
+        shares::{Shares, Vacancy},
         signals::{crashed, failed},
         work::Item,
     },
@@ -80,11 +81,16 @@ pub(in crate::delivery) struct Claims {
 }
 
 impl Claims {
-    pub(in crate::delivery) fn new(me: InstanceId, config: &DeliveryConfig, now: Instant) -> Self {
+    pub(in crate::delivery) fn new(
+        me: InstanceId,
+        config: &DeliveryConfig,
+        shares: Shares,
+        now: Instant,
+    ) -> Self {
         Self {
             held: HashMap::new(),
             bytes: 0,
-            waiting: Queues::new(now),
+            waiting: Queues::new(shares, now),
             outcomes: Outcomes::default(),
             wants: Wants::new(me, config.poll_interval, now),
             suspect: None,
@@ -209,18 +215,16 @@ impl Claims {
     }
 
     /// The next run of a kind.
-    pub(in crate::delivery) fn next_run(&mut self, transactional: bool, now: Instant) -> Option<Run> {
+    pub(in crate::delivery) fn next_run(&mut self, vacancy: Vacancy, now: Instant) -> Option<Run> {
         if self.stopping {
             return None;
         }
-        self.waiting.next_run(transactional, now)
+        self.waiting.next_run(vacancy, now)
     }
 
     /// Adds the outcomes of a run.
     pub(in crate::delivery) fn land(&mut self, run: Run, now: Instant) {
-        if !run.goes_on {
-            self.waiting.end(run.entry.number);
-        }
+        self.waiting.land(&run);
         // From the end, so that records that were not tried keep their places.
         for (item, outcome) in run.lanes.into_iter().rev().flat_map(|lane| lane.items.into_iter().rev()) {
             let (id, token) = (item.id(), item.record.delivery.generation.0);
@@ -407,7 +411,7 @@ mod tests {
     use crate::{delivery::fixtures, instance::Generation, rules::claim::Reading};
 
     fn claims(config: &DeliveryConfig) -> Claims {
-        Claims::new(InstanceId::generate(), config, Instant::now())
+        Claims::new(InstanceId::generate(), config, fixtures::shares(), Instant::now())
     }
 
     /// The answer of a database with these pending records.
@@ -460,7 +464,7 @@ mod tests {
                         claims.admit(wanted, claimed, (&registry, &ownership), (Duration::ZERO, now));
                     }
                     prop_assert!(claims.held() <= 2 * batch);
-                    while let Some(mut run) = claims.next_run(false, now) {
+                    while let Some(mut run) = claims.next_run(fixtures::PLAIN, now) {
                         run.lanes.iter_mut().for_each(|lane| {
                             lane.end(Outcome::Completed);
                         });
@@ -536,7 +540,8 @@ mod tests {
         let claimed = answer(&wanted, &mut pending);
         claims.admit(&wanted, claimed, (&registry, &ownership), (Duration::ZERO, now));
         assert!(claims.are_in_turn(false), "others have claimed what is between");
-        let (one, two) = (claims.next_run(false, now).unwrap(), claims.next_run(false, now).unwrap());
+        let (one, two) =
+            (claims.next_run(fixtures::PLAIN, now).unwrap(), claims.next_run(fixtures::PLAIN, now).unwrap());
         let land = |claims: &mut Claims, mut run: Run| {
             run.lanes.iter_mut().for_each(|lane| {
                 lane.end(Outcome::Completed);
@@ -564,9 +569,9 @@ mod tests {
         assert_eq!(claims.lost([(1, token - 1)].into_iter()), 0, "a claim before this one has ended");
         assert_eq!(claims.lost([(1, token), (7, token)].into_iter()), 1);
         assert_eq!(claims.held(), 1);
-        let left = claims.next_run(false, now).unwrap();
+        let left = claims.next_run(fixtures::PLAIN, now).unwrap();
         assert_eq!(left.lanes[0].items[0].0.id(), 2);
-        assert!(claims.next_run(false, now).is_none());
+        assert!(claims.next_run(fixtures::PLAIN, now).is_none());
     }
 
     /// A timer that had passed would fire again and again until the database has answered.
@@ -613,7 +618,7 @@ mod tests {
             }
             assert!(sources.contains(&Source::Suspect));
             assert!(claims.next_claim(1, now).is_none_or(|wanted| wanted.source != Source::Suspect));
-            assert_eq!(claims.next_run(false, now).is_some(), crashes == 4);
+            assert_eq!(claims.next_run(fixtures::PLAIN, now).is_some(), crashes == 4);
             let id = i64::from(crashes);
             match claims.next_outcomes(now) {
                 None => claims.remove(id, fixtures::record(id, "a").delivery.generation.0),
@@ -635,14 +640,17 @@ mod tests {
         let records = (1..=3).map(|id| Arc::new(fixtures::record(id, "a"))).collect();
         let claimed = Claimed { selected: 3, is_full: false, crashes: 0, records };
         claims.admit(&wanted, claimed, (&registry, &ownership), (Duration::ZERO, now));
-        let [done, untried] = [0, 1].map(|_| claims.next_run(false, now).unwrap());
+        let [done, untried] = [0, 1].map(|_| claims.next_run(fixtures::PLAIN, now).unwrap());
         claims.lapse();
-        assert_eq!((claims.held(), claims.next_run(false, now).is_none()), (0, true));
+        assert_eq!((claims.held(), claims.next_run(fixtures::PLAIN, now).is_none()), (0, true));
         for (mut run, outcome) in [(done, Outcome::Completed), (untried, Outcome::Untried)] {
             run.lanes[0].items[0].1 = outcome;
             claims.land(Run { goes_on: false, ..run }, now);
         }
         assert_eq!(claims.next_outcomes(now).map(|outcomes| outcomes.len()), Some(1));
-        assert!(claims.next_run(false, now).is_none(), "what was not tried is not run without a claim");
+        assert!(
+            claims.next_run(fixtures::PLAIN, now).is_none(),
+            "what was not tried is not run without a claim"
+        );
     }
 }

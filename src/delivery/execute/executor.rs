@@ -20,6 +20,7 @@ use crate::{
     delivery::{
         config::DeliveryConfig,
         outcome::{Report, Run},
+        shares::Vacancy,
     },
     instance::InstanceId,
     rules::pacing::{self, Pace},
@@ -108,18 +109,19 @@ impl Executor {
         }
     }
 
-    /// Starts the runs that the limits allow. `next_run` returns the next run, of a transactional handler if
-    /// its argument is true. Many short runs share a task and report together: a task and a report per run
+    /// Starts the runs that the limits allow. `next_run` returns the next run of a kind. Many short runs share a task and report together: a task and a report per run
     /// would cost more than a short handler.
-    pub(in crate::delivery) fn start(&mut self, mut next_run: impl FnMut(bool) -> Option<Run>) {
+    pub(in crate::delivery) fn start(&mut self, mut next_run: impl FnMut(Vacancy) -> Option<Run>) {
         let mut runs = self.no_runs();
         while self.plain_runs < self.concurrency {
-            let Some(run) = next_run(false) else { break };
+            let free = self.concurrency - self.plain_runs;
+            let Some(run) = next_run(Vacancy { transactional: false, free }) else { break };
             self.plain_runs += 1;
             self.collect(&mut runs, run, None);
         }
         while let Some(slot) = self.slots.slot() {
-            let Some(run) = next_run(true) else { break };
+            let free = self.slots.idle() + 1;
+            let Some(run) = next_run(Vacancy { transactional: true, free }) else { break };
             self.collect(&mut runs, run, Some(slot));
         }
         self.spawn(runs);
@@ -277,7 +279,7 @@ mod tests {
                 let mut reported: BTreeMap<i64, u32> = BTreeMap::new();
                 let (mut over, mut events) = (0, 0);
                 while over < runs.len() {
-                    executor.start(|transactional| if transactional { None } else { waiting.pop_front() });
+                    executor.start(|vacancy| if vacancy.transactional { None } else { waiting.pop_front() });
                     let started = runs.len() - waiting.len();
                     assert!(started - over <= 7, "no more runs than calls are allowed");
                     if events == cancelled_after {
@@ -325,7 +327,7 @@ mod tests {
         let registry = fixtures::registry_of(Registration::single("h", RecordTypes::all(), Hangs));
         let entry = Arc::clone(registry.entry("h", "t").unwrap());
         let mut run = Some(Run::new(entry, fixtures::lanes(&ownership, 2)));
-        executor.start(|transactional| if transactional { None } else { run.take() });
+        executor.start(|vacancy| if vacancy.transactional { None } else { run.take() });
         tokio::task::yield_now().await;
         let began = tokio::time::Instant::now();
         executor.cancel_all();

@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -75,8 +75,17 @@ impl SlotPool {
 
     /// A free fence row, or `None` if all are in use.
     pub(super) fn slot(self: &Arc<Self>) -> Option<Slot> {
-        let fence = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop_front()?;
+        let fence = self.free_rows().pop_front()?;
         Some(Slot { pool: Arc::clone(self), fence, in_doubt: false })
+    }
+
+    /// The number of free fence rows.
+    pub(super) fn idle(&self) -> usize {
+        self.free_rows().len()
+    }
+
+    fn free_rows(&self) -> MutexGuard<'_, VecDeque<FenceRow>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -150,16 +150,24 @@ impl Budget {
         self.hot = self.hot.union(partitions);
     }
 
-    /// If a handler fills memory, makes it hot. `handlers` has the number and the id of each handler,
-    /// `in_memory` the records of a handler by number. Returns the number of the handler that is to be cut,
-    /// and to how many records.
-    pub(super) fn cut_handler<'a>(
+    /// If handlers fill memory, makes so many of them hot that one has more than its share. `handlers` has the number and the id of each handler,
+    /// `in_memory` the records of a handler by number. Returns the numbers of the handlers that are to be cut,
+    /// and to how many records each.
+    pub(super) fn cut_handlers<'a>(
         &mut self,
         handlers: impl Iterator<Item = (usize, &'a str)>,
         in_memory: impl Fn(usize) -> usize,
         now: Instant,
-    ) -> Option<(usize, usize)> {
-        self.handlers.add(handlers, in_memory, now).map(|number| (number, self.handlers.share()))
+    ) -> (Vec<usize>, usize) {
+        let handlers: Vec<_> = handlers.collect();
+        loop {
+            let added = self.handlers.add(handlers.iter().copied(), &in_memory, now);
+            let over = self.handlers.over_share(&in_memory);
+            // If the handler has less than its share, a further one fills memory, and both shares are smaller.
+            if added.is_none() || !over.is_empty() {
+                return (over, self.handlers.share());
+            }
+        }
     }
 
     /// A fetch of a part brought no record that was admitted.
@@ -392,7 +400,7 @@ mod tests {
     async fn what_fills_memory_is_cut_though_something_hot_is_hungry() {
         let (mut budget, ownership, _) = with_a_hot_one();
         let handlers = [(0, "a"), (1, "b")];
-        budget.cut_handler(handlers.into_iter(), |number| 3_000 - number, Instant::now());
+        budget.cut_handlers(handlers.into_iter(), |number| 3_000 - number, Instant::now());
         let full = (budget.config.max_in_flight, 0);
         let (now, nothing) = (Instant::now(), |_| 0);
         assert_eq!(budget.next_step(full, nothing, WANTED, &ownership, now), BudgetStep::Wait);
@@ -446,8 +454,8 @@ mod tests {
         let (mut budget, ownership) = (Budget::new(config, Instant::now()), fixtures::owning_all());
         let handlers = [(0, "a"), (1, "b")];
         assert_eq!(
-            budget.cut_handler(handlers.into_iter(), |number| 90 - number, Instant::now()),
-            Some((0, 200))
+            budget.cut_handlers(handlers.into_iter(), |number| [90, 10][number], Instant::now()),
+            (vec![], 200)
         );
         let only = Handlers::Only("a".into());
         let idle = Wanted { at_all: false, news: false };
@@ -468,6 +476,19 @@ mod tests {
         assert_eq!(next(200, 101), None, "it has enough");
         assert!(budget.cool_handler(&only));
         assert!(!budget.cool_handler(&only), "it is like the others");
+    }
+
+    /// None has more than half of the memory, and the three fill it.
+    #[tokio::test(start_paused = true)]
+    async fn so_many_handlers_are_cut_that_memory_is_free_again() {
+        let mut budget = Budget::new(DeliveryConfig::default(), Instant::now());
+        let handlers = [(0, "a"), (1, "b"), (2, "c"), (3, "d")];
+        let cut = budget.cut_handlers(
+            handlers.into_iter(),
+            |number| [1_000, 1_000, 1_000, 9][number],
+            Instant::now(),
+        );
+        assert_eq!(cut, (vec![2, 1, 0], 666));
     }
 
     #[tokio::test(start_paused = true)]

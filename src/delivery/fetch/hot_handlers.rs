@@ -56,6 +56,12 @@ impl HotHandlers {
         (self.max_in_flight / PART_OF_MEMORY / self.hot.len().max(1)).max(2)
     }
 
+    /// The hot handlers with more than their share in memory: it is smaller since others have become hot, too.
+    pub(super) fn over_share(&self, in_memory: impl Fn(usize) -> usize) -> Vec<usize> {
+        let share = self.share();
+        self.hot.iter().map(|hot| hot.number).filter(|number| in_memory(*number) > share).collect()
+    }
+
     /// If the handler with the most records in memory fills enough of it, makes the handler hot and returns
     /// its number. `handlers` has the number and the id of each handler, `in_memory` the records of a handler
     /// by number.
@@ -163,6 +169,7 @@ mod tests {
             (handlers.share(), handlers.others()),
             (1_000, Handlers::Except(vec!["c".into(), "b".into()]))
         );
+        assert_eq!(handlers.over_share(|number| 999 + number), [2], "it was allowed 2,000 before");
         assert!(handlers.cool(&only("c")) && !handlers.cool(&only("c")));
         assert_eq!((handlers.share(), handlers.others()), (2_000, Handlers::Except(vec!["b".into()])));
     }

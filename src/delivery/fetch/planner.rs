@@ -136,15 +136,15 @@ impl Planner {
     }
 
     /// Memory is full, and no queue is long. `handlers` has the number and the id of each handler,
-    /// `in_memory` its records by number. Returns the number of the handler that is to be cut, and to how
-    /// many records. From now on this handler is fetched by itself.
-    pub(in crate::delivery) fn cut_handler<'a>(
+    /// `in_memory` its records by number. From now on those with the most records are fetched by themselves.
+    /// Returns the numbers of the handlers that are to be cut, and to how many records each.
+    pub(in crate::delivery) fn cut_handlers<'a>(
         &mut self,
         handlers: impl Iterator<Item = (usize, &'a str)>,
         in_memory: impl Fn(usize) -> usize,
         now: Instant,
-    ) -> Option<(usize, usize)> {
-        self.budget.cut_handler(handlers, in_memory, now)
+    ) -> (Vec<usize>, usize) {
+        self.budget.cut_handlers(handlers, in_memory, now)
     }
 
     /// Some partitions may not be owned any more.

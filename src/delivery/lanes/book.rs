@@ -7,7 +7,10 @@ use super::{
     suspects::Suspects, table::LaneTable, wishes::Wishes,
 };
 use crate::{
-    delivery::work::{Item, Items, LaneId, Origin, Write},
+    delivery::{
+        shares::Shares,
+        work::{Item, Items, LaneId, Origin, Write},
+    },
     ownership::Permit,
     partition::{Partition, PartitionSet},
     record::{Change, OnFailure, Record, RecordId, Settlement, StopReason},
@@ -35,10 +38,10 @@ pub(super) struct Book {
 }
 
 impl Book {
-    pub(super) fn new(max_crashes: u32) -> Self {
+    pub(super) fn new(max_crashes: u32, shares: Shares) -> Self {
         Self {
             table: LaneTable::default(),
-            ready: Ready::default(),
+            ready: Ready::new(shares),
             memory: Memory::default(),
             fetches: Fetches::default(),
             releases: Releases::default(),

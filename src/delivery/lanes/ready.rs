@@ -10,6 +10,7 @@ use super::{lane::LaneState, limits::Limits, table::LaneTable, turns::Turns};
 use crate::{
     delivery::{
         outcome::{LaneRun, Run},
+        shares::{Shares, Vacancy},
         work::{Item, Items, LaneId},
     },
     handler::Entry,
@@ -21,20 +22,26 @@ use crate::{
 const RUN_LENGTH: usize = 32;
 
 /// The lanes that may run.
-#[derive(Default)]
 pub(super) struct Ready {
+    /// What the runs of the handlers take. Raised by `next_run`, lowered by `land`.
+    shares: Shares,
     /// Lanes of other handlers. Pushed when a lane becomes ready, popped by `next_run`.
     plain: VecDeque<LaneId>,
     /// Lanes of transactional handlers, pushed and popped in the same way. They wait apart, because each of
     /// their runs needs a fence row, and no other lane is to wait for one.
     transactional: VecDeque<LaneId>,
-    /// Lanes of handlers with limits, which wait apart too.
+    /// Lanes of handlers with limits or with their share of runs, which wait apart too.
     limits: Limits,
     /// The turns of the records that run alone.
     turns: Turns,
 }
 
 impl Ready {
+    pub(super) fn new(shares: Shares) -> Self {
+        let (plain, transactional) = Default::default();
+        Self { shares, plain, transactional, limits: Limits::default(), turns: Turns::default() }
+    }
+
     /// Queues a record in id order.
     pub(super) fn push(&mut self, table: &mut LaneTable, lane: LaneId, entry: &Arc<Entry>, item: Item) {
         let id = item.id();
@@ -62,18 +69,16 @@ impl Ready {
         self.turns.remove(record);
     }
 
-    /// The next run of a kind, if a lane is ready.
-    pub(super) fn next_run(
-        &mut self,
-        table: &mut LaneTable,
-        transactional: bool,
-        now: Instant,
-    ) -> Option<Run> {
+    /// The next run, if a lane is ready whose handler may begin one.
+    pub(super) fn next_run(&mut self, table: &mut LaneTable, vacancy: Vacancy, now: Instant) -> Option<Run> {
         self.pass_turn_on(table);
         let (lane, entry, items) = loop {
-            let limited = self.limits.next(transactional, now);
-            let lane = limited.or_else(|| self.of(transactional).pop_front())?;
-            if let Some((entry, items)) = take(table, lane) {
+            let lane = match self.limits.next(&self.shares, vacancy, now) {
+                Some(lane) => lane,
+                None => self.next_unlimited(table, vacancy)?,
+            };
+            let longest_run = |entry: &Entry| self.shares.longest_run(entry.number, vacancy);
+            if let Some((entry, items)) = take(table, lane, longest_run) {
                 break (lane, entry, items);
             }
         };
@@ -82,17 +87,33 @@ impl Ready {
         if let Some((size, true)) = entry.form.batch() {
             self.fill_mixed(table, &entry, size, &mut lanes);
         }
-        Some(Run::new(entry, lanes))
+        let run = Run::new(entry, lanes);
+        self.shares.begin(&run);
+        Some(run)
     }
 
-    /// A run of this handler has ended.
-    pub(super) fn run_ends(&mut self, handler: usize) {
-        self.limits.end(handler);
+    /// A run was reported, or a part of it.
+    pub(super) fn land(&mut self, run: &Run) {
+        self.shares.land(run);
     }
 
     /// When the next waiting lane may run, if only its rate delays it.
     pub(super) fn next_start(&self) -> Option<Instant> {
-        self.limits.next_start()
+        self.limits.next_start(&self.shares)
+    }
+
+    /// The next lane of a handler that has neither a limit nor its share of runs.
+    fn next_unlimited(&mut self, table: &LaneTable, vacancy: Vacancy) -> Option<LaneId> {
+        loop {
+            let lane = self.of(vacancy.transactional).pop_front()?;
+            let entry = table.get(lane).and_then(|state| state.entry.as_ref());
+            match entry {
+                Some(entry) if self.shares.longest_run(entry.number, vacancy) == 0 => {
+                    self.limits.queue_apart(entry).push_back(lane);
+                }
+                _ => return Some(lane),
+            }
+        }
     }
 
     /// Adds other lanes of the same handler to a batch, unless a record of the batch runs by itself.
@@ -147,13 +168,18 @@ impl Ready {
 }
 
 /// The records of the next run of a lane. `None` if the lane was emptied or refused since it became ready.
-fn take(table: &mut LaneTable, lane: LaneId) -> Option<(Arc<Entry>, Items)> {
+fn take(
+    table: &mut LaneTable,
+    lane: LaneId,
+    longest_run: impl Fn(&Entry) -> usize,
+) -> Option<(Arc<Entry>, Items)> {
     let state = table.get_mut(lane)?;
     match state.entry.clone() {
         Some(entry) if !state.queue.is_empty() && state.refused == 0 => {
             // If the handler has a rate, each call is granted by itself.
             let run_length = if entry.rate.is_some() { 1 } else { RUN_LENGTH };
-            let size = entry.form.batch().map_or(run_length, |(size, _)| size);
+            let single = || run_length.min(longest_run(&entry).max(1));
+            let size = entry.form.batch().map_or_else(single, |(size, _)| size);
             Some((entry, state.take(size)))
         }
         _ => {

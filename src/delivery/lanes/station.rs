@@ -14,6 +14,7 @@ use super::{
 use crate::{
     delivery::{
         outcome::{LaneRun, Outcome, Run},
+        shares::{Shares, Vacancy},
         signals::{crashed, failed},
         work::{Batch, Item, Items, LaneId, Origin, Write},
     },
@@ -31,8 +32,8 @@ pub(in crate::delivery) struct Lanes(Book);
 
 impl Lanes {
     /// A station without lanes. A record that has met `max_crashes` crashes fails.
-    pub(in crate::delivery) fn new(max_crashes: u32) -> Self {
-        Self(Book::new(max_crashes))
+    pub(in crate::delivery) fn new(max_crashes: u32, shares: Shares) -> Self {
+        Self(Book::new(max_crashes, shares))
     }
 
     /// The wishes since the last call.
@@ -193,9 +194,9 @@ impl Lanes {
         self.write_outcome(lane, &item.record, item.permit, change);
     }
 
-    /// The next run of a ready lane, of a transactional handler or not.
-    pub(in crate::delivery) fn next_run(&mut self, transactional: bool, now: Instant) -> Option<Run> {
-        self.0.ready.next_run(&mut self.0.table, transactional, now)
+    /// The next run of a ready lane.
+    pub(in crate::delivery) fn next_run(&mut self, vacancy: Vacancy, now: Instant) -> Option<Run> {
+        self.0.ready.next_run(&mut self.0.table, vacancy, now)
     }
 
     /// When the next waiting lane may run, if only its rate delays it.
@@ -205,9 +206,7 @@ impl Lanes {
 
     /// Takes over the outcomes of a run.
     pub(in crate::delivery) fn land(&mut self, run: Run) {
-        if !run.goes_on {
-            self.0.ready.run_ends(run.entry.number);
-        }
+        self.0.ready.land(&run);
         for LaneRun { lane, items, over, .. } in run.lanes {
             let mut untried = Items::new();
             let mut lost = false;

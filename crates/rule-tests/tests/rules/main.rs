@@ -10,6 +10,7 @@ mod lifecycle;
 mod liveness;
 mod pacing;
 mod retry;
+mod sharing;
 mod table;
 mod watermark;
 mod witnesses;

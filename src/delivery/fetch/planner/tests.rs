@@ -189,8 +189,8 @@ async fn a_hot_partition_is_fetched_by_itself_until_it_has_no_more() {
 async fn a_handler_that_is_no_longer_hot_is_looked_for_everywhere() {
     let mut stage = Stage::new();
     stage.fetch_of(PartitionSet::ALL, &[], (0, false));
-    let cut = stage.planner.cut_handler([(0, "h"), (1, "i")].into_iter(), |number| 40 - number, stage.now);
-    assert_eq!(cut, Some((0, CONFIG / 2)));
+    let cut = stage.planner.cut_handlers([(0, "h"), (1, "i")].into_iter(), |number| 40 - number, stage.now);
+    assert_eq!(cut, (vec![0], CONFIG / 2));
     let request = stage.begin().expect("it is fetched by itself");
     assert_eq!((request.handlers.clone(), request.part), (Handlers::Only("h".into()), true));
     assert!(request.due, "no other fetch brings its due records");
@@ -212,7 +212,7 @@ async fn a_handler_that_is_no_longer_hot_is_looked_for_everywhere() {
 #[tokio::test(start_paused = true)]
 async fn handlers_are_fetched_together_again_if_to_leave_one_out_takes_too_long() {
     let mut stage = Stage::new();
-    stage.planner.cut_handler([(0, "h"), (1, "i")].into_iter(), |number| 40 - number, stage.now);
+    stage.planner.cut_handlers([(0, "h"), (1, "i")].into_iter(), |number| 40 - number, stage.now);
     let request = stage.begin().expect("it is fetched by itself");
     stage.answer(request, &["a"], (1, true));
     let request = stage.begin().expect("then the others");

@@ -91,7 +91,7 @@ impl World {
             generation: 1,
             read_for: 0,
             entry: fixtures::entry(),
-            lanes: Lanes::new(3),
+            lanes: Lanes::new(3, fixtures::shares()),
             writes: Batch::default(),
             fetching: None,
             running: Vec::new(),
@@ -107,7 +107,7 @@ impl World {
             }
             Step::FetchBegins { stops } if self.fetching.is_none() => self.fetch(stops),
             Step::FetchEnds => self.admit(),
-            Step::RunBegins => self.running.extend(self.lanes.next_run(false, Instant::now())),
+            Step::RunBegins => self.running.extend(self.lanes.next_run(fixtures::PLAIN, Instant::now())),
             Step::RunEnds { failing } if !self.running.is_empty() => self.end_run(failing),
             Step::SettleBegins if self.settling.is_none() => {
                 self.lanes.take_wishes().writes.into_iter().for_each(|write| self.writes.push(write));

@@ -26,7 +26,7 @@ struct Stage {
 impl Stage {
     fn new() -> Self {
         let (ownership, entry) = (fixtures::owning_all(), fixtures::entry());
-        Self { ownership, entry, lanes: Lanes::new(3), writes: Vec::new() }
+        Self { ownership, entry, lanes: Lanes::new(3, fixtures::shares()), writes: Vec::new() }
     }
 
     /// A stage with a handler of this form.
@@ -38,7 +38,8 @@ impl Stage {
 
     /// The records of the next run by lane, if a lane is ready. The run goes on.
     fn begin_run(&mut self, transactional: bool) -> Vec<Vec<RecordId>> {
-        let run = self.lanes.next_run(transactional, Instant::now());
+        let vacancy = if transactional { fixtures::TRANSACTIONAL } else { fixtures::PLAIN };
+        let run = self.lanes.next_run(vacancy, Instant::now());
         let lanes = run.into_iter().flat_map(|run| run.lanes);
         lanes.map(|lane| lane.items.iter().map(|(item, _)| item.id()).collect()).collect()
     }
@@ -59,7 +60,7 @@ impl Stage {
 
     /// Runs all ready lanes. `end` gives the outcome of each record.
     fn run(&mut self, end: impl Fn(RecordId) -> Outcome) {
-        while let Some(mut run) = self.lanes.next_run(false, Instant::now()) {
+        while let Some(mut run) = self.lanes.next_run(fixtures::PLAIN, Instant::now()) {
             for lane in &mut run.lanes {
                 while let Some(id) = lane.next().map(Item::id) {
                     lane.end(end(id));
@@ -268,7 +269,7 @@ async fn what_waits_in_a_closed_partition_is_given_up_and_what_runs_is_not() {
     let mut stage = Stage::new();
     stage.fetch(1, "a");
     stage.fetch(3, "b");
-    let running = stage.lanes.next_run(false, Instant::now()).unwrap();
+    let running = stage.lanes.next_run(fixtures::PLAIN, Instant::now()).unwrap();
     stage.fetch(2, "a");
     stage.lanes.close(|partition| partition == Partition::of("b"));
     assert_eq!(stage.ownership.permits(Partition::of("a")), 1, "of the record that runs");

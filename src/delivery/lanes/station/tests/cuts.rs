@@ -73,7 +73,7 @@ async fn what_was_not_tried_waits_again_unless_its_partition_was_given_up() {
     for (given_up, kept) in [(false, vec![1, 2]), (true, vec![])] {
         let mut stage = Stage::new();
         (1..=2).for_each(|id| stage.fetch(id, "a"));
-        let mut run = stage.lanes.next_run(false, Instant::now()).unwrap();
+        let mut run = stage.lanes.next_run(fixtures::PLAIN, Instant::now()).unwrap();
         if given_up {
             stage.ownership.grant(&[(Partition::of("a"), Generation(9))]);
         }
@@ -89,7 +89,7 @@ async fn what_was_not_tried_waits_again_unless_its_partition_was_given_up() {
 async fn what_waits_behind_a_lost_record_is_given_up() {
     let mut stage = Stage::new();
     stage.fetch(1, "a");
-    let mut run = stage.lanes.next_run(false, Instant::now()).unwrap();
+    let mut run = stage.lanes.next_run(fixtures::PLAIN, Instant::now()).unwrap();
     stage.fetch(2, "a");
     run.lanes[0].end(Outcome::Lost);
     run.lanes[0].over = true;

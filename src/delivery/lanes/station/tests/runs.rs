@@ -9,7 +9,7 @@ async fn a_transactional_lane_runs_once_its_writes_are_durable() {
     let mut stage = Stage::of(Form::Transactional { call: Arc::new(Unused), size: 1, mixed: false });
     stage.fetch(1, "a");
     assert!(stage.begin_run(false).is_empty(), "it needs a fence row");
-    let mut run = stage.lanes.next_run(true, Instant::now()).unwrap();
+    let mut run = stage.lanes.next_run(fixtures::TRANSACTIONAL, Instant::now()).unwrap();
     stage.fetch(2, "a");
     run.lanes[0].end(completed(1));
     run.lanes[0].over = true;
@@ -73,7 +73,7 @@ async fn a_deadline_counts_from_the_beginning_of_its_fetch() {
     record.delivery.expires_in = Some(Duration::from_secs(2));
     let permit = stage.ownership.permit(record.delivery.partition);
     stage.lanes.admit(Arc::new(record), Duration::from_secs(5), permit, Some(&stage.entry));
-    let run = stage.lanes.next_run(false, Instant::now()).unwrap();
+    let run = stage.lanes.next_run(fixtures::PLAIN, Instant::now()).unwrap();
     assert_eq!(run.lanes[0].items[0].0.expires, Some(Duration::from_secs(7)));
 }
 
@@ -83,7 +83,7 @@ async fn a_handler_with_a_limit_runs_again_once_a_run_has_ended() {
     Arc::get_mut(&mut stage.entry).unwrap().concurrency = Some(1);
     stage.fetch(1, "a");
     stage.fetch(2, "b");
-    let mut run = stage.lanes.next_run(false, Instant::now()).unwrap();
+    let mut run = stage.lanes.next_run(fixtures::PLAIN, Instant::now()).unwrap();
     assert!(stage.begin_run(false).is_empty());
     stage.lanes.land(Run::new(Arc::clone(&run.entry), Default::default()));
     assert!(stage.begin_run(false).is_empty(), "more reports of it follow");

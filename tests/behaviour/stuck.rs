@@ -1,0 +1,132 @@
+//! Handlers that never return, with a large backlog: the other handlers of the instance go on.
+
+use std::time::Duration;
+
+use keylane::{
+    BatchHandler, BatchResults, Delivery, Handler, HandlerError, Mode, Registration, TransactionalHandler,
+    memory::{Memory, MemoryConnection},
+};
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    leases::{Paused, s},
+    ledger::{Cancelled, Ledger, Placed, placed},
+};
+
+/// Does not return, in any form.
+struct Stuck;
+
+impl TransactionalHandler<Memory> for Stuck {
+    type Event = Cancelled;
+
+    async fn handle(&self, _: Cancelled, _: &mut MemoryConnection, _: &Delivery) -> Result<(), HandlerError> {
+        std::future::pending().await
+    }
+}
+
+impl Handler for Stuck {
+    type Event = Cancelled;
+
+    async fn handle(&self, _: Cancelled, _: &Delivery) -> Result<(), HandlerError> {
+        std::future::pending().await
+    }
+}
+
+impl BatchHandler for Stuck {
+    type Event = Cancelled;
+
+    async fn handle(&self, _: Vec<Cancelled>, _: &[&Delivery]) -> BatchResults {
+        std::future::pending().await
+    }
+}
+
+/// Succeeds.
+struct Kept(Ledger);
+
+impl TransactionalHandler<Memory> for Kept {
+    type Event = Placed;
+
+    async fn handle(
+        &self,
+        event: Placed,
+        _: &mut MemoryConnection,
+        delivery: &Delivery,
+    ) -> Result<(), HandlerError> {
+        self.0.push(crate::ledger::Step::Done, &event, delivery);
+        Ok(())
+    }
+}
+
+fn single(id: &str) -> Registration {
+    Registration::typed(id, Stuck)
+}
+
+fn keeper(ledger: &Ledger) -> Registration {
+    ledger.keeper("bookkeeper")
+}
+
+fn transactional_keeper(ledger: &Ledger) -> Registration {
+    Registration::transactional("bookkeeper", Kept(ledger.clone()))
+}
+
+/// Each stuck handler has `backlog` records of 500 keys. Then `other` gets 300 records.
+async fn others_go_on(
+    mode: Mode,
+    backlog: usize,
+    stuck: impl IntoIterator<Item = Registration>,
+    other: fn(&Ledger) -> Registration,
+) {
+    let mut stage = Paused::new();
+    stage.config.mode = mode;
+    stage.config.delivery.handler_timeout = s(3_600);
+    stage.config.cluster.handover_timeout = s(9_000);
+    stage.config.delivery.transactional_concurrency = 4;
+    let ledger = Ledger::default();
+    let outbox = stage.outbox(stuck.into_iter().chain([other(&ledger)])).await;
+    let events: Vec<Cancelled> =
+        (0..backlog).map(|number| Cancelled { key: format!("key-{}", number % 500) }).collect();
+    outbox.transaction(async |tx| outbox.schedule_all(tx, &events).await).await.unwrap();
+    let running = outbox.start().await.unwrap();
+    sleep(s(2)).await;
+    for number in 1..=3 {
+        let events: Vec<Placed> = (0..100).map(|key| placed(&format!("key-{key}"), number)).collect();
+        stage.schedule(&outbox, &events).await;
+        let done = timeout(Duration::from_secs(60), ledger.until_done(number as usize * 100)).await;
+        done.unwrap_or_else(|_| panic!("{mode:?}, {backlog} records: the others stand still"));
+    }
+    drop(running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_never_returns_leaves_calls_to_the_others() {
+    for mode in [Mode::Partitioned, Mode::Claimed] {
+        others_go_on(mode, 1_000, [single("stuck")], keeper).await;
+        others_go_on(mode, 1_000, ["one", "two", "three"].map(single), keeper).await;
+    }
+}
+
+/// Its runs hold several records of each key: they would fill the memory.
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_never_returns_leaves_memory_to_the_others() {
+    for mode in [Mode::Partitioned, Mode::Claimed] {
+        others_go_on(mode, 20_000, [single("stuck")], keeper).await;
+        others_go_on(mode, 20_000, ["one", "two"].map(single), keeper).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_handler_that_never_returns_leaves_memory_to_the_others() {
+    for mode in [Mode::Partitioned, Mode::Claimed] {
+        others_go_on(mode, 20_000, [Registration::batch("stuck", 40, Stuck)], keeper).await;
+        others_go_on(mode, 20_000, [Registration::mixed_batch("stuck", 500, Stuck)], keeper).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transactional_handler_that_never_returns_leaves_calls_to_the_others() {
+    for mode in [Mode::Partitioned, Mode::Claimed] {
+        for other in [keeper, transactional_keeper] {
+            others_go_on(mode, 1_000, [Registration::transactional("stuck", Stuck)], other).await;
+        }
+    }
+}
