@@ -81,7 +81,7 @@ impl Claimer {
         };
         let executor =
             ExecutorSetup { store: Arc::clone(&store), fence: me, claimed: true, config: &config, context };
-        let shares = Shares::new(registry.entries(), config.max_in_flight);
+        let shares = Shares::new(registry.entries(), config.memory());
         Self {
             claims: Claims::new(me.instance, &config, shares, Instant::now()),
             executor: Executor::new(executor),

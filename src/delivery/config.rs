@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::OnFailure;
+use crate::{record::OnFailure, rules::pacing::FetchLimits};
 
 /// How an instance fetches, calls handlers and retries. Key `delivery` of the settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,11 +31,13 @@ pub struct DeliveryConfig {
     /// The most payload bytes in memory. Default 64 MiB. Lower it to save memory; raise it for large payloads.
     /// A single larger record is still delivered, alone.
     pub max_in_flight_bytes: usize,
-    /// The most handler calls at once in this process. Default 256. Raise it for handlers that wait much;
-    /// lower it to protect what they call. A handler can have a lower limit of its own.
+    /// The most handler calls at once in this process. Default 256. One of several handlers gets at most three
+    /// quarters of them. Raise it for handlers that wait much; lower it to protect what they call. A handler can
+    /// have a lower limit of its own.
     pub concurrency: usize,
-    /// The most transactional handler calls at once. Default 4. Raise it for slow transactional handlers. Each
-    /// call holds a connection of the pool, which needs one connection more than this number.
+    /// The most transactional handler calls at once. Default 4. One of several transactional handlers leaves one of
+    /// them to the others. Raise it for slow transactional handlers. Each call holds a connection of the pool,
+    /// which needs one connection more than this number.
     pub transactional_concurrency: usize,
     /// How long one handler call may take. Default 30 s. A handler can set its own. With
     /// [`DatabaseConfig::call_timeout`](crate::DatabaseConfig::call_timeout) it must fit into
@@ -52,6 +54,17 @@ pub struct DeliveryConfig {
     /// What becomes of a key whose record has failed for good. Default: `block` with stop-on-first-failure,
     /// else `continue`. Set `continue` if the key may go on without the record.
     pub on_failure: Option<OnFailure>,
+}
+
+impl DeliveryConfig {
+    /// The limits of the memory.
+    pub(super) fn memory(&self) -> FetchLimits {
+        FetchLimits {
+            batch_size: self.batch_size,
+            max_in_flight: self.max_in_flight,
+            max_in_flight_bytes: self.max_in_flight_bytes,
+        }
+    }
 }
 
 impl Default for DeliveryConfig {

@@ -102,7 +102,7 @@ impl Dispatcher {
         let spares = fence.slot + 1 + config.transactional_concurrency as u32;
         Self {
             planner: Planner::new(&config, instance, listen_state, Instant::now()),
-            lanes: Lanes::new(config.max_crashes, Shares::new(registry.entries(), max_in_flight)),
+            lanes: Lanes::new(config.max_crashes, Shares::new(registry.entries(), config.memory())),
             executor: Executor::new(executor),
             queue: SettleQueue::default(),
             settler: Some(

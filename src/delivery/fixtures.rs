@@ -64,7 +64,7 @@ pub(super) const TRANSACTIONAL: Vacancy = Vacancy { transactional: true, free: u
 
 /// The shares of an instance with one handler.
 pub(super) fn shares() -> Shares {
-    Shares::new([entry()].iter(), 4_000)
+    Shares::new([entry()].iter(), DeliveryConfig::default().memory())
 }
 
 /// The handler of a registry whose handler does nothing.

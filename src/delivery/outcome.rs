@@ -62,11 +62,6 @@ impl Run {
         Self { entry, lanes, goes_on: true }
     }
 
-    /// The number of records of its lanes.
-    pub(super) fn records(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.items.len()).sum()
-    }
-
     /// Ends the run. What stays in its lanes was not reported.
     pub(super) fn end(&mut self) {
         self.goes_on = false;

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::outcome::Run;
-use crate::{handler::Entry, rules::sharing};
+use crate::{
+    handler::Entry,
+    rules::{pacing::FetchLimits, sharing},
+};
 
 /// The runs that the executor may begin.
 #[derive(Clone, Copy, Debug)]
@@ -19,44 +22,49 @@ pub(super) struct Vacancy {
 struct Taken {
     /// Runs under way. Raised by `begin`, lowered by `land`.
     runs: usize,
-    /// Records of these runs that were not reported. Raised by `begin`, lowered by `land`.
-    records: usize,
+    /// The places in memory of their records that were not reported. Raised by `begin`, lowered by `land`.
+    places: usize,
 }
 
 /// The runs of all handlers.
 pub(super) struct Shares {
-    /// The most records in memory. Never changes.
-    max_in_flight: usize,
+    /// The limits of the memory. Never changes.
+    limits: FetchLimits,
     /// The number of handlers that are not transactional. Never changes.
     plain: usize,
     /// The number of transactional handlers. Never changes.
     transactional: usize,
     /// By the number of the handler. Added by `begin`.
     taken: Vec<Taken>,
-    /// The sum of the records in `taken`. Written with them.
-    records: usize,
+    /// The sum of the places in `taken`. Written with them.
+    places: usize,
 }
 
 impl Shares {
     /// The shares of these handlers, which are all of the instance.
-    pub(super) fn new<'a>(handlers: impl Iterator<Item = &'a Arc<Entry>>, max_in_flight: usize) -> Self {
+    pub(super) fn new<'a>(handlers: impl Iterator<Item = &'a Arc<Entry>>, limits: FetchLimits) -> Self {
         let (transactional, plain): (Vec<_>, Vec<_>) =
             handlers.partition(|entry| entry.form.is_transactional());
         let (plain, transactional) = (plain.len(), transactional.len());
-        Self { max_in_flight, plain, transactional, taken: Vec::new(), records: 0 }
+        Self { limits, plain, transactional, taken: Vec::new(), places: 0 }
+    }
+
+    /// The limits of the memory that is shared.
+    pub(super) fn limits(&self) -> FetchLimits {
+        self.limits
     }
 
     /// The most records that a run of this handler may take now, 0 if no run may begin. A handler that is alone has
     /// nothing to share.
     pub(super) fn longest_run(&self, handler: usize, vacancy: Vacancy) -> usize {
-        let Taken { runs, records } = self.of(handler);
+        let Taken { runs, places } = self.of(handler);
         let alone = if vacancy.transactional { self.transactional < 2 } else { self.plain < 2 };
         if !alone && !sharing::may_call(runs, vacancy.free) {
             return 0;
         }
         match self.plain + self.transactional {
             0 | 1 => usize::MAX,
-            _ => sharing::run_records(records, self.max_in_flight.saturating_sub(self.records)),
+            _ => sharing::run_records(places, self.limits.max_in_flight.saturating_sub(self.places)),
         }
     }
 
@@ -72,22 +80,29 @@ impl Shares {
 
     /// A run begins.
     pub(super) fn begin(&mut self, run: &Run) {
-        let (handler, records) = (run.entry.number, run.records());
+        let (handler, places) = (run.entry.number, self.places(run));
         if self.taken.len() <= handler {
             self.taken.resize(handler + 1, Taken::default());
         }
         self.taken[handler].runs += 1;
-        self.taken[handler].records += records;
-        self.records += records;
+        self.taken[handler].places += places;
+        self.places += places;
     }
 
     /// A run was reported, or a part of it.
     pub(super) fn land(&mut self, run: &Run) {
+        let places = self.places(run);
         let Some(taken) = self.taken.get_mut(run.entry.number) else { return };
         taken.runs = taken.runs.saturating_sub(usize::from(!run.goes_on));
-        let records = if taken.runs == 0 { taken.records } else { run.records().min(taken.records) };
-        taken.records -= records;
-        self.records -= records;
+        let places = if taken.runs == 0 { taken.places } else { places.min(taken.places) };
+        taken.places -= places;
+        self.places -= places;
+    }
+
+    /// The places in memory of the records of a run.
+    fn places(&self, run: &Run) -> usize {
+        let items = run.lanes.iter().flat_map(|lane| &lane.items);
+        items.map(|(item, _)| sharing::places(item.record.payload.len(), self.limits)).sum()
     }
 
     fn of(&self, handler: usize) -> Taken {
@@ -110,8 +125,12 @@ mod tests {
         })
     }
 
+    fn limits(max_in_flight: usize) -> FetchLimits {
+        FetchLimits { batch_size: 1, max_in_flight, max_in_flight_bytes: 1 << 20 }
+    }
+
     fn shares(runs: &[Run; 2], max_in_flight: usize) -> Shares {
-        Shares::new(runs.iter().map(|run| &run.entry), max_in_flight)
+        Shares::new(runs.iter().map(|run| &run.entry), limits(max_in_flight))
     }
 
     /// Begins runs until the first handler has its share. Returns the number.
@@ -154,13 +173,13 @@ mod tests {
         assert!(shares.longest_run(1, PLAIN) > 0);
         one.goes_on = false;
         (0..7).for_each(|_| shares.land(&one));
-        assert_eq!((shares.records, shares.is_any()), (0, false));
+        assert_eq!((shares.places, shares.is_any()), (0, false));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_handler_that_is_alone_takes_all() {
         let [one, _] = runs(1);
-        let mut shares = Shares::new([&one.entry].into_iter(), 10);
+        let mut shares = Shares::new([&one.entry].into_iter(), limits(10));
         let [one, _] = runs(1);
         assert_eq!(fill(&mut shares, &one, 256), 256);
     }

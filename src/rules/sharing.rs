@@ -5,18 +5,20 @@
 //! must be free. What one handler leaves is shared by the others in the same way. (This is the *dynamic threshold* of
 //! Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998.)
 
+use super::pacing::FetchLimits;
+
 /// A handler may have so many calls under way for each call that is free, except the last one.
 const CALLS_PER_FREE: usize = 3;
-/// For each record in the runs of a handler, so many places of the memory must be in no run.
-const FREE_PER_RECORD: usize = 2;
+/// For each place of the memory that the runs of a handler take, so many must be in no run.
+const FREE_PER_PLACE: usize = 2;
 /// A run takes at most one of this many parts of what its handler may still take, so that a handler which waits
 /// much has many keys under way, and each run few records.
 const RUNS_AHEAD: usize = 64;
 
 /// Whether a handler with this many calls under way may begin another one, if `free` calls may begin in all.
 ///
-/// One handler gets at most about three quarters of all calls, two get three sevenths each. The last free call is for
-/// a handler that has none under way.
+/// One handler gets at most about three quarters of all calls, the next one three quarters of the rest. The last free
+/// call is for a handler that has none under way.
 ///
 /// ```
 /// use keylane::rules::sharing::may_call;
@@ -29,10 +31,25 @@ pub fn may_call(running: usize, free: usize) -> bool {
     free > 0 && (running == 0 || running < CALLS_PER_FREE.saturating_mul(free - 1))
 }
 
+/// How many places of the memory a record takes: one of `max_in_flight`, or as large a part of them as its payload
+/// takes of `max_in_flight_bytes`.
+///
+/// ```
+/// use keylane::rules::{pacing::FetchLimits, sharing::places};
+///
+/// let limits = FetchLimits { batch_size: 1000, max_in_flight: 4000, max_in_flight_bytes: 64 << 20 };
+/// assert_eq!([100, 16 << 10, 1 << 20].map(|payload| places(payload, limits)), [1, 1, 63]);
+/// ```
+pub fn places(payload: usize, limits: FetchLimits) -> usize {
+    let (all, bytes) = (limits.max_in_flight.max(1), limits.max_in_flight_bytes.max(1));
+    let by_bytes = (payload as u128 * all as u128).div_ceil(bytes as u128);
+    usize::try_from(by_bytes).unwrap_or(all).clamp(1, all)
+}
+
 /// The most records that the next run of a handler may take, 0 if the handler has its share.
 ///
-/// `held` records are in the runs of the handler, and `free` places of the memory are in no run. One handler
-/// gets a third of the memory for its runs, two get a quarter each. A handler without a run gets at least one record.
+/// `held` places of the memory are in the runs of the handler, and `free` are in no run. One handler
+/// gets a third of the memory for its runs, the next one a third of the rest. A handler without a run gets at least one record.
 ///
 /// ```
 /// use keylane::rules::sharing::run_records;
@@ -42,6 +59,6 @@ pub fn may_call(running: usize, free: usize) -> bool {
 /// assert_eq!(run_records(1334, 2666), 0);
 /// ```
 pub fn run_records(held: usize, free: usize) -> usize {
-    let left = (free / FREE_PER_RECORD).saturating_sub(held);
+    let left = (free / FREE_PER_PLACE).saturating_sub(held);
     left.div_ceil(RUNS_AHEAD).max(usize::from(held == 0))
 }

@@ -69,10 +69,23 @@ fn transactional_keeper(ledger: &Ledger) -> Registration {
     Registration::transactional("bookkeeper", Kept(ledger.clone()))
 }
 
-/// Each stuck handler has `backlog` records of 500 keys. Then `other` gets 300 records.
+/// What waits for each stuck handler.
+#[derive(Clone, Copy, Debug)]
+struct Backlog {
+    records: usize,
+    keys: usize,
+    /// The setting `max_in_flight_bytes`. A payload has about 17 bytes.
+    memory_bytes: usize,
+}
+
+const MANY_KEYS: Backlog = Backlog { records: 1_000, keys: 500, memory_bytes: 64 << 20 };
+const LONG_QUEUES: Backlog = Backlog { records: 20_000, keys: 150, memory_bytes: 64 << 20 };
+const LARGE_PAYLOADS: Backlog = Backlog { records: 20_000, keys: 500, memory_bytes: 10_000 };
+
+/// Handlers with a backlog stand still. Then `other` gets 300 records.
 async fn others_go_on(
     mode: Mode,
-    backlog: usize,
+    backlog: Backlog,
     stuck: impl IntoIterator<Item = Registration>,
     other: fn(&Ledger) -> Registration,
 ) {
@@ -81,10 +94,12 @@ async fn others_go_on(
     stage.config.delivery.handler_timeout = s(3_600);
     stage.config.cluster.handover_timeout = s(9_000);
     stage.config.delivery.transactional_concurrency = 4;
+    stage.config.delivery.max_in_flight_bytes = backlog.memory_bytes;
     let ledger = Ledger::default();
     let outbox = stage.outbox(stuck.into_iter().chain([other(&ledger)])).await;
-    let events: Vec<Cancelled> =
-        (0..backlog).map(|number| Cancelled { key: format!("key-{}", number % 500) }).collect();
+    let events: Vec<Cancelled> = (0..backlog.records)
+        .map(|number| Cancelled { key: format!("key-{}", number % backlog.keys) })
+        .collect();
     outbox.transaction(async |tx| outbox.schedule_all(tx, &events).await).await.unwrap();
     let running = outbox.start().await.unwrap();
     sleep(s(2)).await;
@@ -92,7 +107,7 @@ async fn others_go_on(
         let events: Vec<Placed> = (0..100).map(|key| placed(&format!("key-{key}"), number)).collect();
         stage.schedule(&outbox, &events).await;
         let done = timeout(Duration::from_secs(60), ledger.until_done(number as usize * 100)).await;
-        done.unwrap_or_else(|_| panic!("{mode:?}, {backlog} records: the others stand still"));
+        done.unwrap_or_else(|_| panic!("{mode:?}, {backlog:?}: the others stand still"));
     }
     drop(running);
 }
@@ -100,8 +115,8 @@ async fn others_go_on(
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_never_returns_leaves_calls_to_the_others() {
     for mode in [Mode::Partitioned, Mode::Claimed] {
-        others_go_on(mode, 1_000, [single("stuck")], keeper).await;
-        others_go_on(mode, 1_000, ["one", "two", "three"].map(single), keeper).await;
+        others_go_on(mode, MANY_KEYS, [single("stuck")], keeper).await;
+        others_go_on(mode, MANY_KEYS, ["one", "two", "three"].map(single), keeper).await;
     }
 }
 
@@ -109,16 +124,17 @@ async fn a_handler_that_never_returns_leaves_calls_to_the_others() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_never_returns_leaves_memory_to_the_others() {
     for mode in [Mode::Partitioned, Mode::Claimed] {
-        others_go_on(mode, 20_000, [single("stuck")], keeper).await;
-        others_go_on(mode, 20_000, ["one", "two"].map(single), keeper).await;
+        others_go_on(mode, LONG_QUEUES, [single("stuck")], keeper).await;
+        others_go_on(mode, LONG_QUEUES, ["one", "two"].map(single), keeper).await;
     }
+    others_go_on(Mode::Partitioned, LARGE_PAYLOADS, ["one", "two"].map(single), keeper).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_handler_that_never_returns_leaves_memory_to_the_others() {
     for mode in [Mode::Partitioned, Mode::Claimed] {
-        others_go_on(mode, 20_000, [Registration::batch("stuck", 40, Stuck)], keeper).await;
-        others_go_on(mode, 20_000, [Registration::mixed_batch("stuck", 500, Stuck)], keeper).await;
+        others_go_on(mode, LONG_QUEUES, [Registration::batch("stuck", 40, Stuck)], keeper).await;
+        others_go_on(mode, LONG_QUEUES, [Registration::mixed_batch("stuck", 500, Stuck)], keeper).await;
     }
 }
 
@@ -126,7 +142,7 @@ async fn a_batch_handler_that_never_returns_leaves_memory_to_the_others() {
 async fn a_transactional_handler_that_never_returns_leaves_calls_to_the_others() {
     for mode in [Mode::Partitioned, Mode::Claimed] {
         for other in [keeper, transactional_keeper] {
-            others_go_on(mode, 1_000, [Registration::transactional("stuck", Stuck)], other).await;
+            others_go_on(mode, MANY_KEYS, [Registration::transactional("stuck", Stuck)], other).await;
         }
     }
 }

@@ -101,11 +101,7 @@ impl Claims {
             renew_at: None,
             stopping: false,
             lease: config.claim_lease,
-            limits: FetchLimits {
-                batch_size: config.batch_size,
-                max_in_flight: config.max_in_flight,
-                max_in_flight_bytes: config.max_in_flight_bytes,
-            },
+            limits: config.memory(),
         }
     }
 

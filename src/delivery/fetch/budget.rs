@@ -151,7 +151,7 @@ impl Budget {
     }
 
     /// If handlers fill memory, makes so many of them hot that one has more than its share. `handlers` has the number and the id of each handler,
-    /// `in_memory` the records of a handler by number. Returns the numbers of the handlers that are to be cut,
+    /// `in_memory` the places of a handler by number. Returns the numbers of the handlers that are to be cut,
     /// and to how many records each.
     pub(super) fn cut_handlers<'a>(
         &mut self,
@@ -217,7 +217,7 @@ impl Budget {
     }
 
     /// What to fetch next, and how many records. The arguments are the records and payload bytes in memory,
-    /// and the records in memory of a handler by number. The last quarter of memory is kept for partitions
+    /// and the places in memory of a handler by number. The last quarter of memory is kept for partitions
     /// without records in memory, a little per fetch: so a few slow keys never hide the other partitions.
     pub(super) fn next_step(
         &mut self,
@@ -241,7 +241,7 @@ impl Budget {
                 return some(FetchBudget { partitions, handlers, limit, part: true });
             }
         }
-        if let Some((handlers, wants)) = self.handlers.hungry(wanted.at_all, of_handler) {
+        if let Some((handlers, wants)) = self.handlers.hungry(wanted.at_all, &of_handler) {
             let limits =
                 FetchLimits { batch_size: wants.min(batch_size), max_in_flight, max_in_flight_bytes };
             let (partitions, limit) = (self.common(ownership), size(limits, records, bytes));
@@ -257,9 +257,12 @@ impl Budget {
             max_in_flight: max_in_flight - max_in_flight / 4,
             max_in_flight_bytes: max_in_flight_bytes - max_in_flight_bytes / 4,
         };
-        let (limit, most) = (size(common, records, bytes), size(common, 0, 0));
+        let hot = self.handlers.in_memory(of_handler);
+        let limit = size(common, records, bytes);
+        // What hot handlers have may stay for long, so no more than this becomes free.
+        let most = size(common, hot, max_in_flight_bytes / max_in_flight.max(1) * hot);
         // A fetch of a few records costs as much as one of many, so it waits until half a batch fits.
-        if records == 0 || limit >= most.div_ceil(2) {
+        if records == 0 || limit > 0 && limit >= most.div_ceil(2) {
             self.full_since = None;
             let (partitions, handlers) = (self.common(ownership), self.handlers.others());
             return some(FetchBudget { partitions, handlers, limit, part: false });

@@ -56,6 +56,11 @@ impl HotHandlers {
         (self.max_in_flight / PART_OF_MEMORY / self.hot.len().max(1)).max(2)
     }
 
+    /// The places in memory of all hot handlers.
+    pub(super) fn in_memory(&self, of_handler: impl Fn(usize) -> usize) -> usize {
+        self.hot.iter().map(|hot| of_handler(hot.number)).sum()
+    }
+
     /// The hot handlers with more than their share in memory: it is smaller since others have become hot, too.
     pub(super) fn over_share(&self, in_memory: impl Fn(usize) -> usize) -> Vec<usize> {
         let share = self.share();
@@ -63,7 +68,7 @@ impl HotHandlers {
     }
 
     /// If the handler with the most records in memory fills enough of it, makes the handler hot and returns
-    /// its number. `handlers` has the number and the id of each handler, `in_memory` the records of a handler
+    /// its number. `handlers` has the number and the id of each handler, `in_memory` the places of a handler
     /// by number.
     pub(super) fn add<'a>(
         &mut self,

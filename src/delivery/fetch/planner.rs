@@ -136,7 +136,7 @@ impl Planner {
     }
 
     /// Memory is full, and no queue is long. `handlers` has the number and the id of each handler,
-    /// `in_memory` its records by number. From now on those with the most records are fetched by themselves.
+    /// `in_memory` its places in memory by number. From now on those with the most records are fetched by themselves.
     /// Returns the numbers of the handlers that are to be cut, and to how many records each.
     pub(in crate::delivery) fn cut_handlers<'a>(
         &mut self,
@@ -166,7 +166,7 @@ impl Planner {
         self.stop_reads.are_read(partition, generation)
     }
 
-    /// What to do next. The arguments are the records and payload bytes in memory, and the records of a
+    /// What to do next. The arguments are the records and payload bytes in memory, and the places of a
     /// handler by number.
     pub(in crate::delivery) fn next(
         &mut self,

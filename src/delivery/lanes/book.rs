@@ -41,8 +41,8 @@ impl Book {
     pub(super) fn new(max_crashes: u32, shares: Shares) -> Self {
         Self {
             table: LaneTable::default(),
+            memory: Memory::new(shares.limits()),
             ready: Ready::new(shares),
-            memory: Memory::default(),
             fetches: Fetches::default(),
             releases: Releases::default(),
             suspects: Suspects::new(max_crashes),
@@ -185,7 +185,7 @@ impl Book {
         cut
     }
 
-    /// Requeues queued records of a handler until at most `share` of its records are in memory. The lanes
+    /// Requeues queued records of a handler until its records take at most `share` places in memory. The lanes
     /// with the oldest heads keep their queues.
     pub(super) fn cut_handler(&mut self, number: usize, share: usize) {
         let is_of = |state: &LaneState| state.entry.as_ref().is_some_and(|entry| entry.number == number);

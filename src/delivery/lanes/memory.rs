@@ -2,16 +2,21 @@
 
 use std::collections::HashMap;
 
-use crate::{partition::Partition, record::RecordId};
+use crate::{
+    partition::Partition,
+    record::RecordId,
+    rules::{pacing::FetchLimits, sharing::places},
+};
 
 /// The records in memory, and the bytes of their payloads.
-#[derive(Default)]
 pub(super) struct Memory {
+    /// The limits of the memory. Never changes.
+    limits: FetchLimits,
     /// The facts of each record. Written by `add` and `remove`.
     known: HashMap<RecordId, Known, foldhash::fast::RandomState>,
     /// The sum of the payload bytes. Written by `add` and `remove`.
     bytes: usize,
-    /// The number of records per handler, by the number of the handler. Written by `add` and `remove`.
+    /// The places of the records per handler, by the number of the handler. Written by `add` and `remove`.
     of_handlers: Vec<usize>,
 }
 
@@ -26,6 +31,11 @@ struct Known {
 }
 
 impl Memory {
+    pub(super) fn new(limits: FetchLimits) -> Self {
+        let (known, of_handlers) = Default::default();
+        Self { limits, known, bytes: 0, of_handlers }
+    }
+
     pub(super) fn knows(&self, id: RecordId) -> bool {
         self.known.contains_key(&id)
     }
@@ -42,7 +52,7 @@ impl Memory {
         self.bytes
     }
 
-    /// The number of records of the handler with this number.
+    /// The places of the records of the handler with this number.
     pub(super) fn of_handler(&self, number: usize) -> usize {
         self.of_handlers.get(number).copied().unwrap_or(0)
     }
@@ -56,7 +66,7 @@ impl Memory {
             if self.of_handlers.len() <= number {
                 self.of_handlers.resize(number + 1, 0);
             }
-            self.of_handlers[number] += 1;
+            self.of_handlers[number] += places(bytes as usize, self.limits);
         }
         let known = Known { bytes, handler: handler.map(|number| number as u32), partition };
         if let Some(before) = self.known.insert(id, known) {
@@ -74,7 +84,7 @@ impl Memory {
     fn count_out(&mut self, Known { bytes, handler, .. }: &Known) {
         self.bytes -= *bytes as usize;
         if let Some(count) = handler.and_then(|number| self.of_handlers.get_mut(number as usize)) {
-            *count -= 1;
+            *count -= places(*bytes as usize, self.limits);
         }
     }
 }
@@ -85,7 +95,8 @@ mod tests {
 
     #[test]
     fn memory_counts_records_bytes_and_handlers() {
-        let (mut memory, partition) = (Memory::default(), Partition::of("a"));
+        let limits = FetchLimits { batch_size: 1, max_in_flight: 10, max_in_flight_bytes: 1_000 };
+        let (mut memory, partition) = (Memory::new(limits), Partition::of("a"));
         memory.add(1, partition, 100, Some(2));
         memory.add(2, partition, 20, Some(0));
         memory.add(3, partition, 3, None);
@@ -101,6 +112,10 @@ mod tests {
         assert_eq!(memory.remove(1), None);
         assert_eq!((memory.records(), memory.bytes(), memory.of_handler(2)), (2, 23, 0));
         assert!(memory.knows(2) && !memory.knows(1));
+        memory.add(4, partition, 301, Some(1));
+        assert_eq!(memory.of_handler(1), 4, "its payload takes a third of the bytes");
+        memory.remove(4);
+        assert_eq!(memory.of_handler(1), 0);
         let mut ids = memory.ids();
         ids.sort_unstable();
         assert_eq!(ids, [2, 3]);

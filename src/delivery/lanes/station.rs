@@ -357,13 +357,13 @@ impl Lanes {
         self.0.cut_queues(share)
     }
 
-    /// Requeues queued records of the handler with this number until at most `share` of its records are in
+    /// Requeues queued records of the handler with this number until its records take at most `share` places in
     /// memory.
     pub(in crate::delivery) fn cut_handler(&mut self, number: usize, share: usize) {
         self.0.cut_handler(number, share);
     }
 
-    /// The records in memory of the handler with this number.
+    /// The places in memory of the records of the handler with this number.
     pub(in crate::delivery) fn of_handler(&self, number: usize) -> usize {
         self.0.memory.of_handler(number)
     }
