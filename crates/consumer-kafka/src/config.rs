@@ -138,7 +138,7 @@ impl ConsumerConfig {
         self
     }
 
-    /// Sets the most calls of handlers at once. Default 32.
+    /// Sets the most calls of handlers at once. Default 32. One of several topics has at most three quarters of them.
     pub fn concurrency(mut self, calls: usize) -> Self {
         self.concurrency = calls;
         self

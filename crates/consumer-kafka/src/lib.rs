@@ -43,6 +43,7 @@ mod outage;
 mod partition;
 mod pump;
 mod run;
+mod shares;
 mod source;
 
 pub use config::{ConfigError, ConsumerConfig};

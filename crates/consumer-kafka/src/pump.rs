@@ -4,7 +4,7 @@ mod drain;
 mod settle;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, mpsc as sync_mpsc},
     time::Duration,
 };
@@ -26,6 +26,7 @@ use crate::{
     handler::{Call, Execute, Outcome},
     message::Message,
     partition::{LaneKey, Partition},
+    shares::Shares,
     source::{Client, Event, PartitionLag, Place, Source},
 };
 
@@ -56,7 +57,8 @@ pub(crate) struct Pump {
     /// The next offset of each partition: all messages before it are finished.
     finished: HashMap<Place, i64>,
     paused: HashSet<Place>,
-    ready: VecDeque<Arc<Lane>>,
+    /// The lanes that are ready, and what each topic has.
+    shares: Shares<Arc<Lane>>,
     /// Lanes that wait for an attempt. The number distinguishes equal times.
     waiting: BTreeMap<(Instant, u64), Arc<Lane>>,
     /// The time since which the target of a lane's first message has been away.
@@ -64,9 +66,6 @@ pub(crate) struct Pump {
     runs: JoinSet<Report>,
     under_way: HashMap<Id, (Items, tokio::task::AbortHandle)>,
     drains: Vec<Drain>,
-    bytes: usize,
-    /// Whether the limit of bytes in memory is reached.
-    full: bool,
     number: u64,
 }
 
@@ -78,6 +77,8 @@ impl Pump {
         source: Source,
         lags: watch::Sender<Vec<PartitionLag>>,
     ) -> Self {
+        let limits = (config.concurrency, config.queue_bytes);
+        let shares = Shares::new(topics.keys().cloned(), limits);
         let call = Arc::new(Call { group: config.group.clone(), timeout: config.handler_timeout });
         Self {
             config,
@@ -89,14 +90,12 @@ impl Pump {
             partitions: HashMap::new(),
             finished: HashMap::new(),
             paused: HashSet::new(),
-            ready: VecDeque::new(),
+            shares,
             waiting: BTreeMap::new(),
             away: HashMap::new(),
             runs: JoinSet::new(),
             under_way: HashMap::new(),
             drains: Vec::new(),
-            bytes: 0,
-            full: false,
             number: 0,
         }
     }
@@ -154,21 +153,19 @@ impl Pump {
             Partition::new(*number)
         });
         let Some(ready) = partition.receive(offset, &key, message) else { return };
-        self.bytes += size;
+        self.shares.receive(&place.0, size);
         if ready {
             let epoch = partition.epoch;
-            self.ready.push_back(Arc::new(Lane { place: place.clone(), epoch, key }));
+            self.shares.push(&place.0, Arc::new(Lane { place: place.clone(), epoch, key }));
         }
         self.throttle(&place);
     }
 
     /// Gives ready lanes to handlers, up to the most calls at once.
     fn start_runs(&mut self) {
-        while self.runs.len() < self.config.concurrency {
-            let Some(lane) = self.ready.pop_front() else { return };
-            let Some(execute) = self.topics.get(&lane.place.0).cloned() else { continue };
+        while let Some((topic, lane)) = self.shares.next() {
+            let Some(execute) = self.topics.get(&topic).cloned() else { continue };
             let room = if execute.batches() { self.config.batch_size } else { 1 };
-            let topic = Arc::clone(&lane.place.0);
             let mut items: Items = Vec::new();
             let mut count = 0;
             let mut next = Some(lane);
@@ -181,8 +178,7 @@ impl Pump {
                 if !taken.is_empty() {
                     items.push((lane, taken));
                 }
-                let fits = count < room && self.ready.front().is_some_and(|lane| lane.place.0 == topic);
-                next = fits.then(|| self.ready.pop_front()).flatten();
+                next = if count < room { self.shares.next_of(&topic) } else { None };
             }
             if items.is_empty() {
                 continue;
@@ -201,11 +197,13 @@ impl Pump {
 
     /// Counts messages that have left the memory.
     fn forget(&mut self, messages: &[Arc<Message>]) {
-        let bytes = messages.iter().map(|message| message.size()).sum();
-        self.bytes = self.bytes.saturating_sub(bytes);
+        messages.iter().for_each(|message| self.shares.release(message.topic(), message.size()));
     }
 
     fn spawn(&mut self, items: Items, run: impl Future<Output = Report> + Send + 'static) {
+        if let Some((lane, _)) = items.first() {
+            self.shares.begin(&lane.place.0);
+        }
         let handle = self.runs.spawn(unhindered(run));
         self.under_way.insert(handle.id(), (items, handle));
     }
@@ -216,6 +214,9 @@ impl Pump {
             Err(error) => (error.id(), None),
         };
         let Some((items, _)) = self.under_way.remove(&id) else { return };
+        if let Some((lane, _)) = items.first() {
+            self.shares.end(&lane.place.0);
+        }
         match report {
             Some(Report::Ran(outcomes)) => {
                 let mut outcomes = outcomes.into_iter();
@@ -244,7 +245,7 @@ impl Pump {
         while let Some(entry) = self.waiting.first_entry().filter(|entry| entry.key().0 <= now) {
             let lane = entry.remove();
             if self.partition(&lane).is_some_and(|partition| partition.wake(&lane.key)) {
-                self.ready.push_back(lane);
+                self.shares.push(&lane.place.0.clone(), lane);
             }
         }
     }

@@ -29,14 +29,16 @@ pub(super) struct Drain {
 }
 
 impl Pump {
-    /// Pauses partitions that have run too far ahead, or all partitions at the limit of memory. Resumes them
-    /// at half of the limit.
+    /// Pauses partitions that have run too far ahead, and all partitions of topics that have their share of the
+    /// memory. Resumes them at half of the limit.
     pub(super) fn throttle(&mut self, changed: &Place) {
-        let (most, was_full) = (self.config.queue_bytes, self.full);
-        self.full = self.bytes > if was_full { most / 2 } else { most };
-        let changed: Vec<Place> = match self.full == was_full {
+        let topics = self.shares.refill();
+        let changed: Vec<Place> = match topics.is_empty() {
             true => vec![changed.clone()],
-            false => self.partitions.keys().cloned().collect(),
+            false => {
+                let is_changed = |place: &&Place| topics.contains(&place.0) || *place == changed;
+                self.partitions.keys().filter(is_changed).cloned().collect()
+            }
         };
         let (mut pause, mut resume) = (Vec::new(), Vec::new());
         for place in changed {
@@ -45,7 +47,7 @@ impl Pump {
             };
             let is_paused = self.paused.contains(&place);
             let limit = if is_paused { self.config.max_ahead / 2 } else { self.config.max_ahead };
-            match (is_paused, self.full || partition.ahead() > limit) {
+            match (is_paused, self.shares.is_full(&place.0) || partition.ahead() > limit) {
                 (false, true) => pause.push(place),
                 (true, false) => resume.push(place),
                 _ => {}

@@ -125,7 +125,7 @@ impl Pump {
 
     /// Finishes a message, whatever its outcome.
     pub(super) fn finish(&mut self, lane: &Arc<Lane>, message: &Message) {
-        self.bytes = self.bytes.saturating_sub(message.size());
+        self.shares.release(message.topic(), message.size());
         self.away.remove(&(lane.place.clone(), message.offset()));
         let Some(partition) = self.partition(lane) else { return };
         if let Some(state) = partition.lane(&lane.key) {
@@ -151,7 +151,7 @@ impl Pump {
         self.put_back(lane, back);
         let Some(partition) = self.partition(lane) else { return };
         if partition.release(&lane.key, wait.is_some()) {
-            self.ready.push_back(Arc::clone(lane));
+            self.shares.push(&lane.place.0, Arc::clone(lane));
         } else if let Some(wait) = wait {
             // If the lane is gone when its time comes, nothing happens.
             self.number += 1;
