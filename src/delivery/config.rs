@@ -26,7 +26,8 @@ pub struct DeliveryConfig {
     /// are large. [`max_in_flight`](field@Self::max_in_flight) must be at least as large.
     pub batch_size: usize,
     /// The most records in memory. Default 4000. The last quarter is kept for partitions that have nothing in
-    /// memory. Raise it together with [`concurrency`](field@Self::concurrency) for slow handlers.
+    /// memory. The calls of one of several handlers hold at most about a third of them. Raise it together with
+    /// [`concurrency`](field@Self::concurrency) for slow handlers.
     pub max_in_flight: usize,
     /// The most payload bytes in memory. Default 64 MiB. Lower it to save memory; raise it for large payloads.
     /// A single larger record is still delivered, alone.

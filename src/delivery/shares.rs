@@ -30,6 +30,8 @@ struct Taken {
 pub(super) struct Shares {
     /// The limits of the memory. Never changes.
     limits: FetchLimits,
+    /// The bytes of a place of the memory. Never changes.
+    bytes_per_place: usize,
     /// The number of handlers that are not transactional. Never changes.
     plain: usize,
     /// The number of transactional handlers. Never changes.
@@ -46,7 +48,8 @@ impl Shares {
         let (transactional, plain): (Vec<_>, Vec<_>) =
             handlers.partition(|entry| entry.form.is_transactional());
         let (plain, transactional) = (plain.len(), transactional.len());
-        Self { limits, plain, transactional, taken: Vec::new(), places: 0 }
+        let bytes_per_place = sharing::bytes_per_place(limits);
+        Self { limits, bytes_per_place, plain, transactional, taken: Vec::new(), places: 0 }
     }
 
     /// The limits of the memory that is shared.
@@ -58,13 +61,13 @@ impl Shares {
     /// nothing to share.
     pub(super) fn longest_run(&self, handler: usize, vacancy: Vacancy) -> usize {
         let Taken { runs, places } = self.of(handler);
-        let alone = if vacancy.transactional { self.transactional < 2 } else { self.plain < 2 };
-        if !alone && !sharing::may_call(runs, vacancy.free) {
-            return 0;
-        }
-        match self.plain + self.transactional {
-            0 | 1 => usize::MAX,
-            _ => sharing::run_records(places, self.limits.max_in_flight.saturating_sub(self.places)),
+        let alone_in_kind = if vacancy.transactional { self.transactional < 2 } else { self.plain < 2 };
+        if self.is_alone() {
+            usize::MAX
+        } else if alone_in_kind || sharing::may_call(runs, vacancy.free) {
+            sharing::run_records(places, self.limits.max_in_flight.saturating_sub(self.places))
+        } else {
+            0
         }
     }
 
@@ -99,10 +102,18 @@ impl Shares {
         self.places -= places;
     }
 
-    /// The places in memory of the records of a run.
+    /// Whether the instance has only one handler, which takes everything.
+    pub(super) fn is_alone(&self) -> bool {
+        self.plain + self.transactional < 2
+    }
+
+    /// The places in memory of the records of a run. Not counted if nobody shares the memory.
     fn places(&self, run: &Run) -> usize {
+        if self.is_alone() {
+            return 0;
+        }
         let items = run.lanes.iter().flat_map(|lane| &lane.items);
-        items.map(|(item, _)| sharing::places(item.record.payload.len(), self.limits)).sum()
+        items.map(|(item, _)| sharing::places(item.record.payload.len(), self.bytes_per_place)).sum()
     }
 
     fn of(&self, handler: usize) -> Taken {

@@ -31,19 +31,22 @@ pub fn may_call(running: usize, free: usize) -> bool {
     free > 0 && (running == 0 || running < CALLS_PER_FREE.saturating_mul(free - 1))
 }
 
-/// How many places of the memory a record takes: one of `max_in_flight`, or as large a part of them as its payload
-/// takes of `max_in_flight_bytes`.
+/// The bytes of one place of the memory, of which there are `max_in_flight`.
+pub fn bytes_per_place(limits: FetchLimits) -> usize {
+    (limits.max_in_flight_bytes / limits.max_in_flight.max(1)).max(1)
+}
+
+/// How many places of the memory a record takes: one, or as many as its payload has the bytes of.
 ///
 /// ```
-/// use keylane::rules::{pacing::FetchLimits, sharing::places};
+/// use keylane::rules::{pacing::FetchLimits, sharing::{bytes_per_place, places}};
 ///
 /// let limits = FetchLimits { batch_size: 1000, max_in_flight: 4000, max_in_flight_bytes: 64 << 20 };
-/// assert_eq!([100, 16 << 10, 1 << 20].map(|payload| places(payload, limits)), [1, 1, 63]);
+/// assert_eq!([100, 16 << 10, 1 << 20].map(|payload| places(payload, bytes_per_place(limits))), [1, 1, 63]);
 /// ```
-pub fn places(payload: usize, limits: FetchLimits) -> usize {
-    let (all, bytes) = (limits.max_in_flight.max(1), limits.max_in_flight_bytes.max(1));
-    let by_bytes = (payload as u128 * all as u128).div_ceil(bytes as u128);
-    usize::try_from(by_bytes).unwrap_or(all).clamp(1, all)
+pub fn places(payload: usize, bytes_per_place: usize) -> usize {
+    // Nearly all records take this way: a division per record is not cheap.
+    if payload <= bytes_per_place { 1 } else { payload.div_ceil(bytes_per_place.max(1)) }
 }
 
 /// The most records that the next run of a handler may take, 0 if the handler has its share.

@@ -22,6 +22,8 @@ use crate::{
 
 /// The part of memory that one lane may keep after a cut: one of this many.
 const SHARES: usize = 16;
+/// However much hot handlers have, a fetch of the others waits until a batch divided by this number fits.
+const LEAST_FETCH: usize = 16;
 /// If memory is full for a shorter time, it is only busy, and no lane is too slow. Also the least time
 /// between two cuts.
 const BUSY_FOR: Duration = Duration::from_millis(20);
@@ -258,11 +260,11 @@ impl Budget {
             max_in_flight_bytes: max_in_flight_bytes - max_in_flight_bytes / 4,
         };
         let hot = self.handlers.in_memory(of_handler);
-        let limit = size(common, records, bytes);
+        let (limit, batch) = (size(common, records, bytes), size(common, 0, 0));
         // What hot handlers have may stay for long, so no more than this becomes free.
         let most = size(common, hot, max_in_flight_bytes / max_in_flight.max(1) * hot);
-        // A fetch of a few records costs as much as one of many, so it waits until half a batch fits.
-        if records == 0 || limit > 0 && limit >= most.div_ceil(2) {
+        // A fetch of a few records costs as much as one of many, so it waits until half of what may come fits.
+        if records == 0 || limit >= most.div_ceil(2).max(batch / LEAST_FETCH).max(1) {
             self.full_since = None;
             let (partitions, handlers) = (self.common(ownership), self.handlers.others());
             return some(FetchBudget { partitions, handlers, limit, part: false });

@@ -5,13 +5,16 @@ use std::collections::HashMap;
 use crate::{
     partition::Partition,
     record::RecordId,
-    rules::{pacing::FetchLimits, sharing::places},
+    rules::{
+        pacing::FetchLimits,
+        sharing::{bytes_per_place, places},
+    },
 };
 
 /// The records in memory, and the bytes of their payloads.
 pub(super) struct Memory {
-    /// The limits of the memory. Never changes.
-    limits: FetchLimits,
+    /// The bytes of a place of the memory. Never changes.
+    bytes_per_place: usize,
     /// The facts of each record. Written by `add` and `remove`.
     known: HashMap<RecordId, Known, foldhash::fast::RandomState>,
     /// The sum of the payload bytes. Written by `add` and `remove`.
@@ -33,7 +36,7 @@ struct Known {
 impl Memory {
     pub(super) fn new(limits: FetchLimits) -> Self {
         let (known, of_handlers) = Default::default();
-        Self { limits, known, bytes: 0, of_handlers }
+        Self { bytes_per_place: bytes_per_place(limits), known, bytes: 0, of_handlers }
     }
 
     pub(super) fn knows(&self, id: RecordId) -> bool {
@@ -66,7 +69,7 @@ impl Memory {
             if self.of_handlers.len() <= number {
                 self.of_handlers.resize(number + 1, 0);
             }
-            self.of_handlers[number] += places(bytes as usize, self.limits);
+            self.of_handlers[number] += places(bytes as usize, self.bytes_per_place);
         }
         let known = Known { bytes, handler: handler.map(|number| number as u32), partition };
         if let Some(before) = self.known.insert(id, known) {
@@ -84,7 +87,7 @@ impl Memory {
     fn count_out(&mut self, Known { bytes, handler, .. }: &Known) {
         self.bytes -= *bytes as usize;
         if let Some(count) = handler.and_then(|number| self.of_handlers.get_mut(number as usize)) {
-            *count -= places(*bytes as usize, self.limits);
+            *count -= places(*bytes as usize, self.bytes_per_place);
         }
     }
 }

@@ -106,6 +106,9 @@ impl Ready {
     fn next_unlimited(&mut self, table: &LaneTable, vacancy: Vacancy) -> Option<LaneId> {
         loop {
             let lane = self.of(vacancy.transactional).pop_front()?;
+            if self.shares.is_alone() {
+                return Some(lane);
+            }
             let entry = table.get(lane).and_then(|state| state.entry.as_ref());
             match entry {
                 Some(entry) if self.shares.longest_run(entry.number, vacancy) == 0 => {
