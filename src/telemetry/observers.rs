@@ -132,7 +132,9 @@ impl Outlet {
         let mut queue = self.queue();
         let before = queue.as_mut().and_then(Queue::end);
         let started = builder.spawn(move || {
-            before.map(JoinHandle::join);
+            if let Some(before) = before {
+                let _ = before.join();
+            }
             call_for_each(&*observer, &runtime, entries, &sleeps);
         });
         *queue = started.ok().map(|thread| Queue { entries: Some(sender), thread: Some(thread), asleep });
@@ -160,8 +162,11 @@ impl Queue {
         let pushed = entries.try_send(entry);
         // Either the thread sees the entry before it sleeps, or it is seen here that it sleeps.
         fence(SeqCst);
-        if self.asleep.load(Relaxed) && self.asleep.swap(false, SeqCst) {
-            self.thread.as_ref().map(|thread| thread.thread().unpark());
+        if self.asleep.load(Relaxed)
+            && self.asleep.swap(false, SeqCst)
+            && let Some(thread) = &self.thread
+        {
+            thread.thread().unpark();
         }
         pushed
     }
