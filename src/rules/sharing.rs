@@ -51,8 +51,8 @@ pub fn places(payload: usize, bytes_per_place: usize) -> usize {
 
 /// The most records that the next run of a handler may take, 0 if the handler has its share.
 ///
-/// `held` places of the memory are in the runs of the handler, and `free` are in no run. One handler
-/// gets a third of the memory for its runs, the next one a third of the rest. A handler without a run gets at least one record.
+/// `held` places of the memory are in the runs of the handler, and `free` are in no run. One handler gets a third of
+/// the memory for its runs, the next one a third of the rest. A handler without a run gets at least one record.
 ///
 /// ```
 /// use keylane::rules::sharing::run_records;

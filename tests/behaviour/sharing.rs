@@ -25,8 +25,8 @@ use crate::{
     stage::until_empty,
 };
 
-/// Takes five seconds per record.
-struct Slow(Ledger);
+/// Lists its calls, each of which takes so long.
+pub(crate) struct Slow(pub(crate) Ledger, pub(crate) Duration);
 
 impl TransactionalHandler<Memory> for Slow {
     type Event = Placed;
@@ -38,7 +38,7 @@ impl TransactionalHandler<Memory> for Slow {
         delivery: &Delivery,
     ) -> Result<(), HandlerError> {
         self.0.push(Step::Began, &event, delivery);
-        sleep(s(5)).await;
+        sleep(self.1).await;
         self.0.push(Step::Done, &event, delivery);
         Ok(())
     }
@@ -51,7 +51,7 @@ async fn a_transactional_backlog_is_handed_over_at_once() {
     let mut stage = Paused::new();
     stage.config.delivery.handler_timeout = s(10);
     let ledger = Ledger::default();
-    let slow = || Registration::transactional("books", Slow(ledger.clone()));
+    let slow = || Registration::transactional("books", Slow(ledger.clone(), s(5)));
     let (outbox, first) = stage.run([slow()]).await;
     let events: Vec<Placed> = (0..60).map(|key| placed(&format!("key-{key}"), 1)).collect();
     stage.schedule(&outbox, &events).await;

@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::{
     leases::{Paused, s},
     ledger::{Cancelled, Ledger, Placed, placed},
+    sharing::Slow,
 };
 
 /// Does not return, in any form.
@@ -40,23 +41,6 @@ impl BatchHandler for Stuck {
     }
 }
 
-/// Succeeds.
-struct Kept(Ledger);
-
-impl TransactionalHandler<Memory> for Kept {
-    type Event = Placed;
-
-    async fn handle(
-        &self,
-        event: Placed,
-        _: &mut MemoryConnection,
-        delivery: &Delivery,
-    ) -> Result<(), HandlerError> {
-        self.0.push(crate::ledger::Step::Done, &event, delivery);
-        Ok(())
-    }
-}
-
 fn single(id: &str) -> Registration {
     Registration::typed(id, Stuck)
 }
@@ -66,7 +50,7 @@ fn keeper(ledger: &Ledger) -> Registration {
 }
 
 fn transactional_keeper(ledger: &Ledger) -> Registration {
-    Registration::transactional("bookkeeper", Kept(ledger.clone()))
+    Registration::transactional("bookkeeper", Slow(ledger.clone(), Duration::ZERO))
 }
 
 /// What waits for each stuck handler.
