@@ -47,8 +47,9 @@ pub struct DatabaseConfig {
     pub notifications: bool,
     /// SQL statements that run on each new connection of the outbox, in order, before its own settings: a role,
     /// a search path; not on those that listen and notify. Connections of your pool run the pool's
-    /// `after_connect` instead, which the outbox cannot see. Default none; at most 16 statements of at most 4 KiB each. Not for SQLite, whose pragmas are options
-    /// of the pool. Leave it empty behind a pooler in transaction mode.
+    /// `after_connect` instead, which the outbox cannot see. Default none; at most 16 statements of at most 4 KiB
+    /// each. Not for SQLite, whose pragmas are options of the pool. Leave it empty behind a pooler in transaction
+    /// mode.
     pub on_connect: Vec<String>,
 }
 

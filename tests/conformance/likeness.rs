@@ -1,9 +1,10 @@
 //! The memory store behaves like the others: memory and a database give the same results to the same random
 //! commands, and have the same tables afterwards.
 //!
-//! Each seed is a run of up to sixty commands, every fourth one of claimed mode. A difference is shrunk to the fewest commands that show it.
-//! `KEYLANE_LIKENESS_SECONDS` is the time per database (15), `KEYLANE_LIKENESS_SEED` the first seed. Commands
-//! that would wait for an open transaction are left out: other cases cover waits.
+//! Each seed is a run of up to sixty commands, every fourth one of claimed mode. A difference is shrunk to the
+//! fewest commands that show it. `KEYLANE_LIKENESS_SECONDS` is the time per database (15),
+//! `KEYLANE_LIKENESS_SEED` the first seed. Commands that would wait for an open transaction are left out: other
+//! cases cover waits.
 
 mod acts;
 mod claims;

@@ -109,8 +109,8 @@ impl Executor {
         }
     }
 
-    /// Starts the runs that the limits allow. `next_run` returns the next run of a kind. Many short runs share a task and report together: a task and a report per run
-    /// would cost more than a short handler.
+    /// Starts the runs that the limits allow. `next_run` returns the next run of a kind. Many short runs share a
+    /// task and report together: a task and a report per run would cost more than a short handler.
     pub(in crate::delivery) fn start(&mut self, mut next_run: impl FnMut(Vacancy) -> Option<Run>) {
         let mut runs = self.no_runs();
         while self.plain_runs < self.concurrency {

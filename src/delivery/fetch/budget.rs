@@ -152,9 +152,9 @@ impl Budget {
         self.hot = self.hot.union(partitions);
     }
 
-    /// If handlers fill memory, makes so many of them hot that one has more than its share. `handlers` has the number and the id of each handler,
-    /// `in_memory` the places of a handler by number. Returns the numbers of the handlers that are to be cut,
-    /// and to how many records each.
+    /// If handlers fill memory, makes so many of them hot that one has more than its share. `handlers` has the
+    /// number and the id of each handler, `in_memory` the places of a handler by number. Returns the numbers of
+    /// the handlers that are to be cut, and to how many records each.
     pub(super) fn cut_handlers<'a>(
         &mut self,
         handlers: impl Iterator<Item = (usize, &'a str)>,

@@ -39,7 +39,8 @@ impl Relay {
     /// Makes the client forget its brokers. It then asks for nothing any more.
     ///
     /// A client forgets them at about every second answer without brokers. A client that has kept one learns all of
-    /// them by the next answers; only a client that knows all can forget all. With a client that never forgets them, this never ends.
+    /// them by the next answers; only a client that knows all can forget all. With a client that never forgets
+    /// them, this never ends.
     pub(crate) async fn until_forgotten(&self) {
         self.denies.store(3, Relaxed);
         while timeout(SILENCE, self.heard.notified()).await.is_ok() {}
