@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::outcome::Run;
+use super::{outcome::Run, work::Item};
 use crate::{
     handler::Entry,
     rules::{pacing::FetchLimits, sharing},
@@ -65,7 +65,7 @@ impl Shares {
         if self.is_alone() {
             usize::MAX
         } else if alone_in_kind || sharing::may_call(runs, vacancy.free) {
-            sharing::run_records(places, self.limits.max_in_flight.saturating_sub(self.places))
+            sharing::run_records(places, self.outside_runs())
         } else {
             0
         }
@@ -107,13 +107,23 @@ impl Shares {
         self.plain + self.transactional < 2
     }
 
+    /// The places in memory that are in no run.
+    pub(super) fn outside_runs(&self) -> usize {
+        self.limits.max_in_flight.saturating_sub(self.places)
+    }
+
+    /// The places in memory of a record.
+    pub(super) fn places_of(&self, item: &Item) -> usize {
+        sharing::places(item.record.payload.len(), self.bytes_per_place)
+    }
+
     /// The places in memory of the records of a run. Not counted if nobody shares the memory.
     fn places(&self, run: &Run) -> usize {
         if self.is_alone() {
             return 0;
         }
         let items = run.lanes.iter().flat_map(|lane| &lane.items);
-        items.map(|(item, _)| sharing::places(item.record.payload.len(), self.bytes_per_place)).sum()
+        items.map(|(item, _)| self.places_of(item)).sum()
     }
 
     fn of(&self, handler: usize) -> Taken {

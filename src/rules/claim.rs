@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
+use super::pacing::{FetchLimits, fetch_size};
 use crate::{partition::Partition, record::RecordId};
 
 /// The part of a lease after which it is renewed: two renewals may fail before it ends.
 const RENEWED_AFTER: u32 = 3;
 /// The part of a batch that may wait for a handler when more records are claimed for it.
 const WAITING_PART: usize = 2;
+/// The part of the memory outside of runs that may wait for one of several handlers.
+const SHARE_PART: usize = 8;
+/// The part of the free memory that a claim leaves to the other handlers.
+const LEFT_PART: usize = 2;
 
 /// The part of a batch that a claim by the index takes.
 const INDEX_PART: usize = 8;
@@ -17,10 +22,29 @@ pub fn renew_after(lease: Duration) -> Duration {
     lease / RENEWED_AFTER
 }
 
-/// Whether a handler has so many records waiting that no more are claimed for it. Claimed records that wait
-/// are kept from other instances, and a slow handler must not fill the memory.
-pub fn has_enough(waiting: usize, batch_size: usize) -> bool {
-    waiting >= batch_size.div_ceil(WAITING_PART)
+/// From how many waiting records on no more are claimed for a handler. Claimed records that wait are kept from other
+/// instances, and a slow handler must not fill the memory.
+///
+/// If several handlers share the memory, places of the memory are counted instead (`rules::sharing::places`), of which
+/// `outside_runs` are in no run.
+pub fn enough(batch_size: usize, outside_runs: Option<usize>) -> usize {
+    let share = outside_runs.map_or(usize::MAX, |places| places / SHARE_PART);
+    batch_size.div_ceil(WAITING_PART).min(share).max(1)
+}
+
+/// The most records of the next claim, 0 if memory is full. If several handlers share the memory, a claim leaves half
+/// of what is free to those that come next: all of a claim may be of one handler.
+pub fn claim_size(limits: FetchLimits, held: usize, bytes: usize, is_shared: bool) -> usize {
+    let most = |limit: usize, taken: usize| match is_shared {
+        true => taken + limit.saturating_sub(taken).div_ceil(LEFT_PART),
+        false => limit,
+    };
+    let limits = FetchLimits {
+        max_in_flight: most(limits.max_in_flight, held),
+        max_in_flight_bytes: most(limits.max_in_flight_bytes, bytes),
+        ..limits
+    };
+    fetch_size(limits, held, bytes, bytes / held.max(1))
 }
 
 /// Whether a claim of so many records in the order of ids, from `from` to `last`, has passed over others. Other
@@ -246,10 +270,19 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_has_enough_with_half_a_batch() {
-        assert!(!has_enough(0, 1));
-        assert!(has_enough(1, 1));
-        assert!(!has_enough(499, 1000));
-        assert!(has_enough(500, 1000));
+    fn a_handler_has_enough_with_half_a_batch_or_its_share() {
+        assert_eq!([1, 999, 1000].map(|batch| enough(batch, None)), [1, 500, 500]);
+        assert_eq!([4000, 800, 7].map(|outside_runs| enough(1000, Some(outside_runs))), [500, 100, 1]);
+    }
+
+    #[test]
+    fn a_claim_leaves_half_of_the_free_memory_to_other_handlers() {
+        let limits = FetchLimits { batch_size: 1000, max_in_flight: 1200, max_in_flight_bytes: 100_000 };
+        let sizes = |held, bytes| [false, true].map(|is_shared| claim_size(limits, held, bytes, is_shared));
+        assert_eq!(sizes(0, 0), [1000, 600]);
+        assert_eq!(sizes(200, 20_000), [800, 400], "100 bytes each");
+        assert_eq!(sizes(10, 90_000), [1, 0], "9,000 bytes each");
+        assert_eq!(sizes(1199, 100), [1, 1]);
+        assert_eq!(sizes(1200, 100), [0, 0]);
     }
 }

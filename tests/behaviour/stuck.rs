@@ -58,13 +58,17 @@ fn transactional_keeper(ledger: &Ledger) -> Registration {
 struct Backlog {
     records: usize,
     keys: usize,
-    /// The setting `max_in_flight_bytes`. A payload has about 17 bytes.
+    /// A payload has about 17 bytes, and these.
+    padding: usize,
+    /// The setting `max_in_flight_bytes`.
     memory_bytes: usize,
 }
 
-const MANY_KEYS: Backlog = Backlog { records: 1_000, keys: 500, memory_bytes: 64 << 20 };
-const LONG_QUEUES: Backlog = Backlog { records: 20_000, keys: 150, memory_bytes: 64 << 20 };
-const LARGE_PAYLOADS: Backlog = Backlog { records: 20_000, keys: 500, memory_bytes: 10_000 };
+const MANY_KEYS: Backlog = Backlog { records: 1_000, keys: 500, padding: 0, memory_bytes: 64 << 20 };
+const LONG_QUEUES: Backlog = Backlog { records: 20_000, keys: 150, ..MANY_KEYS };
+const LARGE_PAYLOADS: Backlog = Backlog { records: 20_000, memory_bytes: 10_000, ..MANY_KEYS };
+/// The first claim brings more than the memory is meant for: nothing is known of the payloads yet.
+const LARGER_PAYLOADS: Backlog = Backlog { padding: 200, memory_bytes: 20_000, ..MANY_KEYS };
 
 /// Handlers with a backlog stand still. Then `other` gets 300 records.
 async fn others_go_on(
@@ -81,8 +85,9 @@ async fn others_go_on(
     stage.config.delivery.max_in_flight_bytes = backlog.memory_bytes;
     let ledger = Ledger::default();
     let outbox = stage.outbox(stuck.into_iter().chain([other(&ledger)])).await;
+    let padding = "-".repeat(backlog.padding);
     let events: Vec<Cancelled> = (0..backlog.records)
-        .map(|number| Cancelled { key: format!("key-{}", number % backlog.keys) })
+        .map(|number| Cancelled { key: format!("key-{}{padding}", number % backlog.keys) })
         .collect();
     outbox.transaction(async |tx| outbox.schedule_all(tx, &events).await).await.unwrap();
     let running = outbox.start().await.unwrap();
@@ -110,8 +115,9 @@ async fn a_handler_that_never_returns_leaves_memory_to_the_others() {
     for mode in [Mode::Partitioned, Mode::Claimed] {
         others_go_on(mode, LONG_QUEUES, [single("stuck")], keeper).await;
         others_go_on(mode, LONG_QUEUES, ["one", "two"].map(single), keeper).await;
+        others_go_on(mode, LARGE_PAYLOADS, ["one", "two"].map(single), keeper).await;
+        others_go_on(mode, LARGER_PAYLOADS, [single("stuck")], keeper).await;
     }
-    others_go_on(Mode::Partitioned, LARGE_PAYLOADS, ["one", "two"].map(single), keeper).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,5 +10,6 @@ mod station;
 mod wants;
 mod writer;
 
-pub(super) use station::{Claims, Wanted};
+pub(super) use station::Claims;
+pub(super) use wants::Wanted;
 pub(super) use writer::{Writer, Written};

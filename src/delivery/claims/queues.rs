@@ -18,6 +18,7 @@ use crate::{
     handler::Entry,
     name::Name,
     record::RecordId,
+    rules::claim,
 };
 
 /// The lane of every run. Claimed mode has no order, so lanes mean nothing.
@@ -29,8 +30,10 @@ const SEARCHED_PER_PLACE: usize = 8;
 struct Queue {
     /// The handler. Never changes.
     entry: Arc<Entry>,
-    /// Pushed by `push` and `put_back`, popped by `next_run`.
+    /// Pushed by `push` and `put_back`, popped by `next_run`, `remove`, `take_excess` and `take_all`.
     items: VecDeque<Item>,
+    /// The places in memory of these records. Follows `items`.
+    places: usize,
     /// Up to when the rate has granted calls, since the start of `Queues`. Moved on by `next_run`.
     paid_to: Duration,
 }
@@ -53,13 +56,17 @@ impl Queues {
     }
 
     pub(super) fn push(&mut self, entry: &Arc<Entry>, item: Item) {
-        let new = || Queue { entry: Arc::clone(entry), items: VecDeque::new(), paid_to: Duration::ZERO };
-        self.queues.entry(entry.number).or_insert_with(new).items.push_back(item);
+        let (places, paid_to) = (0, Duration::ZERO);
+        let new = || Queue { entry: Arc::clone(entry), items: VecDeque::new(), places, paid_to };
+        let queue = self.queues.entry(entry.number).or_insert_with(new);
+        queue.places += self.shares.places_of(&item);
+        queue.items.push_back(item);
     }
 
     /// A record of a run was not tried: it is the next of its handler.
     pub(super) fn put_back(&mut self, handler: usize, item: Item) {
         if let Some(queue) = self.queues.get_mut(&handler) {
+            queue.places += self.shares.places_of(&item);
             queue.items.push_front(item);
         }
     }
@@ -92,6 +99,8 @@ impl Queues {
             queue.paid_to = paid_to;
         }
         let run = Run::new(Arc::clone(&queue.entry), queue.take());
+        let items = run.lanes.iter().flat_map(|lane| &lane.items);
+        queue.places -= items.map(|(item, _)| self.shares.places_of(item)).sum::<usize>();
         self.shares.begin(&run);
         Some(run)
     }
@@ -106,19 +115,58 @@ impl Queues {
     /// Drops these records.
     pub(super) fn remove(&mut self, records: &[RecordId]) {
         for queue in self.queues.values_mut() {
-            queue.items.retain(|item| !records.contains(&item.id()));
+            queue.items.retain(|item| {
+                let stays = !records.contains(&item.id());
+                queue.places -= if stays { 0 } else { self.shares.places_of(item) };
+                stays
+            });
         }
     }
 
     /// Takes all records that wait.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Item> {
-        self.queues.values_mut().flat_map(|queue| queue.items.drain(..))
+        self.queues.values_mut().flat_map(|queue| {
+            queue.places = 0;
+            queue.items.drain(..)
+        })
     }
 
-    /// The handlers that have enough records waiting.
-    pub(super) fn with_enough(&self, has_enough: impl Fn(usize) -> bool) -> Vec<Name> {
-        let full = self.queues.values().filter(|queue| has_enough(queue.items.len()));
+    /// The handlers that have enough waiting.
+    pub(super) fn with_enough(&self, batch_size: usize) -> Vec<Name> {
+        let enough = self.enough(batch_size);
+        let full = self.queues.values().filter(|queue| self.waiting(queue) >= enough);
         full.map(|queue| Name::from(queue.entry.id.as_str())).collect()
+    }
+
+    /// Takes what waits beyond that, the newest first, so that the memory is free for other handlers. Each handler still
+    /// has enough, so that the same records are not claimed for it again. A handler that is alone keeps all.
+    pub(super) fn take_excess(&mut self, batch_size: usize) -> Vec<Item> {
+        let (enough, mut excess) = (self.enough(batch_size), Vec::new());
+        if !self.is_shared() {
+            return excess;
+        }
+        for queue in self.queues.values_mut() {
+            while let Some(places) = queue.items.back().map(|item| self.shares.places_of(item))
+                && queue.places - places >= enough
+            {
+                queue.places -= places;
+                excess.extend(queue.items.pop_back());
+            }
+        }
+        excess
+    }
+
+    /// Whether several handlers share the memory.
+    pub(super) fn is_shared(&self) -> bool {
+        !self.shares.is_alone()
+    }
+
+    fn enough(&self, batch_size: usize) -> usize {
+        claim::enough(batch_size, self.is_shared().then(|| self.shares.outside_runs()))
+    }
+
+    fn waiting(&self, queue: &Queue) -> usize {
+        if self.is_shared() { queue.places } else { queue.items.len() }
     }
 }
 
@@ -160,7 +208,11 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{delivery::fixtures, rules::rate::Rate};
+    use crate::{
+        delivery::fixtures,
+        record::Record,
+        rules::{pacing::FetchLimits, rate::Rate},
+    };
 
     /// The records of a handler with these limits, all waiting.
     fn waiting(concurrency: Option<usize>, rate: Option<Rate>, keys: &[&str]) -> Queues {
@@ -185,6 +237,29 @@ mod tests {
         assert!(waiting.next_run(fixtures::PLAIN, now).is_none() && waiting.next_start().is_none());
         waiting.land(&Run { goes_on: false, ..fixtures::run(&fixtures::owning_all(), 1) });
         assert!(waiting.next_run(fixtures::PLAIN, now).is_some());
+    }
+
+    /// Records of 1,000 bytes wait. The memory has 64 places of 100 bytes, and a record takes ten of them.
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_beyond_enough_is_taken_back_if_there_are_other_handlers() {
+        let (entry, ownership) = (fixtures::entry(), fixtures::owning_all());
+        let memory = FetchLimits { batch_size: 100, max_in_flight: 64, max_in_flight_bytes: 6_400 };
+        for (handlers, excess, left) in [(1, 0, 5), (2, 4, 1)] {
+            let shares = Shares::new(std::iter::repeat_n(&entry, handlers), memory);
+            let mut waiting = Queues::new(shares, Instant::now());
+            for id in 1..=5 {
+                let record = Record { payload: vec![0; 1_000], ..fixtures::record(id, "a") };
+                waiting.push(&entry, fixtures::item(&ownership, record));
+            }
+            let taken: Vec<RecordId> = waiting.take_excess(100).iter().map(Item::id).collect();
+            assert_eq!(taken, (left + 1..=5).rev().collect::<Vec<_>>());
+            assert_eq!((taken.len(), waiting.with_enough(100).len()), (excess, handlers - 1));
+            assert!(waiting.take_excess(100).is_empty());
+            waiting.remove(&[1]);
+            assert_eq!(waiting.with_enough(100).len(), 0);
+            waiting.take_all().for_each(drop);
+            assert_eq!(waiting.queues[&entry.number].places, 0);
+        }
     }
 
     #[tokio::test(start_paused = true)]

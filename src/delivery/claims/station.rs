@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{outcomes::Outcomes, pace::Pace, queues::Queues, wants::Wants};
+use super::{Wanted, outcomes::Outcomes, pace::Pace, queues::Queues, wants::Wants};
 use crate::{
     delivery::{
         ERROR_PAUSE,
@@ -19,9 +19,9 @@ use crate::{
     ownership::Ownership,
     record::{Change, Record, RecordId},
     rules::{
-        claim::{Found, crashes_of_a_suspect, has_enough, renew_after},
+        claim::{Found, claim_size, crashes_of_a_suspect, renew_after},
         crashes::{Care, is_spent},
-        pacing::{FetchLimits, fetch_size},
+        pacing::FetchLimits,
     },
     store::{ClaimEnd, ClaimOutcome, Claimed, Handlers, Source},
     telemetry::Signal,
@@ -31,13 +31,6 @@ use crate::{
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(30);
 /// The stored error of such a record.
 const UNKNOWN: &str = "the instance that claimed it has no handler for it";
-
-/// What to claim next.
-pub(in crate::delivery) struct Wanted {
-    pub(in crate::delivery) source: Source,
-    pub(in crate::delivery) handlers: Handlers,
-    pub(in crate::delivery) limit: usize,
-}
 
 /// A record that this instance has claimed.
 struct Held {
@@ -112,7 +105,7 @@ impl Claims {
 
     /// What to claim now, if anything.
     pub(in crate::delivery) fn next_claim(&mut self, entries: usize, now: Instant) -> Option<Wanted> {
-        let full = self.waiting.with_enough(|waiting| has_enough(waiting, self.limits.batch_size));
+        let full = self.waiting.with_enough(self.limits.batch_size);
         if full.len() < self.left_out {
             self.wants.want_all();
             self.left_out = full.len();
@@ -120,8 +113,11 @@ impl Claims {
         if self.stopping || !self.wants.is_any(now) {
             return None;
         }
-        let mean = self.bytes / self.held.len().max(1);
-        let limit = fetch_size(self.limits, self.held.len(), self.bytes, mean);
+        let limit = claim_size(self.limits, self.held.len(), self.bytes, self.waiting.is_shared());
+        if limit == 0 {
+            // The payloads of a claim were larger than those before it.
+            self.waiting.take_excess(self.limits.batch_size).into_iter().for_each(|item| self.release(&item));
+        }
         if limit == 0 || full.len() >= entries {
             return None;
         }
@@ -341,9 +337,11 @@ impl Claims {
 
     fn release_waiting(&mut self) {
         let waiting: Vec<Item> = self.waiting.take_all().collect();
-        for item in waiting {
-            self.end(item.id(), item.record.delivery.generation.0, ClaimEnd::Release);
-        }
+        waiting.iter().for_each(|item| self.release(item));
+    }
+
+    fn release(&mut self, item: &Item) {
+        self.end(item.id(), item.record.delivery.generation.0, ClaimEnd::Release);
     }
 
     /// Whether nothing is held and nothing is to be written.

@@ -9,11 +9,18 @@ use crate::{
     instance::InstanceId,
     partition::{PARTITION_COUNT, Partition},
     rules::claim::{Found, Progress},
-    store::Source,
+    store::{Handlers, Source},
 };
 
 /// One in this many polls searches for suspects. During a pass over the ids it also reads the index.
 const POLLS_PER_SEARCH: u32 = 5;
+
+/// What to claim next.
+pub(in crate::delivery) struct Wanted {
+    pub(in crate::delivery) source: Source,
+    pub(in crate::delivery) handlers: Handlers,
+    pub(in crate::delivery) limit: usize,
+}
 
 /// What is wanted, and when.
 pub(super) struct Wants {
