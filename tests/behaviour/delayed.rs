@@ -13,22 +13,35 @@ use crate::{
 
 const LATER: Duration = Duration::from_millis(700);
 
+/// A busy machine may deliver the event that is due at once after the time of the other. Then the case begins again,
+/// with more time.
 pub(crate) async fn a_delayed_event_is_not_early_and_holds_nothing_back<T: User>(stage: &Stage<T>) {
     let ledger = Ledger::default();
     let (outbox, running) = stage.run([ledger.keeper("bookkeeper")]).await;
-    let scheduled_at = Instant::now();
-    let mut work = T::begin(&stage.pool).await;
-    outbox.schedule_after(&mut work, &placed("order-1", 1), LATER).await.unwrap();
-    outbox.schedule(&mut work, &placed("order-1", 2)).await.unwrap();
-    T::commit(work).await;
-    outbox.wake();
-    ledger.until_done(1).await;
-    assert_eq!(ledger.done_of("order-1"), [2], "the later one does not wait");
-    ledger.until_done(2).await;
-    let entry = ledger.steps(Step::Began).remove(1);
-    assert!(entry.at - scheduled_at >= LATER, "early: {:?}", entry.at - scheduled_at);
-    assert_eq!((entry.event.number, entry.delivery.attempt), (1, 1));
-    assert!(entry.delivery.age >= LATER, "{:?}", entry.delivery.age);
+    let mut in_time = false;
+    for (round, later) in (0_usize..).zip([LATER, 10 * LATER, 100 * LATER]) {
+        let (delayed, at_once) = (2 * round as u32 + 1, 2 * round as u32 + 2);
+        let scheduled_at = Instant::now();
+        let mut work = T::begin(&stage.pool).await;
+        outbox.schedule_after(&mut work, &placed("order-1", delayed), later).await.unwrap();
+        outbox.schedule(&mut work, &placed("order-1", at_once)).await.unwrap();
+        T::commit(work).await;
+        outbox.wake();
+        ledger.until_done(2 * round + 1).await;
+        in_time = scheduled_at.elapsed() < later;
+        if in_time {
+            assert_eq!(ledger.done_of("order-1")[2 * round..], [at_once], "the later one does not wait");
+        }
+        ledger.until_done(2 * round + 2).await;
+        let began = ledger.steps(Step::Began).into_iter().find(|entry| entry.event.number == delayed);
+        let began = began.expect("it is done");
+        assert!(began.at - scheduled_at >= later, "early: {:?}", began.at - scheduled_at);
+        assert!(began.delivery.attempt == 1 && began.delivery.age >= later, "{:?}", began.delivery.age);
+        if in_time {
+            break;
+        }
+    }
+    assert!(in_time, "the event that is due at once takes longer than {:?}", 100 * LATER);
     until_empty(&outbox).await;
     running.shutdown().await;
 }
