@@ -137,7 +137,10 @@ pub(crate) async fn an_attempt_that_takes_too_long_leaves_no_effect<T: User>(sta
     until_empty(&outbox).await;
     running.shutdown().await;
     assert_eq!(T::effects(&stage.pool, &stage.tables).await, ["order-1/1", "order-2/1"]);
-    assert_eq!(ledger.steps(Step::Began).len(), 4);
+    // On a busy machine, a later attempt may take too long, too.
+    let began = ledger.steps(Step::Began);
+    let (first, later): (Vec<_>, Vec<_>) = began.iter().partition(|entry| entry.delivery.attempt == 1);
+    assert!(first.len() == 2 && later.len() >= 2, "{began:?}");
 }
 
 /// An uncounted attempt stops the lane as any other failure does. The completed record is kept: if its row
