@@ -138,8 +138,8 @@ impl Queues {
         full.map(|queue| Name::from(queue.entry.id.as_str())).collect()
     }
 
-    /// Takes what waits beyond that, the newest first, so that the memory is free for other handlers. Each handler still
-    /// has enough, so that the same records are not claimed for it again. A handler that is alone keeps all.
+    /// Takes what waits beyond enough, the newest first, so that the memory is free for other handlers. Each handler
+    /// still has enough, so that the same records are not claimed for it again. A handler that is alone keeps all.
     pub(super) fn take_excess(&mut self, batch_size: usize) -> Vec<Item> {
         let (enough, mut excess) = (self.enough(batch_size), Vec::new());
         if !self.is_shared() {
