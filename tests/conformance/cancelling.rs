@@ -61,6 +61,16 @@ async fn begin_cancel<T: Target>(
     (began.elapsed() < due_after).then_some((tx, counts))
 }
 
+/// A transaction that has cancelled the only record, whose time has come since. `None` if the cancel was late.
+async fn cancelling_when_due<T: Target>(outbox: &Outbox<T>, due_after: Duration) -> Option<Tx<T>> {
+    let record = later("order-1", due_after);
+    let records = std::slice::from_ref(&record);
+    let (tx, counts) = begin_cancel(outbox, records, &[&record], due_after).await?;
+    assert_eq!(counts, [1]);
+    sleep(2 * due_after).await;
+    Some(tx)
+}
+
 /// Runs a case whose cancels must come before a time. `None`: they were late, and the case is run with other tables
 /// and a later time.
 async fn in_time<T: Target>(outbox: &Outbox<T>, case: impl AsyncFn(&Outbox<T>, Duration) -> Option<()>) {
@@ -191,11 +201,7 @@ pub(crate) async fn a_cancel_leaves_a_dedup_key_that_another_event_has_got<T: Ta
 pub(crate) async fn what_is_being_cancelled_is_not_fetched<T: Target>(outbox: &Outbox<T>) {
     for commits in [true, false] {
         in_time(outbox, async |outbox, due_after| {
-            let record = later("order-1", due_after);
-            let records = std::slice::from_ref(&record);
-            let (tx, counts) = begin_cancel(outbox, records, &[&record], due_after).await?;
-            assert_eq!(counts, [1]);
-            sleep(2 * due_after).await;
+            let tx = cancelling_when_due(outbox, due_after).await?;
             assert!(promptly(outbox.due()).await.is_empty(), "who has it may deliver it after the commit");
             if commits {
                 outbox.commit(tx).await;
@@ -267,11 +273,7 @@ pub(crate) async fn a_second_cancel_waits_for_the_first<T: Target>(outbox: &Outb
 /// One transaction writes at a time: a fetch waits for its end.
 pub(crate) async fn a_fetch_waits_for_who_cancels<T: Target>(outbox: &Outbox<T>) {
     in_time(outbox, async |outbox, due_after| {
-        let record = later("order-1", due_after);
-        let records = std::slice::from_ref(&record);
-        let (tx, counts) = begin_cancel(outbox, records, &[&record], due_after).await?;
-        assert_eq!(counts, [1]);
-        sleep(2 * due_after).await;
+        let tx = cancelling_when_due(outbox, due_after).await?;
         let mut due = Box::pin(outbox.due());
         assert_waits(&mut due).await;
         outbox.commit(tx).await;
