@@ -11,12 +11,16 @@ use rdkafka::{
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication, TopicResult},
     client::DefaultClientContext,
     consumer::{BaseConsumer, Consumer},
-    error::{KafkaError, RDKafkaErrorCode},
+    error::{KafkaError, KafkaResult, RDKafkaErrorCode},
     message::{Header, Headers, OwnedHeaders, OwnedMessage},
     producer::{FutureProducer, FutureRecord},
 };
+use tokio::time::Instant;
 
-use crate::{clients::with_another_client, leaders::await_leaders};
+use crate::{
+    clients::with_another_client,
+    leaders::{PATIENCE, PATIENCE_WITH_A_CLIENT, await_leaders},
+};
 
 static NAMES: AtomicU32 = AtomicU32::new(0);
 const PARTITIONS: i32 = 6;
@@ -129,25 +133,33 @@ pub(crate) fn headers(message: &OwnedMessage) -> BTreeMap<String, String> {
 pub(crate) async fn committed(topic: &str, group: &str) -> i64 {
     let (topic, group) = (topic.to_owned(), group.to_owned());
     let read = move || {
-        let consumer: BaseConsumer = client().set("group.id", &group).create().unwrap();
-        let mut places = TopicPartitionList::new();
-        let found = consumer.fetch_metadata(Some(&topic), Duration::from_secs(10)).unwrap();
-        for partition in found.topics()[0].partitions() {
-            places.add_partition(&topic, partition.id());
+        let began = Instant::now();
+        loop {
+            match committed_now(&topic, &group) {
+                Ok(committed) => return committed,
+                Err(error) => assert!(began.elapsed() < PATIENCE, "what {group} has committed: {error}"),
+            }
+            std::thread::park_timeout(Duration::from_millis(100));
         }
-        // A broker that has just started has no coordinator at first.
-        let mut asked = (0..100).map(|_| {
-            let committed = consumer.committed_offsets(places.clone(), Duration::from_secs(10));
-            committed.inspect_err(|_| std::thread::park_timeout(Duration::from_millis(100)))
-        });
-        let committed = asked.find_map(Result::ok).expect("a coordinator");
-        let offsets = committed.elements().into_iter().map(|element| match element.offset() {
-            Offset::Offset(offset) => offset,
-            _ => 0,
-        });
-        offsets.sum()
     };
     tokio::task::spawn_blocking(read).await.unwrap()
+}
+
+/// Asks with a client of its own: a broker that has just started has no coordinator at first, and a client may forget
+/// its brokers then (librdkafka, issue 5301).
+fn committed_now(topic: &str, group: &str) -> KafkaResult<i64> {
+    let consumer: BaseConsumer = client().set("group.id", group).create().unwrap();
+    let mut places = TopicPartitionList::new();
+    let found = consumer.fetch_metadata(Some(topic), PATIENCE_WITH_A_CLIENT)?;
+    for partition in found.topics()[0].partitions() {
+        places.add_partition(topic, partition.id());
+    }
+    let committed = consumer.committed_offsets(places, PATIENCE_WITH_A_CLIENT)?;
+    let offsets = committed.elements().into_iter().map(|element| match element.offset() {
+        Offset::Offset(offset) => offset,
+        _ => 0,
+    });
+    Ok(offsets.sum())
 }
 
 /// Waits until the group has committed this many messages, while its members run.

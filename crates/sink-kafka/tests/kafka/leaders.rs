@@ -8,10 +8,10 @@ use rdkafka::{
 };
 use tokio::time::Instant;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// A broker that has just started may name no brokers. A client then forgets all that it knew, and never connects again
 /// (librdkafka, issue 5301), so another client asks.
-const PATIENCE_WITH_A_CLIENT: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE_WITH_A_CLIENT: Duration = Duration::from_secs(10);
 
 /// Waits until all partitions of a new topic have leaders. Until then the broker refuses messages for it.
 pub(crate) async fn await_leaders(mut client: ClientConfig, topic: &str, partitions: i32) {
