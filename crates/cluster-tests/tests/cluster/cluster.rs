@@ -8,12 +8,11 @@ use std::{
     time::Duration,
 };
 
-use keylane::{Outbox, OutboxEvent, Scheduled};
+use keylane::{Config, Outbox, OutboxEvent, Scheduled};
 use keylane_checker::{Journal, What, history};
 use keylane_cluster_tests::{
     event::Step,
     journal::{self, now},
-    settings,
 };
 use sqlx::types::Uuid;
 use tokio::{
@@ -90,8 +89,9 @@ impl<T: Target> Cluster<T> {
         let _place = PLACES.acquire().await.expect("a place");
         let pool = T::connect(&url);
         let prefix = format!("{unique}_");
-        let outbox =
-            Outbox::builder(pool.clone()).config(settings::config(&prefix)).build().await.expect("outbox");
+        // It delivers nothing, so it may wait longer for the database than a worker, whose lease is short.
+        let config = Config::default().table_prefix(&prefix);
+        let outbox = Outbox::builder(pool.clone()).config(config).build().await.expect("outbox");
         outbox.migrate().await.expect("migrate");
         let effects = format!("CREATE TABLE {prefix}effect (k BIGINT NOT NULL, step BIGINT NOT NULL)");
         T::run(&pool, effects).await;
