@@ -99,7 +99,12 @@ impl<'a, DB: LockDatabase> LockRequest<'a, DB> {
                 None => take(shared, self.resource, &shared.name, deadline, waits).await,
             }
         };
-        timeout_at(deadline, taken).await.unwrap_or_else(|_| Err(self.timed_out()))
+        match timeout_at(deadline, taken).await {
+            // A failure that would have been tried again may come at the same moment.
+            Ok(Err(error)) if error.is_retryable() && Instant::now() >= deadline => Err(self.timed_out()),
+            Ok(taken) => taken,
+            Err(_) => Err(self.timed_out()),
+        }
     }
 
     /// Enters again, or takes the lock and remembers the owner.
