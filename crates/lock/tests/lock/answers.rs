@@ -9,8 +9,7 @@ use sqlx::{
 
 use crate::{
     relay::Relay,
-    signals::LONG,
-    stage::Stage,
+    stage::{LONG, Stage},
     target::{OnMariaDb, OnMySql, OnPostgres, Target, url},
 };
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use tokio::task::JoinSet;
 
 use crate::{
-    stage::Stage,
+    stage::{LONG, Stage},
     target::{Target, on_each},
 };
 
@@ -17,7 +17,7 @@ on_each!(
 
 async fn holders_never_overlap_under_any_level_of_isolation<T: Target>() {
     for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
-        let Some(stage) = Stage::<T>::with(level, |builder| builder).await else { return };
+        let Some(stage) = Stage::<T>::with(level, LONG).await else { return };
         let clients =
             [&stage.locks.clone(), &stage.other().await.locks, &stage.other().await.locks].map(Clone::clone);
         // The holder that is inside, and the tokens of former holders.
@@ -49,7 +49,7 @@ async fn holders_never_overlap_under_any_level_of_isolation<T: Target>() {
 }
 
 async fn waiters_are_served_in_the_order_in_which_they_came<T: Target>() {
-    let Some(stage) = Stage::<T>::new().await else { return };
+    let Some(stage) = Stage::<T>::with("READ COMMITTED", LONG).await else { return };
     let other = stage.other().await;
     let holder = stage.locks.lock("one").await.unwrap();
     let served = Arc::new(Mutex::new(Vec::new()));
@@ -72,7 +72,7 @@ async fn waiters_are_served_in_the_order_in_which_they_came<T: Target>() {
 }
 
 async fn resources_do_not_wait_for_one_another<T: Target>() {
-    let Some(stage) = Stage::<T>::new().await else { return };
+    let Some(stage) = Stage::<T>::with("READ COMMITTED", LONG).await else { return };
     let mut guards = Vec::new();
     // Names that a collation could take for one.
     for resource in ["a", "A", "a ", "ä", "x' OR '1' = '1"] {

@@ -20,8 +20,7 @@ use tokio::{
 
 use crate::{
     relay::Relay,
-    signals::LONG,
-    stage::Stage,
+    stage::{LONG, Stage},
     target::{OnPostgres, PATIENCE, url},
 };
 
@@ -79,7 +78,7 @@ async fn polls(stage: &Stage<OnPostgres>, locks: &LockClient<Postgres>, asked: &
 }
 
 async fn long() -> Stage<OnPostgres> {
-    Stage::with("READ COMMITTED", |builder| builder.lease(LONG)).await.unwrap()
+    Stage::with("READ COMMITTED", LONG).await.unwrap()
 }
 
 /// A pool whose acquisitions are counted.

@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::{
     crashes, history,
-    stage::Stage,
+    stage::{LEASE, Stage},
     target::{OnMariaDb, OnMySql, OnPostgres, OnSqlite, PATIENCE, Target},
 };
 
@@ -32,7 +32,7 @@ async fn process() {
 }
 
 async fn act<T: Target>(prefix: &str, task: &str) {
-    let stage = Stage::<T>::at(prefix.to_owned(), "READ COMMITTED", |builder| builder).await.unwrap();
+    let stage = Stage::<T>::at(prefix.to_owned(), "READ COMMITTED", LEASE).await.unwrap();
     match task {
         "hold" => crashes::hold(stage).await,
         task => history::work(stage, task).await,

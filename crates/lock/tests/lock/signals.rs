@@ -17,16 +17,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     relay::Relay,
-    stage::{LEASE, Stage},
+    stage::{LEASE, LONG, Stage},
     target::{OnMariaDb, OnMySql, OnPostgres, PATIENCE, Target, on_each, url},
 };
 
 on_each! {
     a_waiter_of_the_same_client_is_woken,
 }
-
-/// Longer than any case.
-pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 /// Waits behind another client with a lease that is long, by a pool that counts; how often it asked the database,
 /// and how long the hand-over took.
@@ -79,7 +76,7 @@ async fn a_waiter_is_woken_and_does_not_poll<T: Target>(
     pool: impl FnOnce(Arc<AtomicUsize>) -> sqlx::Pool<T::Db>,
 ) {
     // At the end of the lease ahead a waiter reads the queue in any case: that is far away.
-    let Some(stage) = Stage::<T>::with("READ COMMITTED", |builder| builder.lease(LONG)).await else { return };
+    let Some(stage) = Stage::<T>::with("READ COMMITTED", LONG).await else { return };
     let (asked, took) = waited(&stage, pool).await;
     assert_eq!(asked, 0, "questions within {LEASE:?}");
     assert!(took < LONG / 4, "{took:?}");
@@ -118,7 +115,7 @@ async fn mysql_a_waiter_is_woken_and_does_not_poll() {
 
 /// Nothing tells a waiter but memory: the lease ahead of it ends far away, and no other client is there.
 async fn a_waiter_of_the_same_client_is_woken<T: Target>() {
-    let Some(stage) = Stage::<T>::with("READ COMMITTED", |builder| builder.lease(LONG)).await else { return };
+    let Some(stage) = Stage::<T>::with("READ COMMITTED", LONG).await else { return };
     let holder = stage.locks.lock("one").await.unwrap();
     let waiter = tokio::spawn({
         let locks = stage.locks.clone();
@@ -135,7 +132,7 @@ async fn a_waiter_of_the_same_client_is_woken<T: Target>() {
 /// While no listener is connected, waiters poll. When one is connected again, they stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_a_listener_that_is_lost_is_replaced() {
-    let stage = Stage::<OnPostgres>::with("READ COMMITTED", |builder| builder.lease(LONG)).await.unwrap();
+    let stage = Stage::<OnPostgres>::with("READ COMMITTED", LONG).await.unwrap();
     let direct: PgConnectOptions = url("KEYLANE_TEST_POSTGRES_URL").parse().unwrap();
     let relay = Relay::to(direct.get_port()).await;
     let signals = direct.clone().port(relay.port()).ssl_mode(PgSslMode::Disable);
@@ -171,7 +168,7 @@ async fn postgres_a_listener_that_is_lost_is_replaced() {
 
 /// The session that carries the signals is killed while somebody waits.
 async fn a_waiter_whose_signals_are_cut_off_goes_on<T: Target>(session: &str, kill: &str) {
-    let Some(stage) = Stage::<T>::with("READ COMMITTED", |builder| builder.lease(LONG)).await else { return };
+    let Some(stage) = Stage::<T>::with("READ COMMITTED", LONG).await else { return };
     let other = stage.other().await;
     let holder = stage.locks.lock("one").await.unwrap();
     let waiter = tokio::spawn(async move { other.locks.lock("one").await.unwrap() });

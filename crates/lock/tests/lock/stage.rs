@@ -2,31 +2,31 @@
 
 use std::time::Duration;
 
-use keylane_lock::{LockClient, LockClientBuilder};
+use keylane_lock::LockClient;
 use keylane_sql::SqlDatabase;
 
 use crate::target::{self, Target};
 
 /// The lease of most cases, which wait for the end of some.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
+/// A lease that does not end within a case, however busy the machine is.
+pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 /// A client, and a table that holders write to.
 pub(crate) struct Stage<T: Target> {
     pub(crate) locks: LockClient<T::Db>,
     pub(crate) prefix: String,
     level: String,
+    lease: Duration,
 }
 
 impl<T: Target> Stage<T> {
     pub(crate) async fn new() -> Option<Self> {
-        Self::with("READ COMMITTED", |builder| builder).await
+        Self::with("READ COMMITTED", LEASE).await
     }
 
-    pub(crate) async fn with(
-        level: &str,
-        settings: impl FnOnce(LockClientBuilder<T::Db>) -> LockClientBuilder<T::Db>,
-    ) -> Option<Self> {
-        let stage = Self::at(target::prefix("tl"), level, settings).await?;
+    pub(crate) async fn with(level: &str, lease: Duration) -> Option<Self> {
+        let stage = Self::at(target::prefix("tl"), level, lease).await?;
         stage.locks.migrate().await.unwrap();
         stage
             .execute("CREATE TABLE {}register (name VARCHAR(20) PRIMARY KEY, value BIGINT, fence BIGINT)")
@@ -35,19 +35,14 @@ impl<T: Target> Stage<T> {
     }
 
     /// Another client of the same tables, as another process has it.
-    pub(crate) async fn at(
-        prefix: String,
-        level: &str,
-        settings: impl FnOnce(LockClientBuilder<T::Db>) -> LockClientBuilder<T::Db>,
-    ) -> Option<Self> {
+    pub(crate) async fn at(prefix: String, level: &str, lease: Duration) -> Option<Self> {
         let pool = T::open(&prefix, level).await?;
-        let builder = LockClient::builder(pool).table_prefix(prefix.as_str()).lease(LEASE);
-        let locks = settings(builder).build().unwrap();
-        Some(Self { locks, prefix, level: level.to_owned() })
+        let locks = LockClient::builder(pool).table_prefix(prefix.as_str()).lease(lease).build().unwrap();
+        Some(Self { locks, prefix, level: level.to_owned(), lease })
     }
 
     pub(crate) async fn other(&self) -> Self {
-        Self::at(self.prefix.clone(), &self.level, |builder| builder).await.unwrap()
+        Self::at(self.prefix.clone(), &self.level, self.lease).await.unwrap()
     }
 
     /// The number that this reads, where `{}` is the prefix.

@@ -13,7 +13,7 @@ use keylane_sql::SqlDatabase;
 use tokio::task::JoinSet;
 
 use crate::{
-    stage::Stage,
+    stage::{LONG, Stage},
     target::{OnMariaDb, OnMySql, OnPostgres, PATIENCE, Target, on_each},
 };
 
@@ -56,7 +56,7 @@ async fn a_lock_in_a_transaction_ends_with_it<T: Target>() {
 /// Each adds one to a number that it reads before it writes.
 async fn transactions_never_overlap_under_any_level_of_isolation<T: Target>() {
     for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
-        let Some(stage) = Stage::<T>::with(level, |builder| builder).await else { return };
+        let Some(stage) = Stage::<T>::with(level, LONG).await else { return };
         let stage = Arc::new(stage);
         stage.execute("INSERT INTO {}register VALUES ('one', 0, 0)").await;
         let is_inside = Arc::new(AtomicBool::new(false));
@@ -148,7 +148,7 @@ async fn a_transaction_waits_for_those_who_came_before<T: Target>() {
 #[tokio::test]
 async fn postgres_a_snapshot_does_not_wait_for_a_holder() {
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
-        let stage = Stage::<OnPostgres>::with(level, |builder| builder).await.unwrap();
+        let stage = Stage::<OnPostgres>::with(level, LONG).await.unwrap();
         let holder = stage.locks.lock("one").await.unwrap();
         let mut tx = stage.begin().await;
         let refused = stage.locks.lock_in(&mut tx, "one").await;
