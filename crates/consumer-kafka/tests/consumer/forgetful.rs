@@ -24,6 +24,7 @@ async fn a_client_that_forgets_its_brokers_is_opened_again() {
     let (handler, mut seen) = Told::new(async |_| Ok(()));
     let config = config_at(Arc::clone(&relay).start().await, &group)
         .property("topic.metadata.refresh.interval.ms", "500")
+        .property("metadata.recovery.strategy", "none")
         .property("session.timeout.ms", "6000");
     let running = Consumer::builder(config).topic(topic.as_str(), handler).start().unwrap();
     broker::send(&topic, messages(0)).await;

@@ -134,10 +134,10 @@ async fn a_producer_of_dead_letters_that_forgets_its_brokers_is_replaced() {
     let config = config_at(Arc::clone(&relay).start().await, &group);
     let (running, mut seen, gate) = member_with(config, &topic, &dead);
     assert_eq!(take(&mut seen, 1).await, [("good".to_owned(), "other".to_owned())]);
-    relay.denies.store(1, Relaxed);
+    relay.denies.store(true, Relaxed);
     gate.add_permits(1);
     until_refused(&log).await;
-    relay.denies.store(0, Relaxed);
+    relay.denies.store(false, Relaxed);
     gate.add_permits(100);
     goes_on(running, &mut seen, &topic, &group, &dead).await;
 }

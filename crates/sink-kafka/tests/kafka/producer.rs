@@ -94,7 +94,9 @@ async fn a_client_that_forgets_its_brokers_is_replaced() {
     let _shared = BROKER.read().await;
     let (topic, relay) = (broker::topic(&[]).await, Arc::new(Relay::default()));
     let config = KafkaConfig::new(Arc::clone(&relay).start().await).source("/shop").patience(PATIENCE);
-    let config = config.property("topic.metadata.refresh.interval.ms", "500");
+    let config = config
+        .property("topic.metadata.refresh.interval.ms", "500")
+        .property("metadata.recovery.strategy", "none");
     let producer = KafkaProducer::new(config).unwrap();
     let event = Event::new("first", "order.placed", "key", b"{}");
     bounded(producer.send(&topic, &event)).await.unwrap();

@@ -6,16 +6,14 @@ use std::{
     io,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Duration,
 };
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy},
     net::{TcpListener, TcpStream, tcp::OwnedReadHalf},
-    sync::Notify,
-    time::timeout,
+    sync::watch,
 };
 
 use crate::broker;
@@ -23,36 +21,25 @@ use crate::broker;
 const METADATA: i16 = 3;
 const FIND_COORDINATOR: i16 = 10;
 
-/// Longer than a client with brokers is silent.
-const SILENCE: Duration = Duration::from_secs(5);
-
 /// A relay to the broker, to which it leads each client back. Asked to, it says that there are no brokers.
 #[derive(Default)]
 pub(crate) struct Relay {
-    /// One of this many answers about topics names no brokers; 0: none does.
-    pub(crate) denies: AtomicUsize,
-    answered: AtomicUsize,
-    heard: Notify,
+    /// Whether the answers about topics name no brokers.
+    pub(crate) denies: AtomicBool,
+    /// The number of open connections.
+    connections: watch::Sender<usize>,
 }
 
 impl Relay {
-    /// Makes the client forget its brokers. It then asks for nothing any more.
+    /// Makes the client forget its brokers. It then closes its connections and asks for nothing any more.
     ///
-    /// A client forgets them at about every second answer without brokers. A client that has kept one learns all of
-    /// them by the next answers; only a client that knows all can forget all. With a client that never forgets
-    /// them, this never ends.
+    /// The client has learned the brokers before, and must not begin anew with its address, as it mostly does
+    /// (`metadata.recovery.strategy`).
     pub(crate) async fn until_forgotten(&self) {
-        self.denies.store(3, Relaxed);
-        while timeout(SILENCE, self.heard.notified()).await.is_ok() {}
-        self.denies.store(0, Relaxed);
-    }
-
-    /// Whether this answer about topics names no brokers.
-    fn says_none(&self) -> bool {
-        match self.denies.load(Relaxed) {
-            0 => false,
-            each => self.answered.fetch_add(1, Relaxed).is_multiple_of(each),
-        }
+        let mut connections = self.connections.subscribe();
+        self.denies.store(true, Relaxed);
+        connections.wait_for(|open| *open == 0).await.unwrap();
+        self.denies.store(false, Relaxed);
     }
 
     /// Returns its address.
@@ -61,21 +48,25 @@ impl Relay {
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(Arc::clone(&self).pass(client, address.port()));
+                let relay = Arc::clone(&self);
+                tokio::spawn(async move {
+                    relay.connections.send_modify(|open| *open += 1);
+                    let _ = relay.pass(client, address.port()).await;
+                    relay.connections.send_modify(|open| *open -= 1);
+                });
             }
         });
         address.to_string()
     }
 
     /// Passes on what both sides send, until one of them ends.
-    async fn pass(self: Arc<Self>, client: TcpStream, port: u16) -> io::Result<()> {
+    async fn pass(&self, client: TcpStream, port: u16) -> io::Result<()> {
         let (mut client_reads, mut client_writes) = client.into_split();
         let (mut server_reads, mut server_writes) = TcpStream::connect(broker::address()).await?.into_split();
         let asked = Mutex::new(BTreeMap::new());
         let requests = async {
             loop {
                 let request = frame(&mut client_reads).await?;
-                self.heard.notify_one();
                 let what = i16::from_be_bytes(number(&request, 0));
                 asked.lock().unwrap().insert(number::<4>(&request, 4), what);
                 server_writes.write_all(&framed(&request)).await?;
@@ -120,7 +111,7 @@ impl Relay {
             led.extend(&metadata[rack..at]);
         }
         let topics = at + usize::from(metadata[at].max(1)) + 4;
-        if metadata[topics] > 1 && self.says_none() {
+        if metadata[topics] > 1 && self.denies.load(Relaxed) {
             told.push(1);
         } else {
             told.push(brokers);
