@@ -99,12 +99,7 @@ impl<'a, DB: LockDatabase> LockRequest<'a, DB> {
                 None => take(shared, self.resource, &shared.name, deadline, waits).await,
             }
         };
-        match timeout_at(deadline, taken).await {
-            // A failure that would have been tried again may come at the same moment.
-            Ok(Err(error)) if error.is_retryable() && Instant::now() >= deadline => Err(self.timed_out()),
-            Ok(taken) => taken,
-            Err(_) => Err(self.timed_out()),
-        }
+        in_time(taken, deadline).await.unwrap_or_else(|| Err(self.timed_out()))
     }
 
     /// Enters again, or takes the lock and remembers the owner.
@@ -137,6 +132,17 @@ impl<DB: LockDatabase> LockClient<DB> {
         owners.retain(|_, slot| is_used(slot));
         Arc::clone(owners.entry((resource.to_owned(), owner.to_owned())).or_default())
     }
+}
+
+/// What came before the deadline. A failure that would be tried again may come at the deadline itself, and counts as
+/// nothing: when a call ends must not decide which error the caller gets.
+async fn in_time<T>(
+    taken: impl Future<Output = Result<T, LockError>>,
+    deadline: Instant,
+) -> Option<Result<T, LockError>> {
+    let taken = timeout_at(deadline, taken).await.ok()?;
+    let is_late = |error: &LockError| error.is_retryable() && Instant::now() >= deadline;
+    (!taken.as_ref().is_err_and(is_late)).then_some(taken)
 }
 
 /// Queues a ticket and waits, and does so again if the ticket was lost meanwhile. `None` if the request must not wait
@@ -172,8 +178,34 @@ pub(crate) fn check(what: &'static str, text: &str, limit: usize) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::sleep;
+
     use super::*;
     use crate::place::tests::client;
+
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    /// Fails after this time, and returns whether the failure is the answer.
+    async fn is_answered_by_a_failure(after: Duration, error: LockError) -> bool {
+        let failed = async {
+            sleep(after).await;
+            Err::<(), _>(error)
+        };
+        in_time(failed, Instant::now() + LIMIT).await.is_some()
+    }
+
+    fn retryable() -> LockError {
+        LockError::NoAnswer { call: "enter", limit: LIMIT }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_at_the_deadline_is_a_timeout_if_it_would_be_tried_again() {
+        let lost = || LockError::Lost { resource: "one".to_owned() };
+        assert!(is_answered_by_a_failure(LIMIT / 2, retryable()).await);
+        assert!(!is_answered_by_a_failure(LIMIT, retryable()).await);
+        assert!(is_answered_by_a_failure(LIMIT, lost()).await, "no further attempt would help");
+        assert!(!is_answered_by_a_failure(2 * LIMIT, lost()).await);
+    }
 
     #[tokio::test]
     async fn owners_that_hold_nothing_are_forgotten() {
