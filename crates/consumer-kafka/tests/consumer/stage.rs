@@ -142,8 +142,10 @@ impl Effects {
         sqlx::raw_sql(sql).execute(self.inbox.pool()).await.unwrap();
     }
 
-    /// Event ids with the number of their effects.
+    /// Event ids with the number of their effects, as soon as no transaction that has effects is open. A killed process
+    /// may have sent a commit that the server has not carried out.
     pub(crate) async fn counts(&self) -> Vec<(String, i64)> {
+        self.execute("BEGIN; LOCK TABLE {}effect IN SHARE MODE; COMMIT").await;
         let sql = format!(
             "SELECT event_id, count(*) FROM {}effect GROUP BY event_id ORDER BY event_id",
             self.prefix
