@@ -6,6 +6,10 @@ use std::{
     time::Duration,
 };
 
+use crate::{
+    clients::with_another_client,
+    leaders::{PATIENCE_WITH_A_CLIENT, await_leaders},
+};
 use rdkafka::{
     ClientConfig, Message as _, Offset, TopicPartitionList,
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication, TopicResult},
@@ -14,12 +18,6 @@ use rdkafka::{
     error::{KafkaError, KafkaResult, RDKafkaErrorCode},
     message::{Header, Headers, OwnedHeaders, OwnedMessage},
     producer::{FutureProducer, FutureRecord},
-};
-use tokio::time::Instant;
-
-use crate::{
-    clients::with_another_client,
-    leaders::{PATIENCE, PATIENCE_WITH_A_CLIENT, await_leaders},
 };
 
 static NAMES: AtomicU32 = AtomicU32::new(0);
@@ -132,21 +130,11 @@ pub(crate) fn headers(message: &OwnedMessage) -> BTreeMap<String, String> {
 /// What a group has committed, over all partitions.
 pub(crate) async fn committed(topic: &str, group: &str) -> i64 {
     let (topic, group) = (topic.to_owned(), group.to_owned());
-    let read = move || {
-        let began = Instant::now();
-        loop {
-            match committed_now(&topic, &group) {
-                Ok(committed) => return committed,
-                Err(error) => assert!(began.elapsed() < PATIENCE, "what {group} has committed: {error}"),
-            }
-            std::thread::park_timeout(Duration::from_millis(100));
-        }
-    };
+    let what = format!("what {group} has committed");
+    let read = move || with_another_client(&what, || committed_now(&topic, &group));
     tokio::task::spawn_blocking(read).await.unwrap()
 }
 
-/// Asks with a client of its own: a broker that has just started has no coordinator at first, and a client may forget
-/// its brokers then (librdkafka, issue 5301).
 fn committed_now(topic: &str, group: &str) -> KafkaResult<i64> {
     let consumer: BaseConsumer = client().set("group.id", group).create().unwrap();
     let mut places = TopicPartitionList::new();

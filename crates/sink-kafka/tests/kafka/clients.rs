@@ -1,15 +1,20 @@
-//! Reading a topic although a client may forget its brokers.
+//! Asking a broker although a client may forget its brokers.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, thread, time::Duration};
 
-const CLIENTS: usize = 2;
+use tokio::time::Instant;
 
-/// Reads a topic with a client, and with another one if the first fails: a client may forget its brokers when they have
-/// just started (librdkafka, issue 5301).
-pub(crate) fn with_another_client<T, E: Debug>(topic: &str, read: impl Fn() -> Result<T, E>) -> T {
-    let mut found = read();
-    for _ in 1..CLIENTS {
-        found = found.or_else(|_| read());
+use super::leaders::PATIENCE;
+
+/// Asks with a client, and with another one after each failure: a broker that has just started has no coordinator at
+/// first, and a client may forget its brokers then (librdkafka, issue 5301). Blocks the thread meanwhile.
+pub(crate) fn with_another_client<T, E: Debug>(what: &str, ask: impl Fn() -> Result<T, E>) -> T {
+    let began = Instant::now();
+    loop {
+        match ask() {
+            Ok(answer) => return answer,
+            Err(instead) => assert!(began.elapsed() < PATIENCE, "{what}: {instead:?}"),
+        }
+        thread::park_timeout(Duration::from_millis(100));
     }
-    found.unwrap_or_else(|instead| panic!("{topic} cannot be read: {instead:?}"))
 }
