@@ -1,8 +1,9 @@
 //! A worker process: joins the cluster of a database and writes what its handlers do to a journal.
 //!
 //! `keylane-worker URL PREFIX JOURNAL MODE`, MODE `plain`, `transactional` or `deadly`, or one of them in claimed
-//! mode: `claimed`, `claimed-transactional`, `claimed-deadly`. Prints `ready`, shuts down gracefully at a line `stop` on
-//! its input, and ends when its input closes. MODE `migrate` brings the tables to the version of this build, and ends.
+//! mode: `claimed`, `claimed-transactional`, `claimed-deadly`; `steady` is `plain` with a long lease. Prints `ready`,
+//! shuts down gracefully at a line `stop` on its input, and ends when its input closes. MODE `migrate` brings the tables
+//! to the version of this build, and ends.
 
 #![allow(clippy::print_stdout, reason = "the protocol with the test")]
 
@@ -111,8 +112,11 @@ where
         _ => Registration::typed("worker", Plain(calls)),
     };
     let retry = RetryPolicy::fixed(Duration::from_millis(50)).max_retries(1000);
-    let config =
-        if mode.starts_with("claimed") { settings::claimed(prefix) } else { settings::config(prefix) };
+    let config = match mode {
+        "steady" => settings::steady(prefix),
+        _ if mode.starts_with("claimed") => settings::claimed(prefix),
+        _ => settings::config(prefix),
+    };
     let outbox =
         Outbox::builder(pool).config(config).observer(identity).handler(handler.retry(retry)).build().await?;
     let running = outbox.start().await?;

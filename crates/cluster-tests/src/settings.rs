@@ -9,6 +9,9 @@ pub const STALE: Duration = Duration::from_secs(2);
 /// Time between two views of the cluster.
 pub const TICK: Duration = Duration::from_millis(400);
 
+/// The same for tests in which nobody dies: a busy machine can keep a process from its database for longer than `STALE`.
+const LONG_STALE: Duration = Duration::from_secs(60);
+
 /// How long a claim lasts without a renewal, in claimed mode.
 pub const CLAIM_LEASE: Duration = Duration::from_secs(3);
 
@@ -24,6 +27,14 @@ pub fn claimed(prefix: &str) -> Config {
     // There are so few at once that records wait, and a process that dies holds claims.
     config.delivery.concurrency = 2;
     config.delivery.transactional_concurrency = TRANSACTIONS;
+    config
+}
+
+/// The settings of worker processes that nobody is to declare dead, on tables with this prefix.
+pub fn steady(prefix: &str) -> Config {
+    let mut config = config(prefix);
+    config.cluster.stale_instance_timeout = LONG_STALE;
+    config.database.call_timeout = config.cluster.handover_timeout - config.delivery.handler_timeout;
     config
 }
 

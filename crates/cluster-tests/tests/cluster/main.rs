@@ -80,7 +80,7 @@ async fn a_killed_worker_is_taken_over_in_time<T: Target>(store: &str) {
 }
 
 async fn a_rolling_restart_makes_no_duplicate<T: Target>(store: &str) {
-    let mut cluster = Cluster::<T>::new(&format!("roll{}", &store[..2]), "plain").await;
+    let mut cluster = Cluster::<T>::new(&format!("roll{}", &store[..2]), "steady").await;
     let mut workers = cluster.workers(3).await;
     for _ in 0..3 {
         cluster.feed(200, 0.5).await;
@@ -95,7 +95,7 @@ async fn a_rolling_restart_makes_no_duplicate<T: Target>(store: &str) {
 }
 
 async fn a_fourth_worker_takes_exactly_sixty_four<T: Target>(store: &str) {
-    let mut cluster = Cluster::<T>::new(&format!("four{}", &store[..2]), "plain").await;
+    let mut cluster = Cluster::<T>::new(&format!("four{}", &store[..2]), "steady").await;
     let mut workers = cluster.workers(3).await;
     let before = cluster.generations().await;
     workers.push(cluster.worker().await);
