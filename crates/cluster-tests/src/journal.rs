@@ -1,8 +1,8 @@
 //! The journal of a worker process: its calls, as events of the checker, in a file that survives a kill.
 
 use std::{
-    io,
-    path::Path,
+    fs, io,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -18,12 +18,19 @@ pub fn now() -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
+/// The file beside a journal with the identity of its process, since the process has joined.
+pub fn identity_of(journal: &Path) -> PathBuf {
+    journal.with_extension("instance")
+}
+
 /// The calls of one process.
 #[derive(Debug)]
 pub struct Calls {
     journal: Journal,
     /// The identity of this process in the cluster. An evicted process gets another one.
     instance: Mutex<String>,
+    /// The file with the identity.
+    identity: PathBuf,
 }
 
 impl Calls {
@@ -33,7 +40,7 @@ impl Calls {
     /// Those of the file system.
     pub fn open(path: &Path) -> io::Result<Self> {
         let journal = Journal::open(path, format!("worker-{}", std::process::id()), now)?;
-        Ok(Self { journal, instance: Mutex::default() })
+        Ok(Self { journal, instance: Mutex::default(), identity: identity_of(path) })
     }
 
     /// Writes that a call begins.
@@ -54,6 +61,14 @@ impl Calls {
         self.journal.begin(instance, kind, vec![called])
     }
 
+    /// Sets the identity, in the file too, which has the old or the new one at each moment.
+    fn joined(&self, instance: &str) -> io::Result<()> {
+        instance.clone_into(&mut self.instance.lock().unwrap_or_else(PoisonError::into_inner));
+        let new = self.identity.with_extension("new");
+        fs::write(&new, instance)?;
+        fs::rename(new, &self.identity)
+    }
+
     /// Writes that the database has acknowledged no beat for the length of the lease. What was called before may be
     /// called again; the fault is over at once, because nothing is called before the next beat.
     fn lease_lapsed(&self) -> io::Result<()> {
@@ -72,7 +87,8 @@ impl Observer for Identity {
     fn on(&self, signal: &Signal) {
         match signal {
             Signal::Joined { instance } => {
-                *self.0.instance.lock().unwrap_or_else(PoisonError::into_inner) = instance.to_string();
+                // Without the file, the test waits for an identity that is gone, and fails.
+                let _ = self.0.joined(&instance.to_string());
             }
             Signal::LeaseLapsed => {
                 // Without the line, a repeated call has no cause, and the test fails.

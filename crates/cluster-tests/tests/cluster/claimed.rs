@@ -88,7 +88,7 @@ pub(crate) async fn claims_of_a_killed_worker_come_again_after_the_lease<T: Targ
     let mut workers = cluster.claimers(3).await;
     cluster.feed(200, 1.0).await;
     let killed = workers.remove(0);
-    let (process, owner) = (killed.process(), killed.instance.clone());
+    let (process, owner) = (killed.process(), killed.instance());
     for _ in 0..10 {
         cluster.schedule(150).await;
     }
@@ -158,7 +158,7 @@ pub(crate) async fn a_worker_paused_past_the_lease_of_its_claims_changes_nothing
     for _ in 0..10 {
         cluster.schedule(100).await;
     }
-    let (process, owner) = (workers[0].process(), workers[0].instance.clone());
+    let (process, owner) = (workers[0].process(), workers[0].instance());
     cluster.wait("the worker has claims", async || cluster.claims_of(&owner).await > 0).await;
     workers[0].pause();
     let held = cluster.claims_of(&owner).await;

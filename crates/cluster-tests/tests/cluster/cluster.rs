@@ -269,8 +269,7 @@ impl<T: Target> Cluster<T> {
     pub(crate) async fn wait_until_balanced(&self, workers: &[&Worker]) {
         let what = format!("{} workers share the partitions evenly", workers.len());
         self.wait(&what, async || {
-            let mut shares: BTreeMap<&str, usize> =
-                workers.iter().map(|w| (w.instance.as_str(), 0)).collect();
+            let mut shares: BTreeMap<String, usize> = workers.iter().map(|w| (w.instance(), 0)).collect();
             for (owner, _) in T::claims(&self.pool, &self.prefix).await {
                 match owner.as_deref().and_then(|owner| shares.get_mut(owner)) {
                     Some(share) => *share += 1,

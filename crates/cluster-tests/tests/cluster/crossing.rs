@@ -124,7 +124,7 @@ async fn disturb<T: Target>(cluster: &mut Cluster<T>, workers: &mut Vec<Worker>,
             workers.push(cluster.worker().await);
         }
         1 => {
-            let instance = workers[0].last_instance();
+            let instance = workers[0].instance();
             cluster.pause(&workers[0], &instance).await;
             cluster.watcher().wait_until_taken_over(&instance).await;
             cluster.wake(&workers[0], &instance);

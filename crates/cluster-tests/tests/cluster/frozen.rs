@@ -61,16 +61,17 @@ pub(crate) async fn a_worker_frozen_in_its_transaction_holds_nobody_up<T: Slow>(
         assert!(began.elapsed() < PATIENCE, "no outcome is written");
         sleep(Duration::from_millis(5)).await;
     }
-    cluster.fault(true, "pause", Some(&workers[0].instance));
+    let instance = workers[0].instance();
+    cluster.fault(true, "pause", Some(&instance));
     workers[0].pause();
     let began = Instant::now();
     workers.push(cluster.worker().await);
     println!("joined after {:?}", began.elapsed());
-    let took = cluster.watcher().wait_until_taken_over(&workers[0].instance).await;
+    let took = cluster.watcher().wait_until_taken_over(&instance).await;
     println!("taken over after {took:?}");
     T::run(&cluster.pool, T::END.replace("{p}", &cluster.prefix)).await;
     workers[0].wake();
-    cluster.fault(false, "pause", Some(&workers[0].instance));
+    cluster.fault(false, "pause", Some(&instance));
     cluster.verdict_of(&[], &["eviction", "takeover"]).await;
     stop_all(workers).await;
     cluster.erase().await;

@@ -67,7 +67,7 @@ async fn a_killed_worker_is_taken_over_in_time<T: Target>(store: &str) {
     let mut workers = cluster.workers(3).await;
     cluster.feed(200, 3.0).await;
     let killed = workers.remove(0);
-    let instance = killed.instance.clone();
+    let instance = killed.instance();
     cluster.kill(killed).await;
     // The feed goes on while the others take over.
     let watcher = cluster.watcher();
@@ -111,10 +111,11 @@ async fn a_worker_paused_past_its_lease_changes_nothing<T: Target>(store: &str) 
     let mut cluster = Cluster::<T>::new(&format!("stop{}", &store[..2]), "plain").await;
     let workers = cluster.workers(3).await;
     cluster.feed(200, 1.0).await;
-    cluster.pause(&workers[0], &workers[0].instance).await;
-    cluster.watcher().wait_until_taken_over(&workers[0].instance).await;
+    let instance = workers[0].instance();
+    cluster.pause(&workers[0], &instance).await;
+    cluster.watcher().wait_until_taken_over(&instance).await;
     cluster.feed(200, 1.0).await;
-    cluster.wake(&workers[0], &workers[0].instance);
+    cluster.wake(&workers[0], &instance);
     cluster.feed(200, 2.0).await;
     cluster.verdict_of(&[], &["eviction", "takeover"]).await;
     stop_all(workers).await;

@@ -1,10 +1,10 @@
 //! A worker process, and the signals that a test sends to it.
 
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 
 use keylane_checker::{What, history};
 use keylane_cluster_tests::{
-    journal::{LAPSE, now},
+    journal::{LAPSE, identity_of, now},
     settings::STALE,
 };
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -36,8 +36,8 @@ impl Build {
 
 /// One worker process.
 pub(crate) struct Worker {
-    /// The identity with which it joined.
-    pub(crate) instance: String,
+    /// The identity with which it joined first.
+    first_instance: String,
     journal: PathBuf,
     child: Child,
     output: Lines<BufReader<ChildStdout>>,
@@ -45,22 +45,17 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(
-        instance: String,
+        first_instance: String,
         journal: PathBuf,
         child: Child,
         output: Lines<BufReader<ChildStdout>>,
     ) -> Self {
-        Self { instance, journal, child, output }
+        Self { first_instance, journal, child, output }
     }
 
-    /// The identity of its last call. A worker that was evicted has joined with another one.
-    pub(crate) fn last_instance(&self) -> String {
-        let history = history::read([&self.journal]).expect("journal");
-        let last = history.into_iter().rev().find_map(|event| match event.what {
-            What::CallBegan { instance, .. } => Some(instance),
-            _ => None,
-        });
-        last.unwrap_or_else(|| self.instance.clone())
+    /// Its identity. A worker that was evicted has joined with another one.
+    pub(crate) fn instance(&self) -> String {
+        fs::read_to_string(identity_of(&self.journal)).unwrap_or_else(|_| self.first_instance.clone())
     }
 
     fn pid(&self) -> Pid {
@@ -94,7 +89,7 @@ impl Worker {
     /// Returns the identity that has died.
     pub(crate) async fn kill(mut self) -> String {
         self.child.kill().await.expect("kill");
-        self.last_instance()
+        self.instance()
     }
 
     /// Whether the lease of the worker has lapsed so late that an eviction may have come after this time.
