@@ -6,10 +6,6 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    clients::with_another_client,
-    leaders::{PATIENCE_WITH_A_CLIENT, await_leaders},
-};
 use rdkafka::{
     ClientConfig, Message as _, Offset, TopicPartitionList,
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication, TopicResult},
@@ -18,6 +14,11 @@ use rdkafka::{
     error::{KafkaError, KafkaResult, RDKafkaErrorCode},
     message::{Header, Headers, OwnedHeaders, OwnedMessage},
     producer::{FutureProducer, FutureRecord},
+};
+
+use crate::{
+    clients::with_another_client,
+    leaders::{PATIENCE_WITH_A_CLIENT, await_leaders},
 };
 
 static NAMES: AtomicU32 = AtomicU32::new(0);
