@@ -29,11 +29,11 @@ mod dead_letters;
 use std::sync::Arc;
 
 use crate::{
+    commit_wake::CommitWake,
     config::RetentionConfig,
     notifications::Announcer,
     record::RecordId,
     store::{PURGED_AT_ONCE, Repair, Store, StoreError},
-    wake::Wake,
 };
 pub use crate::{
     instance::{Generation, InstanceId, InstanceState},
@@ -51,7 +51,7 @@ const STEP: usize = 100;
 pub struct Admin {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) retention: RetentionConfig,
-    pub(crate) wake: Wake,
+    pub(crate) wake: CommitWake,
     pub(crate) announcer: Option<Arc<Announcer>>,
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    commit_wake::CommitWake,
     config::{Config, ConfigError},
     database::{Database, Pool},
     handler::{
@@ -19,7 +20,6 @@ use crate::{
     schedule::{DefaultHeaders, Routes, Scheduler},
     store::{Mode, OpenError, TransactionalRun},
     telemetry::{LogObserver, Observer, Observers},
-    wake::Wake,
 };
 
 /// Why an outbox was not built.
@@ -324,7 +324,7 @@ impl<DB: Database> OutboxBuilder<DB> {
                 own,
                 registry: Arc::new(registry),
                 scheduler,
-                wake: Wake::default(),
+                wake: CommitWake::default(),
                 notifier,
                 announcer,
                 owned,

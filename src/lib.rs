@@ -99,6 +99,7 @@ mod claiming;
 mod clock;
 mod cluster;
 mod codec;
+mod commit_wake;
 mod config;
 mod delivery;
 mod duration;

@@ -8,12 +8,13 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use crate::{
+    commit_wake::CommitWake,
     ownership::Ownership,
     partition::PartitionSet,
     store::{ErrorClass, Notifier, StoreError},
     telemetry::{Observers, Signal},
     vitals::ListenState,
-    wake::{Wake, unhindered},
+    wake::unhindered,
 };
 
 /// The shortest time between two notifications of a process. Commits within it share one notification.
@@ -80,7 +81,7 @@ impl Announcer {
 /// Nudges `wake` for each notification of another process. Never ends.
 pub(crate) async fn listen(
     notifier: &dyn Notifier,
-    wake: &Wake,
+    wake: &CommitWake,
     listen_state: &ListenState,
     observers: &Observers,
 ) {
@@ -229,7 +230,7 @@ mod tests {
         let (told, refusing, state) =
             (Arc::new(Told::default()), Arc::new(Refusing::default()), ListenState::default());
         let observers = Observers::new(vec![told.clone()]);
-        let wake = Wake::default();
+        let wake = CommitWake::default();
         let listening = listen(&*refusing, &wake, &state, &observers);
         assert!(tokio::time::timeout(5 * LONG_PAUSE, listening).await.is_err(), "it tries again for ever");
         assert!(state.is_absent() && (5..=6).contains(&refusing.tries.swap(0, Relaxed)));

@@ -277,10 +277,11 @@ impl<DB: Database> Outbox<DB> {
     /// # }
     /// ```
     pub fn wake(&self) {
-        self.inner.wake.nudge();
+        // What is woken last runs first on this thread.
         if let Some(announcer) = &self.inner.announcer {
             announcer.announce();
         }
+        self.inner.wake.nudge();
     }
 
     /// Joins the cluster, unless the mode is claimed, and starts to deliver. If the database is unreachable, waits

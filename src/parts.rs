@@ -10,6 +10,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    commit_wake::CommitWake,
     config::Config,
     database::Database,
     handler::Registry,
@@ -20,7 +21,6 @@ use crate::{
     store::{Notifier, PURGED_AT_ONCE, Store, StoreError},
     telemetry::{Observers, Signal},
     vitals::ListenState,
-    wake::Wake,
 };
 
 pub(crate) struct Parts<DB: Database> {
@@ -31,7 +31,7 @@ pub(crate) struct Parts<DB: Database> {
     pub(crate) own: Option<Arc<dyn Store>>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) scheduler: Scheduler<DB>,
-    pub(crate) wake: Wake,
+    pub(crate) wake: CommitWake,
     /// The notifier for commits of other processes, if notifications are enabled.
     pub(crate) notifier: Option<Arc<dyn Notifier>>,
     pub(crate) announcer: Option<Arc<Announcer>>,
@@ -50,7 +50,7 @@ pub(crate) struct WorkerParts {
     pub(crate) registry: Arc<Registry>,
     pub(crate) routes: Arc<Routes>,
     pub(crate) config: Config,
-    pub(crate) wake: Wake,
+    pub(crate) wake: CommitWake,
     pub(crate) notifier: Option<Arc<dyn Notifier>>,
     pub(crate) owned: Owned,
     pub(crate) observers: Observers,
@@ -86,6 +86,7 @@ impl<DB: Database> Parts<DB> {
             stop,
             instance,
             owned: Arc::clone(&self.owned),
+            wake: self.wake.clone(),
             poll_interval: self.config.delivery.poll_interval,
         };
         (parts, controls)

@@ -3,9 +3,10 @@
 use std::{convert::Infallible, time::Duration};
 
 use tokio::{sync::watch, task::JoinHandle};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
+    commit_wake::CommitWake,
     health::Health,
     instance::InstanceId,
     notifications::Owned,
@@ -79,6 +80,8 @@ pub(crate) struct Controls {
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) instance: watch::Receiver<InstanceId>,
     pub(crate) owned: Owned,
+    /// Wakes the workers after commits.
+    pub(crate) wake: CommitWake,
     pub(crate) poll_interval: Duration,
 }
 
@@ -89,13 +92,14 @@ impl Running {
         controls: Controls,
         observers: Observers,
     ) -> Self {
-        let Controls { token, stop, instance, owned, poll_interval } = controls;
+        let Controls { token, stop, instance, owned, wake, poll_interval } = controls;
         let (tell, finished) = watch::channel(None);
         let asked = ask(token, stop.clone());
         // Without the thread only handlers that block do harm, so the workers do without it if they must.
-        let ticker = Ticker::start().ok();
+        let ticker = Ticker::start(wake.clone()).ok();
+        let relay = AbortOnDropHandle::new(tokio::spawn(wake.relay()));
         let work = async move {
-            let _ticker = ticker;
+            let _beside = (ticker, relay);
             tokio::select! {
                 biased;
                 never = asked => match never {},
@@ -215,6 +219,7 @@ mod tests {
             stop: watch::Sender::new(false),
             instance: watch::channel(InstanceId::generate()).1,
             owned: Owned::default(),
+            wake: CommitWake::default(),
             poll_interval: Duration::from_secs(1),
         };
         Running::spawn(work, controls, Observers::default())

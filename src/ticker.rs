@@ -1,4 +1,5 @@
-//! A thread that gives the runtime of the workers a small task four times per second.
+//! A thread that gives the runtime of the workers a small task four times per second, and wakes workers whose wake-up a
+//! blocked thread keeps to itself.
 //!
 //! One thread of a runtime waits for its timers and sockets. If that thread finds one task that is ready, it runs the
 //! task and wakes no other thread. If the task then blocks, as the call of a handler may, no timer fires and no reply
@@ -17,6 +18,8 @@ use std::{
 };
 
 use tokio::runtime::{Handle, RuntimeFlavor};
+
+use crate::commit_wake::CommitWake;
 
 /// The longest time for which a handler that blocks its thread keeps idle threads of its runtime asleep.
 const TICK: Duration = Duration::from_millis(250);
@@ -39,21 +42,22 @@ impl Ticker {
     ///
     /// # Errors
     /// The system cannot start a thread.
-    pub(crate) fn start() -> io::Result<Self> {
+    pub(crate) fn start(wake: CommitWake) -> io::Result<Self> {
         let runtime = Handle::current();
         if runtime.runtime_flavor() != RuntimeFlavor::MultiThread {
             return Ok(Self { _ends: None });
         }
         let (ends, ended) = channel();
         let builder = thread::Builder::new().name("keylane-ticker".to_owned()).stack_size(STACK_BYTES);
-        builder.spawn(move || tick(&runtime, &ended))?;
+        builder.spawn(move || tick(&runtime, &wake, &ended))?;
         Ok(Self { _ends: Some(ends) })
     }
 }
 
-fn tick(runtime: &Handle, ended: &Receiver<Infallible>) {
+fn tick(runtime: &Handle, wake: &CommitWake, ended: &Receiver<Infallible>) {
     let waiting = Arc::new(());
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(TICK) {
+        wake.pass_on();
         if Arc::strong_count(&waiting) <= MOST_WAITING {
             let waits = Arc::clone(&waiting);
             runtime.spawn(async move { drop(waits) });
@@ -77,7 +81,7 @@ mod tests {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
         let inside = runtime.enter();
-        let _ticker = Ticker::start().unwrap();
+        let _ticker = Ticker::start(CommitWake::default()).unwrap();
         let (fires, fired) = channel();
         runtime.spawn(async move {
             sleep(Duration::from_millis(100)).await;
@@ -91,17 +95,42 @@ mod tests {
         runtime.block_on(blocks).unwrap().unwrap();
     }
 
+    /// The task that nudges blocks its thread until the workers have been woken.
+    #[test]
+    fn a_nudge_reaches_the_workers_although_its_thread_blocks() {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+        let inside = runtime.enter();
+        let wake = CommitWake::default();
+        let _ticker = Ticker::start(wake.clone()).unwrap();
+        let ((tells, told), (begins, begun)) = (channel(), channel());
+        runtime.spawn(wake.clone().relay());
+        let waits = wake.clone();
+        runtime.spawn(async move {
+            begins.send(()).unwrap();
+            waits.nudged().await;
+            tells.send(())
+        });
+        begun.recv_timeout(LIMIT).unwrap();
+        let nudges = runtime.spawn(async move {
+            wake.nudge();
+            told.recv_timeout(LIMIT)
+        });
+        drop(inside);
+        runtime.block_on(nudges).unwrap().unwrap();
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn the_thread_ends_with_its_ticker() {
         let (ends, ended) = channel();
         let runtime = Handle::current();
-        let ticking = thread::spawn(move || tick(&runtime, &ended));
+        let ticking = thread::spawn(move || tick(&runtime, &CommitWake::default(), &ended));
         drop(ends);
         ticking.join().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_runtime_of_one_thread_gets_none() {
-        assert!(Ticker::start().unwrap()._ends.is_none());
+        assert!(Ticker::start(CommitWake::default()).unwrap()._ends.is_none());
     }
 }

@@ -17,13 +17,13 @@ use super::{
     shares::Shares,
 };
 use crate::{
+    commit_wake::CommitWake,
     handler::Registry,
     instance::InstanceId,
     ownership::Ownership,
     record::RecordId,
     store::{ClaimOutcome, Claimed, Claiming, FenceRow, Store, StoreError},
     telemetry::{Observers, Signal},
-    wake::Wake,
 };
 
 /// Everything that a claimer works with.
@@ -33,7 +33,7 @@ pub(crate) struct ClaimerSetup {
     pub(crate) config: DeliveryConfig,
     /// Owns all partitions. Its lease is that of the claims.
     pub(crate) ownership: Ownership,
-    pub(crate) wake: Wake,
+    pub(crate) wake: CommitWake,
     pub(crate) observers: Observers,
     /// The owner of the claims.
     pub(crate) me: FenceRow,
@@ -56,7 +56,7 @@ pub(crate) struct Claimer {
     store: Arc<dyn Store>,
     registry: Arc<Registry>,
     ownership: Ownership,
-    wake: Wake,
+    wake: CommitWake,
     observers: Observers,
     me: InstanceId,
     stopped: watch::Receiver<bool>,
@@ -312,7 +312,7 @@ mod tests {
             registry: fixtures::registry(|_| Ok(())),
             config: DeliveryConfig { claim_lease: LEASE, ..DeliveryConfig::default() },
             ownership,
-            wake: Wake::default(),
+            wake: CommitWake::default(),
             observers: Observers::default(),
             me: fixtures::fence(),
             stopped: watch::channel(false).1,

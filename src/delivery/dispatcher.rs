@@ -15,6 +15,7 @@ use super::{
     work::Batch,
 };
 use crate::{
+    commit_wake::CommitWake,
     handler::Registry,
     instance::InstanceId,
     ownership::Ownership,
@@ -23,7 +24,6 @@ use crate::{
     store::{FenceRow, Store},
     telemetry::{Observers, Signal},
     vitals::ListenState,
-    wake::Wake,
 };
 
 /// Everything that delivery works with.
@@ -32,7 +32,7 @@ pub(crate) struct Setup {
     pub(crate) registry: Arc<Registry>,
     pub(crate) config: DeliveryConfig,
     pub(crate) ownership: Ownership,
-    pub(crate) wake: Wake,
+    pub(crate) wake: CommitWake,
     pub(crate) listen_state: ListenState,
     pub(crate) observers: Observers,
     /// The first fence row of the settler (slot 0). The transactional slots have the rows that follow, and after them
@@ -75,7 +75,7 @@ struct Outside {
     store: Arc<dyn Store>,
     registry: Arc<Registry>,
     ownership: Ownership,
-    wake: Wake,
+    wake: CommitWake,
     observers: Observers,
     instance: InstanceId,
     longest_hold: Duration,

@@ -25,6 +25,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("database", 2),
     ("ownership", 2),
     ("wake", 1),
+    ("commit_wake", 1),
     ("notifications", 3),
     ("health", 3),
     ("ticker", 3),
