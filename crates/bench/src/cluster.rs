@@ -131,7 +131,7 @@ async fn start<E: Engine>(
     let (mut outboxes, mut cluster) = (Vec::new(), Vec::new());
     for _ in 0..instances {
         let handler = Registration::typed(HANDLER, Count(Arc::clone(tally)));
-        let outbox = stage.outbox(config.clone(), handler, tally).await?;
+        let outbox = stage.outbox(config.clone(), [handler], tally).await?;
         cluster.push(outbox.start().await?);
         outboxes.push(outbox);
     }

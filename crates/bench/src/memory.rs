@@ -104,7 +104,7 @@ pub(super) async fn instance<E: Engine>(stage: &Stage<E>, options: &Instance) ->
     let stage = Stage { bar: ProgressBar::hidden(), ..stage.clone() };
     let tally = stage.tally(options.records.get()).await?;
     let handler = Registration::typed(HANDLER, Count(tally.clone()));
-    let outbox = stage.outbox(serde_json::from_str(&options.settings)?, handler, &tally).await?;
+    let outbox = stage.outbox(serde_json::from_str(&options.settings)?, [handler], &tally).await?;
     let before = resident::now();
     trial::measured(&stage, outbox, &tally, tally.all_settled()).await?;
     tally.check()?;

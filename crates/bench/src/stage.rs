@@ -69,10 +69,10 @@ impl<E: Engine> Stage<E> {
         self.fill_for(None, records, event).await
     }
 
-    /// As [`Stage::fill_with`], for one more handler.
+    /// As [`Stage::fill_with`], for further handlers, too. The tally is of one handler.
     pub(super) async fn fill_for(
         &self,
-        second: Option<Registration>,
+        others: impl IntoIterator<Item = Registration>,
         records: usize,
         event: impl Fn(usize) -> Event,
     ) -> Result<Arc<Tally>> {
@@ -81,7 +81,7 @@ impl<E: Engine> Stage<E> {
         self.bar.set_length(records as u64);
         let handler = Registration::typed(HANDLER, Count(Arc::new(Tally::new(0, 0..=0))));
         let builder = Outbox::builder(self.pool.clone()).config(self.config.clone());
-        let outbox: Outbox<E> = builder.handler(handler).handlers(second).build().await?;
+        let outbox: Outbox<E> = builder.handler(handler).handlers(others).build().await?;
         for start in (0..records).step_by(CHUNK) {
             let end = records.min(start + CHUNK);
             let events: Vec<Event> = (start..end).map(&event).collect();
@@ -115,15 +115,15 @@ impl<E: Engine> Stage<E> {
         Ok(())
     }
 
-    /// The library with this handler. An observer counts the settled records in the tally.
+    /// The library with these handlers. An observer counts the settled records in the tally.
     pub(super) async fn outbox(
         &self,
         config: Config,
-        handler: Registration,
+        handlers: impl IntoIterator<Item = Registration>,
         tally: &Arc<Tally>,
     ) -> Result<Outbox<E>> {
         let builder = Outbox::builder(self.pool.clone()).config(config);
-        Ok(builder.handler(handler).observer(Settles(Arc::clone(tally))).build().await?)
+        Ok(builder.handlers(handlers).observer(Settles(Arc::clone(tally))).build().await?)
     }
 
     /// Returns when this many instances share the partitions evenly.

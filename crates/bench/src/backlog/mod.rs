@@ -73,7 +73,7 @@ async fn measure<E: Engine>(stage: &Stage<E>, options: &Options, case: Case) -> 
     let tally = stage.tally(options.drained.get()).await?;
     let handler = case.handler(&tally);
     let config = case.applied_to(options.tuning.applied_to(stage.config.clone()));
-    let outbox = stage.outbox(config, handler, &tally).await?;
+    let outbox = stage.outbox(config, [handler], &tally).await?;
     let (cost, course) = trial::measured(stage, outbox, &tally, case.done(&tally)).await?;
     tally.check_part()?;
     let curve = Curve { label: case.to_string(), unit: "records/s", points: rates(&course) };

@@ -83,7 +83,7 @@ pub(crate) async fn run<E: Engine>(stage: &Stage<E>, options: Options) -> Result
     let tally = stage.tally(records).await?;
     let batch = settings.delivery.batch_size;
     let handler = Registration::typed(HANDLER, Count(Arc::clone(&tally)));
-    let outbox = stage.outbox(settings, handler, &tally).await?;
+    let outbox = stage.outbox(settings, [handler], &tally).await?;
     println!("{READY}");
     let (begin, end) = commands();
     begin.await?;

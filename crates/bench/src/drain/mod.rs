@@ -3,7 +3,7 @@
 mod references;
 mod subject;
 
-use std::{sync::Arc, time::Duration};
+use std::{iter, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use keylane::{Registration, Running};
@@ -18,7 +18,7 @@ use super::{
     plot::Curve,
     report::Report,
     stage::Stage,
-    tally::{self, Tally},
+    tally::{self, Event, Tally},
     turns::in_turn,
     watch::{rates, watched},
 };
@@ -53,8 +53,10 @@ fn describe<E: Engine>(stage: &Stage<E>, options: &Options, report: &mut Report)
     report.note(format!("{records} records of {payload_bytes} bytes, {keys} keys"));
     let config = options.tuning.applied_to(stage.config.clone()).delivery;
     let (batch, concurrency) = (config.batch_size, config.concurrency);
-    report
-        .note(format!("library: batch {batch}, concurrency {concurrency}, {} handler", options.handler_form));
+    report.note(format!(
+        "library: batch {batch}, concurrency {concurrency}, {} {} handlers",
+        options.handlers, options.handler_form
+    ));
     for subject in options.subjects::<E>() {
         let fewer = options.records_of(subject);
         if fewer < records {
@@ -72,7 +74,7 @@ struct Drain<'a, E: Engine> {
 impl<E: Engine> Drain<'_, E> {
     async fn measure(&self, subject: Subject) -> Result<([Figure; 4], Curve)> {
         let records = self.options.records_of(subject);
-        let tally = self.stage.fill(records, self.options.load).await?;
+        let tally = self.fill(records).await?;
         if self.transactional() {
             self.stage.fill_effects(self.options.load).await?;
         }
@@ -85,6 +87,21 @@ impl<E: Engine> Drain<'_, E> {
         self.check(subject, &tally).await?;
         let curve = Curve { label: subject.to_string(), unit: "records/s", points: rates(&course) };
         Ok((cost.per_record(records), curve))
+    }
+
+    /// Fills the emptied table: each event is a record per handler.
+    async fn fill(&self, records: usize) -> Result<Arc<Tally>> {
+        let Options { handlers, load, .. } = *self.options;
+        let unused = Arc::new(Tally::new(0, 0..=0));
+        let others = self.names().skip(1).map(|name| Registration::typed(name, Count(Arc::clone(&unused))));
+        self.stage.fill_for(others, records / handlers, |number| Event::numbered(number, load)).await?;
+        self.stage.tally(records).await
+    }
+
+    /// The names of the library's handlers.
+    fn names(&self) -> impl Iterator<Item = String> {
+        let others = (1..self.options.handlers.get()).map(|number| format!("{HANDLER}-{number}"));
+        iter::once(HANDLER.to_owned()).chain(others)
     }
 
     fn transactional(&self) -> bool {
@@ -105,17 +122,19 @@ impl<E: Engine> Drain<'_, E> {
     }
 
     async fn library(&self, tally: &Arc<Tally>) -> Result<Running> {
-        let count = Count(Arc::clone(tally));
-        let handler = match self.options.handler_form {
-            Form::Single => Registration::typed(HANDLER, count),
-            Form::Batch => Registration::mixed_batch(HANDLER, HANDLER_BATCH, count),
-            Form::Transactional => Registration::transactional::<E, _>(HANDLER, count),
-            Form::TransactionalBatch => {
-                Registration::transactional_mixed_batch::<E, _>(HANDLER, HANDLER_BATCH, count)
+        let registration = |name: String| {
+            let count = Count(Arc::clone(tally));
+            match self.options.handler_form {
+                Form::Single => Registration::typed(name, count),
+                Form::Batch => Registration::mixed_batch(name, HANDLER_BATCH, count),
+                Form::Transactional => Registration::transactional::<E, _>(name, count),
+                Form::TransactionalBatch => {
+                    Registration::transactional_mixed_batch::<E, _>(name, HANDLER_BATCH, count)
+                }
             }
         };
         let config = self.options.tuning.applied_to(self.stage.config.clone());
-        let running = self.stage.outbox(config, handler, tally).await?.start().await?;
+        let running = self.stage.outbox(config, self.names().map(registration), tally).await?.start().await?;
         tally.all_handled().await;
         match self.transactional() {
             false => tally.all_settled().await,

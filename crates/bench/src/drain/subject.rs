@@ -18,6 +18,9 @@ pub(crate) struct Options {
     /// Records of the backlog; without it 200000, 20000 for transactional handlers, 50000 for their batches.
     #[arg(long)]
     pub(super) records: Option<NonZeroUsize>,
+    /// The number of handlers. Each event is a record per handler, and the number of records stays the same.
+    #[arg(long, default_value = "1")]
+    pub(super) handlers: NonZeroUsize,
     #[command(flatten)]
     pub(super) load: Load,
     #[command(flatten)]
@@ -79,10 +82,11 @@ impl Options {
             Form::TransactionalBatch => 50_000,
         };
         let records = self.records.map_or(by_default, NonZeroUsize::get);
-        match subject {
+        let records = match subject {
             Subject::Naive(_) => records.min(FEW),
             _ => records,
-        }
+        };
+        records.next_multiple_of(self.handlers.get())
     }
 }
 

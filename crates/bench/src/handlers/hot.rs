@@ -78,7 +78,7 @@ async fn rate<E: Engine>(
     };
     let mut config = options.tuning.applied_to(stage.config.clone());
     config.cluster.graceful_shutdown_timeout = PATIENCE;
-    let outbox = stage.outbox(config, registration, &all).await?;
+    let outbox = stage.outbox(config, [registration], &all).await?;
     let (cost, _) = trial::measured(stage, outbox, &tally, tally.all_handled()).await?;
     tally.check_part()?;
     let [rate, ..] = cost.per_record(tally.records());

@@ -77,7 +77,7 @@ async fn measure<E: Engine>(stage: &Stage<E>, options: &Options, report: &mut Re
 
     let tally = stage.fill(records, options.load).await?;
     let handler = Slow { delay: options.delay(), handler: Count(Arc::clone(&tally)) };
-    let outbox = stage.outbox(config, Registration::typed(HANDLER, handler), &tally).await?;
+    let outbox = stage.outbox(config, [Registration::typed(HANDLER, handler)], &tally).await?;
     let (cost, course) = trial::measured(stage, outbox, &tally, tally.all_settled()).await?;
     tally.check()?;
     report.curve(Curve { label: "library".into(), unit: "records/s", points: rates(&course) });

@@ -201,7 +201,7 @@ impl<E: Engine> Bench<'_, E> {
 
     async fn relay(&self, topic: &Topic, tally: &Arc<Tally>) -> Result<Running> {
         let handler = self.options.sink(topic)?;
-        let outbox = self.stage.outbox(of_a_relay(&self.stage.config), handler, tally).await?;
+        let outbox = self.stage.outbox(of_a_relay(&self.stage.config), [handler], tally).await?;
         let running = outbox.start().await?;
         timeout(STALL, tally.all_settled()).await.map_err(|_| format!("not drained after {STALL:?}"))?;
         Ok(running)
