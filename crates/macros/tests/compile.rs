@@ -1,4 +1,4 @@
-//! Compile tests of the macros: what they accept, and in which words they refuse the rest.
+//! In which words the macros refuse mistakes, and how they convert errors.
 //!
 //! After a change of a message, `TRYBUILD=overwrite cargo test -p keylane-macros --test compile` writes
 //! the `.stderr` files anew; read them as a user would before you commit them.
@@ -11,10 +11,9 @@ use keylane::{
 };
 
 #[test]
-fn forms_that_compile_and_mistakes_that_do_not() {
+fn mistakes_are_refused() {
     let cases = trybuild::TestCases::new();
-    cases.pass("tests/ui/pass/*.rs");
-    cases.compile_fail("tests/ui/fail/*.rs");
+    cases.compile_fail("tests/refused/*.rs");
 }
 
 #[derive(Debug)]
