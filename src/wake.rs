@@ -18,7 +18,7 @@ use tokio::{
 pub(crate) struct Wake(Arc<Notify>);
 
 impl Wake {
-    /// Code of the user may nudge, and block its thread directly after that.
+    /// Code of the user may run next on this thread, and block it.
     pub(crate) fn nudge(&self) {
         self.0.notify_one();
         offer_woken_task();
