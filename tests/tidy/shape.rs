@@ -63,9 +63,10 @@ fn names_say_something() {
 
 #[test]
 fn every_module_says_what_it_is() {
-    let bad = all_rust().into_iter().filter(|(file, _)| !file.contains("/refused/")).filter_map(|(file, text)| {
-        (!text.starts_with("//!")).then(|| format!("{file} does not open with a //! comment"))
-    });
+    let bad =
+        all_rust().into_iter().filter(|(file, _)| !file.contains("/refused/")).filter_map(|(file, text)| {
+            (!text.starts_with("//!")).then(|| format!("{file} does not open with a //! comment"))
+        });
     report(bad.collect());
 }
 
