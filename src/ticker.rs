@@ -72,6 +72,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
+    use crate::wake::tests::runs_although_the_thread_of_the_nudge_blocks;
 
     const LIMIT: Duration = Duration::from_secs(120);
 
@@ -95,7 +96,6 @@ mod tests {
         runtime.block_on(blocks).unwrap().unwrap();
     }
 
-    /// The task that nudges blocks its thread until the workers have been woken.
     #[test]
     fn a_nudge_reaches_the_workers_although_its_thread_blocks() {
         let runtime =
@@ -103,21 +103,14 @@ mod tests {
         let inside = runtime.enter();
         let wake = CommitWake::default();
         let _ticker = Ticker::start(wake.clone()).unwrap();
-        let ((tells, told), (begins, begun)) = (channel(), channel());
+        drop(inside);
         runtime.spawn(wake.clone().relay());
         let waits = wake.clone();
-        runtime.spawn(async move {
-            begins.send(()).unwrap();
-            waits.nudged().await;
-            tells.send(())
-        });
-        begun.recv_timeout(LIMIT).unwrap();
-        let nudges = runtime.spawn(async move {
-            wake.nudge();
-            told.recv_timeout(LIMIT)
-        });
-        drop(inside);
-        runtime.block_on(nudges).unwrap().unwrap();
+        runs_although_the_thread_of_the_nudge_blocks(
+            &runtime,
+            async move { waits.nudged().await },
+            move || wake.nudge(),
+        );
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

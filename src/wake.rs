@@ -74,7 +74,7 @@ pub(crate) async fn yield_to_others() {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::{sync::mpsc::channel, time::Duration};
 
     use super::*;
@@ -112,23 +112,35 @@ mod tests {
         });
     }
 
-    /// The task that nudges blocks its thread until the other task has run.
-    #[test]
-    fn the_task_that_a_nudge_wakes_runs_although_the_thread_of_the_nudge_blocks() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
-        let wake = Wake::default();
+    /// The task that nudges blocks its thread until the task that waits has run.
+    pub(crate) fn runs_although_the_thread_of_the_nudge_blocks(
+        runtime: &tokio::runtime::Runtime,
+        waits: impl Future<Output = ()> + Send + 'static,
+        nudge: impl FnOnce() + Send + 'static,
+    ) {
         let ((tells, told), (begins, begun)) = (channel(), channel());
-        let waits = wake.clone();
         runtime.spawn(async move {
             begins.send(()).unwrap();
-            waits.nudged().await;
+            waits.await;
             tells.send(())
         });
         begun.recv_timeout(LIMIT).unwrap();
         let nudges = runtime.spawn(async move {
-            wake.nudge();
+            nudge();
             told.recv_timeout(LIMIT)
         });
         runtime.block_on(nudges).unwrap().unwrap();
+    }
+
+    #[test]
+    fn the_task_that_a_nudge_wakes_runs_although_the_thread_of_the_nudge_blocks() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+        let wake = Wake::default();
+        let waits = wake.clone();
+        runs_although_the_thread_of_the_nudge_blocks(
+            &runtime,
+            async move { waits.nudged().await },
+            move || wake.nudge(),
+        );
     }
 }

@@ -18,7 +18,8 @@ pub(crate) struct Options {
     /// Records of the backlog; without it 200000, 20000 for transactional handlers, 50000 for their batches.
     #[arg(long)]
     pub(super) records: Option<NonZeroUsize>,
-    /// The number of handlers. Each event is a record per handler, and the number of records stays the same.
+    /// The number of handlers. Each event is a record per handler, and the number of records stays the same. Not
+    /// for transactional forms.
     #[arg(long, default_value = "1")]
     pub(super) handlers: NonZeroUsize,
     #[command(flatten)]
