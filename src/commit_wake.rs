@@ -11,8 +11,9 @@ use tokio::sync::Notify;
 ///
 /// The thread that nudges may block next, and tokio keeps the task that it woke (see
 /// [`offer_woken_task`](crate::wake::offer_woken_task)). To offer that task to another thread would take 0.04 ms
-/// of the delivery of a record (two cores, `bench latency --rates 100`). Therefore a nudge wakes a small task, the *relay*, which then wakes the workers. If the
-/// thread blocks before the relay has run, the workers still sleep, and the ticker wakes them from outside.
+/// of the delivery of a record (two cores, `bench latency --rates 100`). Therefore a nudge wakes a small task, the
+/// *relay*, which then wakes the workers. If the thread blocks before the relay has run, the workers still sleep,
+/// and the ticker wakes them from outside.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CommitWake(Arc<Inner>);
 

@@ -199,8 +199,8 @@ async fn postgres_notifications_need_no_right() {
     let producer = builder().build().await.unwrap();
     three_in_turn(&producer, &ledger).await;
     let absent = |signal: &Signal| matches!(signal, Signal::NotificationsAbsent { .. });
-    assert_eq!(stage.signals.count(absent), 0);
     running.shutdown().await;
+    assert_eq!(stage.signals.count(absent), 0);
     pool.close().await;
     drop((worker, producer));
     run(format!("DROP DATABASE {name} WITH (FORCE)")).await;
@@ -285,8 +285,8 @@ async fn postgres_where_nothing_arrives_polls_go_on_alone() {
     let producer = stage.builder().await.build().await.unwrap();
     three_in_turn(&producer, &ledger).await;
     let failed = |signal: &Signal| matches!(signal, Signal::StoreFailed { .. });
-    assert_eq!((stage.signals.picked(absent).len(), stage.signals.count(failed)), (1, 0));
     running.shutdown().await;
+    assert_eq!((stage.signals.picked(absent).len(), stage.signals.count(failed)), (1, 0));
     stage.erase().await;
 }
 
@@ -305,7 +305,7 @@ async fn postgres_a_connection_lost_during_its_test_is_tested_again() {
     let producer = producer(&stage).await;
     three_in_turn(&producer, &ledger).await;
     let absent = |signal: &Signal| matches!(signal, Signal::NotificationsAbsent { .. });
-    assert_eq!(stage.signals.count(absent), 0);
     running.shutdown().await;
+    assert_eq!(stage.signals.count(absent), 0);
     stage.erase().await;
 }

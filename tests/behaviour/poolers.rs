@@ -69,8 +69,8 @@ async fn postgres_workers_work_through_a_pooler_in_session_mode() {
     until_empty(&worker).await;
     assert_eq!(ledger.done_of("order-1"), [1, 2, 3]);
     let absent = |signal: &Signal| matches!(signal, Signal::NotificationsAbsent { .. });
-    assert_eq!(stage.signals.count(absent), 0);
     assert!(running.shutdown().await.graceful);
+    assert_eq!(stage.signals.count(absent), 0);
     stage.erase().await;
 }
 

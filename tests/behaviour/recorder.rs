@@ -94,11 +94,13 @@ impl Recorder {
         self.0.all()
     }
 
-    /// The results of `pick` for the signals so far.
+    /// The results of `pick` for the signals so far. A signal comes some milliseconds after its event, and a
+    /// shutdown waits for the signals before it. So read after the shutdown, or wait with `first` or `at_least`.
     pub(crate) fn picked<R>(&self, pick: impl Fn(&Signal) -> Option<R>) -> Vec<R> {
         self.all().iter().filter_map(pick).collect()
     }
 
+    /// Counts the signals so far: see [`picked`](Self::picked).
     pub(crate) fn count(&self, is: impl Fn(&Signal) -> bool) -> usize {
         self.all().iter().filter(|signal| is(signal)).count()
     }

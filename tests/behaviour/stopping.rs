@@ -107,6 +107,8 @@ pub(crate) async fn dropped_workers_stop_at_once_and_others_take_over<T: User>(s
     let took = dropped_at.elapsed();
     assert!(took >= Duration::from_secs(2), "after {took:?} its silence was not long enough");
     assert!(took <= Duration::from_secs(3 + 3 + 2), "took over after {took:?}");
+    until_empty(&other).await;
+    joined.shutdown().await;
     let evicted: BTreeSet<InstanceId> = stage
         .signals
         .picked(|signal| match signal {
@@ -116,8 +118,6 @@ pub(crate) async fn dropped_workers_stop_at_once_and_others_take_over<T: User>(s
         .into_iter()
         .collect();
     assert_eq!(evicted, BTreeSet::from([dead]));
-    until_empty(&other).await;
-    joined.shutdown().await;
     assert_eq!(ledger.steps(Step::Began).len(), 2, "the dropped workers have begun something else");
 }
 

@@ -60,8 +60,8 @@ pub(crate) async fn a_record_of_an_unknown_handler_waits_and_counts_no_attempt<T
     assert_eq!(outbox.admin().counts().await.unwrap().of(Status::Failed), 0);
     // The lane is fetched repeatedly, but reported only once.
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(stage.signals.count(is_unroutable), 1);
     running.shutdown().await;
+    assert_eq!(stage.signals.count(is_unroutable), 1);
 }
 
 pub(crate) async fn an_instance_that_knows_the_handler_takes_the_lane_up<T: User>(stage: &Stage<T>) {
@@ -94,11 +94,11 @@ pub(crate) async fn a_type_that_its_handler_does_not_know_waits<T: User>(stage: 
     stage.schedule(&outbox, &run_of("order-1", 3)).await;
     the_lane::<T>(&outbox, 2).await;
     tokio::time::sleep(Duration::from_millis(400)).await;
-    let alarms = stage.signals.count(is_unroutable);
-    assert!(alarms == 1, "{alarms} alarms: each poll takes the lane up and puts it down again");
     until_count(&outbox, Status::Held, 3).await;
     assert!(received.try_recv().is_err());
     running.shutdown().await;
+    let alarms = stage.signals.count(is_unroutable);
+    assert!(alarms == 1, "{alarms} alarms: each poll takes the lane up and puts it down again");
     // A build whose handler takes the type.
     let ledger = Ledger::default();
     let (again, running) = stage.run([ledger.keeper("mail")]).await;
@@ -119,8 +119,8 @@ pub(crate) async fn unroutable_records_of_many_keys_cost_the_others_nothing<T: U
         bounded("each of them", received.recv()).await.unwrap();
     }
     until_count(&outbox, Status::Held, 300).await;
-    assert_eq!(stage.signals.count(is_unroutable), 300);
     assert!(running.shutdown().await.graceful);
+    assert_eq!(stage.signals.count(is_unroutable), 300);
 }
 
 /// The order event of a later build: `number` has become `quantity`.

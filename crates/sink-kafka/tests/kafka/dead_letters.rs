@@ -29,7 +29,8 @@ async fn a_refused_record_goes_to_the_dead_letters_and_its_key_goes_on() {
     let mut stage = Stage::of([sink(|config| config).route(route).registration("kafka")]).await;
     stage.schedule("order.placed", events()).await;
     stage.until_idle().await;
-    assert!(stage.failures().is_empty(), "it is completed: {:?}", stage.failures());
+    let failed = stage.end().await.failures().len();
+    assert_eq!(failed, 0, "it is completed");
     let content = broker::read(&topic).await;
     for key in ["key-0", "key-1", "key-2"] {
         let expected: Vec<String> = (0..20)
@@ -52,7 +53,6 @@ async fn a_refused_record_goes_to_the_dead_letters_and_its_key_goes_on() {
         (&headers["keylane-event-id"], headers["ce_type"].as_str()),
         (&headers["ce_id"], "order.placed")
     );
-    stage.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,7 +66,6 @@ async fn a_refused_record_goes_to_the_table_and_its_key_goes_on() {
     stage.schedule("order.placed", events()).await;
     stage.schedule("other", [("key-9".to_owned(), "x".repeat(50_000))]).await;
     stage.until_idle().await;
-    assert!(stage.failures().is_empty(), "they are completed: {:?}", stage.failures());
     let content = broker::read(&topic).await;
     assert_eq!(content.first_occurrences("key-0").len(), 19);
     let letters = stage.outbox.admin().dead_letters(&Filter::all(), 0, 100).await.unwrap();
@@ -79,7 +78,8 @@ async fn a_refused_record_goes_to_the_table_and_its_key_goes_on() {
     );
     assert_eq!(letter.target, topic);
     assert_eq!(broker::read(&dead).await.messages().count(), 1, "the other route has a topic");
-    stage.end().await;
+    let failed = stage.end().await.failures().len();
+    assert_eq!(failed, 0, "they are completed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -95,11 +95,11 @@ async fn dead_letters_that_are_refused_too_leave_the_record_failed() {
         stage.schedule(record_type, [(record_type.to_owned(), "x".repeat(50_000))]).await;
         stage.until(is_failure).await;
     }
-    let failures = stage.failures();
+    let told = stage.end().await;
+    let failures = told.failures();
     assert!(failures[0].contains("fallback: kafka did not take"), "{failures:?}");
     assert!(failures[0].contains(&topic) && failures[0].contains(&dead), "{failures:?}");
     assert!(failures[1].ends_with("fallback: the record's route has no dead letters"), "{failures:?}");
-    stage.end().await;
 }
 
 /// A record that expires goes to the dead letters without a call for its topic, so that of the two only the dead letters
@@ -127,7 +127,7 @@ async fn while_the_dead_letters_are_away_the_record_waits_and_no_attempt_counts(
     }
     away.end().await;
     stage.until_all_delivered().await;
-    assert_eq!((stage.failures().len(), stage.counted_retries()), (0, 0));
+    stage.end_without_failure().await;
     let letters = broker::read(&dead).await;
     assert_eq!(letters.first_occurrences("key-0"), ["1"]);
     for letter in letters.messages() {
@@ -137,5 +137,4 @@ async fn while_the_dead_letters_are_away_the_record_waits_and_no_attempt_counts(
     }
     let expected: Vec<String> = numbers(20).into_iter().filter(|number| number != "1").collect();
     assert_eq!(broker::read(&topic).await.first_occurrences("key-0"), expected);
-    stage.end().await;
 }

@@ -26,16 +26,15 @@ async fn nothing_overtakes_a_message_that_is_too_large() {
     stage.schedule("order.placed", events).await;
     stage.until(is_failure).await;
     stage.until_idle().await;
-    assert_eq!(stage.counted_retries(), 0);
-    let failures = stage.failures();
-    assert_eq!(failures.len(), 1, "{failures:?}");
+    let told = stage.end().await;
+    let failures = told.failures();
+    assert_eq!((failures.len(), told.counted_retries()), (1, 0), "{failures:?}");
     assert!(failures[0].contains("Message size too large") && failures[0].contains(&topic), "{failures:?}");
     let content = broker::read(&topic).await;
     assert_eq!(content.first_occurrences("key-0"), numbers(250), "its successors wait behind it");
     for key in (1..10).map(|key| format!("key-{key}")) {
         assert_eq!(content.first_occurrences(&key), numbers(400), "{key}");
     }
-    stage.end().await;
 }
 
 /// The limit of a topic is about the batch, which the client makes of many messages.
@@ -46,12 +45,11 @@ async fn small_messages_in_batches_that_are_too_large_arrive() {
     let mut stage = Stage::of([sink(|config| config).route(Route::to(&topic)).registration("kafka")]).await;
     stage.schedule("order.placed", in_turns(4, 0, 200)).await;
     stage.until_idle().await;
-    assert_eq!((stage.failures().len(), stage.counted_retries()), (0, 0));
+    stage.end_without_failure().await;
     let content = broker::read(&topic).await;
     for key in (0..4).map(|key| format!("key-{key}")) {
         assert_eq!(content.first_occurrences(&key), numbers(200), "{key}");
     }
-    stage.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,12 +64,12 @@ async fn a_topic_that_is_not_there_fails_its_records_alone() {
     stage.schedule("order.placed", in_turns(4, 0, 100)).await;
     stage.until(is_failure).await;
     stage.until_idle().await;
-    let failures = stage.failures();
-    assert_eq!((failures.len(), stage.counted_retries()), (1, 0));
+    let told = stage.end().await;
+    let failures = told.failures();
+    assert_eq!((failures.len(), told.counted_retries()), (1, 0));
     assert!(failures[0].contains(&missing) && failures[0].contains("Unknown topic"), "{failures:?}");
     let content = broker::read(&topic).await;
     for key in (0..4).map(|key| format!("key-{key}")) {
         assert_eq!(content.first_occurrences(&key), numbers(100), "{key}");
     }
-    stage.end().await;
 }

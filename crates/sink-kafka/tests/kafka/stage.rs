@@ -20,7 +20,7 @@ pub(crate) struct Stage {
     running: Running,
     signals: UnboundedReceiver<Signal>,
     /// All that were taken.
-    pub(crate) seen: Vec<Signal>,
+    seen: Vec<Signal>,
     scheduled: Mutex<BTreeMap<[String; 3], Identity>>,
 }
 
@@ -145,9 +145,27 @@ impl Stage {
         }
     }
 
+    /// Shuts the workers down. Only then all signals have come.
+    pub(crate) async fn end(mut self) -> Told {
+        assert!(bounded(self.running.shutdown()).await.graceful);
+        self.seen.extend(std::iter::from_fn(|| self.signals.try_recv().ok()));
+        Told(self.seen)
+    }
+
+    /// As [`end`](Self::end), and no attempt has counted and no record has failed.
+    pub(crate) async fn end_without_failure(self) {
+        let told = self.end().await;
+        assert_eq!((told.failures(), told.counted_retries()), (Vec::new(), 0));
+    }
+}
+
+/// All signals of a stage.
+pub(crate) struct Told(Vec<Signal>);
+
+impl Told {
     /// The texts of the records that have failed for good.
     pub(crate) fn failures(&self) -> Vec<&str> {
-        let failed = self.seen.iter().filter_map(|signal| match signal {
+        let failed = self.0.iter().filter_map(|signal| match signal {
             Signal::RecordFailed { error, .. } => Some(error.as_str()),
             _ => None,
         });
@@ -155,11 +173,11 @@ impl Stage {
     }
 
     pub(crate) fn counted_retries(&self) -> usize {
-        self.seen.iter().filter(|signal| matches!(signal, Signal::RetryScheduled { .. })).count()
+        self.count(|signal| matches!(signal, Signal::RetryScheduled { .. }))
     }
 
-    pub(crate) async fn end(self) {
-        assert!(bounded(self.running.shutdown()).await.graceful);
+    pub(crate) fn count(&self, is: impl Fn(&Signal) -> bool) -> usize {
+        self.0.iter().filter(|signal| is(signal)).count()
     }
 }
 
