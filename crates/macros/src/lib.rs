@@ -24,21 +24,7 @@ use proc_macro2::TokenStream;
 
 /// Makes a struct an event, with a stable name and a key.
 ///
-/// ```
-/// use keylane::OutboxEvent;
-/// use serde::{Deserialize, Serialize};
-///
-/// #[derive(Serialize, Deserialize, OutboxEvent)]
-/// #[outbox(record_type = "flight.departed", key = "aircraft-{tail}")]
-/// struct FlightDeparted {
-///     tail: String,
-///     minutes_late: u32,
-/// }
-///
-/// let event = FlightDeparted { tail: "D-AIUR".to_owned(), minutes_late: 0 };
-/// assert_eq!(event.key(), "aircraft-D-AIUR");
-/// assert_eq!(FlightDeparted::RECORD_TYPE, "flight.departed");
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("doc/event.md"))]
 ///
 /// # Options of `#[outbox(…)]`
 ///
@@ -59,28 +45,7 @@ pub fn derive_outbox_event(input: proc_macro::TokenStream) -> proc_macro::TokenS
 
 /// Makes an `async fn` a handler, to be given to the builder by `handlers![…]`.
 ///
-/// ```
-/// use keylane::{Delivery, HandlerError, OutboxEvent, State, outbox_handler};
-/// # use serde::{Deserialize, Serialize};
-/// # #[derive(Serialize, Deserialize, OutboxEvent)]
-/// # #[outbox(record_type = "flight.departed", key = "aircraft-{tail}")]
-/// # struct FlightDeparted { tail: String }
-/// # #[derive(Clone)]
-/// # struct Books;
-/// # impl Books { async fn enter(&self, _: &str, _: u32) -> Result<(), std::io::Error> { Ok(()) } }
-///
-/// #[outbox_handler(id = "bookkeeper", retry(exponential, max_retries = 3), timeout = "30s")]
-/// async fn keep_books(
-///     event: FlightDeparted,
-///     delivery: &Delivery,
-///     State(books): State<Books>,
-/// ) -> Result<(), HandlerError> {
-///     books.enter(&event.tail, delivery.attempt).await?;
-///     Ok(())
-/// }
-///
-/// let handlers = keylane::handlers![keep_books];
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("doc/handler.md"))]
 ///
 /// A handler that no `handlers![…]` names is reported by the compiler as never used.
 ///
@@ -141,30 +106,7 @@ pub fn outbox_handler(
 /// If the fallback handler succeeds, the record counts as delivered. If it returns an error, the record
 /// has failed.
 ///
-/// ```
-/// use keylane::{Failure, HandlerError, OutboxEvent, Record, State, outbox_fallback_handler};
-/// # use serde::{Deserialize, Serialize};
-/// # #[derive(Serialize, Deserialize, OutboxEvent)]
-/// # #[outbox(record_type = "flight.departed", key = "aircraft-{tail}")]
-/// # struct FlightDeparted { tail: String }
-/// # #[derive(Clone)]
-/// # struct Books;
-/// # impl Books { async fn strike(&self, _: &str, _: &str) -> Result<(), std::io::Error> { Ok(()) } }
-///
-/// #[outbox_fallback_handler(of = "bookkeeper")]
-/// async fn refused(
-///     event: FlightDeparted,
-///     failure: &Failure,
-///     State(books): State<Books>,
-/// ) -> Result<(), std::io::Error> {
-///     books.strike(&event.tail, &failure.error).await
-/// }
-///
-/// #[outbox_fallback_handler(default)]
-/// async fn any_other(record: &Record, failure: &Failure) -> Result<(), HandlerError> {
-///     Err(HandlerError::permanent(format!("{}: {}", record.delivery.handler, failure.error)))
-/// }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("doc/fallback.md"))]
 ///
 /// # Arguments
 ///

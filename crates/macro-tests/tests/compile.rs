@@ -1,6 +1,6 @@
 //! In which words the macros refuse mistakes, and how they convert errors.
 //!
-//! After a change of a message, `TRYBUILD=overwrite cargo test -p keylane-macros --test compile` writes
+//! After a change of a message, `TRYBUILD=overwrite cargo test -p keylane-macro-tests --test compile` writes
 //! the `.stderr` files anew; read them as a user would before you commit them.
 
 use std::{error::Error, fmt, time::Duration};
