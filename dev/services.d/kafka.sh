@@ -88,6 +88,7 @@ controller.listener.names=CONTROLLER
 log.dirs=$S/kafka/data/log
 auto.create.topics.enable=false
 num.partitions=12
+log.index.size.max.bytes=65536
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
 transaction.state.log.replication.factor=1
@@ -124,7 +125,7 @@ kafka_start() {
   [ -e "$D/data/keystore.pem" ] || kafka_certificate
   kafka_settings >"$D/data/settings"
   [ -e "$D/data/formatted" ] || kafka_init
-  launch kafka java -Xms64m -Xmx256m -XX:+UseSerialGC -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
+  launch kafka java -Xms64m -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
     -Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info \
     -cp "$D/libs/*" kafka.Kafka "$D/data/settings"
 }

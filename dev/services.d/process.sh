@@ -36,7 +36,7 @@ await_ready() {
   pid=$(<"$S/$1/pid")
   while exists "$pid" && [ $SECONDS -lt $deadline ]; do
     if "$1_ready"; then return; fi
-    sleep 0.05
+    sleep 0.2
   done
   tail -n 20 "$S/$1/log" >&2
   ! exists "$pid" || kill_family "$pid"
