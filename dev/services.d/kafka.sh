@@ -88,6 +88,7 @@ controller.listener.names=CONTROLLER
 log.dirs=$S/kafka/data/log
 auto.create.topics.enable=false
 num.partitions=12
+# A broker that was killed maps the indexes of every partition again, 10 MB each by default.
 log.index.size.max.bytes=65536
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
@@ -125,6 +126,7 @@ kafka_start() {
   [ -e "$D/data/keystore.pem" ] || kafka_certificate
   kafka_settings >"$D/data/settings"
   [ -e "$D/data/formatted" ] || kafka_init
+  # The tests start it often and use it for minutes, so it is compiled quickly and not well.
   launch kafka java -Xms64m -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
     -Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info \
     -cp "$D/libs/*" kafka.Kafka "$D/data/settings"
