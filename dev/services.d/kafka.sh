@@ -127,8 +127,8 @@ kafka_start() {
   kafka_settings >"$D/data/settings"
   [ -e "$D/data/formatted" ] || kafka_init
   # The tests start it often and use it for minutes, so it is compiled quickly and not well.
-  launch kafka java -Xms64m -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
-    -Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info \
+  launch kafka java -Xms64m -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
+    -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info \
     -cp "$D/libs/*" kafka.Kafka "$D/data/settings"
 }
 

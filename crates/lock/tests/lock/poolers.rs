@@ -72,12 +72,12 @@ async fn polls(stage: &Stage<OnPostgres>, locks: &LockClient<Postgres>, asked: &
     let before = asked.load(SeqCst);
     sleep(Duration::from_secs(1)).await;
     let asked_since = || asked.load(SeqCst) - before;
-    let a_third = async {
+    let three = async {
         while (1..3).contains(&asked_since()) {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    let _ = timeout(PATIENCE, a_third).await;
+    let _ = timeout(PATIENCE, three).await;
     let polls = asked_since();
     holder.release().await.unwrap();
     let guard = timeout(Duration::from_secs(3), waiter).await.unwrap().unwrap();
