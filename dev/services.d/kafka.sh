@@ -58,7 +58,7 @@ kafka_port() {
 
 # The certificate of the listener with TLS.
 kafka_certificate() {
-  local D=$S/kafka/data
+  local D=$S/data/kafka
   make_certificate kafka "$D"
   cat "$D/key.pem" "$D/certificate.pem" >"$D/keystore.pem"
 }
@@ -80,12 +80,12 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:S
 listener.name.secure.sasl.enabled.mechanisms=PLAIN
 listener.name.secure.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_keylane="keylane" user_stranger="stranger";
 listener.name.secure.ssl.keystore.type=PEM
-listener.name.secure.ssl.keystore.location=$S/kafka/data/keystore.pem
+listener.name.secure.ssl.keystore.location=$S/data/kafka/keystore.pem
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:ANONYMOUS;User:keylane
 inter.broker.listener.name=PLAINTEXT
 controller.listener.names=CONTROLLER
-log.dirs=$S/kafka/data/log
+log.dirs=$S/data/kafka/log
 auto.create.topics.enable=false
 num.partitions=12
 # A broker that was killed maps the indexes of every partition again, 10 MB each by default.
@@ -111,25 +111,25 @@ CONF
 
 kafka_init() {
   local D=$S/kafka
-  rm -rf "$D/data/log"
+  rm -rf "$S/data/kafka/log"
   java -Xmx64m -XX:TieredStopAtLevel=1 -cp "$D/libs/*" kafka.tools.StorageTool format \
-    -t AAAAAAAAQACAAAAAAAAAAQ -c "$D/data/settings" >"$D/init.log" 2>&1 ||
+    -t AAAAAAAAQACAAAAAAAAAAQ -c "$S/data/kafka/settings" >"$D/init.log" 2>&1 ||
     { tail -n 20 "$D/init.log" >&2; fail "kafka: the format of its folder failed"; }
-  touch "$D/data/formatted" # only now: an interrupted init is not taken for a finished one
+  touch "$S/data/kafka/formatted" # only now: an interrupted init is not taken for a finished one
 }
 
 kafka_start() {
   local D=$S/kafka
-  mkdir -p "$D/data"
+  mkdir -p "$S/data/kafka"
   kafka_port controller 10000
   kafka_port tls 5000
-  [ -e "$D/data/keystore.pem" ] || kafka_certificate
-  kafka_settings >"$D/data/settings"
-  [ -e "$D/data/formatted" ] || kafka_init
+  [ -e "$S/data/kafka/keystore.pem" ] || kafka_certificate
+  kafka_settings >"$S/data/kafka/settings"
+  [ -e "$S/data/kafka/formatted" ] || kafka_init
   # The tests start it often and use it for minutes, so it is compiled quickly and not well.
   launch kafka java -Xms64m -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
     -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info \
-    -cp "$D/libs/*" kafka.Kafka "$D/data/settings"
+    -cp "$D/libs/*" kafka.Kafka "$S/data/kafka/settings"
 }
 
 # The log is its own since this start. The port alone is open before the broker answers.
@@ -137,10 +137,10 @@ kafka_ready() { grep -q 'Kafka Server started' "$S/kafka/log"; }
 
 kafka_stop() { stop_process kafka TERM; }
 
-kafka_wipe() { rm -rf "$S/kafka/data"; }
+kafka_wipe() { rm -rf "$S/data/kafka"; }
 
 kafka_env() {
   echo "export KEYLANE_TEST_KAFKA='127.0.0.1:$(<"$S/kafka/port")'"
   echo "export KEYLANE_TEST_KAFKA_TLS='127.0.0.1:$(<"$S/kafka/tls-port")'"
-  echo "export KEYLANE_TEST_KAFKA_CA='$S/kafka/data/certificate.pem'"
+  echo "export KEYLANE_TEST_KAFKA_CA='$S/data/kafka/certificate.pem'"
 }

@@ -22,20 +22,20 @@ SQL
 
 mariadb_init() {
   local D=$S/mariadb
-  rm -rf "$D/data" "$D/data.new"
+  rm -rf "$S/data/mariadb" "$S/data/mariadb.new"
   # --no-defaults comes first everywhere, or the distribution's own settings (socket, user) leak in.
-  mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$D/data.new" --skip-test-db \
+  mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$S/data/mariadb.new" --skip-test-db \
     --auth-root-authentication-method=normal --skip-name-resolve \
     >"$D/init.log" 2>&1 || { tail -n 20 "$D/init.log" >&2; fail "mariadb: mariadb-install-db failed"; }
-  mv "$D/data.new" "$D/data" # only now: an interrupted init is not taken for a finished one
+  mv "$S/data/mariadb.new" "$S/data/mariadb" # only now: an interrupted init is not taken for a finished one
 }
 
 mariadb_start() {
   local D=$S/mariadb
-  [ -d "$D/data" ] || mariadb_init
+  [ -d "$S/data/mariadb" ] || mariadb_init
   mkdir -p "$D/tmp"
   write_init_sql "$D/init.sql"
-  launch mariadb "$(mariadb_program mariadbd)" --no-defaults --user="$(id -un)" --datadir="$D/data" \
+  launch mariadb "$(mariadb_program mariadbd)" --no-defaults --user="$(id -un)" --datadir="$S/data/mariadb" \
     --tmpdir="$D/tmp" --socket="$D/s.sock" --pid-file="$D/server.pid" --init-file="$D/init.sql" \
     --bind-address=127.0.0.1 --port="$(<"$D/port")" --skip-name-resolve --max-connections=300 \
     --innodb-buffer-pool-size=512M --innodb-log-file-size=256M --performance-schema=OFF \
@@ -48,7 +48,7 @@ mariadb_ready() {
 
 mariadb_stop() { stop_process mariadb TERM; }
 
-mariadb_wipe() { rm -rf "$S/mariadb/data" "$S/mariadb/data.new" "$S/mariadb/tmp"; }
+mariadb_wipe() { rm -rf "$S/data/mariadb" "$S/data/mariadb.new" "$S/mariadb/tmp"; }
 
 mariadb_env() {
   echo "export KEYLANE_TEST_MARIADB_URL='mysql://keylane:keylane@127.0.0.1:$(<"$S/mariadb/port")/keylane_test'"

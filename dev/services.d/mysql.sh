@@ -47,19 +47,19 @@ mysql_install() {
 
 mysql_init() {
   local D=$S/mysql
-  rm -rf "$D/data" "$D/data.new"
-  "${MYSQLD[@]}" --datadir="$D/data.new" --initialize-insecure >"$D/init.log" 2>&1 ||
+  rm -rf "$S/data/mysql" "$S/data/mysql.new"
+  "${MYSQLD[@]}" --datadir="$S/data/mysql.new" --initialize-insecure >"$D/init.log" 2>&1 ||
     { tail -n 20 "$D/init.log" >&2; fail "mysql: --initialize-insecure failed"; }
-  mv "$D/data.new" "$D/data" # only now: an interrupted init is not taken for a finished one
+  mv "$S/data/mysql.new" "$S/data/mysql" # only now: an interrupted init is not taken for a finished one
 }
 
 mysql_start() {
   local D=$S/mysql
   mysql_program
-  [ -d "$D/data" ] || mysql_init
+  [ -d "$S/data/mysql" ] || mysql_init
   drop_lock_of_zombie "$D/s.sock.lock"
   write_init_sql "$D/init.sql"
-  launch mysql "${MYSQLD[@]}" --datadir="$D/data" --socket="$D/s.sock" --pid-file="$D/server.pid" \
+  launch mysql "${MYSQLD[@]}" --datadir="$S/data/mysql" --socket="$D/s.sock" --pid-file="$D/server.pid" \
     --init-file="$D/init.sql" --bind-address=127.0.0.1 --port="$(<"$D/port")" --mysqlx=OFF \
     --skip-log-bin --skip-name-resolve --max-connections=300 --innodb-buffer-pool-size=256M \
     --performance-schema=OFF
@@ -70,7 +70,7 @@ mysql_ready() { grep -q "ready for connections.* port: $(<"$S/mysql/port")" "$S/
 
 mysql_stop() { stop_process mysql TERM; }
 
-mysql_wipe() { rm -rf "$S/mysql/data" "$S/mysql/data.new"; }
+mysql_wipe() { rm -rf "$S/data/mysql" "$S/data/mysql.new"; }
 
 mysql_env() {
   if [ -s "$S/mysql/unavailable" ]; then

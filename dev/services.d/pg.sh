@@ -22,14 +22,14 @@ pg_set_user() {
 
 pg_init() {
   local D=$S/pg
-  rm -rf "$D/data" "$D/data.new"
-  install -d -m 700 "$D/data.new"
-  [ "$(id -u)" != 0 ] || chown "$(pg_user)" "$D/data.new"
+  rm -rf "$S/data/pg" "$S/data/pg.new"
+  install -d -m 700 "$S/data/pg.new"
+  [ "$(id -u)" != 0 ] || chown "$(pg_user)" "$S/data/pg.new"
   "${PG_AS[@]}" test -x "$D" || fail "pg: the user $(pg_user) cannot enter $D; set KEYLANE_SERVICES"
-  "${PG_AS[@]}" "$(pg_bin)/initdb" -D "$D/data.new" -U postgres -A trust -E UTF8 --locale=C --no-sync \
+  "${PG_AS[@]}" "$(pg_bin)/initdb" -D "$S/data/pg.new" -U postgres -A trust -E UTF8 --locale=C --no-sync \
     >"$D/init.log" 2>&1 || { tail -n 20 "$D/init.log" >&2; fail "pg: initdb failed"; }
   # fsync stays on: the tests kill the server and count what is left.
-  cat >>"$D/data.new/postgresql.conf" <<'CONF'
+  cat >>"$S/data/pg.new/postgresql.conf" <<'CONF'
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 shared_buffers = 256MB
@@ -39,15 +39,15 @@ checkpoint_timeout = 30min
 log_lock_waits = on
 deadlock_timeout = 200ms
 CONF
-  mv "$D/data.new" "$D/data" # only now: an interrupted init is not taken for a finished one
+  mv "$S/data/pg.new" "$S/data/pg" # only now: an interrupted init is not taken for a finished one
 }
 
 pg_start() {
   pg_set_user
-  [ -d "$S/pg/data" ] || pg_init
-  drop_lock_of_zombie "$S/pg/data/postmaster.pid"
+  [ -d "$S/data/pg" ] || pg_init
+  drop_lock_of_zombie "$S/data/pg/postmaster.pid"
   # Not in the settings of the data folder, which may be older: without it PREPARE TRANSACTION is refused.
-  launch pg "${PG_AS[@]}" "$(pg_bin)/postgres" -D "$S/pg/data" -p "$(<"$S/pg/port")" \
+  launch pg "${PG_AS[@]}" "$(pg_bin)/postgres" -D "$S/data/pg" -p "$(<"$S/pg/port")" \
     -c max_prepared_transactions=20
 }
 
@@ -56,21 +56,21 @@ pg_ready() { "$(pg_bin)/pg_isready" -q -U postgres -h 127.0.0.1 -p "$(<"$S/pg/po
 # INT is the fast shutdown; TERM would wait until the last client goes by itself.
 pg_stop() { stop_process pg INT; }
 
-pg_wipe() { rm -rf "$S/pg/data" "$S/pg/data.new" "$S/pg/data.copy"; }
+pg_wipe() { rm -rf "$S/data/pg" "$S/data/pg.new" "$S/data/pg.copy"; }
 
 pg_copy() {
   pg_set_user
-  rm -rf "$S/pg/data.copy"
-  install -d -m 700 "$S/pg/data.copy"
-  [ "$(id -u)" != 0 ] || chown "$(pg_user)" "$S/pg/data.copy"
-  "${PG_AS[@]}" "$(pg_bin)/pg_basebackup" -h 127.0.0.1 -p "$(<"$S/pg/port")" -U postgres -D "$S/pg/data.copy" \
+  rm -rf "$S/data/pg.copy"
+  install -d -m 700 "$S/data/pg.copy"
+  [ "$(id -u)" != 0 ] || chown "$(pg_user)" "$S/data/pg.copy"
+  "${PG_AS[@]}" "$(pg_bin)/pg_basebackup" -h 127.0.0.1 -p "$(<"$S/pg/port")" -U postgres -D "$S/data/pg.copy" \
     --checkpoint=fast --no-sync
 }
 
 pg_take_copy() {
-  [ -d "$S/pg/data.copy" ] || fail "pg: there is no copy"
-  rm -rf "$S/pg/data"
-  mv "$S/pg/data.copy" "$S/pg/data"
+  [ -d "$S/data/pg.copy" ] || fail "pg: there is no copy"
+  rm -rf "$S/data/pg"
+  mv "$S/data/pg.copy" "$S/data/pg"
 }
 
 pg_env() {

@@ -24,17 +24,17 @@ listen_addr = 127.0.0.1
 listen_port = $(<"$S/pgbouncer/port")
 unix_socket_dir =
 auth_type = trust
-auth_file = $S/pgbouncer/data/users
+auth_file = $S/data/pgbouncer/users
 client_tls_sslmode = allow
-client_tls_key_file = $S/pgbouncer/data/key.pem
-client_tls_cert_file = $S/pgbouncer/data/certificate.pem
+client_tls_key_file = $S/data/pgbouncer/key.pem
+client_tls_cert_file = $S/data/pgbouncer/certificate.pem
 default_pool_size = 60
 max_client_conn = 500
 CONF
 }
 
 pgbouncer_start() {
-  local D=$S/pgbouncer/data
+  local D=$S/data/pgbouncer
   [ -s "$S/pg/port" ] || fail "pgbouncer: needs pg (dev/services start pg)"
   mkdir -p "$D"
   echo '"postgres" ""' >"$D/users"
@@ -50,11 +50,11 @@ pgbouncer_ready() { "$(pg_bin)/pg_isready" -q -U postgres -d session -h 127.0.0.
 # TERM goes at once; INT would wait for the clients.
 pgbouncer_stop() { stop_process pgbouncer TERM; }
 
-pgbouncer_wipe() { rm -rf "$S/pgbouncer/data"; }
+pgbouncer_wipe() { rm -rf "$S/data/pgbouncer"; }
 
 pgbouncer_env() {
   local mode
-  echo "export KEYLANE_TEST_PGBOUNCER_CA='$S/pgbouncer/data/certificate.pem'"
+  echo "export KEYLANE_TEST_PGBOUNCER_CA='$S/data/pgbouncer/certificate.pem'"
   for mode in session transaction statement single; do
     echo "export KEYLANE_TEST_PGBOUNCER_${mode^^}_URL='postgres://postgres@127.0.0.1:$(<"$S/pgbouncer/port")/$mode'"
   done

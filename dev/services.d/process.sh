@@ -19,7 +19,7 @@ running() {
   pid=$(cat "$S/$1/pid" 2>/dev/null) || return 1
   { [ -n "$pid" ] && exists "$pid"; } || return 1
   line=$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline") || return 1
-  [[ $line == *"$S/$1/data"[/\ ]* ]]
+  [[ $line == *"$S/data/$1"[/\ ]* ]]
 }
 
 # launch NAME COMMAND...: detached (setsid), so that it outlives the caller's terminal.

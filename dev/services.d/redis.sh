@@ -6,7 +6,7 @@ redis_packages() { { command -v redis-server && command -v redis-cli; } >/dev/nu
 redis_install() { [ -z "$(redis_packages)" ]; }
 
 redis_start() {
-  local D=$S/redis/data
+  local D=$S/data/redis
   mkdir -p "$D"
   # The process is recognised by its command line, which Redis would write anew.
   cat >"$D/settings" <<CONF
@@ -25,6 +25,6 @@ redis_ready() { [ "$(redis-cli -h 127.0.0.1 -p "$(<"$S/redis/port")" ping 2>/dev
 
 redis_stop() { stop_process redis TERM; }
 
-redis_wipe() { rm -rf "$S/redis/data"; }
+redis_wipe() { rm -rf "$S/data/redis"; }
 
 redis_env() { echo "export KEYLANE_TEST_REDIS_URL='redis://127.0.0.1:$(<"$S/redis/port")/'"; }

@@ -24,14 +24,16 @@ pub(crate) fn bounded<F: Future>(what: &str, future: F) -> impl Future<Output = 
     }
 }
 
-/// Asks repeatedly until there is an answer.
+/// Asks repeatedly until there is an answer, more and more seldom, for a question costs as much as the work of a case.
 pub(crate) async fn eventually<R>(what: &str, mut ask: impl AsyncFnMut() -> Option<R>) -> R {
     let asking = async {
+        let mut pause = Duration::from_millis(10);
         loop {
             if let Some(answer) = ask().await {
                 return answer;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(Duration::from_millis(100));
         }
     };
     bounded(what, asking).await

@@ -4,6 +4,7 @@ use std::{
     env, fs,
     path::PathBuf,
     process::{Command, Output},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
 use serde_json::Value;
@@ -89,12 +90,16 @@ async fn on_server(server: &str, name: &str, test: impl AsyncFnOnce(&str)) {
     execute(format!("DROP DATABASE {name}")).await;
 }
 
+/// Two tests that choose the same name have two folders.
+static FILES: AtomicU32 = AtomicU32::new(0);
+
 /// A database file of a test's own, taken away in the end.
 pub(crate) struct File(pub(crate) PathBuf);
 
 impl File {
     pub(crate) fn new(name: &str) -> Self {
-        let folder = env::temp_dir().join(format!("keylane-command-{name}-{}", std::process::id()));
+        let number = FILES.fetch_add(1, Relaxed);
+        let folder = env::temp_dir().join(format!("keylane-command-{name}-{}-{number}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         Self(folder)
     }

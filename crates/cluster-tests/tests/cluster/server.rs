@@ -44,7 +44,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.services(&["stop", self.name], 0);
+        self.services(&["wipe", self.name], 0);
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
