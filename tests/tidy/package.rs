@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::report;
+use crate::{files, report};
 
 /// The most bytes of all files of a crate, unpacked.
 const LIMIT: u64 = 1_700_000;
@@ -77,6 +77,29 @@ fn a_crate_says_where_it_is_from() {
     let minor = version.rsplit_once('.').unwrap().0.to_owned();
     let security = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("SECURITY.md")).unwrap();
     assert!(security.contains(&format!("({minor})")), "SECURITY.md does not name version {minor}");
+}
+
+#[test]
+fn no_test_stands_where_cargo_looks_for_none() {
+    let mut problems = Vec::new();
+    for (name, text) in files("crates", "toml") {
+        let Some(folder) = name.strip_suffix("/Cargo.toml") else { continue };
+        let manifest: toml::Value = toml::from_str(&text).unwrap();
+        let is_off = |target: Option<&toml::Value>, key: &str| {
+            target.and_then(|target| target.get(key)) == Some(&toml::Value::Boolean(false))
+        };
+        let main = manifest.get("bin").and_then(|bins| bins.get(0));
+        for (file, text) in files(&format!("{folder}/src"), "rs") {
+            let target = if file.ends_with("/main.rs") { main } else { manifest.get("lib") };
+            if is_off(target, "test") && text.contains("test]") {
+                problems.push(format!("{file} has a test, and {name} says test = false"));
+            }
+            if is_off(manifest.get("lib"), "doctest") && text.contains("/ ```") {
+                problems.push(format!("{file} has an example, and {name} says doctest = false"));
+            }
+        }
+    }
+    report(problems);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Leases: renewed while the lock is held, and holders that are too late.
 
-use std::{sync::mpsc, time::Duration};
+use std::{pin::pin, sync::mpsc, time::Duration};
 
 use keylane_lock::LockError;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    stage::{LEASE, Stage},
+    stage::{LEASE, RENEWED, Stage},
     target::{PATIENCE, Target, on_each, past},
 };
 
@@ -19,18 +19,18 @@ on_each!(
 );
 
 async fn a_lock_is_renewed_while_it_is_held<T: Target>() {
-    let Some(stage) = Stage::<T>::new().await else { return };
+    let Some(stage) = Stage::<T>::with("READ COMMITTED", RENEWED).await else { return };
     let other = stage.other().await;
     let guard = stage.locks.lock("one").await.unwrap();
-    let long = LEASE * 2;
+    let long = RENEWED * 2;
     let refused = other.locks.request("one").timeout(long).lock().await;
     assert!(matches!(refused, Err(LockError::TimedOut { .. })), "{refused:?}");
     assert!(guard.is_held() && timeout(Duration::ZERO, guard.lost()).await.is_err());
     guard.release().await.unwrap();
     // Renewals have stopped with the guard, and begin again with the next one.
-    sleep(LEASE).await;
+    sleep(RENEWED).await;
     let guard = stage.locks.lock("one").await.unwrap();
-    sleep(LEASE * 3 / 2).await;
+    sleep(RENEWED * 3 / 2).await;
     assert!(guard.is_held());
     guard.release().await.unwrap();
     stage.end().await;
@@ -38,13 +38,13 @@ async fn a_lock_is_renewed_while_it_is_held<T: Target>() {
 
 /// The thread of the holder may be the one that waited for the timers and sockets of the runtime.
 async fn a_holder_that_blocks_its_thread_keeps_its_lock<T: Target>() {
-    let Some(stage) = Stage::<T>::new().await else { return };
+    let Some(stage) = Stage::<T>::with("READ COMMITTED", RENEWED).await else { return };
     let locks = stage.locks.clone();
     let holder = tokio::spawn(async move {
         let guard = locks.lock("one").await.unwrap();
         sleep(Duration::from_millis(50)).await;
         let (open, silent) = mpsc::channel::<()>();
-        let _ = silent.recv_timeout(LEASE * 2);
+        let _ = silent.recv_timeout(RENEWED * 2);
         drop(open);
         assert!(guard.is_held());
         guard.release().await.unwrap();
@@ -77,13 +77,21 @@ async fn a_holder_learns_that_its_lock_is_lost_before_another_has_it<T: Target>(
 }
 
 async fn a_stale_holder_changes_nothing<T: Target>() {
-    let Some(stage) = Stage::<T>::new().await else { return };
+    let Some(stage) = Stage::<T>::with("READ COMMITTED", RENEWED).await else { return };
     let other = stage.other().await;
     let stale = stage.locks.request("one").owner("job").lock().await.unwrap();
     let entered = stage.locks.request("one").owner("job").lock().await.unwrap();
-    // As if its client had been frozen. Its trust by its own clock still lasts.
-    stage.execute(&format!("UPDATE {{}}ticket SET expires_at = {}", past::<T::Db>())).await;
-    let next = other.locks.lock("one").await.unwrap();
+    // As if its client had been frozen. Its trust by its own clock still lasts. It is not frozen, so a renewal may come
+    // before the next holder does.
+    let expire =
+        format!("UPDATE {{}}ticket SET expires_at = {} WHERE token = {}", past::<T::Db>(), stale.token());
+    let mut next = pin!(other.locks.lock("one"));
+    let next = loop {
+        stage.execute(&expire).await;
+        if let Ok(next) = timeout(Duration::from_millis(100), &mut next).await {
+            break next.unwrap();
+        }
+    };
     let again = stage.locks.request("one").owner("job").lock().await;
     assert!(matches!(again, Err(LockError::Lost { .. })), "{again:?}");
     assert!(!stale.is_held());
@@ -91,7 +99,7 @@ async fn a_stale_holder_changes_nothing<T: Target>() {
     assert!(matches!(entered.release().await, Err(LockError::Lost { .. })));
     assert!(matches!(stale.release().await, Err(LockError::Lost { .. })));
     // Renewals of the stale client do not touch it, either.
-    sleep(LEASE).await;
+    sleep(RENEWED).await;
     assert!(next.is_held());
     let queue = stage.locks.queue("one").await.unwrap();
     assert!(queue.len() == 1 && queue[0].token == next.token() && queue[0].entries == 1, "{queue:?}");

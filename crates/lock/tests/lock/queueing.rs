@@ -116,10 +116,16 @@ async fn who_only_tries_does_not_wait_and_overtakes_nobody<T: Target>() {
     // The waiter is first, whether it knows that by now or not.
     assert!(attempt().await.unwrap().is_none());
     timeout(PATIENCE, waiter).await.unwrap().unwrap().release().await.unwrap();
-    // One that has died does not stand in the way.
+    // One that has died does not stand in the way. This one lives, so a renewal may come between.
     let dead = attempt().await.unwrap().unwrap();
-    stage.execute(&format!("UPDATE {{}}ticket SET expires_at = {}", past::<T::Db>())).await;
-    let next = attempt().await.unwrap().unwrap();
+    let expire =
+        format!("UPDATE {{}}ticket SET expires_at = {} WHERE token = {}", past::<T::Db>(), dead.token());
+    let next = loop {
+        stage.execute(&expire).await;
+        if let Some(next) = attempt().await.unwrap() {
+            break next;
+        }
+    };
     assert!(next.token() > dead.token() && dead.release().await.is_err());
     next.release().await.unwrap();
     stage.end().await;
