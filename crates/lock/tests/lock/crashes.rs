@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::{
     process::Process,
-    stage::{LEASE, Stage},
+    stage::{DELAY, LEASE, Stage},
     target::{PATIENCE, Target, on_each},
 };
 
@@ -51,7 +51,7 @@ async fn a_killed_holder_frees_the_lock_within_its_lease<T: Target>() {
     let killed = Instant::now();
     holder.child.kill().await.unwrap();
     let guard = timeout(PATIENCE, waiter).await.unwrap().unwrap();
-    assert!(killed.elapsed() < LEASE + Duration::from_secs(1), "{:?}", killed.elapsed());
+    assert!(killed.elapsed() < LEASE + DELAY, "{:?}", killed.elapsed());
     assert!(guard.token() > token);
     guard.release().await.unwrap();
     stage.end().await;
@@ -69,7 +69,7 @@ async fn a_frozen_holder_is_fenced_by_its_token<T: Target>() {
     holder.send(Signal::STOP);
     let frozen = Instant::now();
     let guard = stage.locks.lock("one").await.unwrap();
-    assert!(frozen.elapsed() < LEASE + Duration::from_secs(1), "{:?}", frozen.elapsed());
+    assert!(frozen.elapsed() < LEASE + DELAY, "{:?}", frozen.elapsed());
     stage.execute(&fenced_write(guard.token())).await;
     // It goes on where it stood, and knows that it is late; if it did not, its token would be refused.
     holder.child.stdin.as_mut().unwrap().write_all(b"write\n").await.unwrap();

@@ -9,6 +9,8 @@ use crate::target::{self, Target};
 
 /// The lease of most cases, which wait for the end of some.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
+/// What a busy machine may add to the end of a lease.
+pub(crate) const DELAY: Duration = Duration::from_secs(3);
 /// The lease of a case that waits for several renewals: a busy machine may keep a process waiting for two seconds.
 pub(crate) const RENEWED: Duration = Duration::from_secs(5);
 /// A lease that does not end within a case, however busy the machine is.
