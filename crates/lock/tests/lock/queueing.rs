@@ -120,12 +120,15 @@ async fn who_only_tries_does_not_wait_and_overtakes_nobody<T: Target>() {
     let dead = attempt().await.unwrap().unwrap();
     let expire =
         format!("UPDATE {{}}ticket SET expires_at = {} WHERE token = {}", past::<T::Db>(), dead.token());
-    let next = loop {
-        stage.execute(&expire).await;
-        if let Some(next) = attempt().await.unwrap() {
-            break next;
+    let taken = async {
+        loop {
+            stage.execute(&expire).await;
+            if let Some(next) = attempt().await.unwrap() {
+                return next;
+            }
         }
     };
+    let next = timeout(PATIENCE, taken).await.unwrap();
     assert!(next.token() > dead.token() && dead.release().await.is_err());
     next.release().await.unwrap();
     stage.end().await;

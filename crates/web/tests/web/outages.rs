@@ -56,8 +56,7 @@ async fn a_redis_that_hangs_holds_up_one_request_a_second() {
     for _ in 0..500 {
         assert_eq!(send(&service, post("", "")).await.status(), StatusCode::OK);
     }
-    // If each had waited, they would have taken 100 s.
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     own.signal(Signal::CONT);
 }
 
