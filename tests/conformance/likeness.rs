@@ -2,7 +2,7 @@
 //! commands, and have the same tables afterwards.
 //!
 //! Each seed is a run of up to sixty commands, every fourth one of claimed mode. A difference is shrunk to the
-//! fewest commands that show it. `KEYLANE_LIKENESS_SECONDS` is the time per database (15),
+//! fewest commands that show it. `KEYLANE_LIKENESS_SECONDS` is the time per database (5),
 //! `KEYLANE_LIKENESS_SEED` the first seed. Commands that would wait for an open transaction are left out: other
 //! cases cover waits.
 
@@ -70,7 +70,7 @@ pub(crate) fn memory_is_like_it<T: Likened>() {
         let _runtime = runtime.enter();
         ALL_COMPLETED.map(|completed| outbox.store_that(completed))
     };
-    let until = Instant::now() + Duration::from_secs(setting("KEYLANE_LIKENESS_SECONDS").unwrap_or(15));
+    let until = Instant::now() + Duration::from_secs(setting("KEYLANE_LIKENESS_SECONDS").unwrap_or(5));
     let first = setting("KEYLANE_LIKENESS_SEED").unwrap_or(Uuid::now_v7().as_u128() as u64 >> 8);
     let mut seed = first;
     while seed == first || Instant::now() < until {

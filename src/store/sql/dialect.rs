@@ -79,7 +79,7 @@ impl Dialect {
         let text = lines.collect::<Vec<_>>().join(" ");
         let mut sql = String::with_capacity(text.len() * 2);
         self.expand(&text, tables, &mut sql);
-        sql
+        if self.question_marks { with_question_marks(&sql) } else { sql }
     }
 
     /// The text of a parameter that replaces a token.
@@ -116,20 +116,11 @@ impl Dialect {
         })
     }
 
-    /// Appends a text with its tokens and parameters filled, in one pass from left to right.
+    /// Appends a text with its tokens filled, in one pass from left to right.
     fn expand(&self, mut text: &str, tables: &Tables, sql: &mut String) {
-        while let Some(at) = text.find(['{', '$']) {
+        while let Some(at) = text.find('{') {
             sql.push_str(&text[..at]);
             text = &text[at..];
-            if let Some(rest) = text.strip_prefix('$') {
-                let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
-                // A dollar is a parameter only before a digit: JSON paths have a dollar before a point.
-                let is_parameter = after.len() < rest.len();
-                let end = if is_parameter { text.len() - after.len() } else { 1 };
-                sql.push_str(if is_parameter && self.question_marks { "?" } else { &text[..end] });
-                text = &text[end..];
-                continue;
-            }
             let end = end_of_token(text);
             let token = text.get(1..end - 1).unwrap_or_default();
             match token.split_once(':').and_then(|(name, argument)| Some((self.pattern(name)?, argument))) {
@@ -149,6 +140,20 @@ impl Dialect {
         }
         sql.push_str(text);
     }
+}
+
+/// The statement with a question mark for each parameter. A dollar is a parameter only before a digit: JSON
+/// paths have a dollar before a point.
+fn with_question_marks(sql: &str) -> String {
+    let mut parts = sql.split('$');
+    let mut marked = String::with_capacity(sql.len());
+    marked.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        marked.push(if rest.len() < part.len() { '?' } else { '$' });
+        marked.push_str(rest);
+    }
+    marked
 }
 
 /// The end of the token at the start of a text. An argument may contain other tokens.

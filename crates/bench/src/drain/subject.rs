@@ -22,6 +22,9 @@ pub(crate) struct Options {
     /// for transactional forms.
     #[arg(long, default_value = "1")]
     pub(super) handlers: NonZeroUsize,
+    /// Of the references, only the hand-written loop.
+    #[arg(long)]
+    pub(super) loop_only: bool,
     #[command(flatten)]
     pub(super) load: Load,
     #[command(flatten)]
@@ -68,7 +71,7 @@ impl Options {
     pub(super) fn subjects<E: Engine>(&self) -> Vec<Subject> {
         let mut subjects = vec![Subject::Library, Subject::Loop];
         // A transactional handler takes one record per transaction anyway, so the single references are left out.
-        if !self.handler_form.transactional() {
+        if !self.handler_form.transactional() && !self.loop_only {
             subjects.push(Subject::Best);
             subjects.extend(E::SINGLY.iter().map(|connections| Subject::Naive(*connections)));
         }
