@@ -24,9 +24,12 @@ const LATECOMER: usize = 4;
 /// in its hands.
 const KILL_BETWEEN: (usize, usize) = (40, 50);
 const TICK: Duration = Duration::from_millis(100);
-/// The replicas must share the partitions after this time, and all flights be in the books after that.
+/// The replicas must share the partitions after this time.
 const JOIN_LIMIT: Duration = Duration::from_secs(15);
-const TIME_LIMIT: Duration = Duration::from_secs(50);
+/// The show gives up if no flight is scheduled or delivered for this time, or not all of them after that. A slow
+/// disk takes minutes for the week, and the flights must move all the same.
+const STANDSTILL_LIMIT: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// What the verdict needs to know of the course of events, besides the week and the ledgers.
 #[derive(Default)]
@@ -62,6 +65,8 @@ pub(crate) struct Show<'a, DB: Place> {
     owners: Vec<Option<usize>>,
     notes: Vec<(Duration, String)>,
     started: Instant,
+    /// How much has happened, and when the last of it did.
+    moved: (usize, Instant),
 }
 
 impl<'a, DB: Place> Show<'a, DB> {
@@ -78,6 +83,7 @@ impl<'a, DB: Place> Show<'a, DB> {
             owners: Vec::new(),
             notes: Vec::new(),
             started: Instant::now(),
+            moved: (0, Instant::now()),
         }
     }
 
@@ -157,11 +163,24 @@ impl<'a, DB: Place> Show<'a, DB> {
                 self.note("every flight is in the books".to_owned());
                 return Ok(());
             }
-            if self.started.elapsed() > TIME_LIMIT {
-                self.trouble(format!("not all done after {} s", TIME_LIMIT.as_secs()));
+            if let Some(why) = self.gives_up() {
+                self.trouble(why);
                 return Ok(());
             }
         }
+    }
+
+    /// Why there is nothing more to wait for.
+    fn gives_up(&mut self) -> Option<String> {
+        let moves = self.stage.scheduled() + self.watch.delivered + self.watch.retried + self.notes.len();
+        if moves > self.moved.0 {
+            self.moved = (moves, Instant::now());
+        }
+        if self.moved.1.elapsed() > STANDSTILL_LIMIT {
+            return Some(format!("nothing has moved for {} s", STANDSTILL_LIMIT.as_secs()));
+        }
+        (self.started.elapsed() > TIME_LIMIT)
+            .then(|| format!("not all done after {} s", TIME_LIMIT.as_secs()))
     }
 
     /// What happens next, if it is time for it.
