@@ -114,7 +114,7 @@ async fn postgres_workers_behind_a_pooler_without_sessions_are_refused() {
                 tokio::spawn(async move { while sqlx::raw_sql("SELECT 1").execute(&pool).await.is_ok() {} })
             })
             .collect();
-        for _ in 0..4 {
+        for _ in 0..10 {
             let outbox = builder(&stage, pool.clone()).handler(Ledger::default().keeper("bookkeeper"));
             let outbox = outbox.build().await.unwrap();
             let error = told(&outbox).await;

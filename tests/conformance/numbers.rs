@@ -215,7 +215,7 @@ pub(crate) async fn the_last_id_is_never_ahead_of_what_was_drawn<T: SqlTarget>(o
         for (name, columns) in [("last_id", "last_id, server"), ("scan_by_id", SCAN)] {
             let sql = statement(name);
             let count = "CREATE OR REPLACE FUNCTION {outbox}ahead() RETURNS bigint LANGUAGE plpgsql AS $$ \
-                         DECLARE l bigint; bad bigint := 0; BEGIN FOR i IN 1..20000 LOOP \
+                         DECLARE l bigint; bad bigint := 0; BEGIN FOR i IN 1..100000 LOOP \
                          SELECT x.last_id INTO l FROM (@) AS x (#) WHERE x.last_id IS NOT NULL; \
                          IF nextval('{outbox}record_id_seq') <= l THEN bad := bad + 1; END IF; \
                          END LOOP; RETURN bad; END $$";

@@ -130,10 +130,10 @@ pub(crate) async fn statements_find_their_rows_by_a_key<T: Server>(outbox: &Outb
     if T::SCANS_WAIT {
         found.extend(scans(outbox, "16").await);
     }
-    double(outbox, 13).await;
+    double(outbox, 16).await;
     outbox.execute(T::ANALYZE).await;
     found.extend(
-        scans(outbox, "131,072").await.into_iter().filter(|scan| T::SCANS_WAIT || scan.contains("record")),
+        scans(outbox, "a million").await.into_iter().filter(|scan| T::SCANS_WAIT || scan.contains("record")),
     );
     assert!(found.is_empty(), "{found:#?}");
 }
