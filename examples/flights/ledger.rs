@@ -8,14 +8,17 @@ use std::{
     sync::Arc,
 };
 
-use keylane::Delivery;
-use keylane_checker::{CallKind, Called, Event, Journal, OpenCall};
+use keylane::{Delivery, Observer, Signal};
+use keylane_checker::{CallKind, Called, Event, Journal, OpenCall, What};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::settings::name_of;
 
 /// Nanoseconds of a clock that all processes of this machine share and that is never set.
 pub(crate) type Nanos = u64;
+
+/// The name of a lapsed lease among the faults of a history.
+pub(crate) const LAPSE: &str = "lapse";
 
 pub(crate) fn now() -> Nanos {
     let time = clock_gettime(ClockId::Monotonic);
@@ -48,6 +51,20 @@ impl Ledger {
             attempt: delivery.attempt,
         };
         self.journal.begin(self.replica.clone(), kind, vec![called])
+    }
+}
+
+impl Observer for Ledger {
+    /// Enters that no heartbeat was acknowledged for the length of the lease, as on a slow disk. What was called
+    /// before may be called again. The fault is over at once, because nothing is called before the next heartbeat.
+    fn on(&self, signal: &Signal) {
+        if matches!(signal, Signal::LeaseLapsed) {
+            let (fault, instance) = (LAPSE.to_owned(), Some(self.replica.clone()));
+            let began = What::FaultBegan { fault: fault.clone(), instance: instance.clone() };
+            let told = self.journal.tell(began);
+            // Without these lines a repeated call has no reason, and the verdict is bad.
+            let _ = told.and_then(|()| self.journal.tell(What::FaultEnded { fault, instance }));
+        }
     }
 }
 

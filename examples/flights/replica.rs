@@ -44,9 +44,11 @@ pub(crate) async fn run<DB: Place>(
     dir: &Path,
 ) -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
+    let ledger = Ledger::open(dir, number)?;
     let outbox = Outbox::builder(DB::connect(url).await?)
         .config(settings::of(prefix, number))
-        .state(Ledger::open(dir, number)?)
+        .observer(ledger.clone())
+        .state(ledger)
         .handlers(handlers![keep_books, note_cancelled])
         .build()
         .await?;

@@ -19,7 +19,7 @@ pub(crate) fn print(verdict: &Verdict, course: &Course) -> bool {
     problems.is_empty()
 }
 
-fn rows(verdict: &Verdict, course: &Course, limit: Duration) -> [(&'static str, String, String); 11] {
+fn rows(verdict: &Verdict, course: &Course, limit: Duration) -> [(&'static str, String, String); 12] {
     let seconds = verdict.span.as_secs_f64();
     let rate = (verdict.delivered + verdict.fallback) as f64 / seconds.max(0.001);
     let time = |time: Option<Duration>| {
@@ -45,6 +45,7 @@ fn rows(verdict: &Verdict, course: &Course, limit: Duration) -> [(&'static str, 
         ),
         ("duplicates", number(verdict.unreported + verdict.interrupted), killed),
         ("", number(verdict.violations(&[Invariant::Replays])), "for any other reason".to_owned()),
+        ("lapsed leases", number(course.lapses), "heartbeats without a reply, as on a slow disk".to_owned()),
         ("takeover", time(course.takeover), until),
         ("", time(verdict.first_after_kill), "until the next flight of an aircraft it had served".to_owned()),
         ("rate", format!("{rate:.0}/s"), format!("over {seconds:.1} s")),

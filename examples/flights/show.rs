@@ -38,6 +38,8 @@ pub(crate) struct Course {
     pub(crate) killed_at: Option<Nanos>,
     /// From the kill until all partitions of the victim were owned by replicas that live.
     pub(crate) takeover: Option<Duration>,
+    /// How often a replica has lost its lease, because the database answered no heartbeat in time.
+    pub(crate) lapses: usize,
     /// What went wrong, if anything.
     pub(crate) troubles: Vec<String>,
     /// The ledgers of the producer and of all replicas, and the kill.
@@ -116,6 +118,7 @@ impl<'a, DB: Place> Show<'a, DB> {
         self.note("the replicas have shut down and handed their partitions back".to_owned());
         self.draw(true)?;
         self.stage.enter(What::Finished)?;
+        self.course.lapses = self.watch.lapses();
         self.course.history = history::read([ledger::file_of(&self.fleet.dir, 0)])?;
         self.course.history.extend(self.watch.replicas.into_values().flat_map(|followed| followed.lines));
         self.course.history.sort_by_key(|event| event.at);
@@ -238,7 +241,12 @@ impl<'a, DB: Place> Show<'a, DB> {
         let number_of = |owner: Owner| (1..=LATECOMER).find(|number| owner.name == name_of(*number));
         let owners = self.stage.owners().await?;
         self.owners = owners.into_iter().map(|owner| owner.and_then(number_of)).collect();
-        Ok(self.watch.refresh()?)
+        let lapsed = self.watch.lapses() > 0;
+        self.watch.refresh()?;
+        if self.watch.lapses() > 0 && !lapsed {
+            self.note("a lease has lapsed: the database did not answer heartbeats in time".to_owned());
+        }
+        Ok(())
     }
 
     fn partitions_of(&self, number: usize) -> usize {

@@ -25,6 +25,8 @@ pub(crate) struct Followed {
     pub(crate) in_hand: HashMap<u64, (Uuid, CallKind)>,
     /// Flights it has entered into the books.
     pub(crate) entered: usize,
+    /// How often its lease has lapsed.
+    pub(crate) lapses: usize,
     recent: VecDeque<(Instant, usize)>,
 }
 
@@ -51,6 +53,7 @@ impl Followed {
                     let flight = self.in_hand.remove(call);
                     ended.extend(flight.zip(ends.first()).map(|((event, kind), end)| (event, kind, *end)));
                 }
+                What::FaultBegan { .. } => self.lapses += 1,
                 _ => {}
             }
             self.lines.push(event);
@@ -95,6 +98,7 @@ impl Watch {
             lines: Vec::new(),
             in_hand: HashMap::new(),
             entered: 0,
+            lapses: 0,
             recent: VecDeque::new(),
         };
         self.replicas.insert(replica, followed);
@@ -113,6 +117,11 @@ impl Watch {
             }
         }
         Ok(())
+    }
+
+    /// How often the lease of a replica has lapsed.
+    pub(crate) fn lapses(&self) -> usize {
+        self.replicas.values().map(|followed| followed.lapses).sum()
     }
 
     /// Whether every flight is in the books.
