@@ -88,10 +88,10 @@ async fn main() -> ExitCode {
 async fn start() -> Result<bool, Box<dyn Error>> {
     let mut arguments = Arguments::read()?;
     if arguments.replica.is_none() {
-        // Names of its own, so that runs do not meet in one database.
-        let id = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
-        arguments.prefix = format!("quickstart_{id:x}_");
-        arguments.dir = std::env::temp_dir().join(format!("keylane-quickstart-{id:x}"));
+        // Names of its own, so that runs do not meet in one database, even if they begin in the same millisecond.
+        let (time, process) = (SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis(), std::process::id());
+        arguments.prefix = format!("quickstart_{time:x}_{process:x}_");
+        arguments.dir = std::env::temp_dir().join(format!("keylane-quickstart-{time:x}-{process:x}"));
         std::fs::create_dir(&arguments.dir)?;
     }
     let file = format!("sqlite://{}", arguments.dir.join("outbox.db").display());
