@@ -9,7 +9,7 @@ use std::{
 };
 
 use keylane::{Delivery, Observer, Signal};
-use keylane_checker::{CallKind, Called, Event, Journal, OpenCall, What};
+use keylane_checker::{CallKind, Called, Event, Journal, OpenCall};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::settings::name_of;
@@ -59,11 +59,8 @@ impl Observer for Ledger {
     /// before may be called again. The fault is over at once, because nothing is called before the next heartbeat.
     fn on(&self, signal: &Signal) {
         if matches!(signal, Signal::LeaseLapsed) {
-            let (fault, instance) = (LAPSE.to_owned(), Some(self.replica.clone()));
-            let began = What::FaultBegan { fault: fault.clone(), instance: instance.clone() };
-            let told = self.journal.tell(began);
             // Without these lines a repeated call has no reason, and the verdict is bad.
-            let _ = told.and_then(|()| self.journal.tell(What::FaultEnded { fault, instance }));
+            let _ = self.journal.struck(LAPSE, &self.replica);
         }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Course {
     pub(crate) takeover: Option<Duration>,
     /// How often a replica has lost its lease, because the database answered no heartbeat in time.
     pub(crate) lapses: usize,
+    /// Whether one of them was lost during the takeover.
+    pub(crate) lapsed_in_takeover: bool,
     /// What went wrong, if anything.
     pub(crate) troubles: Vec<String>,
     /// The ledgers of the producer and of all replicas, and the kill.
@@ -48,7 +50,7 @@ pub(crate) struct Course {
 
 enum Act {
     Traffic,
-    Killed { at: Instant, orphans: Vec<usize> },
+    Killed { at: Instant, orphans: Vec<usize>, lapses: usize },
     TakenOver,
     AllThere,
 }
@@ -196,11 +198,12 @@ impl<'a, DB: Place> Show<'a, DB> {
                     self.kill().await?;
                 }
             }
-            Act::Killed { at, orphans } => {
+            Act::Killed { at, orphans, lapses } => {
                 let lives = |owner: &Option<usize>| owner.is_some_and(|owner| owner != VICTIM);
                 if orphans.iter().all(|partition| self.owners.get(*partition).is_some_and(lives)) {
                     let (took, count) = (at.elapsed(), orphans.len());
                     self.course.takeover = Some(took);
+                    self.course.lapsed_in_takeover = self.watch.lapses() > *lapses;
                     self.note(format!(
                         "its {count} partitions taken over, {:.1} s after the kill",
                         took.as_secs_f64()
@@ -233,7 +236,7 @@ impl<'a, DB: Place> Show<'a, DB> {
         self.states.insert(VICTIM, State::Killed);
         let left = orphans.len();
         self.note(format!("replica {VICTIM} killed (SIGKILL), {left} partitions left behind"));
-        self.act = Act::Killed { at: Instant::now(), orphans };
+        self.act = Act::Killed { at: Instant::now(), orphans, lapses: self.watch.lapses() };
         Ok(())
     }
 

@@ -166,7 +166,7 @@ impl Verdict {
         match course.takeover {
             None => problems.push("the partitions of the killed replica were not taken over".to_owned()),
             // A database too slow for heartbeats is too slow for the limit as well.
-            Some(took) if took > takeover_limit && course.lapses == 0 => {
+            Some(took) if took > takeover_limit && !course.lapsed_in_takeover => {
                 problems.push(format!("the takeover took {took:.1?}"))
             }
             Some(_) => {}

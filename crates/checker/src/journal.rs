@@ -38,6 +38,16 @@ impl Journal {
         (&self.file).write_all(&line(&event)?)
     }
 
+    /// Appends a fault of an instance that is over at once.
+    ///
+    /// # Errors
+    /// The error of the file system.
+    pub fn struck(&self, fault: &str, instance: &str) -> io::Result<()> {
+        let (fault, instance) = (fault.to_owned(), Some(instance.to_owned()));
+        self.tell(What::FaultBegan { fault: fault.clone(), instance: instance.clone() })?;
+        self.tell(What::FaultEnded { fault, instance })
+    }
+
     /// A number for a call, unique in the whole history.
     pub fn call(&self) -> u64 {
         self.calls.fetch_add(1, Ordering::Relaxed)

@@ -7,7 +7,7 @@ use std::{
 };
 
 use keylane::{Delivery, Observer, Signal};
-use keylane_checker::{CallKind, Called, Journal, OpenCall, What};
+use keylane_checker::{CallKind, Called, Journal, OpenCall};
 
 /// The fault of a database that answers too late, or of a machine that is too busy.
 pub const LAPSE: &str = "lapse";
@@ -72,10 +72,7 @@ impl Calls {
     /// Writes that the database has acknowledged no beat for the length of the lease. What was called before may be
     /// called again; the fault is over at once, because nothing is called before the next beat.
     fn lease_lapsed(&self) -> io::Result<()> {
-        let instance = Some(self.instance.lock().unwrap_or_else(PoisonError::into_inner).clone());
-        let fault = LAPSE.to_owned();
-        self.journal.tell(What::FaultBegan { fault: fault.clone(), instance: instance.clone() })?;
-        self.journal.tell(What::FaultEnded { fault, instance })
+        self.journal.struck(LAPSE, &self.instance.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
