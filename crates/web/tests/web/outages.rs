@@ -56,7 +56,8 @@ async fn a_redis_that_hangs_holds_up_one_request_a_second() {
     for _ in 0..500 {
         assert_eq!(send(&service, post("", "")).await.status(), StatusCode::OK);
     }
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    // If each had waited for its time-out: 100 s.
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     own.signal(Signal::CONT);
 }
 
