@@ -142,4 +142,18 @@ mod tests {
         outcomes.refuse(outcome(1), now);
         assert_eq!(outcomes.next_retry(), Some(now + FIRST_PAUSE));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_the_end_refused_outcomes_are_tried_at_once() {
+        let (mut outcomes, now) = (Outcomes::default(), Instant::now());
+        outcomes.push(outcome(1));
+        assert!(!outcomes.is_empty());
+        assert_eq!(outcomes.next(10, false, now), Some(vec![outcome(1)]));
+        assert!(outcomes.is_empty());
+        outcomes.refuse(outcome(1), now);
+        assert!(!outcomes.is_empty());
+        outcomes.retry_all();
+        assert_eq!(outcomes.next(10, false, now), Some(vec![outcome(1)]));
+        assert!(outcomes.is_empty());
+    }
 }

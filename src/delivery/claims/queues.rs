@@ -271,4 +271,18 @@ mod tests {
         assert_eq!(waiting.next_start(), Some(later));
         assert!(waiting.next_run(fixtures::PLAIN, later).is_some());
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_not_tried_is_the_next() {
+        let (mut waiting, now) = (waiting(None, None, &["a", "b"]), Instant::now());
+        let places = |waiting: &Queues| waiting.queues.values().map(|queue| queue.places).sum::<usize>();
+        let before = places(&waiting);
+        let mut run = waiting.next_run(fixtures::PLAIN, now).unwrap();
+        assert_eq!(places(&waiting), before / 2);
+        let (item, _) = run.lanes[0].items.pop().unwrap();
+        waiting.put_back(run.entry.number, item);
+        assert_eq!(places(&waiting), before);
+        let again = waiting.next_run(fixtures::PLAIN, now).unwrap();
+        assert_eq!(again.lanes[0].items[0].0.id(), 1);
+    }
 }
