@@ -46,18 +46,22 @@ async fn while_redis_is_away_the_setting_decides() {
 
 #[tokio::test]
 async fn a_redis_that_hangs_holds_up_one_request_a_second() {
+    const TIMEOUT: Duration = Duration::from_millis(200);
     let own = OwnRedis::start().await;
-    let redis = own.open().await.timeout(Duration::from_millis(200));
+    let redis = own.open().await.timeout(TIMEOUT);
     let builder = RateLimitLayer::builder(unique("hangs"), Limit::per_minute(1_000)).store(redis);
     let service = builder.build().unwrap().layer(counting(&Calls::default()));
     send(&service, post("", "")).await;
     own.signal(Signal::STOP);
-    let begun = Instant::now();
+    let (begun, mut held_up) = (Instant::now(), 0);
     for _ in 0..500 {
+        let asked = Instant::now();
         assert_eq!(send(&service, post("", "")).await.status(), StatusCode::OK);
+        held_up += u64::from(asked.elapsed() >= TIMEOUT);
     }
-    // If each had waited for its time-out: 100 s.
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    // One at the start, one in each second since, and one that the machine may have held up.
+    let most = 2 + begun.elapsed().as_secs();
+    assert!(held_up <= most, "{held_up} of at most {most}");
     own.signal(Signal::CONT);
 }
 
